@@ -1,0 +1,153 @@
+"""`autotune kernels`: tunes the training kernels of a model or of one operator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from autotune.compiler.request import TuneRequest
+    from autotune.compiler.spaces import Space
+    from autotune.compiler.targets import TargetSpec
+    from autotune.workloads.graph import Task
+
+
+
+def kernels(
+    target: Annotated[
+        str | None, typer.Option(help="Target to tune for; see `autotune targets`. [default: cpu]")
+    ] = None,
+    target_json: Annotated[
+        Path | None, typer.Option(help="A TVM target as a JSON file, instead of --target.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model; see `autotune models`.")] = None,
+    op: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="One operator instead of a model.")
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(help="Roles of --op, with commas; all of them if it is not given."),
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Batch size of --model. [default: 4]")] = None,
+    classes: Annotated[int | None, typer.Option(help="Classes of --model. [default: 10]")] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Candidates to measure, over all kernels. [default: 256]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the search. [default: 1]")] = None,
+    space: Annotated[
+        Path | None, typer.Option(help="Search space to use instead of the target's own.")
+    ] = None,
+    logs: Annotated[Path, typer.Option(help="Folder that the run's folder is made in.")] = Path(
+        "logs"
+    ),
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Go on with a run; only --trials may change."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Tunes training kernels with MetaSchedule and reports what was gained over untuned ones.
+
+    Each run has a folder of its own with every measurement; Ctrl-C keeps them, --resume goes on.
+
+    \b
+    Examples:
+      autotune kernels --target adreno --model lenet --batch 4 --trials 128
+      autotune kernels --op conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1 --role weight_grad
+      autotune kernels --op matmul:m=64,n=4096,k=1024 --target mali --json
+      autotune kernels --resume logs/20260102T030405Z-cpu-lenet
+    """
+    from autotune.cli.tuning import carry_out
+    from autotune.compiler.request import TuneRequest
+    from autotune.errors import UsageError
+    from autotune.records import read_run
+
+    if resume is not None:
+        fixed = (target, target_json, model, op, role, batch, classes, seed, space)
+        if any(value is not None for value in fixed):
+            raise UsageError(
+                "--resume goes on with the run as it was asked for",
+                hint="give only --trials beside it, to raise the budget",
+            )
+        earlier = read_run(resume)
+        request = TuneRequest.from_json(earlier.about.get("request", {}))
+        return carry_out(_with_trials(request, trials), logs, earlier=earlier, as_json=json)
+    spec = _target(target, target_json)
+    return carry_out(
+        TuneRequest(
+            target=spec,
+            space=_space(spec, space),
+            workload=_workload(model, op),
+            batch=(batch if batch is not None else 4) if model is not None else None,
+            tasks=_tasks(model, op, role, batch, classes),
+            trials=_positive("--trials", 256 if trials is None else trials),
+            seed=_positive("--seed", 1 if seed is None else seed),
+        ),
+        logs,
+        earlier=None,
+        as_json=json,
+    )
+
+
+def _positive(option: str, value: int) -> int:
+    from autotune.errors import UsageError
+
+    if not 1 <= value < 2**31:
+        raise UsageError(f"{option} is {value}", hint="give a whole number from 1 to 2147483647")
+    return value
+
+
+def _with_trials(request: TuneRequest, trials: int | None) -> TuneRequest:
+    from dataclasses import replace
+
+    return request if trials is None else replace(request, trials=_positive("--trials", trials))
+
+
+def _target(name: str | None, path: Path | None) -> TargetSpec:
+    from autotune.compiler import targets
+    from autotune.errors import UsageError
+
+    if name is not None and path is not None:
+        raise UsageError("--target and --target-json exclude each other", hint="give one of them")
+    return targets.from_json(path) if path is not None else targets.find(name or "cpu")
+
+
+def _space(spec: TargetSpec, path: Path | None) -> Space:
+    from autotune.compiler import spaces
+    from autotune.errors import UsageError
+
+    loaded = spaces.load(path or spec.space_path())
+    if loaded.family != spec.family:
+        raise UsageError(
+            f"search space {path}: key family: {loaded.family} does not fit target {spec.name}",
+            hint=f"the target is of family {spec.family}",
+        )
+    return loaded
+
+
+def _workload(model: str | None, op: str | None) -> str:
+    from autotune.errors import UsageError
+
+    if (model is None) == (op is None):
+        raise UsageError("give either --model or --op", hint="`autotune models` lists the models")
+    return model if model is not None else str(op).split(":", 1)[0]
+
+
+def _tasks(
+    model: str | None, op: str | None, role: str | None, batch: int | None, classes: int | None
+) -> tuple[Task, ...]:
+    from autotune.errors import UsageError
+    from autotune.workloads import Kernel, Task, build_model, parse_operator, parse_roles, tasks
+
+    if model is not None:
+        if role is not None:
+            raise UsageError("--role goes with --op", hint="a model is tuned in all its roles")
+        return tasks(build_model(model, 4 if batch is None else batch, 10 if classes is None else classes))
+    if batch is not None or classes is not None:
+        raise UsageError("--batch and --classes go with --model", hint="--op has its own sizes")
+    operator = parse_operator(str(op))
+    roles = operator.roles() if role is None else parse_roles(role, operator)
+    return tuple(Task(Kernel(operator, one), 1, ("--op",)) for one in roles)
+

@@ -1,0 +1,140 @@
+"""The command line: `autotune COMMAND ...`.
+
+Nothing heavy is imported here: a command imports what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from autotune import __version__
+from autotune.cli.doctor import doctor
+from autotune.cli.export import export
+from autotune.cli.kernels import kernels
+from autotune.cli.models import models
+from autotune.cli.targets import targets
+from autotune.cli.verbosity import (
+    Quiet,
+    Verbose,
+    is_verbose,
+    set_verbosity,
+    stderr_log,
+    with_verbosity,
+)
+from autotune.errors import AutotuneError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="autotune",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _command, _summary in (
+    (kernels, "Tune the kernels of a model or of one operator."),
+    (export, "Write a run's tuned kernels as a library."),
+    (targets, "List what can be tuned for."),
+    (models, "List the models and what a training step of each costs."),
+    (doctor, "Check this machine; tell how to mend what is missing."),
+):
+    app.command(short_help=_summary)(with_verbosity(_command))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"autotune {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog="Start with `autotune doctor`, then `autotune kernels --help`.",
+)
+def _autotune(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+) -> None:
+    """Tunes the kernels of neural-network training for phones, boards and this machine."""
+    set_verbosity(verbose=verbose, quiet=quiet)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and says what went wrong in a line or two on stderr.
+
+    Args:
+        argv: The arguments after the program's name; None for those of the process.
+
+    Returns:
+        The exit code: 0, that of the `AutotuneError`, 2 for a malformed command line, 130 when
+        interrupted, 1 for anything else.
+    """
+    with stderr_log():
+        try:
+            code = _code(app(argv, prog_name="autotune", standalone_mode=False))
+        except AutotuneError as error:
+            _complain("error", error.message, error.hint)
+            code = error.exit_code
+        except typer.TyperException as error:
+            _complain("error", error.format_message(), _help_hint(error))
+            code = error.exit_code
+        except (KeyboardInterrupt, typer.Abort):
+            code = INTERRUPTED
+        except Exception as error:
+            _report_bug(error)
+            code = 1
+        return _flush(code)
+
+
+def _code(result: Any) -> int:
+    return result if isinstance(result, int) else 0
+
+
+def _complain(kind: str, message: str, hint: str = "") -> None:
+    first, *more = message.strip().splitlines() or [""]
+    typer.echo(f"autotune: {kind}: {first}", err=True)
+    for line in more:  # The output of a compiler, for example.
+        typer.echo(f"  {line}", err=True)
+    if hint:
+        typer.echo(f"  hint: {hint}", err=True)
+
+
+def _help_hint(error: typer.TyperException) -> str:
+    command = getattr(getattr(error, "ctx", None), "command_path", "")
+    return f"see `{command} --help`" if command else ""
+
+
+def _report_bug(error: Exception) -> None:
+    if is_verbose():
+        traceback.print_exception(error)
+    what = f"unexpected {type(error).__name__}: {error}" if str(error) else type(error).__name__
+    hint = "" if is_verbose() else "run it again with -v for the traceback, and report it"
+    _complain("bug", what, hint)
+
+
+def _flush(code: int) -> int:
+    """Flushes stdout now: whoever read it may be gone, which is no error of ours."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return code or 1
+    return code

@@ -1,0 +1,77 @@
+"""`autotune models`: what can be trained, and what a step of it costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autotune.cli.output import write_json, write_table
+
+if TYPE_CHECKING:
+    from autotune.workloads import ModelInfo
+
+
+def models(
+    batch: Annotated[int, typer.Option(metavar="N", help="Samples in a step.")] = 4,
+    classes: Annotated[int, typer.Option(metavar="N", help="Classes to tell apart.")] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Lists the models with the kernels of one training step: forward, backward and update.
+
+    Kernels are counted twice: distinct ones, which are tuned once, and all that a step runs.
+
+    \b
+    Example:
+      autotune models
+      autotune models --batch 32 --classes 1000 --json
+    """
+    from autotune.workloads import MODELS, ROLES
+
+    described = [_describe(model, batch, classes) for model in MODELS]
+    if json:
+        write_json({"batch": batch, "classes": classes, "models": described})
+        return
+    columns = ("model", "input", "parameters", *ROLES, "all", "GFLOP")
+    print(f"One step with batch {batch} and {classes} classes; kernels: distinct / run.\n")
+    write_table(
+        columns,
+        [
+            (
+                model["name"],
+                "x".join(map(str, model["input_shape"])),
+                f"{model['parameters']:,}",
+                *(_count_text(model["kernels"]["by_role"][role]) for role in ROLES),
+                _count_text(model["kernels"]),
+                f"{model['flops_per_step'] / 1e9:.3f}",
+            )
+            for model in described
+        ],
+        numbers=columns[2:],
+    )
+
+
+def _describe(model: ModelInfo, batch: int, classes: int) -> dict[str, Any]:
+    from autotune.workloads import ROLES, build_model, tasks
+
+    graph = build_model(model.name, batch, classes)
+    counts = {role: {"distinct": 0, "total": 0} for role in ROLES}
+    for task in tasks(graph):
+        counts[task.kernel.role]["distinct"] += 1
+        counts[task.kernel.role]["total"] += task.count
+    return {
+        "name": model.name,
+        "description": model.description,
+        "input_shape": list(model.input_shape),
+        "parameters": graph.parameter_count,
+        "kernels": {
+            "distinct": sum(count["distinct"] for count in counts.values()),
+            "total": sum(count["total"] for count in counts.values()),
+            "by_role": counts,
+        },
+        "flops_per_step": graph.flops,
+    }
+
+
+def _count_text(count: dict[str, Any]) -> str:
+    return f"{count['distinct']} / {count['total']}"

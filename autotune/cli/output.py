@@ -1,0 +1,51 @@
+"""The result on stdout: one JSON object, or a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+_UNBROKEN = 10_000
+
+
+def write_json(content: Mapping[str, Any]) -> None:
+    """Writes one object with its `schema_version` to stdout."""
+    print(json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2, ensure_ascii=False))
+
+
+def write_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[str] = ()
+) -> None:
+    """Writes a table to stdout.
+
+    It is as wide as the terminal or `COLUMNS` says; into a file or a pipe, no line is broken.
+
+    Args:
+        columns: Headings.
+        rows: Cells, one for each column.
+        numbers: Headings of the columns that are flushed right.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    flushed_right = set(numbers)
+    for column in columns:
+        right = column in flushed_right
+        justify: Literal["right", "left"] = "right" if right else "left"
+        table.add_column(column, justify=justify, no_wrap=right, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    fitted = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(
+        width=None if fitted else _UNBROKEN, markup=False, highlight=False, emoji=False
+    )
+    with console.capture() as capture:
+        console.print(table)
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    print("\n".join(lines).strip("\n"))

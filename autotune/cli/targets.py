@@ -1,0 +1,74 @@
+"""`autotune targets`: what can be tuned for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.output import write_json, write_table
+
+if TYPE_CHECKING:
+    from autotune.compiler.spaces import Limits
+
+
+def targets(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Lists the targets, their search spaces and their work-group limits.
+
+    A search space is a TOML file; copy one, change it and give it to `autotune kernels --space`.
+
+    \b
+    Example:
+      autotune targets
+      autotune targets --json
+    """
+    from autotune.compiler import spaces
+    from autotune.compiler.targets import TARGETS
+
+    described = [(target, spaces.load(target.space_path()).limits) for target in TARGETS]
+    if json:
+        write_json(
+            {
+                "targets": [
+                    {
+                        "name": target.name,
+                        "family": target.family,
+                        "description": target.description,
+                        "space_file": target.space_file,
+                        "space_path": str(target.space_path()),
+                        "limits": limits.model_dump(mode="json") if limits else None,
+                        "tvm": dict(target.tvm),
+                    }
+                    for target, limits in described
+                ]
+            }
+        )
+        return
+    write_table(
+        ("target", "family", "description", "search space", "work-group limits", "TVM target"),
+        [
+            (
+                target.name,
+                target.family,
+                target.description,
+                target.space_file,
+                _limits_text(limits),
+                " ".join(f"{key}={_value_text(value)}" for key, value in target.tvm),
+            )
+            for target, limits in described
+        ],
+    )
+    print(f"\nsearch spaces: {spaces.folder()}")
+
+
+def _limits_text(limits: Limits | None) -> str:
+    if limits is None:
+        return "-"
+    local = f"{limits.max_local_memory_bytes / 1024:g} KiB local memory"
+    return f"{limits.max_threads_per_block} work-items, {local}, sub-group {limits.sub_group_size}"
+
+
+def _value_text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

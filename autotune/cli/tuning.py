@@ -1,0 +1,218 @@
+"""Runs a kernel run under a live progress display, and shows its result."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from autotune import __version__
+from autotune.cli.output import write_table
+from autotune.cli.verbosity import LOGGER
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.runner import Runner, runner_for, stand_in_notice
+from autotune.compiler.tune import KernelRun
+from autotune.records import Result, RunFolder
+from autotune.records.folder import Run
+
+INTERRUPTED = 130
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
+
+
+class LiveProgress:
+    """Draws a run's progress with its ETA on stderr; plain lines where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, soft_wrap=True, highlight=False)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("elapsed"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[detail]}", table_column=None),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal or LOGGER.getEffectiveLevel() > 30,
+        )
+        self._task: Any = None
+        self._name = ""
+        self._total = 0
+        self._shown = 0.0
+
+    def __enter__(self) -> LiveProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def notice(self, text: str) -> None:
+        if LOGGER.getEffectiveLevel() <= 30:
+            self._console.print(text, markup=False)
+
+    def phase(self, name: str, total: int) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(name, total=total, detail="")
+        self._name, self._total, self._shown = name, total, 0.0
+        if not self._console.is_terminal and total:
+            self.notice(f"{name}: {total}")
+
+    def step(self, done: int, text: str) -> None:
+        self._bar.update(self._task, completed=done, detail=text)
+        share = done / self._total if self._total else 1.0
+        if not self._console.is_terminal and share - self._shown >= 0.1:
+            self._shown = share
+            self.notice(f"{self._name}: {done}/{self._total}")
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Any]:
+    """Yields a function that tells whether Ctrl-C was pressed; a second press stops at once."""
+    pressed = False
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+        print("autotune: stopping after this trial; Ctrl-C again to stop at once", file=sys.stderr)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def carry_out(
+    request: TuneRequest, logs: Path, *, earlier: Run | None, as_json: bool
+) -> int:
+    """Carries a request out and prints its result.
+
+    Args:
+        request: What to tune.
+        logs: Where a new run's folder is made.
+        earlier: The run to go on with; None starts a new one.
+        as_json: Print the JSON object instead of the table.
+
+    Returns:
+        The exit code: 0, or 130 when interrupted.
+    """
+    runner = runner_for(request.target)
+    if earlier is None:
+        folder = RunFolder.create(
+            logs, f"{request.target.name}-{request.workload}", _about(request, runner)
+        )
+    else:
+        folder = RunFolder.reopen(earlier.path)
+    with folder, LiveProgress() as progress, stop_on_interrupt() as interrupted:
+        progress.notice(f"run folder: {folder.path}")
+        notice = stand_in_notice(request.target, runner.device)
+        if notice:
+            progress.notice(notice)
+        run = KernelRun(
+            request, folder, runner, progress, interrupted=interrupted, earlier=earlier
+        )
+        result = run.run()
+    if result is None:
+        print(
+            f"autotune: interrupted; everything measured is kept. Go on with: "
+            f"autotune kernels --resume {folder.path}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    show(result, notice, as_json=as_json)
+    return 0
+
+
+def show(result: Result, notice: str | None, *, as_json: bool) -> None:
+    """Prints a result on stdout, as a table or as JSON."""
+    if as_json:
+        print(json.dumps(result.to_json(), indent=2))
+        return
+    columns = (
+        "kernel", "role", "count", "default ms", "tuned ms", "speed-up", "95 % interval",
+        "GFLOP/s", "trials", "failures", "formulation",
+    )
+    write_table(
+        columns,
+        [
+            (
+                task.spec,
+                task.role,
+                str(task.count),
+                _number(task.default_ms),
+                _number(task.tuned_ms),
+                _number(task.speedup, "x") if task.digest != "default" else "default kept",
+                f"{task.ci[0]:.2f}-{task.ci[1]:.2f}" if task.ci and task.digest != "default" else "",
+                _number(task.gflops),
+                str(task.trials),
+                " ".join(f"{status}:{n}" for status, n in sorted(task.failures.items())) or "-",
+                task.formulation,
+            )
+            for task in result.tasks
+        ],
+        numbers=("count", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials"),
+    )
+    before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
+    ratio = f", {before / after:.2f}x" if before and after else ""
+    print(
+        f"predicted step (sum of count x kernel time): {_number(before)} ms untuned, "
+        f"{_number(after)} ms tuned{ratio}"
+    )
+    mean = result.geometric_mean_speedup(("conv2d", "matmul"))
+    if mean is not None:
+        print(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
+    print(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
+    if notice:
+        print(notice)
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else f"{value:.3g}{unit}"
+
+
+def _about(request: TuneRequest, runner: Runner) -> dict[str, Any]:
+    return {
+        "request": request.to_json(),
+        "versions": {
+            "autotune": __version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in _PACKAGES},
+        },
+        "device": runner.device.to_json(),
+        "git": _revision(),
+    }
+
+
+def _revision() -> str:
+    """Git revision of the sources, empty outside a checkout."""
+    done = subprocess.run(
+        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() if done.returncode == 0 else ""

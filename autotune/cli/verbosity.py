@@ -1,0 +1,83 @@
+"""`-v` and `-q`, before or after the command, and the one log handler of the project."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from autotune.errors import UsageError
+
+LOGGER = logging.getLogger("autotune")
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")]
+
+
+class _StderrHandler(logging.StreamHandler[Any]):
+    """Writes to what `sys.stderr` is at that moment, so that a live progress display can take it."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"autotune: {record.levelname.lower()}: {super().format(record)}"
+
+
+@contextmanager
+def stderr_log() -> Iterator[None]:
+    """Sends the log under "autotune" to stderr, warnings and worse until `set_verbosity`."""
+    handler = _StderrHandler()
+    before = LOGGER.level
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(before)
+
+
+def set_verbosity(*, verbose: bool, quiet: bool) -> None:
+    """Sets the level of the log; with neither flag it stays as it is.
+
+    Raises:
+        UsageError: Both are asked for.
+    """
+    if verbose and quiet:
+        raise UsageError("--verbose and --quiet exclude each other", hint="give one of them")
+    if verbose or quiet:
+        LOGGER.setLevel(logging.INFO if verbose else logging.ERROR)
+
+
+def is_verbose() -> bool:
+    """Whether `-v` was given."""
+    return LOGGER.isEnabledFor(logging.INFO)
+
+
+def with_verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options `-v` and `-q`, as `autotune` itself has them."""
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, verbose: bool, quiet: bool, **options: Any) -> Any:
+        set_verbosity(verbose=verbose, quiet=quiet)
+        return command(*args, **options)
+
+    signature = inspect.signature(command, eval_str=True)
+    extra = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=False)
+        for name, kind in (("verbose", Verbose), ("quiet", Quiet))
+    ]
+    parameters = [*signature.parameters.values(), *extra]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return wrapper

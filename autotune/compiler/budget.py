@@ -1,0 +1,105 @@
+"""How the trial budget is shared: it goes where most time of the training step can be saved.
+
+After a warm-up, each round goes to the task with the steepest expected saving, count x seconds a trial, as in
+Ansor's gradient-based task scheduler (Zheng et al., OSDI 2020, section 6); inside a task the formulations compete
+as arms of a bandit (UCB1, Auer et al., 2002).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.compiler.lane import Lane
+
+_OPTIMISM = 0.2
+_EXPLORATION = 0.35
+
+
+@dataclass
+class TaskLanes:
+    """One task with its lanes.
+
+    Attributes:
+        count: Times the kernel runs in a step.
+        default_s: Seconds of the untuned default; infinity when it failed.
+        warmup: Trials that each lane gets first.
+        lanes: One lane a formulation.
+    """
+
+    count: int
+    default_s: float
+    warmup: int
+    lanes: Sequence[Lane]
+
+    @property
+    def best_s(self) -> float:
+        """Best known seconds, the default included."""
+        return min(self.default_s, *(lane.state.best_s for lane in self.lanes))
+
+    @property
+    def trials(self) -> int:
+        return sum(lane.state.trials for lane in self.lanes)
+
+    @property
+    def weight(self) -> float:
+        """Seconds a step that it takes now; tasks without any time come first."""
+        return self.count * self.best_s if math.isfinite(self.best_s) else math.inf
+
+    def open_lanes(self) -> list[Lane]:
+        return [lane for lane in self.lanes if not lane.state.exhausted]
+
+    def promise(self) -> float:
+        """Expected seconds a step saved by the next trial."""
+        best = self.best_s
+        if not math.isfinite(best):
+            return math.inf
+        recent = max((lane.state.recent_gain_s for lane in self.open_lanes()), default=0.0)
+        return self.count * max(recent / 2, _OPTIMISM * best / max(1, self.trials))
+
+    def arm(self) -> Lane:
+        """The open lane to try next, by upper confidence bound on its speed."""
+        total = max(2, self.trials)
+        best = min(lane.state.best_s for lane in self.lanes)
+
+        def bound(lane: Lane) -> float:
+            if lane.state.trials == 0:
+                return math.inf
+            speed = best / lane.state.best_s if math.isfinite(lane.state.best_s) else 0.0
+            return speed + _EXPLORATION * math.sqrt(math.log(total) / lane.state.trials)
+
+        return max(self.open_lanes(), key=bound)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Whose turn it is, and for how many trials at most."""
+
+    task: int
+    lane: Lane
+    trials: int
+
+
+def next_turn(tasks: Sequence[TaskLanes], remaining: int, round_size: int) -> Turn | None:
+    """Chooses the next round; None when the budget is spent or every lane is exhausted.
+
+    Args:
+        tasks: All tasks of the run.
+        remaining: Trials left.
+        round_size: Trials of a round after the warm-up.
+    """
+    if remaining <= 0:
+        return None
+    for lap in range(max((task.warmup for task in tasks), default=0)):
+        # Widest first: every task gets a first look before the budget goes into depth.
+        for index in sorted(range(len(tasks)), key=lambda i: -tasks[i].weight):
+            task = tasks[index]
+            for lane in task.open_lanes():
+                if lane.state.trials <= lap < task.warmup:
+                    return Turn(index, lane, min(task.warmup - lane.state.trials, remaining))
+    open_tasks = [index for index, task in enumerate(tasks) if task.open_lanes()]
+    if not open_tasks:
+        return None
+    index = max(open_tasks, key=lambda i: tasks[i].promise())
+    return Turn(index, tasks[index].arm(), min(round_size, remaining))

@@ -1,0 +1,100 @@
+"""Builds candidates in workers that live for the whole run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.workers import Job, Worker, WorkerLost, WorkerPool
+from autotune.measurement import Outcome
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """One program to build.
+
+    Attributes:
+        program: Scheduled program as TVM JSON.
+        output: Where the shared library goes; its folder exists.
+        untuned: Apply the target's default schedule first.
+    """
+
+    program: str
+    output: Path
+    untuned: bool = False
+
+
+class Builder:
+    """A pool of build workers for one target.
+
+    Args:
+        target: The `tvm.target.Target` that programs are built for.
+        workers: Processes; no more than there are cores.
+        timeout_s: Seconds after which a compile is killed, and its worker replaced.
+    """
+
+    def __init__(self, target: Any, *, workers: int, timeout_s: float) -> None:
+        self._target = target_text(target)
+        self._timeout_s = timeout_s
+        environment = {
+            # The OpenCL part stays source text until a device loads it: no driver in a build worker.
+            "TVM_COMPILE_FORCE_FALLBACK": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        self._pool = WorkerPool(
+            lambda: Worker("autotune.compiler.build_worker", environment=environment), workers
+        )
+
+    def start(self) -> None:
+        """Starts the workers without waiting for them."""
+        self._pool.start()
+
+    def build(self, requests: Sequence[BuildRequest]) -> list[Outcome | None]:
+        """Builds all requests; None where the library was written, else the failure."""
+        jobs = [
+            Job(
+                {
+                    "program": request.program,
+                    "target": self._target,
+                    "untuned": request.untuned,
+                    "output": str(request.output),
+                },
+                self._timeout_s,
+            )
+            for request in requests
+        ]
+        return [_failure(answer) for answer in self._pool.run(jobs)]
+
+    def stop(self) -> None:
+        self._pool.stop()
+
+
+def target_text(target: Any) -> str:
+    """A target as JSON text that a build worker can read."""
+    from autotune.compiler.plain import plain
+
+    content = plain(target.export())
+    return json.dumps(_described(content))
+
+
+def _described(content: dict[str, Any]) -> dict[str, Any]:
+    """Drops what TVM derives itself and refuses to be told."""
+    kept = {
+        key: value
+        for key, value in content.items()
+        if key not in ("tag", "keys") and not key.startswith("feature.")
+    }
+    if isinstance(kept.get("host"), dict):
+        kept["host"] = _described(kept["host"])
+    return kept
+
+
+def _failure(answer: dict[str, Any] | WorkerLost) -> Outcome | None:
+    if isinstance(answer, WorkerLost):
+        return Outcome("timeout" if answer.timed_out else "compile_error", message=f"build: {answer}")
+    if "error" in answer:
+        return Outcome("compile_error", message=str(answer["error"])[:2000])
+    return None

@@ -1,0 +1,121 @@
+"""The XGBoost cost model that ranks schedules before they are measured.
+
+Features are MetaSchedule's per-store features (Zheng et al., "Ansor", OSDI 2020), reduced to one vector a
+schedule: the sum and the maximum over its stores. The label is the speed relative to the best seen of the same
+kernel, so that one model learns from all kernels of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ROUNDS = 60
+_PARAMETERS = {
+    "max_depth": 6,
+    "eta": 0.15,
+    "min_child_weight": 1.0,
+    "subsample": 0.9,
+    "colsample_bytree": 0.6,
+    "objective": "reg:squarederror",
+    "tree_method": "hist",
+    "verbosity": 0,
+}
+
+
+class ScheduleRanker:
+    """Learns which schedules are fast, and predicts it for new ones.
+
+    Args:
+        seed: Seed of the model and of the random scores before it has learnt.
+        warmup: Measurements needed before its predictions are used.
+        threads: Threads XGBoost may use.
+    """
+
+    def __init__(self, *, seed: int, warmup: int, threads: int) -> None:
+        self._random = np.random.default_rng(seed)
+        self._warmup = warmup
+        self._parameters = {**_PARAMETERS, "seed": seed, "nthread": threads}
+        self._features: dict[str, list[NDArray[np.float32]]] = {}
+        self._seconds: dict[str, list[float]] = {}
+        self._trained_on = 0
+        self._booster: Any = None
+
+    @property
+    def measurements(self) -> int:
+        """How many measurements it has seen."""
+        return sum(len(times) for times in self._seconds.values())
+
+    def learn(
+        self, kernel: str, features: Sequence[NDArray[np.float32]], seconds: Sequence[float]
+    ) -> None:
+        """Adds measurements of one kernel; a failure is given as infinity. Trains again when due."""
+        self._features.setdefault(kernel, []).extend(features)
+        self._seconds.setdefault(kernel, []).extend(seconds)
+        total = self.measurements
+        if total >= self._warmup and total >= self._trained_on * 1.15:
+            self._train()
+            self._trained_on = total
+
+    def score(self, features: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
+        """Predicted relative speeds, higher is faster; random until enough has been learnt."""
+        if self._booster is None:
+            return self._random.uniform(size=len(features))
+        prediction = self._booster.inplace_predict(np.stack(features))
+        return np.maximum(np.asarray(prediction, dtype=np.float64), 1e-6)
+
+    def _train(self) -> None:
+        import xgboost
+
+        rows, labels = [], []
+        for kernel, seconds in self._seconds.items():
+            times = np.asarray(seconds)
+            if not np.isfinite(times).any():
+                continue
+            rows += self._features[kernel]
+            labels.append(np.min(times) / times)
+        if not rows:
+            return
+        target = np.concatenate(labels)
+        data = xgboost.DMatrix(np.stack(rows), label=target, weight=0.2 + target)
+        self._booster = xgboost.train(self._parameters, data, num_boost_round=_ROUNDS)
+
+
+def candidate_features(context: Any, candidates: Sequence[Any]) -> list[NDArray[np.float32]]:
+    """One feature vector a candidate: sum and maximum of its per-store features."""
+    from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
+
+    extracted = PerStoreFeature().extract_from(context, list(candidates))
+    return [_reduced(np.asarray(rows.numpy(), dtype=np.float32)) for rows in extracted]
+
+
+def _reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    width = rows.shape[1]
+    if rows.shape[0] == 0:
+        return np.zeros(2 * width, dtype=np.float32)
+    return np.concatenate([rows.sum(axis=0), rows.max(axis=0)]).astype(np.float32)
+
+
+def metaschedule_model(ranker: ScheduleRanker) -> Any:
+    """Wraps a ranker as the `CostModel` that MetaSchedule's evolutionary search asks."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.cost_model import PyCostModel
+
+    @derived_object
+    class Model(PyCostModel):  # type: ignore[misc]  # TVM ships no annotations
+        def load(self, path: str) -> None:
+            raise NotImplementedError("the model is learnt anew from a run's records")
+
+        def save(self, path: str) -> None:
+            raise NotImplementedError("the model is learnt anew from a run's records")
+
+        def update(self, context: Any, candidates: Any, results: Any) -> None:
+            """Learning happens in `Lane.observe`, which knows the failures too."""
+
+        def predict(self, context: Any, candidates: Any) -> NDArray[np.float64]:
+            return ranker.score(candidate_features(context, candidates))
+
+    return Model()

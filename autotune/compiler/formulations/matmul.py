@@ -1,0 +1,78 @@
+"""Fully connected layers and their gradients: y = x w^T, dx = dy w, dw = dy^T x.
+
+Shapes: x[m,k], weight[n,k], y[m,n] (m batch, n output features, k input features).
+"""
+
+from __future__ import annotations
+
+from tvm import te
+
+from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.workloads.operators import Matmul
+
+
+def _lanes(extent: int) -> int:
+    """Widest vector of 16 lanes or fewer that divides the extent."""
+    return next(lanes for lanes in (16, 8, 4, 2, 1) if extent % lanes == 0)
+
+
+@formulation("matmul", "forward", "direct")
+def forward(mm: Matmul, inputs: Tensors) -> Tensors:
+    x, weight = inputs
+    rk = te.reduce_axis((0, mm.k), "rk")
+    return [
+        te.compute(
+            (mm.m, mm.n), lambda i, j: te.sum(x[i, rk] * weight[j, rk], axis=rk), name="y"
+        )
+    ]
+
+
+@formulation("matmul", "forward", "lanes", applies=lambda mm: _lanes(mm.k) > 1)
+def forward_lanes(mm: Matmul, inputs: Tensors) -> Tensors:
+    """Keeps a vector of partial sums along the contiguous reduction axis, and adds its lanes last."""
+    x, weight = inputs
+    lanes = _lanes(mm.k)
+    rk, lane = te.reduce_axis((0, mm.k // lanes), "rk"), te.reduce_axis((0, lanes), "lane")
+    partial = te.compute(
+        (mm.m, mm.n, lanes),
+        lambda i, j, v: te.sum(x[i, rk * lanes + v] * weight[j, rk * lanes + v], axis=rk),
+        name="y_lanes",
+    )
+    return [
+        te.compute((mm.m, mm.n), lambda i, j: te.sum(partial[i, j, lane], axis=lane), name="y")
+    ]
+
+
+@formulation("matmul", "forward", "packed")
+def forward_packed(mm: Matmul, inputs: Tensors) -> Tensors:
+    """Transposes the weight once, so that the output feature is the contiguous axis."""
+    x, weight = inputs
+    packed = te.compute((mm.k, mm.n), lambda i, j: weight[j, i], name="weight_kn")
+    rk = te.reduce_axis((0, mm.k), "rk")
+    return [
+        te.compute(
+            (mm.m, mm.n), lambda i, j: te.sum(x[i, rk] * packed[rk, j], axis=rk), name="y"
+        )
+    ]
+
+
+@formulation("matmul", "data_grad", "direct")
+def data_grad(mm: Matmul, inputs: Tensors) -> Tensors:
+    dy, weight = inputs
+    rn = te.reduce_axis((0, mm.n), "rn")
+    return [
+        te.compute(
+            (mm.m, mm.k), lambda i, j: te.sum(dy[i, rn] * weight[rn, j], axis=rn), name="dx"
+        )
+    ]
+
+
+@formulation("matmul", "weight_grad", "direct")
+def weight_grad(mm: Matmul, inputs: Tensors) -> Tensors:
+    x, dy = inputs
+    rm = te.reduce_axis((0, mm.m), "rm")
+    return [
+        te.compute(
+            (mm.n, mm.k), lambda i, j: te.sum(dy[rm, i] * x[rm, j], axis=rm), name="dweight"
+        )
+    ]

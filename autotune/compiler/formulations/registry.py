@@ -1,0 +1,117 @@
+"""The registry of formulations: mathematically equal ways to compute one kernel.
+
+A formulation is a function from an operator to a TVM tensor expression. It keeps the kernel's public
+signature (inputs then outputs, contiguous, in the order of `Kernel.inputs` and `Kernel.outputs`), and is
+free to pack, split or reorder inside. The search picks one per shape. A new formulation is one file in
+this package and one `@formulation` line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.workloads.operators import Kernel, Operator
+
+Tensors = Sequence[Any]
+"""TVM `te.Tensor` objects; typed loosely because TVM ships no annotations for them."""
+
+Define = Callable[[Any, Tensors], Tensors]
+"""Maps (operator, input placeholders) to the output tensors."""
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """One way to compute a role of an operator.
+
+    Attributes:
+        operator: Operator name, such as `conv2d`.
+        role: Role, such as `weight_grad`.
+        name: Name of the formulation, such as `direct`. Every role has a `direct` one: the plain
+            definition, which is also what the untuned default schedule compiles.
+        define: Builds the tensor expression.
+        applies: Whether it fits a particular operator (shape).
+    """
+
+    operator: str
+    role: str
+    name: str
+    define: Define
+    applies: Callable[[Any], bool]
+
+
+_REGISTRY: dict[tuple[str, str], dict[str, Formulation]] = {}
+
+
+def formulation(
+    operator: str, role: str, name: str, *, applies: Callable[[Any], bool] = lambda _: True
+) -> Callable[[Define], Define]:
+    """Registers the decorated function as a formulation of a role of an operator."""
+
+    def register(define: Define) -> Define:
+        entries = _REGISTRY.setdefault((operator, role), {})
+        if name in entries:
+            raise ValueError(f"formulation {operator}.{role}.{name} is registered twice")
+        entries[name] = Formulation(operator, role, name, define, applies)
+        return define
+
+    return register
+
+
+def _load() -> None:
+    package = __package__ or ""
+    for module in iter_modules(import_module(package).__path__):
+        if module.name != "registry":
+            import_module(f"{package}.{module.name}")
+
+
+def formulations(kernel: Kernel, allowed: Sequence[str] | None = None) -> tuple[Formulation, ...]:
+    """Lists the formulations that fit a kernel.
+
+    Args:
+        kernel: The operator and role to compute.
+        allowed: Names to choose from, in order of preference; None takes all that are registered.
+
+    Raises:
+        UsageError: `allowed` names a formulation that is not registered, or none of them fits.
+    """
+    _load()
+    known = _REGISTRY.get((kernel.operator.name, kernel.role), {})
+    names = list(known) if allowed is None else list(allowed)
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"{kernel.operator.name}.{kernel.role} has no formulation {name!r}",
+                hint=f"known: {', '.join(known)}",
+            )
+    fitting = tuple(known[name] for name in names if known[name].applies(kernel.operator))
+    if not fitting:
+        raise UsageError(
+            f"no formulation of {kernel.operator.name}.{kernel.role} fits {kernel.spec}",
+            hint=f"tried: {', '.join(names)}",
+        )
+    return fitting
+
+
+def registered() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Names of all formulations by (operator, role)."""
+    _load()
+    return {key: tuple(entries) for key, entries in _REGISTRY.items()}
+
+
+def prim_func(kernel: Kernel, chosen: Formulation) -> Any:
+    """Builds the kernel's TensorIR function for one formulation.
+
+    Returns:
+        An unscheduled `tvm.tirx.PrimFunc` whose parameters are the kernel's inputs then outputs.
+    """
+    from tvm import te
+
+    operator: Operator = kernel.operator
+    inputs = [te.placeholder(t.shape, dtype=t.dtype, name=t.name) for t in kernel.inputs]
+    outputs = list(chosen.define(operator, inputs))
+    return te.create_prim_func([*inputs, *outputs]).with_attr("global_symbol", "main")

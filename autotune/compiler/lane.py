@@ -1,0 +1,276 @@
+"""One lane of the search: a kernel in one formulation, explored by MetaSchedule's evolutionary search."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.compiler.cost_model import ScheduleRanker, candidate_features, metaschedule_model
+from autotune.compiler.formulations import Formulation, prim_func
+from autotune.compiler.plain import plain
+from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator
+from autotune.compiler.spaces import Space
+from autotune.measurement import Outcome
+from autotune.workloads.operators import Kernel
+
+_CHECK = re.compile(r"(?:Postproc #\d+ \[[\w.]*?(\w+)\S*\]|(Trace replay) failures): (\d+) failure")
+_MAX_TRIALS = 1 << 30
+_EMPTY_ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A schedule that waits to be measured.
+
+    Attributes:
+        digest: Identity: kernel, formulation and the scheduled program's structural hash.
+        schedule: TVM's `MeasureCandidate`; None for the untuned default.
+        program: The scheduled program as TVM JSON, ready for a build worker.
+        trace: The schedule's trace as plain JSON data, enough to make the program again.
+    """
+
+    digest: str
+    schedule: Any
+    program: str
+    trace: Any
+
+
+class _RejectionCounter(logging.Handler):
+    """Sums MetaSchedule's counts of samples that each check rejected.
+
+    The counts exist in its log only. Each summary is cumulative over one batch of samples, and a batch that is
+    repeated until enough samples are valid is logged again, so only the last one of a kind in a row counts.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.INFO)
+        self.rejected: dict[str, int] = {}
+        self._pending: dict[str, int] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        found = _CHECK.findall(text)
+        if not found:
+            return
+        counts = {check or "TraceReplay": int(count) for check, replay, count in found}
+        if "Sample-Init-Population" in text:
+            self._pending = counts
+            return
+        self._add(counts)
+
+    def _add(self, counts: dict[str, int]) -> None:
+        for check, count in counts.items():
+            if count:
+                self.rejected[check] = self.rejected.get(check, 0) + count
+
+    def take(self) -> dict[str, int]:
+        """The counts since the last call, by check, without the zeros."""
+        self._add(self._pending)
+        taken, self.rejected, self._pending = self.rejected, {}, {}
+        return taken
+
+
+@dataclass
+class LaneState:
+    """What the budget needs to know of a lane.
+
+    Attributes:
+        trials: Candidates measured or failed.
+        best_s: Best time, in seconds; infinity before the first valid one.
+        recent_gain_s: Seconds saved per trial in the last round.
+        empty_rounds: Rounds in a row that found nothing new.
+        exhausted: Whether the space holds nothing new.
+    """
+
+    trials: int = 0
+    best_s: float = math.inf
+    recent_gain_s: float = 0.0
+    empty_rounds: int = 0
+    exhausted: bool = False
+
+
+class Lane:
+    """Proposes schedules of one kernel in one formulation, and learns from their outcomes.
+
+    Args:
+        kernel: What to compute.
+        formulation: How to compute it.
+        space: The search space.
+        target: The TVM target.
+        ranker: The cost model that all lanes share.
+        seed: Seed of the search, at least 1.
+        threads: Threads that sampling may use.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        formulation: Formulation,
+        *,
+        space: Space,
+        target: Any,
+        ranker: ScheduleRanker,
+        seed: int,
+        threads: int,
+    ) -> None:
+        self.kernel = kernel
+        self.formulation = formulation
+        self.state = LaneState()
+        self._space = space
+        self._target = target
+        self._ranker = ranker
+        self._seed = seed
+        self._threads = threads
+        self._context: Any = None
+        self._database: Any = None
+        self._seen: set[str] = set()
+        self._waiting: list[Candidate] = []
+        self._rejections = _RejectionCounter()
+        self._workload: Any = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.kernel.name}/{self.formulation.name}"
+
+    def workload_record(self) -> Any:
+        """The unscheduled program as a line of TVM's `database_workload.json`."""
+        return plain(self._workload.as_json())
+
+    def tuning_record(self, candidate: Candidate, outcome: Outcome) -> Any:
+        """A valid trial as TVM's `TuningRecord` in plain JSON data."""
+        return plain(self._record(candidate, outcome).as_json())
+
+    def _record(self, candidate: Candidate, outcome: Outcome) -> Any:
+        from tvm.s_tir.meta_schedule.database import TuningRecord
+
+        schedule = candidate.schedule
+        return TuningRecord(
+            schedule.sch.trace,
+            self._workload,
+            list(outcome.samples),
+            self._target,
+            schedule.args_info,
+        )
+
+    def _open(self) -> None:
+        """Makes the tuning context at the first use, so that a lane without budget costs nothing."""
+        from tvm.s_tir import meta_schedule as ms
+        from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
+
+        search = self._space.search
+        logger = logging.getLogger(f"autotune.search.{self.name}")
+        logger.handlers = [self._rejections]
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        program = prim_func(self.kernel, self.formulation)
+        sketches = design_spaces(program, self._target, self._space)
+        with no_tensor_intrinsics():
+            self._context = ms.TuneContext(
+                program,
+                target=self._target,
+                space_generator=space_generator(self._space),
+                search_strategy=EvolutionarySearch(
+                    population_size=search.population,
+                    init_measured_ratio=0.25,
+                    init_min_unmeasured=search.min_unmeasured,
+                    max_fail_count=search.max_failed_batches,
+                    genetic_num_iters=search.generations,
+                    genetic_mutate_prob=search.mutation_probability,
+                    eps_greedy=search.explore,
+                ),
+                task_name=self.name,
+                rand_state=self._seed,
+                num_threads=self._threads,
+                logger=logger,
+            )
+        self._database = ms.database.MemoryDatabase()
+        self._workload = self._database.commit_workload(self._context.mod)
+        self._context.pre_tuning(
+            _MAX_TRIALS,
+            search.trials_per_round,
+            sketches,
+            self._database,
+            metaschedule_model(self._ranker),
+        )
+
+    def propose(self, count: int) -> list[Candidate]:
+        """Up to `count` distinct schedules that were never measured; empty when none was found.
+
+        MetaSchedule proposes a whole round at once, best first; what is over `count` waits for the next call.
+        A lane that finds nothing new in several rounds is exhausted.
+        """
+        if self._context is None:
+            self._open()
+        if not self._waiting:
+            self._waiting = self._fresh_round()
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+    def _fresh_round(self) -> list[Candidate]:
+        proposed = self._context.generate_measure_candidates()
+        fresh: list[Candidate] = []
+        for schedule in proposed or ():
+            candidate = self._candidate(schedule)
+            if candidate.digest not in self._seen:
+                self._seen.add(candidate.digest)
+                fresh.append(candidate)
+        self.state.empty_rounds = 0 if fresh else self.state.empty_rounds + 1
+        if proposed is None or self.state.empty_rounds >= _EMPTY_ROUNDS:
+            self.state.exhausted = not fresh
+        return fresh
+
+    def rejections(self) -> dict[str, int]:
+        """Samples that each check rejected since the last call, by the check's name."""
+        return self._rejections.take()
+
+    def observe(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:
+        """Feeds outcomes back: valid ones breed, and all teach the cost model."""
+        if not candidates:
+            return
+        for candidate, outcome in zip(candidates, outcomes, strict=True):
+            if outcome.ok:
+                self._database.commit_tuning_record(self._record(candidate, outcome))
+        schedules = [candidate.schedule for candidate in candidates]
+        seconds = [outcome.seconds for outcome in outcomes]
+        self._ranker.learn(self.name, candidate_features(self._context, schedules), seconds)
+        self._note(seconds)
+
+    def replay(self, trace: Any) -> Candidate:
+        """Makes the candidate of an earlier trial from its trace, and will not propose it again."""
+        from tvm.s_tir import Schedule
+        from tvm.s_tir.meta_schedule import MeasureCandidate
+        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+        from tvm.s_tir.schedule import Trace
+
+        if self._context is None:
+            self._open()
+        schedule = Schedule(self._context.mod)
+        Trace.apply_json_to_schedule(trace, schedule)
+        wrapped = MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, True))
+        candidate = self._candidate(wrapped)
+        self._seen.add(candidate.digest)
+        return candidate
+
+    def _note(self, seconds: Sequence[float]) -> None:
+        state = self.state
+        best = min(state.best_s, *seconds)
+        known = math.isfinite(state.best_s) and math.isfinite(best)
+        state.recent_gain_s = (state.best_s - best) / len(seconds) if known else 0.0
+        state.trials += len(seconds)
+        state.best_s = best
+
+    def _candidate(self, schedule: Any) -> Candidate:
+        import tvm
+        import tvm_ffi
+
+        module = schedule.sch.mod
+        structure = tvm_ffi.structural_hash(module) & 0xFFFFFFFFFFFFFFFF
+        digest = hashlib.sha256(f"{self.name}:{structure:016x}".encode()).hexdigest()[:16]
+        return Candidate(
+            digest, schedule, str(tvm.ir.save_json(module)), plain(schedule.sch.trace.as_json())
+        )

@@ -1,0 +1,236 @@
+"""Builds the C++ parts of the project on the user's machine and keeps the results in a cache.
+
+The wheel of autotune is pure Python and the wheel of TVM ships no stable binary interface, so what
+is written in C++ (`rpc/`) is compiled on first use, against the headers of the installed TVM. A
+result is kept under a key made of everything it depends on: TVM's version, the FFI's version, the
+machine and the sources. Several processes may ask for the same result at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from autotune.errors import ToolchainError
+
+Log = Callable[[str], None]
+
+_TVM = "apache-tvm"
+_TVM_FFI = "apache-tvm-ffi"
+_BUILD_TIMEOUT_S = 900.0
+
+
+@dataclass(frozen=True)
+class NativePart:
+    """One thing that can be built from `rpc/`.
+
+    Attributes:
+        name: Folder in the cache.
+        target: CMake's target; the only one that is built.
+        artifact: Where the build leaves the result, relative to the build folder.
+        sources: Files and folders below `rpc/` that the result depends on.
+        definitions: CMake definitions, such as `("AUTOTUNE_OPENCL", "OFF")`.
+        toolchain: Toolchain file below `rpc/` for a cross build; empty for this machine.
+        compilers: Names of C++ compilers, of which one must be on the path.
+        compiler_package: The Debian package of the compiler.
+        variant: Distinguishes builds of one part, such as the triple built for.
+    """
+
+    name: str
+    target: str
+    artifact: str
+    sources: tuple[str, ...]
+    definitions: tuple[tuple[str, str], ...] = ()
+    toolchain: str = ""
+    compilers: tuple[str, ...] = ("c++", "g++", "clang++")
+    compiler_package: str = "g++"
+    variant: str = ""
+
+
+def rpc_sources() -> Path:
+    """Returns the folder with the C++ sources: inside an installed wheel, or of the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "_rpc"
+    # The wheel's copy first: next to an installed package, `../rpc` may belong to anybody.
+    return installed if installed.is_dir() else package.parent / "rpc"
+
+
+def cache_root() -> Path:
+    """Returns `$XDG_CACHE_HOME/autotune`, or `~/.cache/autotune`."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification says to ignore a relative path.
+    base = Path(chosen) if chosen.startswith("/") else Path.home() / ".cache"
+    return base / "autotune"
+
+
+def artifact_path(part: NativePart) -> Path:
+    """Returns where the result for the installed TVM and the present sources is or would be.
+
+    Raises:
+        ToolchainError: TVM is not installed, or the sources are not there.
+    """
+    versions = f"tvm{_version(_TVM)}-ffi{_version(_TVM_FFI)}"
+    variant = f"-{part.variant}" if part.variant else ""
+    key = f"{versions}-{platform.machine()}{variant}-{_digest(part)}"
+    return cache_root() / part.name / key / Path(part.artifact).name
+
+
+def ensure_built(part: NativePart, log: Log | None = None) -> Path:
+    """Builds the part unless the cache has it.
+
+    Args:
+        part: What to build.
+        log: Is told, in one line each, what takes time.
+
+    Returns:
+        The path of the result.
+
+    Raises:
+        ToolchainError: A tool or a header is missing (the hint tells how to install it), or the
+            sources do not compile.
+    """
+    path = artifact_path(part)
+    if path.is_file():
+        return path
+    try:
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path.parent.parent / "build.lock"):
+            if not path.is_file():  # Another process may have built it while this one waited.
+                for leftover in path.parent.parent.glob(".build-*"):  # Of a build that was killed.
+                    shutil.rmtree(leftover, ignore_errors=True)
+                _build(part, path, log or (lambda _line: None))
+    except OSError as error:
+        raise ToolchainError(
+            f"cannot build {part.target} in {path.parent.parent}: {error}",
+            hint="check the disk, or choose another cache with XDG_CACHE_HOME",
+        ) from error
+    return path
+
+
+def require_tool(names: tuple[str, ...], package: str, purpose: str) -> str:
+    """Returns the path of the first of the tools that is installed.
+
+    Raises:
+        ToolchainError: None is.
+    """
+    for name in names:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    raise ToolchainError(
+        f"{' or '.join(names)} is not installed, but {purpose}",
+        hint=f"sudo apt install {package}",
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError as error:
+        raise ToolchainError(
+            f"the Python package {package} is not installed", hint=f"pip install {package}"
+        ) from error
+
+
+def _digest(part: NativePart) -> str:
+    root = rpc_sources()
+    digest = hashlib.sha256()
+    for entry in part.sources:
+        path = root / entry
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in files:
+            if file.is_dir():
+                continue
+            try:
+                content = file.read_bytes()
+            except OSError as error:
+                raise ToolchainError(
+                    f"the C++ sources of autotune are incomplete: {error}",
+                    hint="reinstall autotune",
+                ) from error
+            digest.update(f"{file.relative_to(root)}\0{len(content)}\0".encode())
+            digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # The lock goes with the process, so a killed build leaves nothing behind that blocks the next.
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _package_folder(module: str) -> Path:
+    spec = importlib.util.find_spec(module)  # Finds it without importing it.
+    if spec is None or spec.origin is None:
+        raise ToolchainError(f"the Python package {module} is not installed")
+    return Path(spec.origin).parent
+
+
+def _build(part: NativePart, path: Path, log: Log) -> None:
+    purpose = f"{part.target} has to be compiled once for this machine"
+    cmake = require_tool(("cmake",), "cmake", purpose)
+    chosen = os.environ.get("CXX", "") if not part.toolchain else ""
+    require_tool((chosen,) if chosen else part.compilers, part.compiler_package, purpose)
+    ninja = shutil.which("ninja") or shutil.which("ninja-build")
+    if ninja is None:
+        require_tool(("make", "gmake"), "ninja-build", purpose)
+    # In the cache itself, so that the last step is a rename inside one file system.
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent.parent) as folder:
+        build = Path(folder)
+        configure = [
+            cmake,
+            *("-S", str(rpc_sources()), "-B", str(build)),
+            *("-G", "Ninja" if ninja else "Unix Makefiles"),
+            f"-DTVM_ROOT={_package_folder('tvm')}",
+            f"-DTVM_FFI_ROOT={_package_folder('tvm_ffi')}",
+            *(f"-D{name}={value}" for name, value in part.definitions),
+        ]
+        if part.toolchain:
+            configure.append(f"-DCMAKE_TOOLCHAIN_FILE={rpc_sources() / part.toolchain}")
+        log(f"compiling {part.target} (once for this version of TVM)")
+        _run(configure, part)
+        jobs = str(len(os.sched_getaffinity(0)))
+        _run([cmake, "--build", str(build), "--target", part.target, "--parallel", jobs], part)
+        path.parent.mkdir(exist_ok=True)
+        (build / part.artifact).replace(path)
+    log(f"compiled {path}")
+
+
+def _run(command: list[str], part: NativePart) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_BUILD_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ToolchainError(
+            f"compiling {part.target} took longer than {_BUILD_TIMEOUT_S:.0f} s"
+        ) from error
+    if done.returncode == 0:
+        return
+    if "install opencl-headers" in done.stdout:  # What CMakeLists.txt says.
+        raise ToolchainError(
+            f"the OpenCL headers (CL/cl.h) are not installed, but {part.target} has to be compiled",
+            hint="sudo apt install opencl-headers",
+        )
+    tail = "\n".join(done.stdout.strip().splitlines()[-30:])
+    raise ToolchainError(f"{part.target} does not compile:\n{tail}")

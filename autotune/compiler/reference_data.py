@@ -1,0 +1,40 @@
+"""Random inputs of a kernel and their float64 reference, as files that a run worker reads."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from autotune.workloads.operators import Kernel
+from autotune.workloads.references import random_inputs, reference
+
+TOLERANCE = 1e-4
+"""Largest relative error of a right result, with a floor of 1e-3 of the tensor's largest magnitude."""
+
+
+class ReferenceData:
+    """Makes each kernel's data once, in a folder of its own.
+
+    Args:
+        folder: Where the folders go.
+        seed: Seed of the inputs; each kernel derives its own.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder = folder
+        self._seed = seed
+
+    def of(self, kernel: Kernel) -> Path:
+        """The kernel's folder with `input<i>.npy` and `expected<i>.npy`."""
+        path = self._folder / kernel.name
+        if path.is_dir():
+            return path
+        inputs = random_inputs(kernel, self._seed ^ zlib.crc32(kernel.name.encode()))
+        path.mkdir(parents=True)
+        for index, array in enumerate(inputs):
+            np.save(path / f"input{index}.npy", array)
+        for index, array in enumerate(reference(kernel, inputs)):
+            np.save(path / f"expected{index}.npy", array)
+        return path

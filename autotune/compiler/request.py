@@ -1,0 +1,97 @@
+"""What a kernel run was asked to do, frozen, and its form in `run.json`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.compiler.spaces import Space
+from autotune.compiler.targets import TargetSpec
+from autotune.errors import RecordError
+from autotune.workloads.graph import Task
+from autotune.workloads.operators import Kernel
+from autotune.workloads.spec import parse_operator, parse_roles
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """A kernel run.
+
+    Attributes:
+        target: What to compile for.
+        space: The search space.
+        workload: Name for people and for the folder: the model's, or the operator's.
+        batch: Batch size, as the user gave it; None for a single operator.
+        tasks: Distinct kernels with their counts.
+        trials: Candidates to measure in all.
+        seed: Seed of everything random, between 1 and 2^31-1.
+    """
+
+    target: TargetSpec
+    space: Space
+    workload: str
+    batch: int | None
+    tasks: tuple[Task, ...]
+    trials: int
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, enough to carry the run on later."""
+        return {
+            "kind": "kernels",
+            "target": {
+                "name": self.target.name,
+                "family": self.target.family,
+                "space_file": self.target.space_file,
+                "description": self.target.description,
+                "triple": self.target.triple,
+                "tvm": dict(self.target.tvm),
+            },
+            "space": self.space.model_dump(mode="json"),
+            "workload": self.workload,
+            "batch": self.batch,
+            "tasks": [
+                {
+                    "spec": task.kernel.spec,
+                    "role": task.kernel.role,
+                    "count": task.count,
+                    "places": list(task.places),
+                }
+                for task in self.tasks
+            ],
+            "trials": self.trials,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> TuneRequest:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            RecordError: It is not the request of a kernel run, or it is damaged.
+        """
+        if content.get("kind") != "kernels":
+            raise RecordError(f"not a kernel run but {content.get('kind')!r}")
+        try:
+            target = content["target"]
+            tvm = tuple(
+                (key, tuple(value) if isinstance(value, list) else value)
+                for key, value in target["tvm"].items()
+            )
+            return cls(
+                target=TargetSpec(**{**target, "tvm": tvm}),
+                space=Space.model_validate(content["space"]),
+                workload=content["workload"],
+                batch=content["batch"],
+                tasks=tuple(_task(entry) for entry in content["tasks"]),
+                trials=content["trials"],
+                seed=content["seed"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise RecordError(f"the run's request is damaged: {error}") from error
+
+
+def _task(entry: dict[str, Any]) -> Task:
+    operator = parse_operator(entry["spec"])
+    (role,) = parse_roles(entry["role"], operator)
+    return Task(Kernel(operator, role), entry["count"], tuple(entry["places"]))

@@ -1,0 +1,166 @@
+"""Turns a search space (data) into TVM schedule rules, checks and mutators."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from autotune.compiler import spaces
+
+
+@contextmanager
+def no_tensor_intrinsics() -> Iterator[None]:
+    """Keeps `TuneContext` from importing `tvm.s_tir.tensor_intrin`.
+
+    That module parses every CUDA, Hexagon and Arm intrinsic, at 20 to 60 seconds of processor time;
+    none of our rules uses one.
+    """
+    name = "tvm.s_tir.tensor_intrin"
+    import tvm.s_tir
+
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = ModuleType(name)
+    tvm.s_tir.tensor_intrin = sys.modules[name]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+        del tvm.s_tir.tensor_intrin
+
+
+def space_generator(space: spaces.Space) -> Any:
+    """Builds the `PostOrderApply` generator with the space's rules, checks and mutators."""
+    from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+
+    return PostOrderApply(
+        sch_rules=[_rule(rule) for rule in space.rules],
+        postprocs=_checks(space),
+        mutator_probs=_mutators(space),
+    )
+
+
+def design_spaces(program: Any, target: Any, space: spaces.Space) -> list[Any]:
+    """All sketches of a program: those of each variant of the space, one after the other.
+
+    TVM's tiling rule can leave caching of the result open, but not of the operands; a space that asks for
+    operands that `may` be cached is explored as two.
+    """
+    from tvm.s_tir.meta_schedule import TuneContext
+
+    sketches: list[Any] = []
+    for variant in _variants(space):
+        with no_tensor_intrinsics():
+            context = TuneContext(
+                program, target=target, space_generator=space_generator(variant), num_threads=1
+            )
+        sketches += context.generate_design_space()
+    return sketches
+
+
+def _variants(space: spaces.Space) -> list[spaces.Space]:
+    for index, rule in enumerate(space.rules):
+        if not isinstance(rule, spaces.MultiLevelTiling):
+            continue
+        reuse = rule.reuse_read
+        if reuse is None or reuse.required == "must":
+            continue
+        choices = (None, reuse.model_copy(update={"required": "must"}))
+        return [_with_rule(space, index, rule.model_copy(update={"reuse_read": c})) for c in choices]
+    return [space]
+
+
+def _with_rule(space: spaces.Space, index: int, rule: spaces.Rule) -> spaces.Space:
+    rules = (*space.rules[:index], rule, *space.rules[index + 1 :])
+    return space.model_copy(update={"rules": rules})
+
+
+def _rule(rule: spaces.Rule) -> Any:
+    from tvm.s_tir.meta_schedule import schedule_rule as rules
+
+    match rule:
+        case spaces.InlineConstants():
+            return rules.InlineConstantScalars()
+        case spaces.AutoInline():
+            return rules.AutoInline(
+                into_producer=rule.into_producer,
+                into_consumer=rule.into_consumer,
+                inline_const_tensor=rule.inline_constant_tensor,
+                disallow_if_then_else=not rule.allow_if_then_else,
+                require_injective=True,
+                require_ordered=rule.require_ordered,
+                disallow_op=list(rule.keep),
+            )
+        case spaces.AddRFactor():
+            return rules.AddRFactor(rule.max_jobs_per_core, rule.max_innermost_factor)
+        case spaces.CrossThreadReduction():
+            return rules.CrossThreadReduction(list(rule.thread_extents))
+        case spaces.MultiLevelTiling():
+            return rules.MultiLevelTiling(
+                rule.structure,
+                list(rule.thread_axes) or None,
+                rule.max_innermost_factor,
+                list(rule.vector_loads) or None,
+                _reuse(rule.reuse_read),
+                _reuse(rule.reuse_write),
+            )
+        case spaces.ParallelVectorizeUnroll():
+            return rules.ParallelizeVectorizeUnroll(
+                rule.max_jobs_per_core,
+                rule.max_vectorize_extent,
+                list(rule.unroll_steps),
+                rule.explicit_unroll,
+            )
+        case spaces.RandomComputeLocation():
+            return rules.RandomComputeLocation()
+        case spaces.AutoBind():
+            return rules.AutoBind(rule.max_blocks, list(rule.thread_extents))
+
+
+def _reuse(reuse: spaces.Reuse | None) -> Any:
+    from tvm.s_tir.meta_schedule.schedule_rule import ReuseType
+
+    if reuse is None:
+        return None
+    return ReuseType(req=reuse.required, levels=list(reuse.levels), scope=reuse.scope)
+
+
+def _checks(space: spaces.Space) -> list[Any]:
+    from tvm.s_tir.meta_schedule import postproc
+
+    if space.family == "cpu":
+        return [
+            postproc.DisallowDynamicLoop(),
+            postproc.RewriteParallelVectorizeUnroll(),
+            postproc.RewriteReductionBlock(),
+        ]
+    return [
+        postproc.DisallowDynamicLoop(),
+        postproc.RewriteCooperativeFetch(),
+        postproc.RewriteUnboundBlock(),
+        postproc.RewriteParallelVectorizeUnroll(),
+        postproc.RewriteReductionBlock(),
+        postproc.VerifyGPUCode(),
+    ]
+
+
+def _mutators(space: spaces.Space) -> dict[Any, float]:
+    from tvm.s_tir.meta_schedule import mutator
+
+    jobs = max(
+        (r.max_jobs_per_core for r in space.rules if isinstance(r, spaces.ParallelVectorizeUnroll)),
+        default=-1,
+    )
+    chances = space.mutations
+    pairs = [
+        (mutator.MutateTileSize(), chances.tile_size),
+        (mutator.MutateComputeLocation(), chances.compute_location),
+        (mutator.MutateUnroll(), chances.unroll),
+        (mutator.MutateParallel(jobs), chances.parallel if jobs > 0 else 0.0),
+        (mutator.MutateThreadBinding(), chances.thread_binding),
+    ]
+    return {kind: chance for kind, chance in pairs if chance > 0}

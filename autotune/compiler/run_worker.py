@@ -1,0 +1,159 @@
+"""A run worker: loads built kernels on this host's CPU or OpenCL device, checks them and times them.
+
+It holds only TVM's runtime. Arguments: the device kind, `cpu` or `opencl`. Requests:
+
+- `{"op": "measure", "library", "data", "outputs", "repeats", "min_repeat_ms", "give_up_s", "tolerance"}`
+- `{"op": "compare", "libraries": [...], "data", "outputs", "blocks", "min_repeat_ms", "tolerance", "seed"}`
+
+`data` is a folder with `input<i>.npy` and `expected<i>.npy`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.compiler.workers import Message, serve
+from autotune.workloads.references import max_relative_error
+
+_POISON_INT = 0x7F7F7F7F
+
+
+class Bench:
+    """The device, and the data of the kernel that is being measured."""
+
+    def __init__(self, kind: str) -> None:
+        import tvm
+
+        self._tvm = tvm
+        self._device = tvm.device(kind, 0)
+        self._folder: Path | None = None
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+        self._expected: list[NDArray[Any]] = []
+
+    def handle(self, request: Message) -> Message:
+        """Carries out one request."""
+        self._open(Path(request["data"]), fresh=False)
+        if request["op"] == "measure":
+            return self._measure(request)
+        return self._compare(request)
+
+    def _open(self, folder: Path, *, fresh: bool) -> None:
+        """Loads a kernel's data onto the device, unless it is there already."""
+        if folder == self._folder and not fresh:
+            return
+        self._folder = folder
+        count = len(list(folder.glob("input*.npy")))
+        self._inputs = [
+            self._upload(np.load(folder / f"input{i}.npy", allow_pickle=False))
+            for i in range(count)
+        ]
+        self._expected = [
+            np.load(folder / f"expected{i}.npy", allow_pickle=False)
+            for i in range(len(list(folder.glob("expected*.npy"))))
+        ]
+        self._outputs = [
+            self._upload(_poison(array.shape, array.dtype)) for array in self._expected
+        ]
+
+    def _upload(self, array: NDArray[Any]) -> Any:
+        return self._tvm.runtime.tensor(np.ascontiguousarray(array), device=self._device)
+
+    def _error(self, function: Any) -> float:
+        """Runs the kernel once into poisoned outputs; the largest relative error."""
+        for tensor, array in zip(self._outputs, self._expected, strict=True):
+            tensor.copyfrom(_poison(array.shape, array.dtype))
+        self._execute(function)
+        return max(
+            max_relative_error(tensor.numpy(), array)
+            for tensor, array in zip(self._outputs, self._expected, strict=True)
+        )
+
+    def _execute(self, function: Any) -> float:
+        """Runs the kernel once; the wall time in seconds, launch and synchronisation included."""
+        start = time.perf_counter()
+        function(*self._inputs, *self._outputs)
+        self._device.sync()
+        return time.perf_counter() - start
+
+    def _load(self, path: str) -> tuple[Any, Any]:
+        library = self._tvm.runtime.load_module(path)
+        return library, library["main"]
+
+    def _time(self, library: Any, *, number: int, repeats: int) -> list[float]:
+        timer = library.time_evaluator("main", self._device, number=number, repeat=repeats)
+        return [float(s) for s in timer(*self._inputs, *self._outputs).results]
+
+    def _measure(self, request: Message) -> Message:
+        library, function = self._load(request["library"])
+        error = self._error(function)
+        if not error <= request["tolerance"]:
+            assert self._folder is not None
+            self._open(self._folder, fresh=True)
+            return {
+                "status": "wrong_result",
+                "samples": [],
+                "message": _wrong(error, request["tolerance"]),
+                "max_rel_error": error if math.isfinite(error) else None,
+            }
+        first = self._execute(function)
+        samples = [first]
+        if first <= request["give_up_s"]:
+            number = _executions(first, request["min_repeat_ms"])
+            samples = self._time(library, number=number, repeats=request["repeats"])
+        return {"status": "ok", "samples": samples, "message": "", "max_rel_error": error}
+
+    def _compare(self, request: Message) -> Message:
+        """Times several libraries in interleaved blocks, each block in a new random order."""
+        loaded = [self._load(path) for path in request["libraries"]]
+        numbers = []
+        for library, function in loaded:
+            self._execute(function)
+            numbers.append(_executions(self._execute(function), request["min_repeat_ms"]))
+        order = np.random.default_rng(request["seed"])
+        samples: list[list[float]] = [[0.0] * request["blocks"] for _ in loaded]
+        for block in range(request["blocks"]):
+            for index in order.permutation(len(loaded)):
+                (seconds,) = self._time(loaded[index][0], number=numbers[index], repeats=1)
+                samples[index][block] = seconds
+        errors = [self._error(function) for _, function in loaded]
+        return {
+            "samples": samples,
+            "max_rel_errors": [error if math.isfinite(error) else None for error in errors],
+        }
+
+
+def _executions(seconds: float, min_repeat_ms: float) -> int:
+    """Executions that fill the shortest allowed repeat."""
+    return max(1, min(10_000, math.ceil(min_repeat_ms / 1e3 / max(seconds, 1e-8))))
+
+
+def _wrong(error: float, tolerance: float) -> str:
+    if not math.isfinite(error):
+        return "output holds NaN, infinity or elements that were never written"
+    return f"relative error {error:.2e} is over {tolerance:.0e}"
+
+
+def _poison(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """What an output holds before a checked run, so that an element never written is noticed."""
+    if np.issubdtype(dtype, np.floating):
+        return np.full(shape, np.nan, dtype=np.float32)
+    return np.full(shape, _POISON_INT, dtype=np.int32)
+
+
+if __name__ == "__main__":
+    import tvm
+
+    if sys.argv[2] == "opencl":
+        from autotune.compiler import opencl_sidecar
+
+        opencl_sidecar.load()
+    tvm.device(sys.argv[2], 0)
+    serve(sys.argv[1:], Bench(sys.argv[2]).handle)

@@ -1,0 +1,230 @@
+"""Runners: what measures built candidates, and the device behind them."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
+from autotune.compiler.workers import Worker, WorkerLost
+from autotune.measurement import Outcome
+
+_COMPARE_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class DeviceFingerprint:
+    """The device a record was measured on.
+
+    Attributes:
+        name: Model name, such as the processor's or the OpenCL device's.
+        kind: `cpu`, `opencl` or `qemu-user`.
+        driver: Driver or emulator version; empty for a processor.
+        details: Cores, limits and the like, by name.
+        stand_in: Whether it only stands in for the target's real device.
+    """
+
+    name: str
+    kind: str
+    driver: str
+    details: tuple[tuple[str, Any], ...]
+    stand_in: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "details": dict(self.details)}
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """One built candidate to check and time.
+
+    Attributes:
+        library: The shared library.
+        data: Folder with `input<i>.npy` and `expected<i>.npy`.
+        repeats: Samples to take.
+        min_repeat_ms: Shortest time of a sample; a fast kernel runs several times in each.
+        give_up_s: A candidate slower than this is timed only once.
+        tolerance: Largest relative error of a right result.
+        timeout_s: Limit for the whole request.
+    """
+
+    library: Path
+    data: Path
+    repeats: int
+    min_repeat_ms: float
+    give_up_s: float
+    tolerance: float
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """Several built kernels to time against each other in interleaved blocks of random order."""
+
+    libraries: tuple[Path, ...]
+    data: Path
+    blocks: int
+    min_repeat_ms: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds by library and block, and each library's largest relative error (None: not finite)."""
+
+    samples: tuple[tuple[float, ...], ...]
+    max_rel_errors: tuple[float | None, ...]
+
+
+class Runner(Protocol):
+    """Checks and times kernels on one device, each within a time limit."""
+
+    device: DeviceFingerprint
+
+    def start(self) -> None:
+        """Begins what takes long, without waiting for it."""
+
+    def measure(self, request: MeasureRequest) -> Outcome:
+        """Checks one candidate against its reference and times it; a failure is an outcome."""
+
+    def compare(self, request: CompareRequest) -> Comparison:
+        """Times libraries against each other.
+
+        Raises:
+            WorkerLost: The process that ran them crashed or hung.
+        """
+
+    def stop(self) -> None:
+        """Frees the device."""
+
+
+class LocalRunner:
+    """Measures on this host's processor or OpenCL device, in a process that is replaced when it is lost."""
+
+    def __init__(self, device: DeviceFingerprint) -> None:
+        self.device = device
+        self._worker = Worker(
+            "autotune.compiler.run_worker", [device.kind], {"TVM_USE_RUNTIME_LIB": "1"}
+        )
+
+    def start(self) -> None:
+        self._worker.start()
+
+    def measure(self, request: MeasureRequest) -> Outcome:
+        message = {
+            "op": "measure",
+            "library": str(request.library),
+            "data": str(request.data),
+            "repeats": request.repeats,
+            "min_repeat_ms": request.min_repeat_ms,
+            "give_up_s": request.give_up_s,
+            "tolerance": request.tolerance,
+        }
+        try:
+            answer = self._worker.ask(message, timeout=request.timeout_s)
+        except WorkerLost as lost:
+            return Outcome("timeout" if lost.timed_out else "run_error", message=f"run: {lost}")
+        if "error" in answer:
+            return Outcome("run_error", message=str(answer["error"])[:2000])
+        return Outcome(
+            answer["status"], tuple(answer["samples"]), answer["message"], answer["max_rel_error"]
+        )
+
+    def compare(self, request: CompareRequest) -> Comparison:
+        answer = self._worker.ask(
+            {
+                "op": "compare",
+                "libraries": [str(path) for path in request.libraries],
+                "data": str(request.data),
+                "blocks": request.blocks,
+                "min_repeat_ms": request.min_repeat_ms,
+                "seed": request.seed,
+            },
+            timeout=_COMPARE_TIMEOUT_S,
+        )
+        if "error" in answer:
+            raise WorkerLost(str(answer["error"]), timed_out=False)
+        return Comparison(
+            tuple(tuple(row) for row in answer["samples"]), tuple(answer["max_rel_errors"])
+        )
+
+    def stop(self) -> None:
+        self._worker.stop()
+
+
+def runner_for(target: TargetSpec) -> Runner:
+    """The runner of a target on this machine; a stand-in where the real device is absent.
+
+    Raises:
+        ToolchainError: What the target needs here (an OpenCL driver, qemu, a cross compiler) is missing.
+    """
+    if target.family == "opencl":
+        return LocalRunner(_opencl_device(target))
+    if ARM_TRIPLE in target.triple and platform.machine() != "aarch64":
+        from autotune.compiler.qemu_runner import QemuRunner
+
+        return QemuRunner()
+    return LocalRunner(host_device())
+
+
+def host_device() -> DeviceFingerprint:
+    """This host's processor."""
+    cores = psutil.cpu_count(logical=False) or 1
+    return DeviceFingerprint(
+        _processor_name(),
+        "cpu",
+        "",
+        (("cores", cores), ("machine", platform.machine()), ("system", platform.system())),
+        stand_in=False,
+    )
+
+
+def _opencl_device(target: TargetSpec) -> DeviceFingerprint:
+    from autotune.compiler import opencl_sidecar
+
+    opencl_sidecar.ensure()
+    first = opencl_sidecar.devices()[0]
+    vendor = f"{first.vendor} {first.name}".lower()
+    wanted = {"adreno": ("qualcomm", "adreno"), "mali": ("mali", "arm ")}.get(
+        dict(target.tvm).get("device", ""), ()
+    )
+    real = any(word in vendor for word in wanted) if wanted else first.type != "cpu"
+    return DeviceFingerprint(
+        first.name,
+        "opencl",
+        f"{first.platform}, {first.driver_version}",
+        (
+            ("vendor", first.vendor),
+            ("type", first.type),
+            ("compute_units", first.compute_units),
+            ("max_work_group_size", first.max_work_group_size),
+            ("local_mem_bytes", first.local_mem_bytes),
+            ("local_mem_type", first.local_mem_type),
+        ),
+        stand_in=not real,
+    )
+
+
+def _processor_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith(("model name", "Model")):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def stand_in_notice(target: TargetSpec, device: DeviceFingerprint) -> str | None:
+    """The line that tells a user that times are not the target's own; None where they are."""
+    if not device.stand_in:
+        return None
+    how = "emulated by qemu-user; its times say nothing of a phone" if device.kind == "qemu-user" else (
+        "this machine's OpenCL device" if device.kind == "opencl" else "this host"
+    )
+    return f"STAND-IN: no {target.name} device here; measured on {device.name} ({how})"
+

@@ -1,0 +1,252 @@
+"""Search spaces as data: `search_spaces/*.toml`, validated, with errors that say file, key and reason."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+
+from autotune.errors import UsageError
+
+ThreadAxis = Literal["blockIdx.x", "blockIdx.y", "vthread.x", "threadIdx.x", "threadIdx.y"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InlineConstants(_Strict):
+    """Inlines blocks that hold one constant."""
+
+    kind: Literal["inline_constants"]
+
+
+class AutoInline(_Strict):
+    """Inlines injective blocks into their producer or consumer."""
+
+    kind: Literal["auto_inline"]
+    into_producer: bool = False
+    into_consumer: bool = True
+    inline_constant_tensor: bool = True
+    allow_if_then_else: bool = Field(
+        default=False, description="Inline padding too, at the price of a test at each element."
+    )
+    require_ordered: bool = Field(
+        default=True, description="Refuse to inline across a transpose, which would spoil the reads."
+    )
+    keep: tuple[str, ...] = Field(
+        default=("tirx.exp",), description="Operations too dear to compute again."
+    )
+
+
+class AddRFactor(_Strict):
+    """Splits a reduction into partial results that run in parallel or in vector lanes."""
+
+    kind: Literal["add_rfactor"]
+    max_jobs_per_core: PositiveInt = 16
+    max_innermost_factor: PositiveInt = 64
+
+
+class CrossThreadReduction(_Strict):
+    """Lets the threads of a work-group share one reduction."""
+
+    kind: Literal["cross_thread_reduction"]
+    thread_extents: tuple[PositiveInt, ...]
+
+
+class Reuse(_Strict):
+    """Caching of a tile's operands or result at the given tiling levels."""
+
+    required: Literal["may", "must"]
+    levels: tuple[PositiveInt, ...]
+    scope: Literal["global", "shared", "local"]
+
+
+class MultiLevelTiling(_Strict):
+    """Tiles loops with data reuse: S a spatial level, R a reduction level."""
+
+    kind: Literal["multi_level_tiling"]
+    structure: Annotated[str, Field(pattern=r"^[SR]+$")]
+    thread_axes: tuple[ThreadAxis, ...] = ()
+    max_innermost_factor: PositiveInt = 64
+    vector_loads: tuple[PositiveInt, ...] = ()
+    reuse_read: Reuse | None = None
+    reuse_write: Reuse | None = None
+
+
+class ParallelVectorizeUnroll(_Strict):
+    """Runs outer loops in parallel, inner ones as vectors, and unrolls what lies between."""
+
+    kind: Literal["parallel_vectorize_unroll"]
+    max_jobs_per_core: int = Field(default=16, ge=-1)
+    max_vectorize_extent: int = Field(default=64, ge=-1)
+    unroll_steps: tuple[NonNegativeInt, ...] = (0, 16, 64, 512)
+    explicit_unroll: bool = True
+
+
+class RandomComputeLocation(_Strict):
+    """Moves a producer block into one of its consumer's loops."""
+
+    kind: Literal["random_compute_location"]
+
+
+class AutoBind(_Strict):
+    """Binds the loops of blocks that no tiling touched to the GPU's grid."""
+
+    kind: Literal["auto_bind"]
+    max_blocks: PositiveInt = 256
+    thread_extents: tuple[PositiveInt, ...] = (32, 64, 128, 256)
+
+
+Rule = Annotated[
+    InlineConstants
+    | AutoInline
+    | AddRFactor
+    | CrossThreadReduction
+    | MultiLevelTiling
+    | ParallelVectorizeUnroll
+    | RandomComputeLocation
+    | AutoBind,
+    Field(discriminator="kind"),
+]
+
+
+class Mutations(_Strict):
+    """Relative chance of each way to change a schedule from one generation to the next."""
+
+    tile_size: float = Field(default=0.9, ge=0)
+    compute_location: float = Field(default=0.05, ge=0)
+    unroll: float = Field(default=0.08, ge=0)
+    parallel: float = Field(default=0.02, ge=0)
+    thread_binding: float = Field(default=0.0, ge=0)
+
+
+class Limits(_Strict):
+    """What one work-group may use on the target; every candidate is checked against it."""
+
+    max_threads_per_block: PositiveInt
+    max_local_memory_bytes: PositiveInt
+    sub_group_size: PositiveInt = Field(
+        description="Fewest work-items a work-group may have; 1 asks for nothing."
+    )
+
+
+class Search(_Strict):
+    """Sizes of the evolutionary search, tuned so that it takes little of a trial's time."""
+
+    population: PositiveInt = Field(default=48, description="Schedules kept in a generation.")
+    min_unmeasured: PositiveInt = Field(
+        default=24, description="Fresh valid samples that every round starts from."
+    )
+    generations: PositiveInt = 2
+    mutation_probability: float = Field(default=0.85, ge=0, le=1)
+    explore: float = Field(default=0.1, ge=0, le=1, description="Share of a round taken at random.")
+    max_failed_batches: PositiveInt = Field(
+        default=50, description="Batches of samples without a valid one before a space is given up."
+    )
+    trials_per_round: PositiveInt = 8
+    warmup_trials: PositiveInt = Field(
+        default=4, description="Trials each formulation of a convolution or matmul gets first."
+    )
+    warmup_trials_memory_bound: PositiveInt = 2
+    serial_below_flops: NonNegativeInt = Field(
+        default=0,
+        description="Kernels with fewer operations than this run on one thread: starting more costs more.",
+    )
+    serial_below_bytes: NonNegativeInt = Field(
+        default=0, description="The same for the bytes a kernel reads and writes; both must hold."
+    )
+    model_warmup: NonNegativeInt = Field(
+        default=24, description="Measurements the cost model needs before its word counts."
+    )
+
+
+class Measure(_Strict):
+    """How one candidate is built and timed. Times in seconds unless the name says otherwise."""
+
+    build_timeout_s: float = Field(default=30.0, gt=0)
+    run_timeout_s: float = Field(default=20.0, gt=0, description="Limit for one candidate.")
+    repeats: PositiveInt = 3
+    min_repeat_ms: float = Field(default=4.0, ge=0)
+    give_up_ratio: float = Field(
+        default=4.0,
+        gt=1,
+        description="A candidate this many times slower than the best is timed only once.",
+    )
+    finalists: PositiveInt = Field(default=3, description="Best schedules of a task timed again.")
+    final_blocks: PositiveInt = Field(default=11, description="Interleaved blocks of the last timing.")
+    final_min_repeat_ms: float = Field(default=4.0, ge=0)
+
+
+class Space(_Strict):
+    """One search-space file."""
+
+    schema_version: Literal[1]
+    family: Literal["cpu", "opencl"]
+    description: str
+    limits: Limits | None = None
+    search: Search = Search()
+    measure: Measure = Measure()
+    mutations: Mutations = Mutations()
+    rules: tuple[Rule, ...] = Field(min_length=1)
+    formulations: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="Formulations to choose from by `operator.role`; a role left out has them all.",
+    )
+
+    def without_threads(self) -> Space:
+        """The same space for kernels too small to share among threads."""
+        rules = tuple(
+            rule.model_copy(update={"max_jobs_per_core": -1})
+            if isinstance(rule, ParallelVectorizeUnroll)
+            else rule
+            for rule in self.rules
+        )
+        return self.model_copy(update={"rules": rules})
+
+
+def folder() -> Path:
+    """The folder of the shipped spaces: in the wheel, or at the root of a checkout."""
+    packaged = Path(__file__).parent.parent / "_search_spaces"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "search_spaces"
+
+
+def load(path: Path) -> Space:
+    """Reads and validates a search-space file.
+
+    Raises:
+        UsageError: The file is missing, is not TOML, or breaks the schema; the message names the file,
+            the key and the reason.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"search space {path} cannot be read: {error.strerror}",
+            hint="give a TOML file; the shipped ones are listed by `autotune targets`",
+        ) from error
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"search space {path} is not valid TOML: {error}") from error
+    try:
+        space = Space.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"]) or "(top level)"
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise UsageError(
+            f"search space {path}: key {key}: {first['msg']}{more}",
+            hint="the schema is search_spaces/schema.json",
+        ) from error
+    if space.family == "opencl" and space.limits is None:
+        raise UsageError(f"search space {path}: key limits: an opencl space needs its limits")
+    return space
+
+
+def schema_text() -> str:
+    """The JSON Schema of a search-space file, as shipped in `search_spaces/schema.json`."""
+    return json.dumps(Space.model_json_schema(), indent=2, sort_keys=True) + "\n"

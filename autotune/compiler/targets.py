@@ -1,0 +1,201 @@
+"""The targets a user can name, and the TVM target each becomes."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from autotune.compiler import spaces
+from autotune.errors import UsageError
+
+Family = Literal["cpu", "opencl"]
+ARM_TRIPLE = "aarch64-linux-gnu"
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """A target by name, before TVM has seen it.
+
+    Attributes:
+        name: What the user types after `--target`.
+        family: `cpu` for LLVM code, `opencl` for OpenCL C.
+        space_file: Name of its file in `search_spaces/`.
+        description: One line for `autotune targets`.
+        triple: LLVM triple of the host code; empty means this machine's.
+        tvm: TVM target as a dictionary; host features and limits are filled in by `tvm_target`.
+    """
+
+    name: str
+    family: Family
+    space_file: str
+    description: str
+    triple: str = ""
+    tvm: tuple[tuple[str, Any], ...] = ()
+
+    def space_path(self) -> Path:
+        return spaces.folder() / self.space_file
+
+
+TARGETS: tuple[TargetSpec, ...] = (
+    TargetSpec(
+        "cpu",
+        "cpu",
+        "host_cpu.toml",
+        "this host's processor: LLVM, its real features and cores",
+        tvm=(("kind", "llvm"),),
+    ),
+    TargetSpec(
+        "arm-cpu",
+        "cpu",
+        "arm_cpu.toml",
+        "aarch64 phone or board processor: LLVM, checked under qemu-user without a device",
+        triple=ARM_TRIPLE,
+        tvm=(
+            ("kind", "llvm"),
+            ("mtriple", ARM_TRIPLE),
+            ("mattr", ("+neon",)),
+            ("num-cores", 4),
+        ),
+    ),
+    TargetSpec(
+        "adreno",
+        "opencl",
+        "adreno.toml",
+        "Qualcomm Adreno GPU: OpenCL C",
+        tvm=(("kind", "opencl"), ("device", "adreno")),
+    ),
+    TargetSpec(
+        "mali",
+        "opencl",
+        "mali.toml",
+        "Arm Mali GPU: OpenCL C",
+        tvm=(("kind", "opencl"), ("device", "mali")),
+    ),
+    TargetSpec(
+        "opencl",
+        "opencl",
+        "opencl_gpu.toml",
+        "any OpenCL 1.2 device: OpenCL C",
+        tvm=(("kind", "opencl"),),
+    ),
+)
+
+
+def find(name: str) -> TargetSpec:
+    """Looks a target up by name.
+
+    Raises:
+        UsageError: There is no such target.
+    """
+    for target in TARGETS:
+        if target.name == name:
+            return target
+    raise UsageError(
+        f"unknown target {name!r}",
+        hint=f"known: {', '.join(t.name for t in TARGETS)}; or give --target-json FILE",
+    )
+
+
+def from_json(path: Path) -> TargetSpec:
+    """Reads a TVM target from a JSON file: an object with `kind` `llvm` or `opencl`, or a tag.
+
+    Raises:
+        UsageError: The file cannot be read, is not a JSON object, or names another kind.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"target file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"target file {path} is not valid JSON: {error}") from error
+    if not isinstance(content, dict) or content.get("kind") not in ("llvm", "opencl"):
+        raise UsageError(
+            f"target file {path}: needs an object with kind llvm or opencl",
+            hint='for example {"kind": "opencl", "device": "mali", "max_threads_per_block": 256}',
+        )
+    base = find("cpu" if content["kind"] == "llvm" else _opencl_device(content))
+    content.pop("host", None)
+    return replace(
+        base,
+        name=path.stem,
+        description=f"from {path.name}",
+        triple=str(content.get("mtriple", "")),
+        tvm=tuple((key, _frozen(value)) for key, value in content.items()),
+    )
+
+
+def _opencl_device(content: dict[str, Any]) -> str:
+    device = content.get("device", "")
+    return device if device in ("adreno", "mali") else "opencl"
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def host_features() -> dict[str, Any]:
+    """LLVM's name of this processor, and the features it should have by that name but lacks here.
+
+    Virtual machines hide features of the processor they run on; code that used them would die by SIGILL.
+    """
+    from tvm.target import Target, codegen
+
+    cpu = str(codegen.llvm_get_system_cpu())
+    features: dict[str, Any] = {"mcpu": cpu, "num-cores": psutil.cpu_count(logical=False) or 1}
+    if platform.machine() != "x86_64":
+        return features
+    claimed = codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu}))
+    present = _cpuinfo_flags()
+    hidden = sorted(
+        str(name)
+        for name in claimed
+        if str(name).startswith(("avx", "amx", "sha512", "sm3", "sm4"))
+        and str(name).replace("-", "_").replace("_", "") not in present
+    )
+    if present and hidden:
+        features["mattr"] = [f"-{name}" for name in hidden]
+    return features
+
+
+def _cpuinfo_flags() -> set[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
+    for line in lines:
+        if line.startswith("flags"):
+            return {flag.replace("_", "") for flag in line.split(":", 1)[1].split()}
+    return set()
+
+
+def tvm_target(spec: TargetSpec, limits: spaces.Limits | None) -> Any:
+    """Builds the `tvm.target.Target`, host included.
+
+    Args:
+        spec: The target.
+        limits: Work-group limits of an OpenCL target's space; they do not override the target's own.
+
+    Raises:
+        UsageError: TVM refuses the description.
+    """
+    from tvm.target import Target
+
+    content: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in spec.tvm}
+    host = {"kind": "llvm", **({"mtriple": spec.triple} if spec.triple else host_features())}
+    host.pop("num-cores", None)
+    if spec.family == "cpu" and not spec.triple:
+        content = {**host_features(), **content}
+    if limits is not None:
+        content.setdefault("max_threads_per_block", limits.max_threads_per_block)
+        content.setdefault("max_shared_memory_per_block", limits.max_local_memory_bytes)
+        content.setdefault("thread_warp_size", limits.sub_group_size)
+    try:
+        return Target(content, host=host)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise UsageError(f"target {spec.name}: TVM refuses it: {reason}") from error

@@ -1,0 +1,269 @@
+"""Worker processes that live for a whole run, and are killed and replaced when they hang or crash.
+
+A worker is a Python module run as a child process. Requests and answers are JSON objects over a private
+socket, so nothing that a compiler or a driver prints can be taken for an answer, and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import IO, Any
+
+Message = dict[str, Any]
+_START_TIMEOUT_S = 120.0
+_TAIL_BYTES = 2000
+
+
+class WorkerLost(Exception):
+    """The worker crashed or was killed at its time limit; the text says which."""
+
+    def __init__(self, message: str, *, timed_out: bool) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+
+
+class Worker:
+    """One child process that answers requests one at a time.
+
+    Args:
+        module: Python module with a `serve` loop, run with `python -m`.
+        arguments: Further command-line arguments.
+        environment: Variables added to this process's own.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Iterable[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._module = module
+        self._arguments = list(arguments)
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection[Any, Any] | None = None
+        self._log: IO[bytes] | None = None
+        self._deadline = 0.0
+        self._ready = False
+
+    @property
+    def connection(self) -> Connection[Any, Any]:
+        """The socket to wait on; only valid after `send`."""
+        if self._connection is None:
+            raise RuntimeError("the worker has not been started")
+        return self._connection
+
+    @property
+    def deadline(self) -> float:
+        """`time.monotonic()` at which the request in flight is given up."""
+        return self._deadline
+
+    def start(self) -> None:
+        """Starts the process if none is alive; returns at once."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.stop()
+        ours, theirs = socket.socketpair()
+        self._log = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", self._module, str(theirs.fileno()), *self._arguments],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env=self._environment,
+            start_new_session=True,
+        )
+        theirs.close()
+        self._connection = Connection(ours.detach())
+        self._ready = False
+
+    def send(self, request: Message, *, timeout: float) -> None:
+        """Sends a request; the answer must come within `timeout` seconds (start-up comes on top).
+
+        Raises:
+            WorkerLost: The process is gone and could not be started again.
+        """
+        self.start()
+        self._await_ready()
+        try:
+            self.connection.send_bytes(json.dumps(request).encode())
+        except OSError as error:
+            raise self._lost(timed_out=False) from error
+        self._deadline = time.monotonic() + timeout
+
+    def receive(self) -> Message:
+        """Waits for the answer to the request in flight.
+
+        Raises:
+            WorkerLost: The process died, or the time was over and it was killed.
+        """
+        remaining = max(0.0, self._deadline - time.monotonic())
+        return self._read(remaining)
+
+    def ask(self, request: Message, *, timeout: float) -> Message:
+        """Sends one request and waits for its answer; see `send` and `receive`."""
+        self.send(request, timeout=timeout)
+        return self.receive()
+
+    def stop(self) -> None:
+        """Kills the process, if there is one, and closes the socket."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+        if self._connection is not None:
+            self._connection.close()
+        if self._log is not None:
+            self._log.close()
+        self._process = self._connection = self._log = None
+
+    def _await_ready(self) -> None:
+        if not self._ready:
+            self._read(_START_TIMEOUT_S)
+            self._ready = True
+
+    def _read(self, timeout: float) -> Message:
+        try:
+            if not self.connection.poll(timeout):
+                raise self._lost(timed_out=True)
+            answer: Message = json.loads(self.connection.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise self._lost(timed_out=False) from error
+        return answer
+
+    def _lost(self, *, timed_out: bool) -> WorkerLost:
+        tail = self._tail()
+        code: int | None = None
+        if not timed_out and self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(timeout=5)
+        self.stop()
+        if timed_out:
+            return WorkerLost("no answer within its time limit; killed", timed_out=True)
+        return WorkerLost(f"worker died by {_death(code)}{tail}", timed_out=False)
+
+    def _tail(self) -> str:
+        if self._log is None:
+            return ""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _TAIL_BYTES))
+        text = self._log.read().decode(errors="replace").strip()
+        return f": {text}" if text else ""
+
+
+def _death(code: int | None) -> str:
+    if code is None:
+        return "an unknown cause"
+    if code < 0:
+        return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request of a pool, with its own time limit in seconds."""
+
+    request: Message
+    timeout: float
+
+
+class WorkerPool:
+    """Several equal workers that share a list of jobs."""
+
+    def __init__(self, make: Callable[[], Worker], size: int) -> None:
+        self._workers = [make() for _ in range(size)]
+
+    def start(self) -> None:
+        """Starts all workers at once, so that their imports overlap."""
+        for worker in self._workers:
+            worker.start()
+
+    def run(self, jobs: Iterable[Job]) -> list[Message | WorkerLost]:
+        """Carries out all jobs, and returns their answers in order; a lost worker is an answer too."""
+        pending = list(enumerate(jobs))
+        answers: dict[int, Message | WorkerLost] = {}
+        total = len(pending)
+        pending.reverse()
+        idle = list(self._workers)
+        flying: dict[Connection[Any, Any], tuple[Worker, int]] = {}
+        while len(answers) < total:
+            while idle and pending:
+                worker = idle.pop()
+                index, job = pending.pop()
+                try:
+                    worker.send(job.request, timeout=job.timeout)
+                except WorkerLost as lost:
+                    answers[index] = lost
+                    idle.append(worker)
+                    continue
+                flying[worker.connection] = (worker, index)
+            if not flying:
+                continue
+            nearest = min(worker.deadline for worker, _ in flying.values())
+            ready = wait(list(flying), timeout=max(0.0, nearest - time.monotonic()))
+            late = [c for c, (worker, _) in flying.items() if worker.deadline <= time.monotonic()]
+            for connection in {*ready, *late}:
+                worker, index = flying.pop(connection)  # type: ignore[arg-type]  # our sockets only
+                try:
+                    answers[index] = worker.receive()
+                except WorkerLost as lost:
+                    answers[index] = lost
+                idle.append(worker)
+        return [answers[index] for index in range(total)]
+
+    def stop(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+
+
+def serve(argv: list[str], handle: Callable[[Message], Message]) -> None:
+    """The loop of a worker process: answers requests until its parent goes away.
+
+    Args:
+        argv: Command-line arguments of the process; the first is the socket's file descriptor.
+        handle: Maps a request to an answer; exceptions become `{"error": text}`.
+    """
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection: Connection[Any, Any] = Connection(int(argv[0]))
+    connection.send_bytes(b"{}")
+    for request in _requests(connection):
+        try:
+            answer = handle(request)
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        connection.send_bytes(json.dumps(answer).encode())
+
+
+def _requests(connection: Connection[Any, Any]) -> Iterator[Message]:
+    while True:
+        try:
+            yield json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            return
+
+
+def _die_with_parent() -> None:
+    """Asks Linux to kill this process when its parent dies, so that none outlives a killed run."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
+
+
+def scratch(prefix: str) -> Path:
+    """A new private folder for a run's artifacts."""
+    return Path(tempfile.mkdtemp(prefix=f"autotune-{prefix}-"))

@@ -1,0 +1,65 @@
+"""The result of a check, and the commands that mend what it found."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["ok", "missing", "broken", "optional"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found of one thing.
+
+    Attributes:
+        name: The thing.
+        status: `ok`; `missing`; `broken`: there, but unusable; `optional`: absent or not at its
+            best, and only some work needs it.
+        found: Its version or path, or what is wrong.
+        needed_for: What does not work without it.
+        mend: The exact command that mends it; empty when there is nothing to do.
+        required: Whether tuning for this machine's processor needs it.
+    """
+
+    name: str
+    status: Status
+    found: str
+    needed_for: str
+    mend: str = ""
+    required: bool = False
+
+
+def is_ready(checks: Iterable[Check]) -> bool:
+    """Whether everything that tuning for this machine's processor needs is there and works."""
+    return all(check.status == "ok" for check in checks if check.required)
+
+
+def absent(name: str, found: str, needed_for: str, mend: str, *, required: bool = False) -> Check:
+    """The check of a thing that is not there: `missing` if it is required, else `optional`."""
+    status: Status = "missing" if required else "optional"
+    return Check(name, status, found, needed_for, mend, required)
+
+
+def install_packages(*packages: str) -> str:
+    """The command that installs Debian packages, or a sentence where there is no apt-get."""
+    if shutil.which("apt-get") is None:
+        return f"install {', '.join(packages)} (Debian's names) with this system's package manager"
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    return f"{sudo}apt-get install -y {' '.join(packages)}"
+
+
+def pip_install(*requirements: str, options: str = "") -> str:
+    """The command that installs Python packages into this environment."""
+    words = [shlex.quote(sys.executable), "-m pip install", options]
+    return " ".join([*filter(None, words), *map(shlex.quote, requirements)])
+
+
+def run_python(code: str) -> str:
+    """The command that runs a line of Python in this environment."""
+    return f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}"

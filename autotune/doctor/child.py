@@ -1,0 +1,92 @@
+"""Child processes: what is checked may hang or die by a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a child process ended.
+
+    Attributes:
+        works: Whether it ended with exit code 0.
+        output: What it wrote to stdout.
+        reason: Why it does not work, in one line; empty when it works.
+        signal: Name of the signal that ended it, such as `SIGSEGV`; empty otherwise.
+    """
+
+    works: bool
+    output: str
+    reason: str = ""
+    signal: str = ""
+
+
+def run(
+    argv: Sequence[str], *, timeout: float, variables: Mapping[str, str] | None = None
+) -> Finished:
+    """Runs a program to its end, or kills it and its children.
+
+    Args:
+        argv: Program and arguments.
+        timeout: Seconds it may take.
+        variables: Environment variables to add.
+    """
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, **(variables or {})},
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Finished(False, "", f"cannot be started: {error.strerror}")
+    with process:
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return Finished(False, "", f"no answer within {timeout:g} s")
+    code = process.returncode
+    if code == 0:
+        return Finished(True, output)
+    if code < 0:
+        name = signal_name(-code)
+        return Finished(False, output, f"the process died by {name}", name)
+    return Finished(False, output, _last_line(errors) or f"exit code {code}")
+
+
+def run_module(
+    module: str, *arguments: str, timeout: float, variables: Mapping[str, str] | None = None
+) -> Finished:
+    """Runs a module of this environment as a program; the present folder is not searched for it."""
+    argv = [sys.executable, "-P", "-m", module, *arguments]
+    return run(argv, timeout=timeout, variables=variables)
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, or its number where it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:_LONGEST_REASON] if lines else ""

@@ -1,0 +1,85 @@
+"""Observations of the machine: disk, cores, and what can be compared against."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from importlib import metadata
+from pathlib import Path
+
+from autotune.doctor.check import Check, absent, pip_install
+
+LEAST_FREE_BYTES = 2**30
+_CPUFREQ = Path("/sys/devices/system/cpu/cpufreq")
+
+
+def torch() -> Check:
+    """Checks for PyTorch, without importing it."""
+    name, purpose = "PyTorch", "benchmarks against PyTorch (optional)"
+    if importlib.util.find_spec("torch") is None:
+        return absent(name, "not installed", purpose, pip_install("torch"))
+    return Check(name, "ok", metadata.version("torch"), purpose)
+
+
+def disk(name: str, folder: Path, purpose: str, mend: str) -> Check:
+    """Checks that a folder can be written, or made, and has room.
+
+    Args:
+        name: What the folder is.
+        folder: The folder; it need not exist.
+        purpose: What is written there.
+        mend: What to do without room.
+    """
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    try:
+        free = shutil.disk_usage(existing).free
+    except OSError as error:
+        return Check(name, "broken", f"{folder}: {error.strerror}", purpose, mend)
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return Check(name, "broken", f"{existing} cannot be written", purpose, mend)
+    found = f"{free / 2**30:.1f} GiB free in {folder}"
+    if free < LEAST_FREE_BYTES:
+        return Check(name, "broken", f"{found}, less than 1 GiB", purpose, mend)
+    return Check(name, "ok", found, purpose)
+
+
+def logs_folder() -> Check:
+    """Checks the folder in which runs are kept."""
+    mend = "run from another folder, or give one with --logs FOLDER"
+    return disk("disk for runs", Path("logs"), "recording runs", mend)
+
+
+def cache_folder() -> Check:
+    """Checks the folder in which built libraries are kept."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(chosen) if chosen.startswith("/") else Path.home() / ".cache"
+    mend = "export XDG_CACHE_HOME=FOLDER"
+    return disk("disk for the cache", base / "autotune", "libraries built once", mend)
+
+
+def cores(cpufreq: Path = _CPUFREQ) -> Check:
+    """Observes the number of cores and how their clocks are governed.
+
+    Args:
+        cpufreq: The kernel's folder of clock policies; absent in most virtual machines.
+    """
+    name, purpose = "processor", "steady times, and how many builds run at once"
+    usable = len(os.sched_getaffinity(0))
+    count = f"{usable} of {os.cpu_count()} cores usable"
+    governors = sorted(
+        {
+            file.read_text(encoding="utf-8").strip()
+            for file in cpufreq.glob("policy*/scaling_governor")
+        }
+    )
+    if not governors:
+        return Check(name, "ok", f"{count}, clocks not visible", purpose)
+    found = f"{count}, governor {', '.join(governors)}"
+    if governors == ["performance"]:
+        return Check(name, "ok", found, purpose)
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    mend = f"echo performance | {sudo}tee {cpufreq}/policy*/scaling_governor"
+    return Check(name, "optional", found, purpose, mend)

@@ -1,0 +1,106 @@
+"""Checks of what runs kernels: TVM itself, and OpenCL."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from typing import Any
+
+from autotune.doctor import child
+from autotune.doctor.check import Check, absent, install_packages, pip_install, run_python
+from autotune.doctor.packages import pinned
+from autotune.errors import AutotuneError
+
+TVM_TIMEOUT_S = 180.0
+OPENCL_TIMEOUT_S = 60.0
+_GPU_WORK = "tuning for adreno, mali and opencl"
+_TVM_PACKAGES = ("apache-tvm", "apache-tvm-ffi")
+_OPENCL_PACKAGES = ("ocl-icd-libopencl1", "pocl-opencl-icd")
+_BUILD_SIDECAR = "from autotune.compiler import opencl_sidecar as s; s.ensure(print)"
+
+
+def tvm(probe: str = "autotune.doctor.tvm_probe") -> Check:
+    """Checks in a child process that TVM compiles, searches and runs.
+
+    Args:
+        probe: The module that tries it out.
+    """
+    name, purpose = "TVM self-check", "everything"
+    ended = child.run_module(probe, timeout=TVM_TIMEOUT_S)
+    if ended.works:
+        answer = _last_json(ended.output)
+        found = f"{answer['version']}, compiles for {answer['cpu'] or 'this processor'} and runs"
+        return Check(name, "ok", found, purpose, required=True)
+    found = ended.reason
+    if ended.signal:
+        found += ": its packages do not fit together"
+    mend = pip_install(*pinned(_TVM_PACKAGES), options="--force-reinstall --no-deps")
+    return Check(name, "broken", found, purpose, mend, required=True)
+
+
+def opencl_library() -> Check:
+    """Checks that an OpenCL library can be loaded."""
+    name = "OpenCL library"
+    mend = install_packages(*_OPENCL_PACKAGES)
+    ended = child.run_module("autotune.doctor.opencl_probe", "library", timeout=OPENCL_TIMEOUT_S)
+    if not ended.works:
+        return Check(name, "broken", ended.reason, _GPU_WORK, mend)
+    library = _last_json(ended.output)
+    if library is None:
+        return absent(name, "no library can be loaded", _GPU_WORK, mend)
+    return Check(name, "ok", library, _GPU_WORK)
+
+
+def opencl_sidecar() -> Check:
+    """Checks that the OpenCL runtime for TVM is built for the installed TVM and these sources."""
+    name, mend = "OpenCL runtime for TVM", run_python(_BUILD_SIDECAR)
+    try:
+        from autotune.compiler.opencl_sidecar import library_path
+
+        path = library_path()
+    except (AutotuneError, ImportError, OSError) as error:
+        return Check(name, "broken", str(error), _GPU_WORK, mend)
+    if not path.is_file():
+        return absent(name, "not built yet; the first run builds it", _GPU_WORK, mend)
+    return Check(name, "ok", str(path), _GPU_WORK)
+
+
+def opencl_devices(library: Check, sidecar: Check, linker: Check) -> Check:
+    """Checks in a child process that there are OpenCL devices, and that the first runs a kernel.
+
+    Args:
+        library: The check of the OpenCL library, without which there is no device.
+        sidecar: The check of the OpenCL runtime, through which devices are listed.
+        linker: The check of `ld`, without which PoCL aborts the process.
+    """
+    name = "OpenCL devices"
+    for needed in (library, sidecar):
+        if needed.status != "ok":
+            found = f"unknown: {needed.name} is not there"
+            return absent(name, found, _GPU_WORK, needed.mend)
+    with tempfile.TemporaryDirectory(prefix="autotune-doctor-") as empty:  # So that PoCL compiles.
+        ended = child.run_module(
+            "autotune.doctor.opencl_probe",
+            "devices",
+            timeout=OPENCL_TIMEOUT_S,
+            variables={"POCL_CACHE_DIR": empty},
+        )
+    if not ended.works:
+        aborted_pocl = ended.signal == "SIGABRT" and linker.status != "ok"
+        mend = linker.mend if aborted_pocl else install_packages(*_OPENCL_PACKAGES)
+        found = f"{ended.reason}, as PoCL does without ld" if aborted_pocl else ended.reason
+        return Check(name, "broken", found, _GPU_WORK, mend)
+    answer = _last_json(ended.output)
+    if isinstance(answer, dict):
+        mend = answer["hint"] or install_packages(*_OPENCL_PACKAGES)
+        return absent(name, answer["error"], _GPU_WORK, mend)
+    found = "; ".join(
+        f"{device['name']} ({device['type']}, {device['platform']}, driver {device['driver']})"
+        for device in answer
+    )
+    return Check(name, "ok", found, _GPU_WORK)
+
+
+def _last_json(output: str) -> Any:
+    """The last line, as a driver may write to stdout before it."""
+    return json.loads(output.strip().splitlines()[-1])

@@ -1,0 +1,60 @@
+"""The one error tree of the project, and the exit code each branch ends a command with."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class AutotuneError(Exception):
+    """An error with a message for the user and, where there is one, the step that mends it.
+
+    Args:
+        message: What went wrong and where, in one line.
+        hint: What to do next; empty when there is nothing to suggest.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UsageError(AutotuneError):
+    """The request itself is wrong: an unknown name, an impossible shape, a malformed file."""
+
+    exit_code = 2
+
+
+class DeviceError(AutotuneError):
+    """A device could not be reached or did not do as it was told."""
+
+    exit_code = 3
+
+
+class TransientDeviceError(DeviceError):
+    """A device fault that a retry may mend."""
+
+
+class StableDeviceError(DeviceError):
+    """A device fault that no retry mends."""
+
+
+class ToolchainError(AutotuneError):
+    """A compiler, a library or a package that the work needs is missing or unusable."""
+
+    exit_code = 4
+
+
+class NothingMeasuredError(AutotuneError):
+    """The run ended without one valid measurement."""
+
+    exit_code = 5
+
+
+class RecordError(AutotuneError):
+    """A run folder or a record in it is missing, damaged or in use."""

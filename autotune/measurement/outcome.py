@@ -1,0 +1,48 @@
+"""The outcome of one trial: a status, samples in seconds, and the text of what went wrong."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Status = Literal[
+    "ok", "compile_error", "run_error", "wrong_result", "timeout", "throttled", "unstable"
+]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one candidate.
+
+    Attributes:
+        status: `ok`, or the reason there is no valid time.
+        samples: Seconds of one execution, a sample a repeat; empty unless the status is `ok`.
+        message: Text of the failure; empty when `ok`.
+        max_rel_error: Largest relative error against the float64 reference; None when it was not run.
+    """
+
+    status: Status
+    samples: tuple[float, ...] = ()
+    message: str = ""
+    max_rel_error: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.status == "ok") != bool(self.samples):
+            raise ValueError("an outcome has samples exactly when its status is ok")
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def seconds(self) -> float:
+        """Median of the samples, in seconds; infinity for a failure, so that it never sorts first."""
+        if not self.samples:
+            return math.inf
+        ordered = sorted(self.samples)
+        middle = len(ordered) // 2
+        if len(ordered) % 2:
+            return ordered[middle]
+        return (ordered[middle - 1] + ordered[middle]) / 2

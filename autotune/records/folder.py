@@ -1,0 +1,201 @@
+"""A run's folder: `run.json`, `events.jsonl`, TVM's two database files and `result.json`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import RecordError, UsageError
+from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
+
+RUN_SCHEMA_VERSION = 1
+_RUN, _EVENTS, _RESULT, _LOCK = "run.json", "events.jsonl", "result.json", "run.lock"
+_WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file whole or not at all.
+
+    Raises:
+        RecordError: It cannot be written.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=2)
+            file.write("\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise RecordError(f"{path} is damaged: {error}") from error
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run read back.
+
+    Attributes:
+        path: Its folder.
+        about: Content of `run.json`: request, versions, device, seed, git revision.
+        events: Every event, in order.
+        result: Content of `result.json`; None while the run has not ended.
+    """
+
+    path: Path
+    about: dict[str, Any]
+    events: tuple[dict[str, Any], ...]
+    result: dict[str, Any] | None
+
+    def trials(self) -> list[dict[str, Any]]:
+        """The events that are trials."""
+        return [event for event in self.events if event["event"] == "trial"]
+
+
+def read_run(path: Path) -> Run:
+    """Reads a run, finished or not, without changing it.
+
+    Raises:
+        UsageError: There is no run at that path.
+        RecordError: A file of it is damaged.
+    """
+    if not (path / _RUN).is_file():
+        raise UsageError(
+            f"no run at {path}: {_RUN} is missing", hint="give a folder that a run has made in logs/"
+        )
+    about = _read_json(path / _RUN)
+    if not isinstance(about, dict) or about.get("schema_version") != RUN_SCHEMA_VERSION:
+        raise RecordError(f"{path / _RUN} is not a run of schema version {RUN_SCHEMA_VERSION}")
+    events = read_lines(path / _EVENTS) if (path / _EVENTS).exists() else []
+    for number, event in enumerate(events, start=1):
+        if not isinstance(event, dict) or "event" not in event:
+            raise RecordError(
+                f"{path / _EVENTS}: line {number} is damaged: not an event",
+                hint=f"delete line {number} to go on without that record",
+            )
+    result = _read_json(path / _RESULT) if (path / _RESULT).exists() else None
+    return Run(path, about, tuple(events), result)
+
+
+class RunFolder:
+    """A run open for writing, by one process at a time.
+
+    Use `create` or `reopen`, and as a context manager, which lets the lock go.
+    """
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+        self._events = LineFile(path / _EVENTS)
+        self._workloads = LineFile(path / _WORKLOADS)
+        self._records = LineFile(path / _RECORDS)
+
+    @classmethod
+    def create(cls, parent: Path, name: str, about: dict[str, Any]) -> RunFolder:
+        """Makes `parent/<utc>-<name>/` with its `run.json`.
+
+        Raises:
+            UsageError: The folder cannot be made there.
+        """
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        for suffix in ("", *(f"-{number}" for number in range(2, 100))):
+            path = parent / f"{stamp}-{name}{suffix}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise UsageError(
+                    f"cannot make a run folder in {parent}: {error.strerror}",
+                    hint="give a writable folder with --logs",
+                ) from error
+            lock = _lock(path)
+            write_json(path / _RUN, {"schema_version": RUN_SCHEMA_VERSION, **about})
+            return cls(path, lock)
+        raise UsageError(f"too many runs of this second in {parent}")
+
+    @classmethod
+    def reopen(cls, path: Path) -> RunFolder:
+        """Opens a run to go on with it; a record that a kill cut short is removed.
+
+        Raises:
+            UsageError: There is no run at that path.
+            RecordError: Another process is at work on it, or a file of it is damaged.
+        """
+        read_run(path)
+        lock = _lock(path)
+        for name in (_EVENTS, _WORKLOADS, _RECORDS):
+            cut_torn_line(path / name)
+        return cls(path, lock)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Appends one event with the time, in seconds since the epoch.
+
+        Raises:
+            RecordError: It could not be written; the file keeps its earlier lines.
+        """
+        now = datetime.now(UTC).timestamp()
+        self._events.append({"event": kind, "time": round(now, 3), **fields})
+
+    def database_workload(self, record: Any) -> None:
+        """Appends a line to TVM's workload file."""
+        self._workloads.append(record)
+
+    def database_record(self, index: int, record: Any) -> None:
+        """Appends a valid trial of the workload with this index to TVM's record file."""
+        self._records.append([index, record])
+
+    def database_workloads(self) -> list[Any]:
+        """The lines of TVM's workload file."""
+        return read_lines(self.path / _WORKLOADS)
+
+    def database_size(self) -> int:
+        """Lines in TVM's record file."""
+        return len(read_lines(self.path / _RECORDS))
+
+    def clear_database(self) -> None:
+        """Empties TVM's two files, to write them anew from the events."""
+        self._workloads.clear()
+        self._records.clear()
+
+    def result(self, content: dict[str, Any]) -> None:
+        """Writes `result.json`."""
+        write_json(self.path / _RESULT, content)
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (self._events, self._workloads, self._records):
+            file.close()
+        os.close(self._lock)
+
+
+def _lock(path: Path) -> int:
+    try:
+        handle = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise disk_error(path / _LOCK, error) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise RecordError(
+            f"run {path} is in use by another process", hint="wait for it to end, or stop it"
+        ) from error
+    return handle
+

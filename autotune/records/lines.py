@@ -1,0 +1,99 @@
+"""Append-only files of one JSON object a line, safe against kill -9 and a full disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import RecordError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def disk_error(path: Path, error: OSError) -> RecordError:
+    """The error of a failed write; a full disk is named as such."""
+    if error.errno in _FULL:
+        return RecordError(
+            f"{path}: the disk is full; every line before this one is intact",
+            hint=f"free some space, then go on with --resume {path.parent}",
+        )
+    return RecordError(f"{path} cannot be written: {error.strerror}")
+
+
+class LineFile:
+    """A JSON-lines file open for appending.
+
+    Args:
+        path: The file; made if it is missing.
+
+    Raises:
+        RecordError: It cannot be opened for writing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+    def append(self, value: Any) -> None:
+        """Writes one line in full, or leaves the file as it was.
+
+        Raises:
+            RecordError: The disk is full or the write failed; a part that was written is cut off again.
+        """
+        data = (json.dumps(value, separators=(",", ":")) + "\n").encode()
+        size = os.fstat(self._fd).st_size
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+        except OSError as error:
+            os.ftruncate(self._fd, size)
+            raise disk_error(self.path, error) from error
+
+    def clear(self) -> None:
+        """Removes all lines."""
+        os.ftruncate(self._fd, 0)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def read_lines(path: Path) -> list[Any]:
+    """Reads all lines; a last line without its newline was cut short by a kill and is left out.
+
+    Raises:
+        RecordError: The file is missing, or a line is damaged; the message has its number.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}") from error
+    values = []
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            values.append(json.loads(line))
+        except ValueError as error:
+            raise RecordError(
+                f"{path}: line {number} is damaged: {error}",
+                hint=f"delete line {number} to go on without that record",
+            ) from error
+    return values
+
+
+def cut_torn_line(path: Path) -> bool:
+    """Cuts a last line that has no newline off; returns whether there was one."""
+    if not path.exists():
+        return False
+    with path.open("rb+") as file:
+        data = file.read()
+        if not data or data.endswith(b"\n"):
+            return False
+        file.truncate(data.rfind(b"\n") + 1)
+    return True

@@ -1,0 +1,128 @@
+"""The result of a kernel run, in the documented, versioned form of `--json` and `result.json`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+RESULT_SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """One distinct kernel of the result; times in milliseconds.
+
+    Attributes:
+        name: Kernel name.
+        operator: Operator, such as `conv2d`.
+        role: `forward`, `data_grad`, `weight_grad` or `update`.
+        spec: Shapes, in the form that `--op` takes.
+        count: Times it runs in one training step.
+        default_ms: Median time with the untuned default schedule; None if that failed.
+        tuned_ms: Median time of the winner, which may be the default itself.
+        speedup: Default over tuned, from interleaved blocks.
+        ci: 95 % confidence interval of the speed-up.
+        gflops: Rate of the winner, in GFLOP/s.
+        trials: Candidates measured or failed.
+        valid: Candidates with a valid time.
+        failures: Failed candidates by status.
+        max_rel_error: Largest relative error of the winner against the float64 reference.
+        formulation: Formulation of the winner.
+        digest: Identity of the winning candidate; `default` when no candidate was better.
+    """
+
+    name: str
+    operator: str
+    role: str
+    spec: str
+    count: int
+    default_ms: float | None
+    tuned_ms: float | None
+    speedup: float | None
+    ci: tuple[float, float] | None
+    gflops: float | None
+    trials: int
+    valid: int
+    failures: dict[str, int]
+    max_rel_error: float | None
+    formulation: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """The whole result of a kernel run.
+
+    Attributes:
+        target: Target name.
+        device: Fingerprint of the device it was measured on.
+        stand_in: Whether that device only stands in for the target's.
+        trials: Candidates measured or failed in all.
+        wall_s: Seconds of tuning, resumed parts included.
+        tasks: One entry a distinct kernel.
+    """
+
+    target: str
+    device: dict[str, Any]
+    stand_in: bool
+    trials: int
+    wall_s: float
+    tasks: tuple[TaskResult, ...]
+
+    def step_ms(self, *, tuned: bool) -> float | None:
+        """Predicted kernel time of one step, in milliseconds: the sum of count x time.
+
+        None when a kernel has no time at all.
+        """
+        total = 0.0
+        for task in self.tasks:
+            time = task.tuned_ms if tuned else task.default_ms
+            if time is None:
+                return None
+            total += task.count * time
+        return total
+
+    def geometric_mean_speedup(self, operators: Sequence[str]) -> float | None:
+        """Geometric mean of the speed-ups of the named operators' tasks; None where there are none."""
+        speedups = [t.speedup for t in self.tasks if t.operator in operators and t.speedup]
+        if not speedups:
+            return None
+        return math.exp(sum(map(math.log, speedups)) / len(speedups))
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented object; see `docs/result-schema.md`."""
+        return {
+            "schema_version": RESULT_SCHEMA_VERSION,
+            "target": self.target,
+            "device": self.device,
+            "stand_in": self.stand_in,
+            "trials": self.trials,
+            "wall_s": round(self.wall_s, 3),
+            "step_ms": {
+                "default": self.step_ms(tuned=False),
+                "tuned": self.step_ms(tuned=True),
+            },
+            "tasks": [asdict(task) for task in self.tasks],
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Result:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError: The object is not a result of this schema version.
+        """
+        tasks = tuple(
+            TaskResult(**{**task, "ci": tuple(task["ci"]) if task["ci"] else None})
+            for task in content["tasks"]
+        )
+        return cls(
+            content["target"],
+            content["device"],
+            content["stand_in"],
+            content["trials"],
+            content["wall_s"],
+            tasks,
+        )

@@ -1,0 +1,69 @@
+"""What is tuned: operators, kernels, models and whole training steps, as plain data.
+
+This room imports numpy and the standard library only.
+"""
+
+from autotune.workloads.autodiff import Value
+from autotune.workloads.builder import StepBuilder
+from autotune.workloads.graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
+from autotune.workloads.initial import initial_values
+from autotune.workloads.models import MODELS, ModelInfo, build_model
+from autotune.workloads.operators import (
+    OPERATORS,
+    ROLES,
+    Add,
+    Bias,
+    Concat,
+    Conv2d,
+    CrossEntropy,
+    Dropout,
+    GlobalAvgPool,
+    Kernel,
+    Matmul,
+    MaxPool2d,
+    Operator,
+    Role,
+    Sgd,
+    TensorSpec,
+    operator_from_spec,
+)
+from autotune.workloads.references import max_relative_error, random_inputs, reference
+from autotune.workloads.spec import parse_operator, parse_roles
+
+__all__ = [
+    "MODELS",
+    "OPERATORS",
+    "ROLES",
+    "Add",
+    "Bias",
+    "Concat",
+    "Conv2d",
+    "CrossEntropy",
+    "Dropout",
+    "GlobalAvgPool",
+    "Initial",
+    "Kernel",
+    "Matmul",
+    "MaxPool2d",
+    "ModelInfo",
+    "Node",
+    "Operator",
+    "Role",
+    "Sgd",
+    "StepBuilder",
+    "StepGraph",
+    "Task",
+    "Tensor",
+    "TensorSpec",
+    "Value",
+    "build_model",
+    "evaluate",
+    "initial_values",
+    "max_relative_error",
+    "operator_from_spec",
+    "parse_operator",
+    "parse_roles",
+    "random_inputs",
+    "reference",
+    "tasks",
+]

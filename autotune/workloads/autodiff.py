@@ -1,0 +1,147 @@
+"""Reverse-mode differentiation of a training step while it is being written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autotune.errors import UsageError
+from autotune.workloads.graph import Initial, Kind, Node, StepGraph, Tensor
+from autotune.workloads.operators import Add, DType, Kernel, Operator, Role, Sgd
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a layer returns: a tensor of the graph, seen in some shape.
+
+    Attributes:
+        name: The tensor's name.
+        shape: [n, c, h, w] or [n, features]; may be a view of the tensor's own shape.
+        needs_grad: Whether a parameter lies upstream, so that a gradient must flow back to it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    needs_grad: bool
+
+
+class StepRecorder:
+    """Holds the tensors and nodes of a step, and a tape of what to append for its backward pass.
+
+    A layer defines its tensors, runs its forward kernels and records a function that, given the
+    name of the output's gradient, runs its backward kernels and contributes to the gradients of
+    its inputs. The tape is played from its end, so a gradient is complete when it is asked for.
+
+    Args:
+        name: The model's name, for messages.
+        batch: Samples in a step.
+    """
+
+    def __init__(self, name: str, batch: int) -> None:
+        self._name = name
+        self._batch = batch
+        self._tensors: dict[str, Tensor] = {}
+        self._nodes: list[Node] = []
+        self._tape: list[Callable[[], None]] = []
+        self._gradients: dict[str, str] = {}
+
+    def define(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        kind: Kind,
+        dtype: DType = "float32",
+        initial: Initial | None = None,
+    ) -> str:
+        """Adds a tensor and returns its name.
+
+        Raises:
+            UsageError: The name is taken.
+        """
+        if name in self._tensors:
+            raise UsageError(
+                f"{self._name}: there is a tensor {name!r} already",
+                hint="give each layer its own place",
+            )
+        self._tensors[name] = Tensor(name, shape, dtype, kind, initial)
+        return name
+
+    def parameter(self, name: str, shape: tuple[int, ...], bound: float) -> Value:
+        """Adds a parameter that starts uniform in [-bound, bound]."""
+        initial = Initial("uniform", bound)
+        return Value(self.define(name, shape, "parameter", initial=initial), shape, True)
+
+    def gradient_of(self, x: Value) -> str:
+        """Adds a tensor for a gradient of ``x``, numbered if it is not the first."""
+        name, number = f"{x.name}.grad", 1
+        while name in self._tensors:
+            number += 1
+            name = f"{x.name}.grad{number}"
+        return self.define(name, x.shape, "gradient")
+
+    def run(
+        self,
+        place: str,
+        operator: Operator,
+        role: Role,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+    ) -> None:
+        """Appends a node."""
+        self._nodes.append(Node(Kernel(operator, role), inputs, outputs, place))
+
+    def record(self, y: Value, backward: Callable[[str], None]) -> Value:
+        """Puts ``backward`` on the tape, to be called with the name of the gradient of ``y``."""
+
+        def step() -> None:
+            gradient = self._gradients.get(y.name)
+            if gradient is not None and y.needs_grad:
+                backward(gradient)
+
+        self._tape.append(step)
+        return y
+
+    def contribute(self, x: Value, gradient: str) -> None:
+        """Adds the tensor ``gradient`` to the gradient of ``x``, by an ``Add`` if there is one.
+
+        Nothing happens where ``x`` needs no gradient.
+        """
+        if not x.needs_grad:
+            return
+        before = self._gradients.get(x.name)
+        if before is not None:
+            total = self.gradient_of(x)
+            self.run(x.name, Add(math.prod(x.shape)), "data_grad", (before, gradient), (total,))
+            gradient = total
+        self._gradients[x.name] = gradient
+
+    def finish(self, loss: str, learning_rate: float) -> StepGraph:
+        """Plays the tape, appends an SGD update for each parameter and returns the valid step.
+
+        Args:
+            loss: Name of the loss, whose operand's gradient has been contributed.
+            learning_rate: First value of the constant ``learning_rate``.
+
+        Raises:
+            UsageError: The loss does not depend on some parameter.
+        """
+        for step in reversed(self._tape):
+            step()
+        initial = Initial("constant", learning_rate)
+        rate = self.define("learning_rate", (1,), "constant", initial=initial)
+        for parameter in [t for t in self._tensors.values() if t.kind == "parameter"]:
+            gradient = self._gradients.get(parameter.name)
+            if gradient is None:
+                raise UsageError(
+                    f"{self._name}: the loss does not depend on {parameter.name}",
+                    hint="remove the layer or use its output",
+                )
+            updated = self.define(f"{parameter.name}.updated", parameter.shape, "updated")
+            place = parameter.name.rpartition(".")[0]
+            operands = (parameter.name, gradient, rate)
+            self.run(place, Sgd(parameter.elements), "update", operands, (updated,))
+        tensors, nodes = tuple(self._tensors.values()), tuple(self._nodes)
+        graph = StepGraph(self._name, self._batch, tensors, nodes, loss)
+        graph.validate()
+        return graph

@@ -1,0 +1,260 @@
+"""Builds a training step layer by layer; backward pass and updates follow by themselves."""
+
+from __future__ import annotations
+
+import math
+
+from autotune.errors import UsageError
+from autotune.workloads.autodiff import StepRecorder, Value
+from autotune.workloads.graph import Initial, StepGraph
+from autotune.workloads.operators import (
+    Bias,
+    Concat,
+    Conv2d,
+    CrossEntropy,
+    Dropout,
+    GlobalAvgPool,
+    Matmul,
+    MaxPool2d,
+    Operator,
+)
+
+DEFAULT_LEARNING_RATE = 0.01
+
+
+class StepBuilder:
+    """Collects the forward pass and writes the backward pass from its end.
+
+    Every layer method takes a ``place``, the layer's unique name (``fire2.squeeze``), appends its
+    forward nodes and remembers how to append the backward ones. ``finish`` appends loss, backward
+    pass and updates. Where a tensor is used several times its gradients are summed by ``Add``.
+
+    Args:
+        name: The model's name.
+        batch: Samples in a step.
+        input_shape: Channels, height and width of a sample.
+        learning_rate: First value of the constant ``learning_rate``.
+
+    Raises:
+        UsageError: By any method, when shapes do not fit or a place is used twice.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        batch: int,
+        input_shape: tuple[int, int, int],
+        learning_rate: float = DEFAULT_LEARNING_RATE,
+    ) -> None:
+        self._name = name
+        self._learning_rate = learning_rate
+        self._step = StepRecorder(name, batch)
+        shape = (batch, *input_shape)
+        if min(shape) < 1:
+            raise UsageError(
+                f"{name}: input of shape {shape} is empty", hint="batch and sizes start at 1"
+            )
+        self.input = Value(
+            self._step.define("input", shape, "input", initial=Initial("normal", 1.0)), shape, False
+        )
+
+    def conv(
+        self,
+        place: str,
+        x: Value,
+        channels: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        pad: int = 0,
+        groups: int = 1,
+        bias: bool = True,
+        relu: bool = False,
+    ) -> Value:
+        """Appends a convolution with a square kernel, then bias and ReLU.
+
+        Returns:
+            [n, channels, oh, ow].
+
+        Raises:
+            UsageError: The shapes do not fit, or ReLU is asked for without bias.
+        """
+        n, c, h, w = self._shape(place, x, 4)
+        pairs = (stride, stride), (pad, pad)
+        operator = Conv2d(n, c, h, w, channels, kernel, kernel, *pairs, groups=groups)
+        return self._weighted(place, x, operator, bias, relu)
+
+    def linear(
+        self, place: str, x: Value, features: int, *, bias: bool = True, relu: bool = False
+    ) -> Value:
+        """Appends a fully connected layer, then bias and ReLU.
+
+        Returns:
+            [n, features].
+
+        Raises:
+            UsageError: The input is not flat, or ReLU is asked for without bias.
+        """
+        n, k = self._shape(place, x, 2)
+        return self._weighted(place, x, Matmul(n, features, k), bias, relu)
+
+    def max_pool(
+        self, place: str, x: Value, kernel: int, *, stride: int, pad: int = 0, ceil: bool = False
+    ) -> Value:
+        """Appends max pooling with a square window; returns [n, c, oh, ow]."""
+        n, c, h, w = self._shape(place, x, 4)
+        operator = MaxPool2d(n, c, h, w, kernel, kernel, (stride, stride), (pad, pad), ceil)
+        shape = (n, c, operator.oh, operator.ow)
+        y = self._step.define(place, shape, "activation")
+        index = self._step.define(f"{place}.index", shape, "activation", "int32")
+        self._step.run(place, operator, "forward", (x.name,), (y, index))
+
+        def backward(dy: str) -> None:
+            dx = self._step.gradient_of(x)
+            self._step.run(place, operator, "data_grad", (dy, index), (dx,))
+            self._step.contribute(x, dx)
+
+        return self._step.record(Value(y, shape, x.needs_grad), backward)
+
+    def global_avg_pool(self, place: str, x: Value) -> Value:
+        """Appends the mean over all pixels; returns [n, c]."""
+        n, c, h, w = self._shape(place, x, 4)
+        return self._unary(place, x, GlobalAvgPool(n, c, h * w), (n, c), ())
+
+    def dropout(self, place: str, x: Value, probability: float) -> Value:
+        """Appends dropout with the input tensor ``<place>.mask``; returns the shape of ``x``.
+
+        Raises:
+            UsageError: ``probability`` is not in [0, 1).
+        """
+        if not 0.0 <= probability < 1.0:
+            raise UsageError(
+                f"{place}: dropout probability {probability} is not in [0, 1)", hint="such as 0.5"
+            )
+        initial = Initial("mask", probability)
+        mask = self._step.define(f"{place}.mask", x.shape, "input", initial=initial)
+        return self._unary(place, x, Dropout(math.prod(x.shape)), x.shape, (mask,))
+
+    def concat(self, place: str, a: Value, b: Value) -> Value:
+        """Joins two values along the channels; returns [n, c1 + c2, h, w]."""
+        n, c1, h, w = self._shape(place, a, 4)
+        m, c2, *size = self._shape(place, b, 4)
+        if (m, *size) != (n, h, w):
+            raise UsageError(
+                f"{place}: shapes {a.shape} and {b.shape} cannot be joined along the channels",
+                hint="batch, height and width must agree",
+            )
+        operator, shape = Concat(n, c1, c2, h * w), (n, c1 + c2, h, w)
+        y = self._step.define(place, shape, "activation")
+        self._step.run(place, operator, "forward", (a.name, b.name), (y,))
+
+        def backward(dy: str) -> None:
+            da = self._step.gradient_of(a)
+            db = self._step.gradient_of(b)
+            self._step.run(place, operator, "data_grad", (dy,), (da, db))
+            self._step.contribute(a, da)
+            self._step.contribute(b, db)
+
+        return self._step.record(Value(y, shape, a.needs_grad or b.needs_grad), backward)
+
+    def flatten(self, x: Value) -> Value:
+        """Sees ``x`` as [n, features]; no kernel runs."""
+        return Value(x.name, (x.shape[0], math.prod(x.shape[1:])), x.needs_grad)
+
+    def finish(self, logits: Value) -> StepGraph:
+        """Appends mean cross entropy on ``labels``, the backward pass and one update a parameter.
+
+        Args:
+            logits: [n, classes].
+
+        Returns:
+            The validated step.
+
+        Raises:
+            UsageError: ``logits`` is not flat or depends on no parameter.
+        """
+        n, classes = self._shape("loss", logits, 2)
+        if not logits.needs_grad:
+            raise UsageError(
+                f"{self._name}: there is no parameter to train", hint="add conv or linear layers"
+            )
+        operator = CrossEntropy(n, classes)
+        initial = Initial("classes", classes)
+        labels = self._step.define("labels", (n,), "label", "int32", initial)
+        loss = self._step.define("loss", (1,), "activation")
+        self._step.run("loss", operator, "forward", (logits.name, labels), (loss,))
+        gradient = self._step.gradient_of(logits)
+        self._step.run("loss", operator, "data_grad", (logits.name, labels), (gradient,))
+        self._step.contribute(logits, gradient)
+        return self._step.finish(loss, self._learning_rate)
+
+    def _weighted(
+        self, place: str, x: Value, operator: Conv2d | Matmul, bias: bool, relu: bool
+    ) -> Value:
+        if relu and not bias:
+            raise UsageError(f"{place}: ReLU without bias is not supported", hint="use bias=True")
+        weight_shape = operator.inputs("forward")[1].shape
+        shape = operator.outputs("forward")[0].shape
+        bound = 1.0 / math.sqrt(math.prod(weight_shape[1:]))
+        weight = self._step.parameter(f"{place}.weight", weight_shape, bound)
+        y = self._step.define(f"{place}.product" if bias else place, shape, "activation")
+        self._step.run(place, operator, "forward", (x.name, weight.name), (y,))
+
+        def backward(dy: str) -> None:
+            dweight = self._step.gradient_of(weight)
+            self._step.run(place, operator, "weight_grad", (x.name, dy), (dweight,))
+            self._step.contribute(weight, dweight)
+            if x.needs_grad:
+                dx = self._step.gradient_of(x)
+                self._step.run(place, operator, "data_grad", (dy, weight.name), (dx,))
+                self._step.contribute(x, dx)
+
+        product = self._step.record(Value(y, shape, True), backward)
+        return self._bias(place, product, bound, relu) if bias else product
+
+    def _bias(self, place: str, x: Value, bound: float, relu: bool) -> Value:
+        n, c, *size = x.shape
+        operator = Bias(n, c, math.prod(size), relu)
+        offsets = self._step.parameter(f"{place}.bias", (c,), bound)
+        y = self._step.define(place, x.shape, "activation")
+        self._step.run(place, operator, "forward", (x.name, offsets.name), (y,))
+
+        def backward(dy: str) -> None:
+            dx = dy
+            if relu:
+                dx = self._step.gradient_of(x)
+                self._step.run(place, operator, "data_grad", (y, dy), (dx,))
+            self._step.contribute(x, dx)
+            doffsets = self._step.gradient_of(offsets)
+            self._step.run(place, operator, "weight_grad", (dx,), (doffsets,))
+            self._step.contribute(offsets, doffsets)
+
+        return self._step.record(Value(y, x.shape, True), backward)
+
+    def _unary(
+        self,
+        place: str,
+        x: Value,
+        operator: Operator,
+        shape: tuple[int, ...],
+        rest: tuple[str, ...],
+    ) -> Value:
+        """Appends an operator whose roles take one value and then the same ``rest``."""
+        y = self._step.define(place, shape, "activation")
+        self._step.run(place, operator, "forward", (x.name, *rest), (y,))
+
+        def backward(dy: str) -> None:
+            dx = self._step.gradient_of(x)
+            self._step.run(place, operator, "data_grad", (dy, *rest), (dx,))
+            self._step.contribute(x, dx)
+
+        return self._step.record(Value(y, shape, x.needs_grad), backward)
+
+    def _shape(self, place: str, x: Value, axes: int) -> tuple[int, ...]:
+        if len(x.shape) != axes:
+            expected = "[n, c, h, w]" if axes == 4 else "[n, features]"
+            raise UsageError(
+                f"{self._name}: {place} takes {expected} but got shape {x.shape}",
+                hint="use flatten or global_avg_pool before linear layers and the loss",
+            )
+        return x.shape

@@ -1,0 +1,39 @@
+"""The models, one file for each family, registered in ``MODELS``."""
+
+from __future__ import annotations
+
+from autotune.errors import UsageError
+from autotune.workloads.builder import StepBuilder
+from autotune.workloads.graph import StepGraph
+from autotune.workloads.models.base import DEFAULT_CLASSES, ModelInfo
+from autotune.workloads.models.lenet import LENET
+from autotune.workloads.models.squeezenet import SQUEEZENET1_1
+
+__all__ = ["DEFAULT_CLASSES", "MODELS", "ModelInfo", "build_model"]
+
+MODELS: tuple[ModelInfo, ...] = (LENET, SQUEEZENET1_1)
+
+
+def build_model(name: str, batch: int, classes: int = DEFAULT_CLASSES) -> StepGraph:
+    """Builds the training step of a model.
+
+    Args:
+        name: A model's name, one of ``MODELS``.
+        batch: Samples in a step, at least 1.
+        classes: Classes, at least 1.
+
+    Returns:
+        The validated step: forward, mean cross entropy, backward and SGD.
+
+    Raises:
+        UsageError: Unknown model, or ``batch`` or ``classes`` below 1 or far too large.
+    """
+    models = {model.name: model for model in MODELS}
+    if name not in models:
+        raise UsageError(f"unknown model {name!r}", hint=f"models: {', '.join(models)}")
+    for what, value in (("batch", batch), ("classes", classes)):
+        if value < 1:
+            raise UsageError(f"{name}: {what}={value} is too small", hint=f"{what} starts at 1")
+    model = models[name]
+    builder = StepBuilder(name, batch, model.input_shape)
+    return builder.finish(model.layers(builder, classes))

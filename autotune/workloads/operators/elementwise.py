@@ -1,0 +1,215 @@
+"""Memory-bound operators that touch each element once: bias, add, dropout, concat and update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.workloads.operators.base import Operator, Role, Signature, TensorSpec
+
+
+@dataclass(frozen=True)
+class Bias(Operator):
+    """Adds a bias to each channel, followed by ReLU if ``relu``; float32.
+
+    forward: ``x[n,c,s], bias[c] -> y``; data_grad, only with ReLU: ``y, dy -> dx = dy * (y > 0)``
+    (without ReLU the gradient passes as it is); weight_grad: ``dy -> dbias[c]``, where ``dy`` is
+    the gradient before the ReLU, the data_grad's output.
+
+    Attributes:
+        n: Batch.
+        c: Channels.
+        s: Pixels, height times width; 1 after a fully connected layer.
+        relu: Whether a ReLU follows.
+
+    Raises:
+        UsageError: On construction, when a size is below 1.
+    """
+
+    name: ClassVar[str] = "bias"
+
+    n: int
+    c: int
+    s: int
+    relu: bool
+
+    def roles(self) -> tuple[Role, ...]:
+        """Returns ``forward``, ``data_grad`` if there is a ReLU, and ``weight_grad``."""
+        if self.relu:
+            return ("forward", "data_grad", "weight_grad")
+        return ("forward", "weight_grad")
+
+    def label(self) -> str:
+        """Returns such as ``n8c64s3136_relu``."""
+        return f"n{self.n}c{self.c}s{self.s}{'_relu' if self.relu else ''}"
+
+    def _signature(self, role: Role) -> Signature:
+        wide = (self.n, self.c, self.s)
+        if role == "forward":
+            return Signature(
+                (TensorSpec("x", wide), TensorSpec("bias", (self.c,))), (TensorSpec("y", wide),)
+            )
+        if role == "data_grad":
+            return Signature(
+                (TensorSpec("y", wide), TensorSpec("dy", wide)), (TensorSpec("dx", wide),)
+            )
+        return Signature((TensorSpec("dy", wide),), (TensorSpec("dbias", (self.c,)),))
+
+    def _flops(self, role: Role) -> int:
+        return self.n * self.c * self.s * (2 if role == "forward" and self.relu else 1)
+
+
+@dataclass(frozen=True)
+class Concat(Operator):
+    """Joins two tensors along the channels, float32.
+
+    forward: ``a[n,c1,s], b[n,c2,s] -> y[n,c1+c2,s]``; data_grad: ``dy -> da, db``.
+
+    Attributes:
+        n: Batch.
+        c1: Channels of the first tensor.
+        c2: Channels of the second tensor.
+        s: Pixels, height times width.
+
+    Raises:
+        UsageError: On construction, when a size is below 1.
+    """
+
+    name: ClassVar[str] = "concat"
+
+    n: int
+    c1: int
+    c2: int
+    s: int
+
+    def roles(self) -> tuple[Role, ...]:
+        """Returns ``forward`` and ``data_grad``."""
+        return ("forward", "data_grad")
+
+    def label(self) -> str:
+        """Returns such as ``n8a64b64s3025``."""
+        return f"n{self.n}a{self.c1}b{self.c2}s{self.s}"
+
+    def _signature(self, role: Role) -> Signature:
+        first, second = (self.n, self.c1, self.s), (self.n, self.c2, self.s)
+        joined = (self.n, self.c1 + self.c2, self.s)
+        if role == "forward":
+            return Signature(
+                (TensorSpec("a", first), TensorSpec("b", second)), (TensorSpec("y", joined),)
+            )
+        return Signature(
+            (TensorSpec("dy", joined),), (TensorSpec("da", first), TensorSpec("db", second))
+        )
+
+    def _flops(self, role: Role) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Add(Operator):
+    """Sums two gradients of a tensor that is used twice, float32.
+
+    data_grad: ``a[size], b[size] -> y[size]``.
+
+    Attributes:
+        size: Elements.
+
+    Raises:
+        UsageError: On construction, when ``size`` is below 1.
+    """
+
+    name: ClassVar[str] = "add"
+
+    size: int
+
+    def roles(self) -> tuple[Role, ...]:
+        """Returns ``data_grad``."""
+        return ("data_grad",)
+
+    def label(self) -> str:
+        """Returns such as ``size1024``."""
+        return f"size{self.size}"
+
+    def _signature(self, role: Role) -> Signature:
+        flat = (self.size,)
+        return Signature((TensorSpec("a", flat), TensorSpec("b", flat)), (TensorSpec("y", flat),))
+
+    def _flops(self, role: Role) -> int:
+        return self.size
+
+
+@dataclass(frozen=True)
+class Dropout(Operator):
+    """Multiplies by a mask that the caller made: 0 or ``1 / (1 - p)``; float32.
+
+    forward: ``x[size], mask[size] -> y[size]``; data_grad: ``dy, mask -> dx``.
+
+    Attributes:
+        size: Elements.
+
+    Raises:
+        UsageError: On construction, when ``size`` is below 1.
+    """
+
+    name: ClassVar[str] = "dropout"
+
+    size: int
+
+    def roles(self) -> tuple[Role, ...]:
+        """Returns ``forward`` and ``data_grad``."""
+        return ("forward", "data_grad")
+
+    def label(self) -> str:
+        """Returns such as ``size1024``."""
+        return f"size{self.size}"
+
+    def _signature(self, role: Role) -> Signature:
+        flat = (self.size,)
+        source, target = ("x", "y") if role == "forward" else ("dy", "dx")
+        return Signature(
+            (TensorSpec(source, flat), TensorSpec("mask", flat)), (TensorSpec(target, flat),)
+        )
+
+    def _flops(self, role: Role) -> int:
+        return self.size
+
+
+@dataclass(frozen=True)
+class Sgd(Operator):
+    """Plain stochastic gradient descent on one parameter, float32.
+
+    update: ``weight[size], grad[size], learning_rate[1] -> new_weight[size]``, where
+    ``new_weight = weight - learning_rate * grad``.
+
+    Attributes:
+        size: Elements.
+
+    Raises:
+        UsageError: On construction, when ``size`` is below 1.
+    """
+
+    name: ClassVar[str] = "sgd"
+
+    size: int
+
+    def roles(self) -> tuple[Role, ...]:
+        """Returns ``update``."""
+        return ("update",)
+
+    def label(self) -> str:
+        """Returns such as ``size1024``."""
+        return f"size{self.size}"
+
+    def _signature(self, role: Role) -> Signature:
+        flat = (self.size,)
+        return Signature(
+            (
+                TensorSpec("weight", flat),
+                TensorSpec("grad", flat),
+                TensorSpec("learning_rate", (1,)),
+            ),
+            (TensorSpec("new_weight", flat),),
+        )
+
+    def _flops(self, role: Role) -> int:
+        return 2 * self.size

@@ -1,0 +1,47 @@
+"""The training loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.workloads.operators.base import Operator, Role, Signature, TensorSpec
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Operator):
+    """Softmax and cross entropy, averaged over the batch; float32, labels int32.
+
+    forward: ``logits[n,classes], labels[n] -> loss[1]``; data_grad:
+    ``logits, labels -> dlogits = (softmax(logits) - onehot(labels)) / n``.
+
+    Attributes:
+        n: Batch.
+        classes: Classes; labels are in ``0 .. classes - 1``.
+
+    Raises:
+        UsageError: On construction, when a size is below 1.
+    """
+
+    name: ClassVar[str] = "cross_entropy"
+
+    n: int
+    classes: int
+
+    def roles(self) -> tuple[Role, ...]:
+        """Returns ``forward`` and ``data_grad``."""
+        return ("forward", "data_grad")
+
+    def label(self) -> str:
+        """Returns such as ``n8classes10``."""
+        return f"n{self.n}classes{self.classes}"
+
+    def _signature(self, role: Role) -> Signature:
+        table = (self.n, self.classes)
+        inputs = (TensorSpec("logits", table), TensorSpec("labels", (self.n,), "int32"))
+        output = TensorSpec("loss", (1,)) if role == "forward" else TensorSpec("dlogits", table)
+        return Signature(inputs, (output,))
+
+    def _flops(self, role: Role) -> int:
+        # maximum, subtraction, exponential and sum; the gradient also divides
+        return self.n * self.classes * (4 if role == "forward" else 5)

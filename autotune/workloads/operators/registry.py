@@ -1,0 +1,104 @@
+"""The operators by name, and how their canonical text is read back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from autotune.errors import UsageError
+from autotune.workloads.operators.base import Operator, Pair, field_types, optional_fields
+from autotune.workloads.operators.convolution import Conv2d
+from autotune.workloads.operators.dense import Matmul
+from autotune.workloads.operators.elementwise import Add, Bias, Concat, Dropout, Sgd
+from autotune.workloads.operators.loss import CrossEntropy
+from autotune.workloads.operators.pooling import GlobalAvgPool, MaxPool2d
+
+OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
+    {
+        operator.name: operator
+        for operator in (
+            Conv2d,
+            Matmul,
+            Bias,
+            MaxPool2d,
+            GlobalAvgPool,
+            Concat,
+            Add,
+            Dropout,
+            CrossEntropy,
+            Sgd,
+        )
+    }
+)
+
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
+_PAIR = re.compile(r"(-?[0-9]{1,10})(?:x(-?[0-9]{1,10}))?")
+
+
+def operator_from_spec(text: str) -> Operator:
+    """Rebuilds an operator from the text that ``Operator.spec`` gives.
+
+    Args:
+        text: Such as ``conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1``. Keys may come in
+            any order and blanks around them are ignored; a pair is ``2`` or ``2x1``, a yes or no
+            ``1`` or ``0``.
+
+    Returns:
+        The operator.
+
+    Raises:
+        UsageError: Unknown operator; unknown, missing or repeated key; bad value or shapes.
+    """
+    name, _, body = text.partition(":")
+    name = name.strip()
+    operator = OPERATORS.get(name)
+    if operator is None:
+        raise UsageError(
+            f"unknown operator {name!r} in {text!r}", hint=f"operators: {', '.join(OPERATORS)}"
+        )
+    types = field_types(operator)
+    values: dict[str, int | bool | Pair] = {}
+    for part in body.split(",") if body.strip() else ():
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise UsageError(
+                f"{name}: {part.strip()!r} is not key=value", hint=_keys_hint(operator)
+            )
+        if key not in types:
+            raise UsageError(f"{name}: unknown key {key!r}", hint=_keys_hint(operator))
+        if key in values:
+            raise UsageError(f"{name}: key {key!r} is given twice", hint=f"give {key} once")
+        values[key] = _read_value(name, key, types[key], value)
+    missing = [key for key in types if key not in values and key not in optional_fields(operator)]
+    if missing:
+        raise UsageError(f"{name}: missing {', '.join(missing)}", hint=_keys_hint(operator))
+    return operator(**values)
+
+
+def _read_value(name: str, key: str, kind: object, text: str) -> int | bool | Pair:
+    if kind is bool:
+        if text in ("0", "1"):
+            return text == "1"
+        raise UsageError(f"{name}: {key}={text!r} is not 0 or 1", hint=f"{key}=0 or {key}=1")
+    if kind is int:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        raise UsageError(
+            f"{name}: {key}={text!r} is not a whole number of at most 10 digits",
+            hint=f"such as {key}=8",
+        )
+    match = _PAIR.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"{name}: {key}={text!r} is neither a number nor a pair",
+            hint=f"such as {key}=2, or {key}=2x1 for height x width",
+        )
+    return int(match[1]), int(match[2] or match[1])
+
+
+def _keys_hint(operator: type[Operator]) -> str:
+    optional = optional_fields(operator)
+    required = [key for key in field_types(operator) if key not in optional]
+    extra = [key for key in field_types(operator) if key in optional]
+    return f"keys: {', '.join(required)}" + (f"; optional: {', '.join(extra)}" if extra else "")

@@ -1,0 +1,95 @@
+"""What each kernel must compute, in float64 with numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import UsageError
+from autotune.workloads.operators import (
+    Add,
+    Bias,
+    Concat,
+    Conv2d,
+    CrossEntropy,
+    Dropout,
+    GlobalAvgPool,
+    Kernel,
+    Matmul,
+    MaxPool2d,
+    Sgd,
+    TensorSpec,
+)
+from autotune.workloads.references import convolution, elementwise, pooling
+
+Array = NDArray[Any]
+
+
+def reference(kernel: Kernel, inputs: Sequence[Array]) -> list[Array]:
+    """Computes a kernel in float64.
+
+    Args:
+        kernel: What to compute.
+        inputs: One array for each of ``kernel.inputs``, of any number type; only the number of
+            elements must agree with the operand, since kernels take contiguous buffers.
+
+    Returns:
+        One array for each of ``kernel.outputs``, in its shape: float64, or int32 for an index.
+
+    Raises:
+        UsageError: The inputs do not fit the kernel's operands, or the operator has no reference.
+    """
+    if len(inputs) != len(kernel.inputs):
+        raise UsageError(
+            f"{kernel.name}: {len(inputs)} inputs were given",
+            hint=f"it takes {', '.join(spec.name for spec in kernel.inputs)}",
+        )
+    operands = zip(kernel.inputs, inputs, strict=True)
+    outputs = _compute(kernel, [_operand(kernel, spec, array) for spec, array in operands])
+    return [np.ascontiguousarray(array) for array in outputs]
+
+
+def _operand(kernel: Kernel, spec: TensorSpec, array: Array) -> Array:
+    if array.size != spec.elements:
+        raise UsageError(
+            f"{kernel.name}: input {spec.name} has {array.size} elements",
+            hint=f"its shape is {spec.shape}, {spec.elements} elements",
+        )
+    dtype = np.int32 if spec.dtype == "int32" else np.float64
+    return np.asarray(array, dtype).reshape(spec.shape)
+
+
+def _compute(kernel: Kernel, inputs: list[Array]) -> Sequence[Array]:
+    role = kernel.role
+    match kernel.operator:
+        case Conv2d() as operator:
+            return convolution.conv2d(operator, role, inputs)
+        case Matmul() as operator:
+            return convolution.matmul(operator, role, inputs)
+        case Bias() as operator:
+            return elementwise.bias(operator, role, inputs)
+        case MaxPool2d() as operator if role == "forward":
+            return pooling.max_pool2d_forward(operator, inputs[0])
+        case MaxPool2d() as operator:
+            return [pooling.max_pool2d_data_grad(operator, inputs[0], inputs[1])]
+        case GlobalAvgPool() as operator:
+            return pooling.global_avg_pool(operator, role, inputs)
+        case Concat() as operator:
+            return elementwise.concat(operator, role, inputs)
+        case Add():
+            return [inputs[0] + inputs[1]]
+        case Dropout():
+            return [inputs[0] * inputs[1]]
+        case CrossEntropy() as operator:
+            return elementwise.cross_entropy(operator, role, inputs[0], inputs[1])
+        case Sgd():
+            weight, gradient, learning_rate = inputs
+            return [weight - learning_rate * gradient]
+        case unknown:
+            raise UsageError(
+                f"operator {unknown.name} has no reference",
+                hint="add it in autotune/workloads/references/evaluation.py",
+            )

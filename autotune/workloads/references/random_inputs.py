@@ -1,0 +1,63 @@
+"""Inputs with which a kernel is measured and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.workloads.operators import CrossEntropy, Dropout, Kernel, MaxPool2d, Sgd
+from autotune.workloads.references.pooling import max_pool2d_forward
+
+LEARNING_RATE = 0.01
+DROPOUT_PROBABILITY = 0.5
+
+
+def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
+    """Makes inputs for a kernel; the same kernel and seed give the same arrays.
+
+    Float operands are uniform in [-0.25, 1.25], drawn in float64 and rounded, so that all 24 bits
+    of the mantissa are in use and a kernel that computes in lower precision is found out. The range
+    is biased to the positive so that long float32 sums are well conditioned: their relative error
+    stays near that of one rounding instead of growing where terms cancel. It has negatives so that
+    ReLU and max pooling have something to decide.
+
+    Labels are random classes; the pool index is the one of a random ``x``; dropout masks are 0 or
+    ``1 / (1 - p)`` with ``p = 0.5``; the learning rate is 0.01.
+
+    Args:
+        kernel: The kernel.
+        seed: Seed of the generator, not negative.
+
+    Returns:
+        One array for each of ``kernel.inputs``, in its shape and type.
+    """
+    generator = np.random.default_rng(seed)
+    operator = kernel.operator
+    arrays: list[NDArray[Any]] = []
+    for spec in kernel.inputs:
+        if isinstance(operator, CrossEntropy) and spec.name == "labels":
+            arrays.append(generator.integers(0, operator.classes, spec.shape, np.int32))
+        elif isinstance(operator, MaxPool2d) and spec.name == "index":
+            x = _uniform(generator, operator.inputs("forward")[0].shape)
+            arrays.append(max_pool2d_forward(operator, x.astype(np.float64))[1])
+        elif isinstance(operator, Dropout) and spec.name == "mask":
+            arrays.append(dropout_mask(generator, spec.shape, DROPOUT_PROBABILITY))
+        elif isinstance(operator, Sgd) and spec.name == "learning_rate":
+            arrays.append(np.full(spec.shape, LEARNING_RATE, np.float32))
+        else:
+            arrays.append(_uniform(generator, spec.shape))
+    return arrays
+
+
+def dropout_mask(
+    generator: np.random.Generator, shape: tuple[int, ...], probability: float
+) -> NDArray[np.float32]:
+    """Draws a mask that is 0 with ``probability`` and ``1 / (1 - probability)`` otherwise."""
+    kept = generator.random(shape) >= probability
+    return np.where(kept, 1.0 / (1.0 - probability), 0.0).astype(np.float32)
+
+
+def _uniform(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    return generator.uniform(-0.25, 1.25, shape).astype(np.float32)

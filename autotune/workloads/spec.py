@@ -1,0 +1,48 @@
+"""Reads the text of ``--op`` and ``--roles``."""
+
+from __future__ import annotations
+
+from autotune.errors import UsageError
+from autotune.workloads.operators import Operator, Role, operator_from_spec
+
+
+def parse_operator(text: str) -> Operator:
+    """Reads an operator such as ``conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1``.
+
+    Args:
+        text: ``operator:key=value,...``; a pair is ``2`` or ``2x1``, a yes or no ``1`` or ``0``.
+
+    Returns:
+        The operator.
+
+    Raises:
+        UsageError: Unknown operator; unknown, missing or repeated key; bad value or shapes.
+    """
+    return operator_from_spec(text)
+
+
+def parse_roles(text: str, operator: Operator) -> tuple[Role, ...]:
+    """Reads roles such as ``forward,data_grad,weight_grad``.
+
+    Args:
+        text: Roles with commas between them.
+        operator: The operator that must have them.
+
+    Returns:
+        The roles in the order given.
+
+    Raises:
+        UsageError: No role, an unknown or repeated role, or one that the operator does not have.
+    """
+    valid = f"roles of {operator.name}: {', '.join(operator.roles())}"
+    chosen: list[Role] = []
+    for part in text.split(","):
+        role = part.strip()
+        if not role:
+            raise UsageError(f"empty role in {text!r}", hint=valid)
+        if role not in operator.roles():
+            raise UsageError(f"{operator.name} has no role {role!r}", hint=valid)
+        if role in chosen:
+            raise UsageError(f"role {role!r} is given twice", hint=f"give {role} once")
+        chosen.append(role)
+    return tuple(chosen)

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of TVM's runtime that a compiled CPU kernel calls.
+#ifndef AUTOTUNE_KERNEL_RUNNER_TVM_SYMBOLS_H_
+#define AUTOTUNE_KERNEL_RUNNER_TVM_SYMBOLS_H_
+
+#include <string>
+
+#include "thread_team.h"
+
+namespace autotune {
+namespace kernel_runner {
+
+/// The team that parallel loops run on; it must outlive every kernel call.
+void UseTeam(ThreadTeam* team);
+
+/// A library exported by TVM calls most of the runtime through pointer variables of its own, which
+/// whoever loads it fills in. Does so for those that `library` (a dlopen handle) has.
+void BindLibrary(void* library);
+
+/// The message of the last error that a kernel raised, and forgets it.
+std::string TakeRaisedError();
+
+}  // namespace kernel_runner
+}  // namespace autotune
+
+#endif  // AUTOTUNE_KERNEL_RUNNER_TVM_SYMBOLS_H_

@@ -26,28 +26,30 @@ def models(
       autotune models
       autotune models --batch 32 --classes 1000 --json
     """
-    from autotune.workloads import MODELS, ROLES
+    from autotune.workloads import MODELS
 
     described = [_describe(model, batch, classes) for model in MODELS]
     if json:
         write_json({"batch": batch, "classes": classes, "models": described})
         return
-    columns = ("model", "input", "parameters", *ROLES, "all", "GFLOP")
-    print(f"One step with batch {batch} and {classes} classes; kernels: distinct / run.\n")
+    print(f"One step with batch {batch} and {classes} classes; kernels: distinct/run.\n")
     write_table(
-        columns,
+        ("model", "input", "parameters", "GFLOP", "kernels", "by role"),
         [
             (
                 model["name"],
                 "x".join(map(str, model["input_shape"])),
                 f"{model['parameters']:,}",
-                *(_count_text(model["kernels"]["by_role"][role]) for role in ROLES),
-                _count_text(model["kernels"]),
                 f"{model['flops_per_step'] / 1e9:.3f}",
+                _count_text(model["kernels"]),
+                ", ".join(
+                    f"{role} {_count_text(count)}"
+                    for role, count in model["kernels"]["by_role"].items()
+                ),
             )
             for model in described
         ],
-        numbers=columns[2:],
+        numbers=("input", "parameters", "GFLOP", "kernels"),
     )
 
 
@@ -74,4 +76,4 @@ def _describe(model: ModelInfo, batch: int, classes: int) -> dict[str, Any]:
 
 
 def _count_text(count: dict[str, Any]) -> str:
-    return f"{count['distinct']} / {count['total']}"
+    return f"{count['distinct']}/{count['total']}"

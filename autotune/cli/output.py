@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 SCHEMA_VERSION = 1
+_NARROWEST = 80
 _UNBROKEN = 10_000
 
 
 def write_json(content: Mapping[str, Any]) -> None:
     """Writes one object with its `schema_version` to stdout."""
-    print(json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2, ensure_ascii=False))
+    print(json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2))
 
 
 def write_table(
@@ -22,10 +23,11 @@ def write_table(
 ) -> None:
     """Writes a table to stdout.
 
-    It is as wide as the terminal or `COLUMNS` says; into a file or a pipe, no line is broken.
+    It is as wide as the terminal or `COLUMNS` says, and 80 columns at least; into a file or a
+    pipe, no line is broken.
 
     Args:
-        columns: Headings.
+        columns: Headings; the first column holds names, which are not broken either.
         rows: Cells, one for each column.
         numbers: Headings of the columns that are flushed right.
     """
@@ -33,18 +35,18 @@ def write_table(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     flushed_right = set(numbers)
     for column in columns:
         right = column in flushed_right
         justify: Literal["right", "left"] = "right" if right else "left"
-        table.add_column(column, justify=justify, no_wrap=right, overflow="fold")
+        whole = right or column == columns[0]
+        table.add_column(column, justify=justify, no_wrap=whole, overflow="fold")
     for row in rows:
         table.add_row(*row)
+    console = Console(markup=False, highlight=False, emoji=False)
     fitted = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(
-        width=None if fitted else _UNBROKEN, markup=False, highlight=False, emoji=False
-    )
+    console.width = max(console.width, _NARROWEST) if fitted else _UNBROKEN
     with console.capture() as capture:
         console.print(table)
     lines = [line.rstrip() for line in capture.get().splitlines()]

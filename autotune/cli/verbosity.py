@@ -21,7 +21,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")]
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to what `sys.stderr` is at that moment, so that a live progress display can take it."""
+    """Writes to what `sys.stderr` is then, so that a live progress display can take it."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)

@@ -15,10 +15,12 @@ from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.plain import plain
 from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator
 from autotune.compiler.spaces import Space
+from autotune.errors import ToolchainError
 from autotune.measurement import Outcome
 from autotune.workloads.operators import Kernel
 
-_CHECK = re.compile(r"(?:Postproc #\d+ \[[\w.]*?(\w+)\S*\]|(Trace replay) failures): (\d+) failure")
+_CHECK = re.compile(r"(?:Postproc #\d+ \[(?:[\w.]+\.)?(\w+)[^\]]*\]|(Trace replay) failures): (\d+) fail")
+_SAMPLED = re.compile(r"Sampled (\d+) candidate")
 _MAX_TRIALS = 1 << 30
 _EMPTY_ROUNDS = 3
 
@@ -51,9 +53,12 @@ class _RejectionCounter(logging.Handler):
         super().__init__(level=logging.INFO)
         self.rejected: dict[str, int] = {}
         self._pending: dict[str, int] = {}
+        self._accepted = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
+        if sampled := _SAMPLED.search(text):
+            self._accepted += int(sampled[1])
         found = _CHECK.findall(text)
         if not found:
             return
@@ -68,10 +73,11 @@ class _RejectionCounter(logging.Handler):
             if count:
                 self.rejected[check] = self.rejected.get(check, 0) + count
 
-    def take(self) -> dict[str, int]:
-        """The counts since the last call, by check, without the zeros."""
+    def take(self) -> tuple[int, dict[str, int]]:
+        """Fresh samples accepted, and samples rejected by check, since the last call."""
         self._add(self._pending)
-        taken, self.rejected, self._pending = self.rejected, {}, {}
+        taken = self._accepted, self.rejected
+        self._accepted, self.rejected, self._pending = 0, {}, {}
         return taken
 
 
@@ -85,6 +91,7 @@ class LaneState:
         recent_gain_s: Seconds saved per trial in the last round.
         empty_rounds: Rounds in a row that found nothing new.
         exhausted: Whether the space holds nothing new.
+        failure: Why the space makes no schedule at all; empty when it does.
     """
 
     trials: int = 0
@@ -92,6 +99,7 @@ class LaneState:
     recent_gain_s: float = 0.0
     empty_rounds: int = 0
     exhausted: bool = False
+    failure: str = ""
 
 
 class Lane:
@@ -202,10 +210,15 @@ class Lane:
         """Up to `count` distinct schedules that were never measured; empty when none was found.
 
         MetaSchedule proposes a whole round at once, best first; what is over `count` waits for the next call.
-        A lane that finds nothing new in several rounds is exhausted.
+        A lane that finds nothing new in several rounds is exhausted, and so is one whose space makes no schedule.
         """
         if self._context is None:
-            self._open()
+            try:
+                self._open()
+            except ToolchainError as error:
+                self.state.exhausted = True
+                self.state.failure = error.message
+                return []
         if not self._waiting:
             self._waiting = self._fresh_round()
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
@@ -224,8 +237,11 @@ class Lane:
             self.state.exhausted = not fresh
         return fresh
 
-    def rejections(self) -> dict[str, int]:
-        """Samples that each check rejected since the last call, by the check's name."""
+    def samples(self) -> tuple[int, dict[str, int]]:
+        """Fresh samples that passed all checks since the last call, and those rejected by check.
+
+        The rejected ones count mutations of earlier schedules too.
+        """
         return self._rejections.take()
 
     def observe(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from autotune.compiler import spaces
+from autotune.errors import ToolchainError
 
 
 @contextmanager
@@ -54,12 +55,32 @@ def design_spaces(program: Any, target: Any, space: spaces.Space) -> list[Any]:
 
     sketches: list[Any] = []
     for variant in _variants(space):
-        with no_tensor_intrinsics():
-            context = TuneContext(
-                program, target=target, space_generator=space_generator(variant), num_threads=1
+        for attempt in _fallbacks(variant):
+            with no_tensor_intrinsics():
+                context = TuneContext(
+                    program, target=target, space_generator=space_generator(attempt), num_threads=1
+                )
+            try:
+                sketches += context.generate_design_space()
+            except Exception as error:
+                failure = error
+                continue
+            break
+        else:
+            raise ToolchainError(
+                f"the search space makes no schedule: {str(failure).strip().splitlines()[-1]}"
             )
-        sketches += context.generate_design_space()
     return sketches
+
+
+def _fallbacks(space: spaces.Space) -> list[spaces.Space]:
+    """The space, and the same without the rules that some programs make TVM fail on.
+
+    Its cross-thread reduction moves a producer into its consumer without asking whether the producer
+    is an output of the program, which pooling's maximum is.
+    """
+    safe = tuple(r for r in space.rules if not isinstance(r, spaces.CrossThreadReduction))
+    return [space] if safe == space.rules else [space, space.model_copy(update={"rules": safe})]
 
 
 def _variants(space: spaces.Space) -> list[spaces.Space]:

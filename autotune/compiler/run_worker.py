@@ -95,20 +95,14 @@ class Bench:
         library, function = self._load(request["library"])
         error = self._error(function)
         if not error <= request["tolerance"]:
-            assert self._folder is not None
-            self._open(self._folder, fresh=True)
-            return {
-                "status": "wrong_result",
-                "samples": [],
-                "message": _wrong(error, request["tolerance"]),
-                "max_rel_error": error if math.isfinite(error) else None,
-            }
+            self._open(Path(request["data"]), fresh=True)
+            return {"samples": [], "max_rel_error": error if math.isfinite(error) else None}
         first = self._execute(function)
         samples = [first]
         if first <= request["give_up_s"]:
             number = _executions(first, request["min_repeat_ms"])
             samples = self._time(library, number=number, repeats=request["repeats"])
-        return {"status": "ok", "samples": samples, "message": "", "max_rel_error": error}
+        return {"samples": samples, "max_rel_error": error}
 
     def _compare(self, request: Message) -> Message:
         """Times several libraries in interleaved blocks, each block in a new random order."""
@@ -133,12 +127,6 @@ class Bench:
 def _executions(seconds: float, min_repeat_ms: float) -> int:
     """Executions that fill the shortest allowed repeat."""
     return max(1, min(10_000, math.ceil(min_repeat_ms / 1e3 / max(seconds, 1e-8))))
-
-
-def _wrong(error: float, tolerance: float) -> str:
-    if not math.isfinite(error):
-        return "output holds NaN, infinity or elements that were never written"
-    return f"relative error {error:.2e} is over {tolerance:.0e}"
 
 
 def _poison(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

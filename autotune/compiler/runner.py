@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -130,9 +131,10 @@ class LocalRunner:
             return Outcome("timeout" if lost.timed_out else "run_error", message=f"run: {lost}")
         if "error" in answer:
             return Outcome("run_error", message=str(answer["error"])[:2000])
-        return Outcome(
-            answer["status"], tuple(answer["samples"]), answer["message"], answer["max_rel_error"]
-        )
+        error = math.inf if answer["max_rel_error"] is None else answer["max_rel_error"]
+        if not error <= request.tolerance:
+            return wrong_result(error, request.tolerance)
+        return Outcome("ok", tuple(answer["samples"]), "", error)
 
     def compare(self, request: CompareRequest) -> Comparison:
         answer = self._worker.ask(
@@ -154,6 +156,15 @@ class LocalRunner:
 
     def stop(self) -> None:
         self._worker.stop()
+
+
+def wrong_result(error: float, tolerance: float) -> Outcome:
+    """The outcome of a candidate whose result is not right."""
+    if not math.isfinite(error):
+        text = "the output holds NaN, infinity or elements that were never written"
+        return Outcome("wrong_result", message=text)
+    text = f"relative error {error:.2e} is over {tolerance:.0e}"
+    return Outcome("wrong_result", message=text, max_rel_error=error)
 
 
 def runner_for(target: TargetSpec) -> Runner:

@@ -202,15 +202,18 @@ class KernelRun:
     def _round(self, bench: Bench, entry: _Entry, lane: Lane, trials: int) -> None:
         began = time.monotonic()
         candidates = lane.propose(trials)
+        accepted, rejected = lane.samples()
         self._folder.event(
             "round",
             task=entry.task.kernel.name,
             formulation=lane.formulation.name,
             asked=trials,
             proposed=len(candidates),
-            rejected=lane.rejections(),
+            accepted=accepted,
+            rejected=rejected,
             search_s=round(time.monotonic() - began, 3),
             exhausted=lane.state.exhausted,
+            failure=lane.state.failure,
         )
         measured: list[Candidate] = []
         outcomes: list[Outcome] = []

@@ -15,9 +15,9 @@ COMPILE_TIMEOUT_S = 60.0
 NDK_VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT")
 _ARM_WORK = "tuning for arm-cpu without a device"
 _PHONE_WORK = "Android phones"
-_SAMPLE = (
-    "#include <string>\nextern \"C\" unsigned long size() { return std::string(3, 'x').size(); }\n"
-)
+_SAMPLE = """#include <string>
+extern "C" unsigned long size() { return std::string(3, 'x').size(); }
+"""
 
 
 def cxx_compiler() -> Check:

@@ -1,6 +1,6 @@
 """Program: compiles, saves, loads, schedules and runs a tiny kernel with TVM.
 
-It touches what a wrong pair of versions breaks, which shows as a crash: so it is a program of its own.
+It touches what a wrong pair of versions breaks. That shows as a crash, hence a program of its own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,98 @@
+# Set-up and checks of autotune. `make help` lists the targets.
+#
+#   make install PYTHON=python3.12    a Python of your choice (3.11 or newer)
+#   make test ARGS="-m 'not slow'"    arguments for pytest
+#   make bench ARGS=--quick           arguments for every benchmark
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.autotune-installed
+ARGS ?=
+PYTHON ?=
+PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
+PACKAGES := build-essential cmake ninja-build python3-venv \
+	ocl-icd-libopencl1 opencl-headers pocl-opencl-icd \
+	g++-aarch64-linux-gnu qemu-user-static adb
+TOOLS := g++ cmake ninja python3 aarch64-linux-gnu-g++ qemu-aarch64-static adb
+
+.PHONY: help install system demo test lint bench clean
+
+help: ## List the targets
+	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 12
+
+install: system $(STAMP) ## Install Debian packages, make .venv, build the OpenCL runtime
+	@$(BIN)/python -c "from autotune.compiler import opencl_sidecar as s; s.ensure(print)"
+
+# Debian packages that are missing; elsewhere only a list of tools to install by other means.
+system:
+	@if ! command -v apt-get > /dev/null; then
+		for tool in $(TOOLS); do
+			command -v "$$tool" > /dev/null || missing="$${missing:-} $$tool"
+		done
+		[ -z "$${missing:-}" ] || echo "no apt-get here; install these another way:$$missing" >&2
+		exit 0
+	fi
+	for package in $(PACKAGES); do
+		status="$$(dpkg-query -W -f '$${db:Status-Status}' "$$package" 2> /dev/null || true)"
+		[ "$$status" = installed ] || missing="$${missing:-} $$package"
+	done
+	[ -n "$${missing:-}" ] || exit 0
+	sudo=
+	if [ "$$(id -u)" -ne 0 ]; then
+		sudo="sudo"
+		command -v sudo > /dev/null \
+			|| { echo "run as root: apt-get install$$missing" >&2; exit 1; }
+	fi
+	echo "installing Debian packages:$$missing"
+	$$sudo apt-get update -qq
+	$$sudo env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq --no-install-recommends $$missing > /dev/null
+
+# The newest Python that can make a virtual environment.
+$(BIN)/python: | system
+	@for python in $(PYTHONS); do
+		if "$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' \
+			2> /dev/null; then
+			echo "making $(VENV) with $$("$$python" --version)"
+			exec "$$python" -m venv --clear $(VENV)
+		fi
+	done
+	echo "no Python 3.11 or newer with the venv module among: $(PYTHONS)" >&2
+	echo "install one, then: make install PYTHON=/path/to/python3" >&2
+	exit 1
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing Python packages into $(VENV) (minutes, the first time)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+demo: install ## Check the machine, then tune LeNet for Adreno on what this machine has
+	@$(BIN)/autotune doctor
+	$(BIN)/autotune kernels --target adreno --model lenet --batch 4 --trials 128
+
+test: install ## Run every test
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: install ## Check style and types
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install ## Run every benchmark; results in build/bench
+	@mkdir -p build/bench
+	shopt -s nullglob
+	for program in benchmarks/[!_]*.py; do
+		name="$$(basename "$$program" .py)"
+		echo "$$program -> build/bench/$$name.json"
+		$(BIN)/python "$$program" --json $(ARGS) > "build/bench/$$name.json"
+	done
+
+clean: ## Remove what was built and cached; keep .venv and logs
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -11,6 +11,7 @@ from autotune.doctor.check import Check, absent, install_packages, pip_install, 
 from autotune.doctor.packages import pinned
 from autotune.errors import AutotuneError
 
+SELF_CHECK = "autotune.compiler.self_check"
 TVM_TIMEOUT_S = 180.0
 OPENCL_TIMEOUT_S = 60.0
 _GPU_WORK = "tuning for adreno, mali and opencl"
@@ -19,14 +20,14 @@ _OPENCL_PACKAGES = ("ocl-icd-libopencl1", "pocl-opencl-icd")
 _BUILD_SIDECAR = "from autotune.compiler import opencl_sidecar as s; s.ensure(print)"
 
 
-def tvm(probe: str = "autotune.doctor.tvm_probe") -> Check:
-    """Checks in a child process that TVM compiles, searches and runs.
+def tvm(program: str = SELF_CHECK) -> Check:
+    """Checks in a child process that TVM compiles, schedules and runs.
 
     Args:
-        probe: The module that tries it out.
+        program: The module that tries it out.
     """
     name, purpose = "TVM self-check", "everything"
-    ended = child.run_module(probe, timeout=TVM_TIMEOUT_S)
+    ended = child.run_module(program, "tvm", timeout=TVM_TIMEOUT_S)
     if ended.works:
         answer = _last_json(ended.output)
         found = f"{answer['version']}, compiles for {answer['cpu'] or 'this processor'} and runs"
@@ -42,7 +43,7 @@ def opencl_library() -> Check:
     """Checks that an OpenCL library can be loaded."""
     name = "OpenCL library"
     mend = install_packages(*_OPENCL_PACKAGES)
-    ended = child.run_module("autotune.doctor.opencl_probe", "library", timeout=OPENCL_TIMEOUT_S)
+    ended = child.run_module("autotune.doctor.opencl_library", timeout=OPENCL_TIMEOUT_S)
     if not ended.works:
         return Check(name, "broken", ended.reason, _GPU_WORK, mend)
     library = _last_json(ended.output)
@@ -80,8 +81,8 @@ def opencl_devices(library: Check, sidecar: Check, linker: Check) -> Check:
             return absent(name, found, _GPU_WORK, needed.mend)
     with tempfile.TemporaryDirectory(prefix="autotune-doctor-") as empty:  # So that PoCL compiles.
         ended = child.run_module(
-            "autotune.doctor.opencl_probe",
-            "devices",
+            SELF_CHECK,
+            "opencl",
             timeout=OPENCL_TIMEOUT_S,
             variables={"POCL_CACHE_DIR": empty},
         )

@@ -50,7 +50,9 @@ inline std::string JsonList(const std::vector<std::string>& values) {
 /// Collects the members of one JSON object in the order given.
 class JsonObject {
  public:
-  JsonObject& Text(const char* key, const std::string& value) { return Raw(key, JsonString(value)); }
+  JsonObject& Text(const char* key, const std::string& value) {
+    return Raw(key, JsonString(value));
+  }
   JsonObject& Number(const char* key, uint64_t value) { return Raw(key, std::to_string(value)); }
   JsonObject& Flag(const char* key, bool value) { return Raw(key, value ? "true" : "false"); }
   JsonObject& Raw(const char* key, const std::string& json) {

@@ -26,9 +26,9 @@ class ThreadTeam {
 
   int size() const { return size_; }
 
-  /// Runs tasks 0 to num_task-1 at the same time and waits for all. Returns 0, or the code of a task
-  /// that failed. num_task may not exceed size(): tasks may wait for each other at a barrier. Called
-  /// from inside a task, it runs the inner loop as one task, since the whole team is busy.
+  /// Runs tasks 0 to num_task-1 at the same time and waits for all. Returns 0, or the code of a
+  /// task that failed. num_task may not exceed size(): tasks may wait for each other at a barrier.
+  /// Called from inside a task, it runs the inner loop as one task, since the whole team is busy.
   int Run(FTVMParallelLambda lambda, void* closure, int num_task);
 
   /// For the tasks of the running launch only.

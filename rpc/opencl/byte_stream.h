@@ -14,7 +14,8 @@ namespace autotune {
 namespace opencl {
 
 #if defined(__BYTE_ORDER__)
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they lie in memory");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "numbers are written as they lie in memory");
 #endif
 
 class ByteWriter {

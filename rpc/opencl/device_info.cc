@@ -53,7 +53,9 @@ std::string QueryText(cl_device_id device, cl_device_info what) {
 std::string PlatformName(cl_platform_id platform) {
   const ClApi& api = Library().api;
   size_t bytes = 0;
-  if (api.clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, nullptr, &bytes) != CL_SUCCESS) return "";
+  if (api.clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, nullptr, &bytes) != CL_SUCCESS) {
+    return "";
+  }
   std::vector<char> raw(bytes);
   if (api.clGetPlatformInfo(platform, CL_PLATFORM_NAME, bytes, raw.data(), nullptr) != CL_SUCCESS) {
     return "";

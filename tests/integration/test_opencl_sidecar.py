@@ -176,7 +176,7 @@ class TestKernels:
     def test_scalar_arguments_of_every_width(self, tvm: Any, dev: Any) -> None:
         source = """
         __kernel void scalars(__global double* out, int i, uint u, long l, float f, double d) {
-          out[get_global_id(0)] = i + u + l + f + d;
+          out[get_global_id(0)] = (double)i + (double)u + (double)l + f + d;
         }
         """
         arguments = ["handle", "int32", "uint32", "int64", "float32", "float64"]

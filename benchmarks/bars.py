@@ -1,0 +1,85 @@
+"""What every benchmark shares: its command line, the machine, and the file of bars that it writes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from autotune.compiler.runner import host_device
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure with its goal; `ok` is None in a smoke run, which judges nothing."""
+
+    name: str
+    value: float
+    goal: str
+    unit: str
+    ok: bool | None
+
+
+@dataclass
+class Report:
+    """Bars and rows of one run of a benchmark."""
+
+    quick: bool
+    bars: list[Bar] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def bar(
+        self, name: str, value: float, kind: Literal["at least", "at most"], goal: float, unit: str
+    ) -> None:
+        """Adds a bar and prints it."""
+        met = value >= goal if kind == "at least" else value <= goal
+        ok = None if self.quick else met
+        self.bars.append(Bar(name, value, f"{kind} {goal:g}", unit, ok))
+        word = {None: "not judged", True: "met", False: "MISSED"}[ok]
+        print(f"{name}: {value:.4g} {unit} ({kind} {goal:g}: {word})", flush=True)
+
+    def row(self, **fields: Any) -> None:
+        """Adds a row of detail."""
+        self.rows.append(fields)
+
+
+def run(description: str, measure: Callable[[Report], None]) -> int:
+    """Runs a benchmark: parses the command line, measures, and writes the JSON file.
+
+    Returns:
+        0, or 1 when a bar was missed.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, bars and rows here")
+    parser.add_argument("--quick", action="store_true", help="smoke run that judges nothing")
+    options = parser.parse_args()
+    report = Report(quick=options.quick)
+    measure(report)
+    if options.json:
+        content = {
+            "machine": machine(),
+            "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+            "bars": [asdict(bar) for bar in report.bars],
+            "rows": report.rows,
+        }
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return 1 if any(bar.ok is False for bar in report.bars) else 0
+
+
+def machine() -> dict[str, Any]:
+    """This machine: processor, cores, load, and the versions that matter."""
+    return {
+        **host_device().to_json(),
+        "load_average": list(os.getloadavg()),
+        "python": platform.python_version(),
+        "tvm": version("apache-tvm"),
+    }

@@ -1,0 +1,239 @@
+"""`autotune kernels` end to end, on this CPU, on PoCL and under qemu-user."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command import AUTOTUNE, autotune, one_folder
+
+from autotune.records import read_run
+
+MATMUL = "matmul:m=8,n=24,k=40"
+RESULT_KEYS = {"schema_version", "target", "device", "stand_in", "trials", "wall_s", "step_ms", "tasks"}
+TASK_KEYS = {
+    "name", "operator", "role", "count", "default_ms", "tuned_ms", "speedup", "ci", "gflops",
+    "trials", "valid", "failures", "max_rel_error",
+}  # fmt: skip
+
+
+def test_cpu_run_gives_right_kernels_and_the_documented_json(tmp_path: Path) -> None:
+    done = autotune("kernels", "--op", MATMUL, "--trials", "14", "--logs", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert set(result) == RESULT_KEYS
+    assert (result["schema_version"], result["target"], result["stand_in"]) == (1, "cpu", False)
+    assert result["trials"] == 14
+    assert [task["role"] for task in result["tasks"]] == ["forward", "data_grad", "weight_grad"]
+    for task in result["tasks"]:
+        assert set(task) >= TASK_KEYS
+        assert task["max_rel_error"] < 1e-4
+        assert task["tuned_ms"] <= task["default_ms"]
+        assert task["ci"][0] <= task["speedup"] <= task["ci"][1]
+        assert task["trials"] == task["valid"] + sum(task["failures"].values())
+    assert sum(task["trials"] for task in result["tasks"]) == 14
+    step = result["step_ms"]
+    assert step["tuned"] == pytest.approx(sum(t["count"] * t["tuned_ms"] for t in result["tasks"]))
+    folder = one_folder(tmp_path)
+    assert json.loads((folder / "result.json").read_text()) == result
+    about = read_run(folder).about
+    assert about["versions"]["apache-tvm"] == "0.27.0.post1"
+    assert about["request"]["seed"] == 1
+
+
+@pytest.mark.parametrize("target", ["adreno", "mali", "opencl"])
+def test_opencl_run_says_that_it_measured_a_stand_in(tmp_path: Path, target: str) -> None:
+    done = autotune(
+        "kernels", "--target", target, "--op", "matmul:m=96,n=128,k=96", "--role", "forward",
+        "--trials", "12", "--logs", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"STAND-IN: no {target} device here" in done.stdout
+    assert f"STAND-IN: no {target} device here" in done.stderr
+    run = read_run(one_folder(tmp_path))
+    trials = run.trials()
+    assert len({event["digest"] for event in trials}) == 12
+    assert all(event["stand_in"] and event["device"] for event in trials)
+    rounds = [event for event in run.events if event["event"] == "round"]
+    assert all(event["proposed"] > 0 for event in rounds)
+    assert sum(sum(event["rejected"].values()) for event in rounds) > 0
+    assert {check for event in rounds for check in event["rejected"]} <= {
+        "TraceReplay", "DisallowDynamicLoop", "RewriteCooperativeFetch", "RewriteUnboundBlock",
+        "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "VerifyGPUCode",
+    }  # fmt: skip
+
+
+def test_tvm_reads_the_database_that_a_run_writes(tmp_path: Path) -> None:
+    assert autotune("kernels", "--op", MATMUL, "--trials", "8", "--logs", tmp_path).returncode == 0
+    folder = one_folder(tmp_path)
+    valid = sum(event["status"] == "ok" for event in read_run(folder).trials())
+    from tvm.s_tir.meta_schedule.database import JSONDatabase
+
+    database = JSONDatabase(
+        str(folder / "database_workload.json"), str(folder / "database_tuning_record.json")
+    )
+    assert len(database) == valid > 0
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run with a large budget that has measured a few trials."""
+    process = subprocess.Popen(
+        [*AUTOTUNE, "kernels", "--op", MATMUL, "--trials", "400", "--logs", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        folders = list(tmp_path.iterdir()) if tmp_path.exists() else []
+        if folders and (folders[0] / "run.json").exists() and len(read_run(folders[0]).trials()) >= 3:
+            break
+        time.sleep(0.1)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def resumed(folder: Path, trials: int) -> None:
+    """Carries the run on, and checks that nothing was lost and nothing measured twice."""
+    before = [event["digest"] for event in read_run(folder).trials()]
+    done = autotune("kernels", "--resume", folder, "--trials", str(trials), "--json")
+    assert done.returncode == 0, done.stderr
+    after = [event["digest"] for event in read_run(folder).trials()]
+    assert after[: len(before)] == before
+    assert len(after) == len(set(after)) == trials == json.loads(done.stdout)["trials"]
+    defaults = [e["task"] for e in read_run(folder).events if e["event"] == "default"]
+    assert len(defaults) == len(set(defaults)) == 3
+
+
+def test_ctrl_c_keeps_every_trial_and_resume_goes_on(
+    running: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    running.send_signal(signal.SIGINT)
+    _, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130
+    folder = one_folder(tmp_path)
+    assert f"--resume {folder}" in stderr
+    assert len(read_run(folder).trials()) >= 3
+    resumed(folder, len(read_run(folder).trials()) + 5)
+
+
+def test_kill_minus_nine_loses_nothing_and_leaves_no_process(
+    running: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    children = child_processes(running.pid)
+    assert children
+    running.kill()
+    running.communicate()
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    folder = one_folder(tmp_path)
+    with (folder / "events.jsonl").open("a") as file:
+        file.write('{"event":"trial","task":"cut sho')
+    resumed(folder, len(read_run(folder).trials()) + 5)
+
+
+def child_processes(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+def test_a_second_run_on_the_same_folder_is_refused(
+    running: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    done = autotune("kernels", "--resume", one_folder(tmp_path))
+    assert done.returncode == 1
+    assert "in use by another process" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_ends_the_run_with_a_clear_error_and_whole_records(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], check=True)
+    try:
+        done = autotune("kernels", "--op", MATMUL, "--trials", "200", "--logs", small)
+        assert done.returncode == 1, done.stderr
+        assert "the disk is full" in done.stderr
+        run = read_run(one_folder(small))
+        assert run.trials()
+        digests = [event["digest"] for event in run.trials()]
+        assert len(digests) == len(set(digests))
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_arm_run_is_checked_under_qemu_and_exports_an_aarch64_library(tmp_path: Path) -> None:
+    spec = "conv2d:n=1,c=3,h=8,w=8,k=4,r=3,s=3,stride=1,pad=1"
+    done = autotune(
+        "kernels", "--target", "arm-cpu", "--op", spec, "--trials", "6", "--logs", tmp_path / "logs"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "qemu-user" in done.stdout
+    folder, out = one_folder(tmp_path / "logs"), tmp_path / "out"
+    refused = autotune("export", folder, "--out", out)
+    assert refused.returncode == 2
+    assert "stand-in" in refused.stderr
+    assert "--allow-stand-in" in refused.stderr
+    assert autotune("export", folder, "--out", out, "--allow-stand-in").returncode == 0
+    elf = (out / "kernels.so").read_bytes()
+    assert elf[:4] == b"\x7fELF"
+    assert int.from_bytes(elf[18:20], "little") == 183  # EM_AARCH64
+    example(out)
+
+
+@pytest.mark.parametrize("target", ["cpu", "adreno"])
+def test_an_exported_library_loads_and_its_example_checks_a_kernel(
+    tmp_path: Path, target: str
+) -> None:
+    done = autotune(
+        "kernels", "--target", target, "--op", MATMUL, "--trials", "6", "--logs", tmp_path / "logs"
+    )
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    folder = one_folder(tmp_path / "logs")
+    exported = autotune("export", folder, "--out", out, "--allow-stand-in", "--json")
+    assert exported.returncode == 0, exported.stderr
+    manifest = json.loads(exported.stdout)
+    assert manifest == json.loads((out / "manifest.json").read_text())
+    assert [kernel["role"] for kernel in manifest["kernels"]] == ["forward", "data_grad", "weight_grad"]
+    import hashlib
+
+    for name, digest in manifest["files"].items():
+        assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
+    example(out)
+    data = (out / "example_data.npz").read_bytes()
+    import numpy as np
+
+    arrays = dict(np.load(out / "example_data.npz"))
+    arrays["expected0"] = arrays["expected0"] + 1
+    np.savez(out / "example_data.npz", **arrays)
+    assert subprocess.run([sys.executable, out / "example.py"], check=False).returncode == 1
+    (out / "example_data.npz").write_bytes(data)
+
+
+def example(out: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, out / "example.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "largest relative error" in done.stdout
+
+
+def test_an_unfinished_run_is_not_exported(running: subprocess.Popen[str], tmp_path: Path) -> None:
+    running.kill()
+    running.communicate()
+    done = autotune("export", one_folder(tmp_path), "--out", tmp_path.parent / "out")
+    assert done.returncode == 2
+    assert "has not ended" in done.stderr
+    assert "--resume" in done.stderr

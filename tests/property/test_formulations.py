@@ -1,0 +1,141 @@
+"""Every formulation of every role computes what the float64 reference computes, whatever the shape."""
+
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.compiler.formulations import formulations, prim_func, registered
+from autotune.workloads import Kernel, max_relative_error, parse_operator, random_inputs, reference
+from autotune.workloads.operators import OPERATORS, Conv2d, Matmul, MaxPool2d, Operator
+
+SPECS = (
+    "conv2d:n=2,c=3,h=9,w=8,k=4,r=3,s=3,stride=1,pad=1",
+    "conv2d:n=2,c=4,h=9,w=8,k=4,r=3,s=2,stride=2x1,pad=1x0",
+    "conv2d:n=1,c=4,h=11,w=11,k=6,r=3,s=3,stride=2,pad=1,groups=2",
+    "conv2d:n=1,c=4,h=12,w=10,k=4,r=3,s=3,stride=2,pad=2,dilation=2",
+    "conv2d:n=2,c=3,h=23,w=23,k=2,r=11,s=11,stride=4,pad=2",
+    "conv2d:n=2,c=5,h=6,w=6,k=5,r=3,s=3,stride=1,pad=1,groups=5",
+    "conv2d:n=2,c=3,h=5,w=7,k=4,r=1,s=1,stride=1,pad=0",
+    "conv2d:n=1,c=2,h=6,w=6,k=2,r=1,s=1,stride=3,pad=0",
+    "conv2d:n=1,c=2,h=5,w=5,k=2,r=2,s=2,stride=1,pad=2",
+    "matmul:m=4,n=10,k=84",
+    "matmul:m=3,n=5,k=7",
+    "bias:n=2,c=3,s=20,relu=1",
+    "bias:n=2,c=3,s=1,relu=0",
+    "max_pool2d:n=2,c=3,h=8,w=8,r=2,s=2,stride=2,pad=0,ceil=0",
+    "max_pool2d:n=1,c=2,h=9,w=10,r=3,s=3,stride=2,pad=1,ceil=1",
+    "max_pool2d:n=1,c=2,h=8,w=7,r=3,s=2,stride=1,pad=0,ceil=0",
+    "global_avg_pool:n=2,c=3,s=13",
+    "concat:n=2,c1=3,c2=2,s=5",
+    "add:size=37",
+    "dropout:size=37",
+    "cross_entropy:n=3,classes=10",
+    "sgd:size=37",
+)
+
+
+def check(operator: Operator) -> None:
+    """Compiles every formulation of every role without a schedule, and compares."""
+    for role in operator.roles():
+        kernel = Kernel(operator, role)
+        inputs = random_inputs(kernel, zlib.crc32(kernel.name.encode()))
+        expected = reference(kernel, inputs)
+        for formulation in formulations(kernel):
+            outputs = run(prim_func(kernel, formulation), inputs, expected)
+            for output, wanted in zip(outputs, expected, strict=True):
+                error = max_relative_error(output, wanted)
+                assert error < 1e-4, f"{kernel.name} {formulation.name}: {error}"
+
+
+def run(function: Any, inputs: list[Any], expected: list[Any]) -> list[Any]:
+    module = tvm.compile(tvm.IRModule({"main": function}), {"kind": "llvm", "opt-level": 1})
+    arguments = [tvm.runtime.tensor(array) for array in inputs]
+    results = [
+        tvm.runtime.tensor(
+            np.full(array.shape, np.nan, np.float32)
+            if array.dtype.kind == "f"
+            else np.full(array.shape, -7, np.int32)
+        )
+        for array in expected
+    ]
+    module["main"](*arguments, *results)
+    return [result.numpy() for result in results]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_formulation_is_right(spec: str) -> None:
+    check(parse_operator(spec))
+
+
+def test_every_role_of_every_operator_has_a_plain_definition_and_is_tested() -> None:
+    tested = {
+        (operator.name, role)
+        for operator in map(parse_operator, SPECS)
+        for role in operator.roles()
+    }
+    assert {name for name, _ in tested} == set(OPERATORS)
+    for key in tested:
+        assert "direct" in registered()[key]
+    assert set(registered()) == tested
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Conv2d:
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
+    kernel = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
+    dilation = (draw(st.integers(1, 2)), draw(st.integers(1, 2)))
+    pad = (draw(st.integers(0, 3)), draw(st.integers(0, 3)))
+    size = tuple(
+        draw(st.integers(max(1, (k - 1) * d + 1 - 2 * p), 10))
+        for k, d, p in zip(kernel, dilation, pad, strict=True)
+    )
+    return Conv2d(
+        n=draw(st.integers(1, 2)),
+        c=groups * draw(st.integers(1, 3)),
+        h=size[0],
+        w=size[1],
+        k=groups * draw(st.integers(1, 3)),
+        r=kernel[0],
+        s=kernel[1],
+        stride=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+        pad=pad,
+        dilation=dilation,
+        groups=groups,
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(convolutions())
+def test_convolutions_of_random_shape(operator: Conv2d) -> None:
+    check(operator)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 33), st.integers(1, 33))
+def test_matmuls_of_random_shape(m: int, n: int, k: int) -> None:
+    check(Matmul(m, n, k))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2), st.booleans(),
+    st.integers(4, 9),
+)  # fmt: skip
+def test_pooling_of_random_shape(r: int, s: int, stride: int, pad: int, ceil: bool, size: int) -> None:
+    pads = (min(pad, r // 2), min(pad, s // 2))
+    check(MaxPool2d(2, 2, size, size + 1, r, s, (stride, stride), pads, ceil))
+
+
+def test_a_formulation_that_does_not_exist_is_refused() -> None:
+    from autotune.errors import UsageError
+
+    kernel = Kernel(Matmul(2, 2, 2), "forward")
+    with pytest.raises(UsageError, match="known: direct"):
+        formulations(kernel, ["winograd"])
+    assert math.isfinite(kernel.flops)

@@ -1,0 +1,57 @@
+"""The rooms keep to what they may import."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "autotune"
+MAY_IMPORT = {
+    "workloads": {"errors", "workloads"},
+    "measurement": {"errors", "measurement", "devices", "power"},
+    "records": {"errors", "records"},
+    "compiler": {"errors", "compiler", "workloads", "measurement", "devices", "records"},
+}
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_tvm_is_imported_in_the_compiler_room_only() -> None:
+    offenders = [
+        str(path)
+        for path in PACKAGE.rglob("*.py")
+        if "compiler" not in path.parts
+        and any(name.split(".")[0] in ("tvm", "tvm_ffi") for name in imports(path))
+    ]
+    assert offenders == []
+
+
+@pytest.mark.parametrize("room", sorted(MAY_IMPORT))
+def test_a_room_imports_only_what_it_may(room: str) -> None:
+    offenders = []
+    for path in (PACKAGE / room).rglob("*.py"):
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[0] == "autotune" and len(parts) > 1 and parts[1] not in MAY_IMPORT[room]:
+                if parts[1:] == ["__version__"]:
+                    continue
+                offenders.append(f"{path.name}: {name}")
+    assert offenders == []
+
+
+def test_the_workloads_room_needs_only_numpy() -> None:
+    import sys
+
+    allowed = {*sys.stdlib_module_names, "numpy", "autotune"}
+    found = {
+        name.split(".")[0] for path in (PACKAGE / "workloads").rglob("*.py") for name in imports(path)
+    }
+    assert found <= allowed

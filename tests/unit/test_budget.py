@@ -1,0 +1,82 @@
+"""The trial budget goes where most time of the step can be saved."""
+
+import math
+from types import SimpleNamespace
+from typing import Any, cast
+
+from autotune.compiler.budget import TaskLanes, next_turn
+from autotune.compiler.lane import LaneState
+
+
+def lane(trials: int = 0, best_s: float = math.inf, **fields: Any) -> Any:
+    state = LaneState(trials=trials, best_s=best_s, **fields)
+    return SimpleNamespace(state=state)
+
+
+def task(count: int, default_s: float, *lanes: Any, warmup: int = 2) -> TaskLanes:
+    return TaskLanes(count, default_s, warmup, cast("list[Any]", list(lanes)))
+
+
+def test_nothing_is_asked_for_without_budget_or_lanes() -> None:
+    assert next_turn([task(1, 1.0, lane())], 0, 8) is None
+    assert next_turn([], 10, 8) is None
+    assert next_turn([task(1, 1.0, lane(exhausted=True))], 10, 8) is None
+
+
+def test_warmup_starts_with_the_most_expensive_task_and_reaches_every_lane() -> None:
+    tasks = [task(1, 1.0, lane(), lane()), task(10, 1.0, lane()), task(1, 0.5, lane())]
+    visited = []
+    while (turn := next_turn(tasks, 100, 8)) and turn.lane.state.trials < 2:
+        assert turn.trials == 2
+        visited.append(turn.task)
+        turn.lane.state.trials += turn.trials
+        turn.lane.state.best_s = 0.1
+    assert visited[0] == 1
+    assert sorted(visited) == [0, 0, 1, 2]
+
+
+def test_the_budget_is_never_exceeded() -> None:
+    turn = next_turn([task(1, 1.0, lane())], 1, 8)
+    assert turn is not None
+    assert turn.trials == 1
+
+
+def test_after_the_warmup_the_costliest_task_goes_on() -> None:
+    cheap, dear = task(1, 1.0, lane(8, 0.001)), task(4, 1.0, lane(8, 0.5))
+    turn = next_turn([cheap, dear], 50, 8)
+    assert turn is not None
+    assert (turn.task, turn.trials) == (1, 8)
+
+
+def test_a_task_that_keeps_improving_is_preferred_to_one_that_has_settled() -> None:
+    settled = task(1, 1.0, lane(200, 0.2))
+    improving = task(1, 1.0, lane(200, 0.2, recent_gain_s=0.01))
+    turn = next_turn([settled, improving], 50, 8)
+    assert turn is not None
+    assert turn.task == 1
+
+
+def test_the_faster_formulation_gets_more_and_the_slower_is_not_forgotten() -> None:
+    fast, slow = lane(4, 0.1), lane(4, 0.4)
+    tasks = [task(1, 1.0, fast, slow)]
+    given = {id(fast): 0, id(slow): 0}
+    for _ in range(40):
+        turn = next_turn(tasks, 1000, 8)
+        assert turn is not None
+        turn.lane.state.trials += turn.trials
+        given[id(turn.lane)] += turn.trials
+    assert given[id(fast)] > 5 * given[id(slow)]
+
+
+def test_an_exhausted_lane_hands_its_turn_on() -> None:
+    done, left = lane(4, 0.1, exhausted=True), lane(4, 0.4)
+    turn = next_turn([task(1, 1.0, done, left)], 10, 8)
+    assert turn is not None
+    assert turn.lane is left
+
+
+def test_a_task_whose_default_failed_is_searched_first() -> None:
+    tasks = [task(100, 1.0, lane(2, 0.9)), task(1, math.inf, lane(2, math.inf))]
+    turn = next_turn(tasks, 10, 8)
+    assert turn is not None
+    assert turn.task == 1

@@ -1,0 +1,55 @@
+"""Outcomes and paired statistics."""
+
+import math
+
+import numpy as np
+import pytest
+
+from autotune.measurement import Outcome, paired_speedup
+
+
+def test_an_outcome_has_samples_exactly_when_it_is_ok() -> None:
+    with pytest.raises(ValueError, match="exactly when"):
+        Outcome("ok")
+    with pytest.raises(ValueError, match="exactly when"):
+        Outcome("timeout", (1.0,))
+
+
+def test_seconds_is_the_median_and_a_failure_sorts_last() -> None:
+    assert Outcome("ok", (3.0, 1.0, 2.0)).seconds == 2.0
+    assert Outcome("ok", (4.0, 1.0, 2.0, 3.0)).seconds == 2.5
+    assert Outcome("run_error", message="x").seconds == math.inf
+
+
+def test_drift_that_both_sides_share_cancels() -> None:
+    drift = np.linspace(1.0, 3.0, 15)
+    interval = paired_speedup(list(2.0 * drift), list(drift), seed=1)
+    assert interval.estimate == pytest.approx(2.0)
+    assert interval.low == pytest.approx(2.0)
+    assert interval.high == pytest.approx(2.0)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    random = np.random.default_rng(7)
+    covered = 0
+    for seed in range(200):
+        baseline = 2.0 * random.lognormal(0.0, 0.1, 15)
+        challenger = random.lognormal(0.0, 0.1, 15)
+        interval = paired_speedup(list(baseline), list(challenger), seed=seed)
+        covered += interval.low <= 2.0 <= interval.high
+    assert 170 <= covered <= 200
+
+
+def test_equal_sides_do_not_win() -> None:
+    random = np.random.default_rng(3)
+    wins = 0
+    for seed in range(100):
+        sides = random.lognormal(0.0, 0.05, (2, 11))
+        wins += paired_speedup(list(sides[0]), list(sides[1]), seed=seed).low > 1.0
+    assert wins <= 12
+
+
+@pytest.mark.parametrize(("left", "right"), [([], []), ([1.0], [1.0, 2.0])])
+def test_unpaired_samples_are_refused(left: list[float], right: list[float]) -> None:
+    with pytest.raises(ValueError, match="same number"):
+        paired_speedup(left, right, seed=1)

@@ -1,0 +1,149 @@
+"""Run folders: appended, locked, repaired after a kill, and clear when damaged or when the disk is full."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune.errors import RecordError, UsageError
+from autotune.records import Result, RunFolder, TaskResult, read_run
+from autotune.records.lines import LineFile, cut_torn_line, read_lines
+
+
+def make(parent: Path) -> RunFolder:
+    return RunFolder.create(parent, "cpu-test", {"request": {"kind": "kernels"}})
+
+
+def test_events_are_readable_while_the_run_is_open(tmp_path: Path) -> None:
+    with make(tmp_path) as folder:
+        folder.event("trial", digest="a", status="ok")
+        run = read_run(folder.path)
+    assert [event["digest"] for event in run.trials()] == ["a"]
+    assert run.result is None
+    assert run.about["request"] == {"kind": "kernels"}
+
+
+def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
+    with make(tmp_path) as first, make(tmp_path) as second:
+        assert first.path != second.path
+
+
+def test_a_second_process_is_refused_and_the_lock_ends_with_the_run(tmp_path: Path) -> None:
+    with make(tmp_path) as folder, pytest.raises(RecordError, match="in use by another process"):
+        RunFolder.reopen(folder.path)
+    with RunFolder.reopen(folder.path):
+        pass
+
+
+def test_a_line_cut_short_by_a_kill_is_left_out_and_then_removed(tmp_path: Path) -> None:
+    with make(tmp_path) as folder:
+        folder.event("trial", digest="a")
+    events = folder.path / "events.jsonl"
+    with events.open("a") as file:
+        file.write('{"event":"trial","dig')
+    assert len(read_run(folder.path).events) == 1
+    with RunFolder.reopen(folder.path) as again:
+        again.event("trial", digest="b")
+    assert [event["digest"] for event in read_run(folder.path).trials()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("line", ["{oops", "[1]", '{"no": "event"}'])
+def test_a_damaged_line_is_named_by_file_and_number(tmp_path: Path, line: str) -> None:
+    with make(tmp_path) as folder:
+        folder.event("trial", digest="a")
+    with (folder.path / "events.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(RecordError, match=r"events\.jsonl: line 2 is damaged"):
+        read_run(folder.path)
+
+
+def test_no_run_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no run at"):
+        read_run(tmp_path / "nothing")
+
+
+def test_a_folder_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.touch()
+    with pytest.raises(UsageError, match="cannot make a run folder"):
+        make(blocker)
+
+
+def test_a_torn_line_is_cut_only_if_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    assert not cut_torn_line(path)
+    path.write_bytes(b"1\n2")
+    assert cut_torn_line(path)
+    assert path.read_bytes() == b"1\n"
+    assert not cut_torn_line(path)
+
+
+FILL = """
+import resource, sys
+from pathlib import Path
+from autotune.errors import RecordError
+from autotune.records.lines import LineFile
+file = LineFile(Path(sys.argv[1]))
+file.append({"n": 0})
+resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
+try:
+    for n in range(1, 100):
+        file.append({"n": n, "pad": "x" * 20})
+except RecordError as error:
+    print(error)
+    sys.exit(error.exit_code)
+"""
+
+
+def test_a_full_disk_ends_with_a_clear_error_and_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "the disk is full" in done.stdout
+    assert "--resume" in done.stdout
+    lines = read_lines(path)
+    assert [line["n"] for line in lines] == list(range(len(lines)))
+    assert path.read_bytes().endswith(b"\n")
+
+
+def test_append_writes_whole_lines(tmp_path: Path) -> None:
+    file = LineFile(tmp_path / "x.jsonl")
+    file.append({"a": [1, 2]})
+    file.append("text")
+    file.close()
+    assert read_lines(tmp_path / "x.jsonl") == [{"a": [1, 2]}, "text"]
+
+
+def task_result(**changes: object) -> TaskResult:
+    fields: dict[str, object] = {
+        "name": "matmul_forward_m1n1k1", "operator": "matmul", "role": "forward",
+        "spec": "matmul:m=1,n=1,k=1", "count": 2, "default_ms": 4.0, "tuned_ms": 1.0,
+        "speedup": 4.0, "ci": (3.5, 4.5), "gflops": 1.0, "trials": 3, "valid": 2,
+        "failures": {"timeout": 1}, "max_rel_error": 1e-7, "formulation": "direct", "digest": "ab",
+    }  # fmt: skip
+    return TaskResult(**{**fields, **changes})  # type: ignore[arg-type]  # fields by name
+
+
+def test_a_result_survives_its_json_form() -> None:
+    result = Result("cpu", {"name": "x"}, False, 3, 1.5, (task_result(), task_result(ci=None)))
+    again = Result.from_json(json.loads(json.dumps(result.to_json())))
+    assert again == result
+
+
+def test_the_step_is_the_sum_of_count_times_time() -> None:
+    result = Result("cpu", {}, False, 3, 1.5, (task_result(), task_result(count=1, tuned_ms=0.5)))
+    assert result.step_ms(tuned=False) == 12.0
+    assert result.step_ms(tuned=True) == 2.5
+    untimed = Result("cpu", {}, False, 3, 1.5, (task_result(tuned_ms=None),))
+    assert untimed.step_ms(tuned=True) is None
+
+
+def test_the_mean_speedup_is_geometric_and_only_of_the_named_operators() -> None:
+    tasks = (task_result(speedup=2.0), task_result(speedup=8.0), task_result(operator="sgd"))
+    result = Result("cpu", {}, False, 3, 1.5, tasks)
+    assert result.geometric_mean_speedup(("matmul",)) == pytest.approx(4.0)
+    assert result.geometric_mean_speedup(("conv2d",)) is None

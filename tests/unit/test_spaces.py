@@ -1,0 +1,108 @@
+"""Search-space files: the shipped ones are valid, and bad ones are refused with file, key and reason."""
+
+from pathlib import Path
+
+import pytest
+
+from autotune.compiler import spaces
+from autotune.compiler.targets import TARGETS, find, from_json
+from autotune.errors import UsageError
+
+GOOD = """
+schema_version = 1
+family = "cpu"
+description = "test"
+[[rules]]
+kind = "inline_constants"
+"""
+
+
+def test_every_shipped_space_is_valid_and_belongs_to_a_target() -> None:
+    files = {path.name for path in spaces.folder().glob("*.toml")}
+    assert files == {target.space_file for target in TARGETS}
+    for target in TARGETS:
+        assert spaces.load(target.space_path()).family == target.family
+
+
+def test_shipped_schema_is_the_one_of_the_models() -> None:
+    shipped = (spaces.folder() / "schema.json").read_text(encoding="utf-8")
+    assert shipped == spaces.schema_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "reason"),
+    [
+        (GOOD.replace('family = "cpu"', 'family = "gpu"'), "family", "'cpu' or 'opencl'"),
+        (GOOD + "[search]\npopulation = 0\n", "search.population", "greater than 0"),
+        (GOOD + "[search]\npopulatoin = 4\n", "search.populatoin", "not permitted"),
+        (GOOD.replace("inline_constants", "inline"), "rules.0", "inline"),
+        (GOOD.replace("schema_version = 1", "schema_version = 9"), "schema_version", "should be 1"),
+        (GOOD.split("[[rules]]")[0], "rules", "required"),
+        (GOOD.replace('"cpu"', '"opencl"'), "limits", "needs its limits"),
+    ],
+)
+def test_a_bad_space_names_file_key_and_reason(
+    tmp_path: Path, text: str, key: str, reason: str
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        spaces.load(path)
+    assert str(path) in caught.value.message
+    assert f"key {key}" in caught.value.message
+    assert reason in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["family = ", "a = 1\na = 2\n", "\x00"])
+def test_malformed_toml_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broken.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"broken\.toml is not valid TOML"):
+        spaces.load(path)
+
+
+def test_a_missing_space_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        spaces.load(tmp_path / "none.toml")
+
+
+def test_without_threads_changes_only_parallelism() -> None:
+    space = spaces.load(find("cpu").space_path())
+    serial = space.without_threads()
+    changed = [
+        (before, after)
+        for before, after in zip(space.rules, serial.rules, strict=True)
+        if before != after
+    ]
+    assert len(changed) == 1
+    assert isinstance(changed[0][1], spaces.ParallelVectorizeUnroll)
+    assert changed[0][1].max_jobs_per_core == -1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "needs an object"),
+        ('{"kind": "cuda"}', "needs an object"),
+    ],
+)
+def test_a_bad_target_file_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "target.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=reason):
+        from_json(path)
+
+
+def test_a_target_file_takes_the_space_of_its_device(tmp_path: Path) -> None:
+    path = tmp_path / "g76.json"
+    path.write_text('{"kind": "opencl", "device": "mali", "max_threads_per_block": 128}')
+    target = from_json(path)
+    assert (target.name, target.space_file) == ("g76", "mali.toml")
+    assert ("max_threads_per_block", 128) in target.tvm
+
+
+def test_an_unknown_target_lists_the_known() -> None:
+    with pytest.raises(UsageError, match="adreno, mali, opencl"):
+        find("hexagon")

@@ -58,7 +58,9 @@ def run(description: str, measure: Callable[[Report], None]) -> int:
         0, or 1 when a bar was missed.
     """
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, bars and rows here")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write machine, bars and rows here"
+    )
     parser.add_argument("--quick", action="store_true", help="smoke run that judges nothing")
     options = parser.parse_args()
     report = Report(quick=options.quick)

@@ -29,7 +29,9 @@ def measure(report: Report) -> None:
             with tempfile.TemporaryDirectory() as logs:
                 command = [sys.executable, "-m", "autotune", "kernels", "--target", target]
                 command += ["--op", spec, "--role", "forward", "--trials", str(trials)]
-                subprocess.run([*command, "--logs", logs, "--json"], stdout=subprocess.PIPE, check=True)
+                subprocess.run(
+                    [*command, "--logs", logs, "--json"], stdout=subprocess.PIPE, check=True
+                )
                 (folder,) = Path(logs).iterdir()
                 events = read_run(folder)
             digests = {event["digest"] for event in events.trials()}

@@ -1,8 +1,8 @@
 """Trials a minute, and the best kernel, against stock MetaSchedule at the same number of trials.
 
 Stock is `tune_tir` with its default LocalBuilder, LocalRunner, space and search; both sides tune the same operator
-for this CPU, each in a process of its own, one after the other. The two winners are then timed against each other in
-interleaved blocks, in one process.
+for this CPU, each in a process of its own, one after the other. The two winners are then timed against each other
+in interleaved blocks, in one process.
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ def ours(trials: int, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "autotune"]
     began = time.monotonic()
     done = subprocess.run(
-        [*command, "kernels", "--target", "cpu", "--op", SPEC, "--role", "forward"]
-        + ["--trials", str(trials), "--logs", str(folder / "logs"), "--json"],
+        [
+            *(*command, "kernels", "--target", "cpu", "--op", SPEC, "--role", "forward"),
+            *("--trials", str(trials), "--logs", str(folder / "logs"), "--json"),
+        ],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -71,12 +73,20 @@ def ours(trials: int, folder: Path) -> dict[str, Any]:
     return {"wall_s": wall_s, "trials": result["trials"], "symbol": result["tasks"][0]["name"]}
 
 
-def duel(folder: Path, symbol: str, blocks: int) -> tuple[list[float], list[float], dict[str, float]]:
+def duel(
+    folder: Path, symbol: str, blocks: int
+) -> tuple[list[float], list[float], dict[str, float]]:
     """Times both winners in interleaved blocks; seconds of stock and ours, and both errors."""
     import numpy as np
     import tvm
 
-    from autotune.workloads import Kernel, max_relative_error, parse_operator, random_inputs, reference
+    from autotune.workloads import (
+        Kernel,
+        max_relative_error,
+        parse_operator,
+        random_inputs,
+        reference,
+    )
 
     kernel = Kernel(parse_operator(SPEC), "forward")
     inputs = random_inputs(kernel, 1)
@@ -111,10 +121,15 @@ def measure(report: Report) -> None:
             return
         subprocess.run([sys.executable, __file__, "--stock", str(trials), name], check=True)
         theirs = json.loads((folder / "stock.json").read_text())
-        rates = {side: 60 * it["trials"] / it["wall_s"] for side, it in (("ours", mine), ("stock", theirs))}
+        rates = {
+            side: 60 * it["trials"] / it["wall_s"]
+            for side, it in (("ours", mine), ("stock", theirs))
+        }
         report.row(side="stock", trials_per_min=rates["stock"], **theirs)
         report.row(side="ours", trials_per_min=rates["ours"], **mine)
-        report.bar("trials a minute, ours / stock", rates["ours"] / rates["stock"], "at least", 8, "x")
+        report.bar(
+            "trials a minute, ours / stock", rates["ours"] / rates["stock"], "at least", 8, "x"
+        )
         if not theirs["built"]:
             report.row(note="stock found no valid kernel")
             return

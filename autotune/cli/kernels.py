@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from autotune.workloads.graph import Task
 
 
-
 def kernels(
     target: Annotated[
         str | None, typer.Option(help="Target to tune for; see `autotune targets`. [default: cpu]")
@@ -144,10 +143,11 @@ def _tasks(
     if model is not None:
         if role is not None:
             raise UsageError("--role goes with --op", hint="a model is tuned in all its roles")
-        return tasks(build_model(model, 4 if batch is None else batch, 10 if classes is None else classes))
+        return tasks(
+            build_model(model, 4 if batch is None else batch, 10 if classes is None else classes)
+        )
     if batch is not None or classes is not None:
         raise UsageError("--batch and --classes go with --model", hint="--op has its own sizes")
     operator = parse_operator(str(op))
     roles = operator.roles() if role is None else parse_roles(role, operator)
     return tuple(Task(Kernel(operator, one), 1, ("--op",)) for one in roles)
-

@@ -106,9 +106,7 @@ def stop_on_interrupt() -> Iterator[Any]:
         signal.signal(signal.SIGINT, before)
 
 
-def carry_out(
-    request: TuneRequest, logs: Path, *, earlier: Run | None, as_json: bool
-) -> int:
+def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json: bool) -> int:
     """Carries a request out and prints its result.
 
     Args:
@@ -132,9 +130,7 @@ def carry_out(
         notice = stand_in_notice(request.target, runner.device)
         if notice:
             progress.notice(notice)
-        run = KernelRun(
-            request, folder, runner, progress, interrupted=interrupted, earlier=earlier
-        )
+        run = KernelRun(request, folder, runner, progress, interrupted=interrupted, earlier=earlier)
         result = run.run()
     if result is None:
         print(
@@ -153,8 +149,17 @@ def show(result: Result, notice: str | None, *, as_json: bool) -> None:
         print(json.dumps(result.to_json(), indent=2))
         return
     columns = (
-        "kernel", "role", "count", "default ms", "tuned ms", "speed-up", "95 % interval",
-        "GFLOP/s", "trials", "failures", "formulation",
+        "kernel",
+        "role",
+        "count",
+        "default ms",
+        "tuned ms",
+        "speed-up",
+        "95 % interval",
+        "GFLOP/s",
+        "trials",
+        "failures",
+        "formulation",
     )
     write_table(
         columns,
@@ -166,7 +171,9 @@ def show(result: Result, notice: str | None, *, as_json: bool) -> None:
                 _number(task.default_ms),
                 _number(task.tuned_ms),
                 _number(task.speedup, "x") if task.digest != "default" else "default kept",
-                f"{task.ci[0]:.2f}-{task.ci[1]:.2f}" if task.ci and task.digest != "default" else "",
+                f"{task.ci[0]:.2f}-{task.ci[1]:.2f}"
+                if task.ci and task.digest != "default"
+                else "",
                 _number(task.gflops),
                 str(task.trials),
                 " ".join(f"{status}:{n}" for status, n in sorted(task.failures.items())) or "-",

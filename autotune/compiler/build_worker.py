@@ -43,7 +43,11 @@ def linker(triple: str, *, fast: bool) -> Linker:
         ToolchainError: No linker for the triple.
     """
     prefix = f"{ARM_TRIPLE}-" if ARM_TRIPLE in triple else ""
-    tools = (f"{prefix}ld", f"{prefix}g++", f"{prefix}gcc") if fast else (f"{prefix}g++", f"{prefix}gcc")
+    tools = (
+        (f"{prefix}ld", f"{prefix}g++", f"{prefix}gcc")
+        if fast
+        else (f"{prefix}g++", f"{prefix}gcc")
+    )
     tool = next((path for path in map(shutil.which, tools) if path), None)
     if tool is None:
         package = "g++-aarch64-linux-gnu" if prefix else "g++"
@@ -51,7 +55,9 @@ def linker(triple: str, *, fast: bool) -> Linker:
             f"no linker for {triple or 'this machine'}", hint=f"apt-get install {package}"
         )
 
-    def link(output: str, objects: str | Sequence[str], options: object = None, **_: object) -> None:
+    def link(
+        output: str, objects: str | Sequence[str], options: object = None, **_: object
+    ) -> None:
         files = [objects] if isinstance(objects, str) else list(objects)
         done = subprocess.run(
             [tool, "-shared", "-o", output, *files], capture_output=True, text=True, check=False

@@ -94,7 +94,9 @@ def _described(content: dict[str, Any]) -> dict[str, Any]:
 
 def _failure(answer: dict[str, Any] | WorkerLost) -> Outcome | None:
     if isinstance(answer, WorkerLost):
-        return Outcome("timeout" if answer.timed_out else "compile_error", message=f"build: {answer}")
+        return Outcome(
+            "timeout" if answer.timed_out else "compile_error", message=f"build: {answer}"
+        )
     if "error" in answer:
         return Outcome("compile_error", message=str(answer["error"])[:2000])
     return None

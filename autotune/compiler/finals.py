@@ -90,7 +90,8 @@ def _judge(
     right = [
         entrant
         for entrant in contestants
-        if entrant is not default and (errors[entrant.digest] or 0.0) <= TOLERANCE
+        if entrant is not default
+        and (errors[entrant.digest] or 0.0) <= TOLERANCE
         and errors[entrant.digest] is not None
     ]
     base = samples[default.digest] if default and default.digest in samples else None
@@ -114,7 +115,12 @@ def _judge(
                 samples,
             )
     return Verdict(
-        default.digest, default_s, default_s, Interval(1.0, 1.0, 1.0), errors[default.digest], samples
+        default.digest,
+        default_s,
+        default_s,
+        Interval(1.0, 1.0, 1.0),
+        errors[default.digest],
+        samples,
     )
 
 

@@ -19,7 +19,9 @@ from autotune.errors import ToolchainError
 from autotune.measurement import Outcome
 from autotune.workloads.operators import Kernel
 
-_CHECK = re.compile(r"(?:Postproc #\d+ \[(?:[\w.]+\.)?(\w+)[^\]]*\]|(Trace replay) failures): (\d+) fail")
+_CHECK = re.compile(
+    r"(?:Postproc #\d+ \[(?:[\w.]+\.)?(\w+)[^\]]*\]|(Trace replay) failures): (\d+) fail"
+)
 _SAMPLED = re.compile(r"Sampled (\d+) candidate")
 _MAX_TRIALS = 1 << 30
 _EMPTY_ROUNDS = 3

@@ -91,7 +91,9 @@ def _variants(space: spaces.Space) -> list[spaces.Space]:
         if reuse is None or reuse.required == "must":
             continue
         choices = (None, reuse.model_copy(update={"required": "must"}))
-        return [_with_rule(space, index, rule.model_copy(update={"reuse_read": c})) for c in choices]
+        return [
+            _with_rule(space, index, rule.model_copy(update={"reuse_read": c})) for c in choices
+        ]
     return [space]
 
 

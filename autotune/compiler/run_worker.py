@@ -108,7 +108,7 @@ class Bench:
         """Times several libraries in interleaved blocks, each block in a new random order."""
         loaded = [self._load(path) for path in request["libraries"]]
         numbers = []
-        for library, function in loaded:
+        for _, function in loaded:
             self._execute(function)
             numbers.append(_executions(self._execute(function), request["min_repeat_ms"]))
         order = np.random.default_rng(request["seed"])

@@ -234,8 +234,9 @@ def stand_in_notice(target: TargetSpec, device: DeviceFingerprint) -> str | None
     """The line that tells a user that times are not the target's own; None where they are."""
     if not device.stand_in:
         return None
-    how = "emulated by qemu-user; its times say nothing of a phone" if device.kind == "qemu-user" else (
-        "this machine's OpenCL device" if device.kind == "opencl" else "this host"
+    how = (
+        "emulated by qemu-user; its times say nothing of a phone"
+        if device.kind == "qemu-user"
+        else ("this machine's OpenCL device" if device.kind == "opencl" else "this host")
     )
     return f"STAND-IN: no {target.name} device here; measured on {device.name} ({how})"
-

@@ -1,6 +1,6 @@
 """Program: tries TVM or OpenCL out on a tiny kernel. Run by `autotune doctor`.
 
-A wrong pair of TVM's packages shows as a crash, and OpenCL drivers crash: hence a program of its own.
+TVM crashes where its packages do not fit together, and OpenCL drivers crash: hence a program.
 """
 
 from __future__ import annotations

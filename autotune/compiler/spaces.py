@@ -35,7 +35,8 @@ class AutoInline(_Strict):
         default=False, description="Inline padding too, at the price of a test at each element."
     )
     require_ordered: bool = Field(
-        default=True, description="Refuse to inline across a transpose, which would spoil the reads."
+        default=True,
+        description="Refuse to inline across a transpose, which would spoil the reads.",
     )
     keep: tuple[str, ...] = Field(
         default=("tirx.exp",), description="Operations too dear to compute again."
@@ -177,7 +178,9 @@ class Measure(_Strict):
         description="A candidate this many times slower than the best is timed only once.",
     )
     finalists: PositiveInt = Field(default=3, description="Best schedules of a task timed again.")
-    final_blocks: PositiveInt = Field(default=11, description="Interleaved blocks of the last timing.")
+    final_blocks: PositiveInt = Field(
+        default=11, description="Interleaved blocks of the last timing."
+    )
     final_min_repeat_ms: float = Field(default=4.0, ge=0)
 
 

@@ -92,7 +92,9 @@ class KernelRun:
         search = request.space.search
         names = request.space.formulations.get(f"{kernel.operator.name}.{kernel.role}")
         chosen = formulations(kernel, names)
-        small = kernel.flops < search.serial_below_flops and kernel.bytes < search.serial_below_bytes
+        small = (
+            kernel.flops < search.serial_below_flops and kernel.bytes < search.serial_below_bytes
+        )
         space = request.space.without_threads() if small else request.space
         lanes = [
             Lane(
@@ -369,7 +371,9 @@ class KernelRun:
                 continue
             entry = by_name.get(event["task"])
             if entry is None:
-                raise RecordError(f"{self._folder.path}: a record of an unknown task {event['task']}")
+                raise RecordError(
+                    f"{self._folder.path}: a record of an unknown task {event['task']}"
+                )
             outcome = _outcome(event)
             if event["event"] == DEFAULT:
                 self._note_default(entry, outcome)
@@ -439,4 +443,3 @@ def _outcome(event: dict[str, Any]) -> Outcome:
     return Outcome(
         event["status"], tuple(event["samples_s"]), event["message"], event["max_rel_error"]
     )
-

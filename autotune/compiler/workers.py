@@ -27,7 +27,7 @@ _START_TIMEOUT_S = 120.0
 _TAIL_BYTES = 2000
 
 
-class WorkerLost(Exception):
+class WorkerLost(Exception):  # noqa: N818  # what happened, as KeyboardInterrupt is
     """The worker crashed or was killed at its time limit; the text says which."""
 
     def __init__(self, message: str, *, timed_out: bool) -> None:
@@ -77,7 +77,7 @@ class Worker:
             return
         self.stop()
         ours, theirs = socket.socketpair()
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", self._module, str(theirs.fileno()), *self._arguments],
             pass_fds=[theirs.fileno()],
@@ -216,8 +216,8 @@ class WorkerPool:
             nearest = min(worker.deadline for worker, _ in flying.values())
             ready = wait(list(flying), timeout=max(0.0, nearest - time.monotonic()))
             late = [c for c, (worker, _) in flying.items() if worker.deadline <= time.monotonic()]
-            for connection in {*ready, *late}:
-                worker, index = flying.pop(connection)  # type: ignore[arg-type]  # our sockets only
+            for connection in [c for c in flying if c in ready or c in late]:
+                worker, index = flying.pop(connection)
                 try:
                     answers[index] = worker.receive()
                 except WorkerLost as lost:

@@ -75,7 +75,8 @@ def read_run(path: Path) -> Run:
     """
     if not (path / _RUN).is_file():
         raise UsageError(
-            f"no run at {path}: {_RUN} is missing", hint="give a folder that a run has made in logs/"
+            f"no run at {path}: {_RUN} is missing",
+            hint="give a folder that a run has made in logs/",
         )
     about = _read_json(path / _RUN)
     if not isinstance(about, dict) or about.get("schema_version") != RUN_SCHEMA_VERSION:
@@ -198,4 +199,3 @@ def _lock(path: Path) -> int:
             f"run {path} is in use by another process", hint="wait for it to end, or stop it"
         ) from error
     return handle
-

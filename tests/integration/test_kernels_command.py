@@ -15,7 +15,16 @@ from command import AUTOTUNE, autotune, one_folder
 from autotune.records import read_run
 
 MATMUL = "matmul:m=8,n=24,k=40"
-RESULT_KEYS = {"schema_version", "target", "device", "stand_in", "trials", "wall_s", "step_ms", "tasks"}
+RESULT_KEYS = {
+    "schema_version",
+    "target",
+    "device",
+    "stand_in",
+    "trials",
+    "wall_s",
+    "step_ms",
+    "tasks",
+}
 TASK_KEYS = {
     "name", "operator", "role", "count", "default_ms", "tuned_ms", "speedup", "ci", "gflops",
     "trials", "valid", "failures", "max_rel_error",
@@ -92,7 +101,11 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         folders = list(tmp_path.iterdir()) if tmp_path.exists() else []
-        if folders and (folders[0] / "run.json").exists() and len(read_run(folders[0]).trials()) >= 3:
+        if (
+            folders
+            and (folders[0] / "run.json").exists()
+            and len(read_run(folders[0]).trials()) >= 3
+        ):
             break
         time.sleep(0.1)
     try:
@@ -206,7 +219,11 @@ def test_an_exported_library_loads_and_its_example_checks_a_kernel(
     assert exported.returncode == 0, exported.stderr
     manifest = json.loads(exported.stdout)
     assert manifest == json.loads((out / "manifest.json").read_text())
-    assert [kernel["role"] for kernel in manifest["kernels"]] == ["forward", "data_grad", "weight_grad"]
+    assert [kernel["role"] for kernel in manifest["kernels"]] == [
+        "forward",
+        "data_grad",
+        "weight_grad",
+    ]
     import hashlib
 
     for name, digest in manifest["files"].items():

@@ -127,7 +127,9 @@ def test_matmuls_of_random_shape(m: int, n: int, k: int) -> None:
     st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2), st.booleans(),
     st.integers(4, 9),
 )  # fmt: skip
-def test_pooling_of_random_shape(r: int, s: int, stride: int, pad: int, ceil: bool, size: int) -> None:
+def test_pooling_of_random_shape(
+    r: int, s: int, stride: int, pad: int, ceil: bool, size: int
+) -> None:
     pads = (min(pad, r // 2), min(pad, s // 2))
     check(MaxPool2d(2, 2, size, size + 1, r, s, (stride, stride), pads, ceil))
 

@@ -52,6 +52,8 @@ def test_the_workloads_room_needs_only_numpy() -> None:
 
     allowed = {*sys.stdlib_module_names, "numpy", "autotune"}
     found = {
-        name.split(".")[0] for path in (PACKAGE / "workloads").rglob("*.py") for name in imports(path)
+        name.split(".")[0]
+        for path in (PACKAGE / "workloads").rglob("*.py")
+        for name in imports(path)
     }
     assert found <= allowed

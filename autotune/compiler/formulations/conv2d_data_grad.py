@@ -44,7 +44,10 @@ def _reach(conv: Conv2d) -> tuple[tuple[int, int], tuple[int, int]]:
         if stride == 1:
             first, last = pad - (taps - 1) * dilation, extent - 1 + pad
         else:
-            first, last = pad // stride - (taps + stride - 1) // stride + 1, (extent - 1 + pad) // stride
+            first, last = (
+                pad // stride - (taps + stride - 1) // stride + 1,
+                (extent - 1 + pad) // stride,
+            )
         before = max(0, -first)
         low.append(before)
         size.append(max(out, last + 1) + before)
@@ -111,7 +114,12 @@ def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
     def guarded(b: Any, i: Any, y: Any, z: Any) -> Any:
         top, left = y + ph - rr * dh, z + pw - rs * dw
         inside = te.all(
-            top >= 0, top < conv.oh * sh, top % sh == 0, left >= 0, left < conv.ow * sw, left % sw == 0
+            top >= 0,
+            top < conv.oh * sh,
+            top % sh == 0,
+            left >= 0,
+            left < conv.ow * sw,
+            left % sw == 0,
         )
         value = dy[b, filters(i), top // sh, left // sw] * weight[filters(i), within(i), rr, rs]
         return te.if_then_else(inside, value, te.const(0.0, dy.dtype))
@@ -159,7 +167,5 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
         name="dx_nhwc",
     )
     return [
-        te.compute(
-            (conv.n, conv.c, conv.h, conv.w), lambda b, i, y, z: acc[b, y, z, i], name="dx"
-        )
+        te.compute((conv.n, conv.c, conv.h, conv.w), lambda b, i, y, z: acc[b, y, z, i], name="dx")
     ]

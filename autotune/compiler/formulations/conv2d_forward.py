@@ -84,7 +84,5 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
         ),
         name="y_nhwc",
     )
-    y = te.compute(
-        (conv.n, conv.k, conv.oh, conv.ow), lambda b, o, i, j: acc[b, i, j, o], name="y"
-    )
+    y = te.compute((conv.n, conv.k, conv.oh, conv.ow), lambda b, o, i, j: acc[b, i, j, o], name="y")
     return [y]

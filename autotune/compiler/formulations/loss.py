@@ -32,13 +32,9 @@ def forward(op: CrossEntropy, inputs: Tensors) -> Tensors:
         lambda i: te.sum(tirx.Select(labels[i] == rc, logits[i, rc], zero), axis=rc),
         name="picked",
     )
-    row = te.compute(
-        (op.n,), lambda i: te.log(total[i]) + top[i] - picked[i], name="row_loss"
-    )
+    row = te.compute((op.n,), lambda i: te.log(total[i]) + top[i] - picked[i], name="row_loss")
     sum_ = te.compute((1,), lambda i: te.sum(row[rn], axis=rn), name="loss_sum")
-    return [
-        te.compute((1,), lambda i: sum_[i] * te.const(1.0 / op.n, "float32"), name="loss")
-    ]
+    return [te.compute((1,), lambda i: sum_[i] * te.const(1.0 / op.n, "float32"), name="loss")]
 
 
 @formulation("cross_entropy", "data_grad", "direct")
@@ -51,9 +47,8 @@ def data_grad(op: CrossEntropy, inputs: Tensors) -> Tensors:
         te.compute(
             (op.n, op.classes),
             lambda i, j: (
-                exponent[i, j] / total[i] - tirx.Select(labels[i] == j, one, zero)
-            )
-            * scale,
+                (exponent[i, j] / total[i] - tirx.Select(labels[i] == j, one, zero)) * scale
+            ),
             name="dlogits",
         )
     ]

@@ -21,9 +21,7 @@ def forward(mm: Matmul, inputs: Tensors) -> Tensors:
     x, weight = inputs
     rk = te.reduce_axis((0, mm.k), "rk")
     return [
-        te.compute(
-            (mm.m, mm.n), lambda i, j: te.sum(x[i, rk] * weight[j, rk], axis=rk), name="y"
-        )
+        te.compute((mm.m, mm.n), lambda i, j: te.sum(x[i, rk] * weight[j, rk], axis=rk), name="y")
     ]
 
 
@@ -38,9 +36,7 @@ def forward_lanes(mm: Matmul, inputs: Tensors) -> Tensors:
         lambda i, j, v: te.sum(x[i, rk * lanes + v] * weight[j, rk * lanes + v], axis=rk),
         name="y_lanes",
     )
-    return [
-        te.compute((mm.m, mm.n), lambda i, j: te.sum(partial[i, j, lane], axis=lane), name="y")
-    ]
+    return [te.compute((mm.m, mm.n), lambda i, j: te.sum(partial[i, j, lane], axis=lane), name="y")]
 
 
 @formulation("matmul", "forward", "packed")
@@ -50,9 +46,7 @@ def forward_packed(mm: Matmul, inputs: Tensors) -> Tensors:
     packed = te.compute((mm.k, mm.n), lambda i, j: weight[j, i], name="weight_kn")
     rk = te.reduce_axis((0, mm.k), "rk")
     return [
-        te.compute(
-            (mm.m, mm.n), lambda i, j: te.sum(x[i, rk] * packed[rk, j], axis=rk), name="y"
-        )
+        te.compute((mm.m, mm.n), lambda i, j: te.sum(x[i, rk] * packed[rk, j], axis=rk), name="y")
     ]
 
 
@@ -61,9 +55,7 @@ def data_grad(mm: Matmul, inputs: Tensors) -> Tensors:
     dy, weight = inputs
     rn = te.reduce_axis((0, mm.n), "rn")
     return [
-        te.compute(
-            (mm.m, mm.k), lambda i, j: te.sum(dy[i, rn] * weight[rn, j], axis=rn), name="dx"
-        )
+        te.compute((mm.m, mm.k), lambda i, j: te.sum(dy[i, rn] * weight[rn, j], axis=rn), name="dx")
     ]
 
 
@@ -72,7 +64,5 @@ def weight_grad(mm: Matmul, inputs: Tensors) -> Tensors:
     x, dy = inputs
     rm = te.reduce_axis((0, mm.m), "rm")
     return [
-        te.compute(
-            (mm.n, mm.k), lambda i, j: te.sum(dy[rm, i] * x[rm, j], axis=rm), name="dweight"
-        )
+        te.compute((mm.n, mm.k), lambda i, j: te.sum(dy[rm, i] * x[rm, j], axis=rm), name="dweight")
     ]

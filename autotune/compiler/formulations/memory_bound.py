@@ -91,9 +91,7 @@ def max_pool_forward(op: MaxPool2d, inputs: Tensors) -> Tensors:
     index = te.compute(
         shape,
         lambda b, i, p, q: te.min(
-            _select(
-                xp[b, i, p * sh + qr, q * sw + qs] == y[b, i, p, q], qr * op.s + qs, none
-            ),
+            _select(xp[b, i, p * sh + qr, q * sw + qs] == y[b, i, p, q], qr * op.s + qs, none),
             axis=[qr, qs],
         ),
         name="index",

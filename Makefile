@@ -85,13 +85,13 @@ lint: install ## Check style and types
 	$(BIN)/mypy
 
 bench: install ## Run every benchmark; results in build/bench
-	@mkdir -p build/bench
-	shopt -s nullglob
-	for program in benchmarks/[!_]*.py; do
+	@status=0
+	for program in $$(grep -ls '__main__' benchmarks/*.py); do
 		name="$$(basename "$$program" .py)"
-		echo "$$program -> build/bench/$$name.json"
-		$(BIN)/python "$$program" --json $(ARGS) > "build/bench/$$name.json"
+		echo "== $$name"
+		$(BIN)/python "$$program" --json "build/bench/$$name.json" $(ARGS) || status=1
 	done
+	exit "$$status"
 
 clean: ## Remove what was built and cached; keep .venv and logs
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -215,11 +215,14 @@ def _about(request: TuneRequest, runner: Runner) -> dict[str, Any]:
 
 
 def _revision() -> str:
-    """Git revision of the sources, empty outside a checkout."""
-    done = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Git revision of the sources; empty outside a checkout or without git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""

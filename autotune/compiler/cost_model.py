@@ -38,7 +38,7 @@ class ScheduleRanker:
     def __init__(self, *, seed: int, warmup: int, threads: int) -> None:
         self._random = np.random.default_rng(seed)
         self._warmup = warmup
-        self._parameters = {**_PARAMETERS, "seed": seed, "nthread": threads}
+        self._parameters = {**_PARAMETERS, "seed": seed, "nthread": 1}
         self._features: dict[str, list[NDArray[np.float32]]] = {}
         self._seconds: dict[str, list[float]] = {}
         self._trained_on = 0

@@ -22,12 +22,14 @@ class Finished:
         output: What it wrote to stdout.
         reason: Why it does not work, in one line; empty when it works.
         signal: Name of the signal that ended it, such as `SIGSEGV`; empty otherwise.
+        last_words: The last line that it wrote to stderr before a signal ended it.
     """
 
     works: bool
     output: str
     reason: str = ""
     signal: str = ""
+    last_words: str = ""
 
 
 def run(
@@ -67,7 +69,7 @@ def run(
         return Finished(True, output)
     if code < 0:
         name = signal_name(-code)
-        return Finished(False, output, f"the process died by {name}", name)
+        return Finished(False, output, f"the process died by {name}", name, _last_line(errors))
     return Finished(False, output, _last_line(errors) or f"exit code {code}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterable
 from importlib import metadata
@@ -44,6 +45,9 @@ def python() -> Check:
 
 def packages() -> list[Check]:
     """Checks every package that the installed autotune asks for on this machine."""
+    if not _can_read_requirements():
+        mend = pip_install("packaging")
+        return [absent("package packaging", "not installed", "this check", mend, required=True)]
     requirements = _requirements()
     if requirements is None:
         mend = "make install"
@@ -79,10 +83,16 @@ def package(requirement: str) -> Check:
 
 def pinned(names: Iterable[str]) -> list[str]:
     """The requirements of the packages with these names, as pip takes them."""
+    if not _can_read_requirements():
+        return list(names)
     from packaging.requirements import Requirement
 
     parsed = {wanted.name: wanted for wanted in map(Requirement, _requirements() or [])}
     return [f"{name}{parsed[name].specifier}" if name in parsed else name for name in names]
+
+
+def _can_read_requirements() -> bool:
+    return importlib.util.find_spec("packaging") is not None
 
 
 def _requirements() -> list[str] | None:

@@ -90,6 +90,8 @@ def opencl_devices(library: Check, sidecar: Check, linker: Check) -> Check:
         aborted_pocl = ended.signal == "SIGABRT" and linker.status != "ok"
         mend = linker.mend if aborted_pocl else install_packages(*_OPENCL_PACKAGES)
         found = f"{ended.reason}, as PoCL does without ld" if aborted_pocl else ended.reason
+        if ended.last_words:
+            found += f": {ended.last_words}"
         return Check(name, "broken", found, _GPU_WORK, mend)
     answer = _last_json(ended.output)
     if isinstance(answer, dict):

@@ -1,6 +1,7 @@
 """`autotune doctor` on this machine: TVM and OpenCL are tried out for real."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from command import autotune
 
 
 def statuses(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
-    done = autotune("doctor", "--json", **environment)
+    done = autotune("doctor", "--json", timeout=240, **environment)
     assert done.stderr == ""
     checks = json.loads(done.stdout)["checks"]
     return (
@@ -31,7 +32,7 @@ def test_empty_path(tmp_path: Path) -> None:
     assert status["C++ compiler"] == status["linker ld"] == "missing"
     assert {status[name] for name in ("cmake", "adb", "aarch64 compiler")} == {"optional"}
     if found["OpenCL devices"].startswith("the process died"):  # PoCL, which calls ld.
-        assert found["OpenCL devices"].endswith("SIGABRT, as PoCL does without ld")
+        assert "died by SIGABRT, as PoCL does without ld" in found["OpenCL devices"]
 
 
 def test_no_opencl(tmp_path: Path) -> None:
@@ -43,8 +44,6 @@ def test_no_opencl(tmp_path: Path) -> None:
 
 def test_present_folder_is_not_searched(tmp_path: Path) -> None:
     """A `tvm.py` where the user happens to be is not TVM."""
-    import subprocess
-
     (tmp_path / "tvm.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
     argv = [str(Path(sys.executable).with_name("autotune")), "doctor", "--json"]
     done = subprocess.run(

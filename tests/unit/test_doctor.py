@@ -161,9 +161,9 @@ def test_android_ndk(
 
 
 def test_child_that_dies_by_a_signal() -> None:
-    ended = child.run(["/bin/sh", "-c", "kill -SEGV $$"], timeout=10)
+    ended = child.run(["/bin/sh", "-c", "echo a >&2; echo b >&2; kill -SEGV $$"], timeout=10)
     assert (ended.works, ended.signal) == (False, "SIGSEGV")
-    assert ended.reason == "the process died by SIGSEGV"
+    assert (ended.reason, ended.last_words) == ("the process died by SIGSEGV", "b")
     assert child.signal_name(63) == "signal 63"
 
 
@@ -211,6 +211,13 @@ def test_autotune_itself_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "requires", requires)
     (check,) = packages.packages()
     assert (check.status, check.mend, check.required) == ("missing", "make install", True)
+
+
+def test_requirements_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    (check,) = packages.packages()
+    assert (check.name, check.status) == ("package packaging", "missing")
+    assert packages.pinned(["apache-tvm"]) == ["apache-tvm"]
 
 
 # TVM and OpenCL
@@ -294,10 +301,10 @@ def test_opencl_runtime_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
             LACKING.mend,
         ),
         (
-            child.Finished(False, "", "the process died by SIGSEGV", "SIGSEGV"),
+            child.Finished(False, "", "the process died by SIGSEGV", "SIGSEGV", "no memory"),
             FINE,
             "broken",
-            "the process died by SIGSEGV",
+            "the process died by SIGSEGV: no memory",
             "pocl-opencl-icd",
         ),
     ],

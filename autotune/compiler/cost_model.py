@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _ROUNDS = 60
+# One thread: the data is small, and XGBoost's threads spin while the build workers need the cores.
 _PARAMETERS = {
     "max_depth": 6,
     "eta": 0.15,
@@ -23,6 +24,7 @@ _PARAMETERS = {
     "objective": "reg:squarederror",
     "tree_method": "hist",
     "verbosity": 0,
+    "nthread": 1,
 }
 
 
@@ -32,17 +34,21 @@ class ScheduleRanker:
     Args:
         seed: Seed of the model and of the random scores before it has learnt.
         warmup: Measurements needed before its predictions are used.
-        threads: Threads XGBoost may use.
     """
 
-    def __init__(self, *, seed: int, warmup: int, threads: int) -> None:
+    def __init__(self, *, seed: int, warmup: int) -> None:
         self._random = np.random.default_rng(seed)
         self._warmup = warmup
-        self._parameters = {**_PARAMETERS, "seed": seed, "nthread": 1}
+        self._parameters = {**_PARAMETERS, "seed": seed}
         self._features: dict[str, list[NDArray[np.float32]]] = {}
         self._seconds: dict[str, list[float]] = {}
         self._trained_on = 0
         self._booster: Any = None
+
+    @property
+    def version(self) -> int:
+        """Changes whenever it has learnt anew; 0 while its scores are random."""
+        return self._trained_on
 
     @property
     def measurements(self) -> int:
@@ -63,9 +69,13 @@ class ScheduleRanker:
     def score(self, features: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
         """Predicted relative speeds, higher is faster; random until enough has been learnt."""
         if self._booster is None:
-            return self._random.uniform(size=len(features))
+            return self.random_scores(len(features))
         prediction = self._booster.inplace_predict(np.stack(features))
         return np.maximum(np.asarray(prediction, dtype=np.float64), 1e-6)
+
+    def random_scores(self, count: int) -> NDArray[np.float64]:
+        """Scores of a model that knows nothing."""
+        return self._random.uniform(size=count)
 
     def _train(self) -> None:
         import xgboost
@@ -116,6 +126,8 @@ def metaschedule_model(ranker: ScheduleRanker) -> Any:
             """Learning happens in `Lane.observe`, which knows the failures too."""
 
         def predict(self, context: Any, candidates: Any) -> NDArray[np.float64]:
+            if not ranker.version:
+                return ranker.random_scores(len(candidates))
             return ranker.score(candidate_features(context, candidates))
 
     return Model()

@@ -122,7 +122,7 @@ def _program(
         return default_schedule(tvm.IRModule({"main": prim_func(kernel, formulation)}), target)
     if task.digest not in traces:
         raise RecordError(f"the trial {task.digest} of {task.name} is missing from the records")
-    ranker = ScheduleRanker(seed=1, warmup=1, threads=1)
+    ranker = ScheduleRanker(seed=1, warmup=1)
     lane = Lane(
         kernel,
         formulation,

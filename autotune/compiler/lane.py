@@ -140,6 +140,8 @@ class Lane:
         self._database: Any = None
         self._seen: set[str] = set()
         self._waiting: list[Candidate] = []
+        self._ranked_by = 0
+        self._evolves = False
         self._rejections = _RejectionCounter()
         self._workload: Any = None
 
@@ -168,11 +170,16 @@ class Lane:
         )
 
     def _open(self) -> None:
-        """Makes the tuning context at the first use, so that a lane without budget costs nothing."""
+        """Makes the tuning context at the first use, so that a lane without budget costs nothing.
+
+        While the cost model knows nothing, evolution would only pick at random what sampling picks at random
+        for less; so the context is made anew, with generations, once it has learnt.
+        """
         from tvm.s_tir import meta_schedule as ms
         from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 
         search = self._space.search
+        self._evolves = self._ranker.version > 0
         logger = logging.getLogger(f"autotune.search.{self.name}")
         logger.handlers = [self._rejections]
         logger.setLevel(logging.INFO)
@@ -185,11 +192,11 @@ class Lane:
                 target=self._target,
                 space_generator=space_generator(self._space),
                 search_strategy=EvolutionarySearch(
-                    population_size=search.population,
+                    population_size=search.population if self._evolves else search.min_unmeasured,
                     init_measured_ratio=0.25,
                     init_min_unmeasured=search.min_unmeasured,
                     max_fail_count=search.max_failed_batches,
-                    genetic_num_iters=search.generations,
+                    genetic_num_iters=search.generations if self._evolves else 0,
                     genetic_mutate_prob=search.mutation_probability,
                     eps_greedy=search.explore,
                 ),
@@ -198,7 +205,8 @@ class Lane:
                 num_threads=self._threads,
                 logger=logger,
             )
-        self._database = ms.database.MemoryDatabase()
+        if self._database is None:
+            self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(self._context.mod)
         self._context.pre_tuning(
             _MAX_TRIALS,
@@ -211,20 +219,31 @@ class Lane:
     def propose(self, count: int) -> list[Candidate]:
         """Up to `count` distinct schedules that were never measured; empty when none was found.
 
-        MetaSchedule proposes a whole round at once, best first; what is over `count` waits for the next call.
+        MetaSchedule proposes a whole round at once; what is over `count` waits for the next call, where it
+        competes with fresh proposals if the cost model has learnt something since.
         A lane that finds nothing new in several rounds is exhausted, and so is one whose space makes no schedule.
         """
-        if self._context is None:
+        if self._context is None or (self._ranker.version and not self._evolves):
             try:
                 self._open()
             except ToolchainError as error:
                 self.state.exhausted = True
                 self.state.failure = error.message
                 return []
-        if not self._waiting:
-            self._waiting = self._fresh_round()
+        if not self._waiting or self._ranker.version != self._ranked_by:
+            self._waiting += self._fresh_round()
+            self._waiting = self._best_first(self._waiting)
+            self._ranked_by = self._ranker.version
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
+
+    def _best_first(self, candidates: list[Candidate]) -> list[Candidate]:
+        if not self._ranker.version:
+            return candidates
+        features = candidate_features(self._context, [c.schedule for c in candidates])
+        scores = list(self._ranker.score(features)) if candidates else []
+        order = sorted(range(len(candidates)), key=lambda index: -scores[index])
+        return [candidates[index] for index in order]
 
     def _fresh_round(self) -> list[Candidate]:
         proposed = self._context.generate_measure_candidates()

@@ -178,11 +178,15 @@ def _mutators(space: spaces.Space) -> dict[Any, float]:
         (r.max_jobs_per_core for r in space.rules if isinstance(r, spaces.ParallelVectorizeUnroll)),
         default=-1,
     )
+    unrolls = max(
+        (len(r.unroll_steps) for r in space.rules if isinstance(r, spaces.ParallelVectorizeUnroll)),
+        default=0,
+    )
     chances = space.mutations
     pairs = [
         (mutator.MutateTileSize(), chances.tile_size),
         (mutator.MutateComputeLocation(), chances.compute_location),
-        (mutator.MutateUnroll(), chances.unroll),
+        (mutator.MutateUnroll(), chances.unroll if unrolls > 1 else 0.0),
         (mutator.MutateParallel(jobs), chances.parallel if jobs > 0 else 0.0),
         (mutator.MutateThreadBinding(), chances.thread_binding),
     ]

@@ -38,46 +38,38 @@ class Bench:
         self._measure = measure
         self._folder = folder
 
-    def library(self, digest: str) -> Path:
-        """Where the library of a candidate is, or would be."""
-        return self._folder / digest / "kernel.so"
-
     def build(
         self, candidates: Sequence[Candidate], *, untuned: bool = False
-    ) -> list[Outcome | None]:
-        """Builds the candidates whose library is not there yet; None where it is there now."""
-        missing = [c for c in candidates if not self.library(c.digest).exists()]
-        for candidate in missing:
-            self.library(candidate.digest).parent.mkdir(parents=True, exist_ok=True)
-        requests = [
-            BuildRequest(c.program, self.library(c.digest), untuned=untuned) for c in missing
-        ]
-        failures = dict(
-            zip((c.digest for c in missing), self._builder.build(requests), strict=True)
+    ) -> list[Outcome | Path]:
+        """Builds candidates in parallel; a path to the library, or the failure."""
+        paths = [self._folder / c.digest / "kernel.so" for c in candidates]
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        failures = self._builder.build(
+            [
+                BuildRequest(candidate.program, path, untuned=untuned)
+                for candidate, path in zip(candidates, paths, strict=True)
+            ]
         )
-        return [failures.get(candidate.digest) for candidate in candidates]
+        return [failure or path for failure, path in zip(failures, paths, strict=True)]
 
     def data(self, kernel: Kernel) -> Path:
         """Folder of a kernel's inputs and reference."""
         return self._data.of(kernel)
 
-    def discard(self, digest: str) -> None:
-        """Deletes a candidate's library."""
-        shutil.rmtree(self.library(digest).parent, ignore_errors=True)
-
-    def run(self, kernel: Kernel, candidate: Candidate, best_s: float) -> Outcome:
+    def run(self, kernel: Kernel, library: Path, best_s: float) -> Outcome:
         """Checks and times one built candidate.
 
         Args:
             kernel: What it computes.
-            candidate: The candidate.
+            library: The candidate's library.
             best_s: Best known seconds of the kernel; infinity before the first.
         """
         limits = self._measure
         default = not math.isfinite(best_s)
         return self._runner.measure(
             MeasureRequest(
-                library=self.library(candidate.digest),
+                library=library,
                 data=self._data.of(kernel),
                 repeats=limits.repeats,
                 min_repeat_ms=limits.min_repeat_ms,
@@ -93,12 +85,19 @@ class Bench:
         candidates: Sequence[Candidate],
         best_s: float,
         done: Callable[[Candidate, Outcome], None],
-    ) -> list[Outcome]:
-        """Builds all candidates, then measures each; `done` hears of every outcome at once."""
-        outcomes = []
-        for candidate, failure in zip(candidates, self.build(candidates), strict=True):
-            outcome = failure or self.run(kernel, candidate, best_s)
+        interrupted: Callable[[], bool],
+    ) -> None:
+        """Builds all candidates, then measures each; `done` hears of every outcome at once.
+
+        Ends early when `interrupted` says so; the candidates left were not tried.
+        """
+        for candidate, built in zip(candidates, self.build(candidates), strict=True):
+            if interrupted():
+                return
+            if isinstance(built, Outcome):
+                outcome = built
+            else:
+                outcome = self.run(kernel, built, best_s)
+                shutil.rmtree(built.parent)
             best_s = min(best_s, outcome.seconds)
             done(candidate, outcome)
-            outcomes.append(outcome)
-        return outcomes

@@ -80,9 +80,7 @@ class KernelRun:
         self._earlier = earlier
         self._cores = psutil.cpu_count(logical=False) or 1
         self._target = tvm_target(request.target, request.space.limits)
-        self._ranker = ScheduleRanker(
-            seed=request.seed, warmup=request.space.search.model_warmup, threads=self._cores
-        )
+        self._ranker = ScheduleRanker(seed=request.seed, warmup=request.space.search.model_warmup)
         self._entries = [self._entry(i, task) for i, task in enumerate(request.tasks)]
         self._workloads: dict[str, int] = {}
         self._done = 0
@@ -163,11 +161,15 @@ class KernelRun:
     def _measure_defaults(self, bench: Bench) -> None:
         waiting = [entry for entry in self._entries if entry.default_outcome is None]
         self._progress.phase("untuned defaults", len(waiting))
-        failures = bench.build([entry.default for entry in waiting], untuned=True)
-        for done, (entry, failure) in enumerate(zip(waiting, failures, strict=True), start=1):
+        libraries = bench.build([entry.default for entry in waiting], untuned=True)
+        for done, (entry, built) in enumerate(zip(waiting, libraries, strict=True), start=1):
             if self._interrupted():
                 return
-            outcome = failure or bench.run(entry.task.kernel, entry.default, math.inf)
+            outcome = (
+                built
+                if isinstance(built, Outcome)
+                else bench.run(entry.task.kernel, built, math.inf)
+            )
             self._folder.event(
                 DEFAULT,
                 task=entry.task.kernel.name,
@@ -225,11 +227,7 @@ class KernelRun:
             outcomes.append(outcome)
             self._record(entry, lane, candidate, outcome)
 
-        for batch in _batches(candidates, 2 * self._cores):
-            if self._interrupted():
-                break
-            bench.trial(entry.task.kernel, batch, entry.lanes.best_s, done)
-            self._prune(bench, entry)
+        bench.trial(entry.task.kernel, candidates, entry.lanes.best_s, done, self._interrupted)
         lane.observe(measured, outcomes)
 
     def _record(self, entry: _Entry, lane: Lane, candidate: Candidate, outcome: Outcome) -> None:
@@ -260,13 +258,6 @@ class KernelRun:
             self._workloads[lane.name], lane.tuning_record(candidate, outcome)
         )
 
-    def _prune(self, bench: Bench, entry: _Entry) -> None:
-        """Keeps the libraries of the leaders only."""
-        kept = {digest for digest, _ in entry.leaders(self._request.space.measure.finalists)}
-        for digest in entry.trials:
-            if digest not in kept:
-                bench.discard(digest)
-
     # -- the last timing -----------------------------------------------------------------------------------
 
     def _settle(self, bench: Bench) -> dict[str, Verdict] | None:
@@ -277,21 +268,11 @@ class KernelRun:
             if self._interrupted():
                 return None
             kernel = entry.task.kernel
-            leaders = entry.leaders(measure.finalists)
-            bench.build([entry.trials[digest][0] for digest, _ in leaders])
-            default = None
-            if entry.default_outcome is not None and entry.default_outcome.ok:
-                bench.build([entry.default], untuned=True)
-                default = Entrant(
-                    entry.default.digest,
-                    bench.library(entry.default.digest),
-                    entry.default_outcome.seconds,
-                )
             verdict = settle(
                 self._runner,
                 bench.data(kernel),
-                default,
-                [Entrant(digest, bench.library(digest), seconds) for digest, seconds in leaders],
+                self._default_entrant(bench, entry),
+                self._entrants(bench, entry),
                 measure,
                 self._request.seed,
             )
@@ -306,6 +287,26 @@ class KernelRun:
             )
             self._progress.step(done, kernel.name)
         return verdicts
+
+    @staticmethod
+    def _default_entrant(bench: Bench, entry: _Entry) -> Entrant | None:
+        outcome = entry.default_outcome
+        if outcome is None or not outcome.ok:
+            return None
+        (built,) = bench.build([entry.default], untuned=True)
+        if isinstance(built, Outcome):
+            return None
+        return Entrant(entry.default.digest, built, outcome.seconds)
+
+    def _entrants(self, bench: Bench, entry: _Entry) -> list[Entrant]:
+        """The task's best candidates, built again."""
+        leaders = entry.leaders(self._request.space.measure.finalists)
+        built = bench.build([entry.trials[digest][0] for digest, _ in leaders])
+        return [
+            Entrant(digest, path, seconds)
+            for (digest, seconds), path in zip(leaders, built, strict=True)
+            if not isinstance(path, Outcome)
+        ]
 
     def _conclude(self, verdicts: dict[str, Verdict], wall_s: float) -> Result:
         results = tuple(self._task_result(e, verdicts[e.task.kernel.name]) for e in self._entries)
@@ -419,11 +420,6 @@ class KernelRun:
             self._workloads = {}
             for lane, candidate, outcome in valid:
                 self._store(lane, candidate, outcome)
-
-
-def _batches(candidates: list[Candidate], size: int) -> Iterator[list[Candidate]]:
-    for start in range(0, len(candidates), size):
-        yield candidates[start : start + size]
 
 
 def _ms(seconds: float | None) -> float | None:

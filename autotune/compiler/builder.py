@@ -18,26 +18,26 @@ class BuildRequest:
 
     Attributes:
         program: Scheduled program as TVM JSON.
+        target: The target as JSON text; see `target_text`.
         output: Where the shared library goes; its folder exists.
         untuned: Apply the target's default schedule first.
     """
 
     program: str
+    target: str
     output: Path
     untuned: bool = False
 
 
 class Builder:
-    """A pool of build workers for one target.
+    """A pool of build workers.
 
     Args:
-        target: The `tvm.target.Target` that programs are built for.
         workers: Processes; no more than there are cores.
         timeout_s: Seconds after which a compile is killed, and its worker replaced.
     """
 
-    def __init__(self, target: Any, *, workers: int, timeout_s: float) -> None:
-        self._target = target_text(target)
+    def __init__(self, *, workers: int, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         environment = {
             # The OpenCL part stays source text until a device loads it: no driver in a build worker.
@@ -58,7 +58,7 @@ class Builder:
             Job(
                 {
                     "program": request.program,
-                    "target": self._target,
+                    "target": request.target,
                     "untuned": request.untuned,
                     "output": str(request.output),
                 },

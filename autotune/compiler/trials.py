@@ -26,16 +26,24 @@ class Bench:
         runner: The device.
         data: Inputs and references.
         measure: Limits and sample counts.
+        target: The target as JSON text.
         folder: Where libraries go, one folder each.
     """
 
     def __init__(
-        self, builder: Builder, runner: Runner, data: ReferenceData, measure: Measure, folder: Path
+        self,
+        builder: Builder,
+        runner: Runner,
+        data: ReferenceData,
+        measure: Measure,
+        target: str,
+        folder: Path,
     ) -> None:
         self._builder = builder
         self._runner = runner
         self._data = data
         self._measure = measure
+        self._target = target
         self._folder = folder
 
     def build(
@@ -47,7 +55,7 @@ class Bench:
             path.parent.mkdir(parents=True, exist_ok=True)
         failures = self._builder.build(
             [
-                BuildRequest(candidate.program, path, untuned=untuned)
+                BuildRequest(candidate.program, self._target, path, untuned=untuned)
                 for candidate, path in zip(candidates, paths, strict=True)
             ]
         )

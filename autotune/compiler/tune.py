@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from autotune.compiler.budget import TaskLanes, next_turn
-from autotune.compiler.builder import Builder
+from autotune.compiler.builder import Builder, target_text
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.finals import Entrant, Verdict, finalists, settle
 from autotune.compiler.formulations import formulations, prim_func
@@ -79,9 +79,9 @@ class KernelRun:
         self._interrupted = interrupted
         self._earlier = earlier
         self._cores = psutil.cpu_count(logical=False) or 1
-        self._target = tvm_target(request.target, request.space.limits)
         self._ranker = ScheduleRanker(seed=request.seed, warmup=request.space.search.model_warmup)
-        self._entries = [self._entry(i, task) for i, task in enumerate(request.tasks)]
+        self._target: Any = None
+        self._entries: list[_Entry] = []
         self._workloads: dict[str, int] = {}
         self._done = 0
 
@@ -127,8 +127,9 @@ class KernelRun:
             NothingMeasuredError: No kernel has a valid time.
         """
         began = time.monotonic()
-        earlier_wall = self._restore()
         with self._bench() as bench:
+            self._entries = [self._entry(i, task) for i, task in enumerate(self._request.tasks)]
+            earlier_wall = self._restore()
             self._measure_defaults(bench)
             self._search(bench)
             self._folder.event(
@@ -143,14 +144,22 @@ class KernelRun:
 
     @contextmanager
     def _bench(self) -> Iterator[Bench]:
-        measure = self._request.space.measure
-        builder = Builder(self._target, workers=self._cores, timeout_s=measure.build_timeout_s)
+        """Starts the workers, and imports TVM here while they do."""
+        request, measure = self._request, self._request.space.measure
+        builder = Builder(workers=self._cores, timeout_s=measure.build_timeout_s)
         work = scratch("run")
         try:
             builder.start()
             self._runner.start()
-            data = ReferenceData(work / "data", self._request.seed)
-            yield Bench(builder, self._runner, data, measure, work / "libraries")
+            self._target = tvm_target(request.target, request.space.limits)
+            yield Bench(
+                builder,
+                self._runner,
+                ReferenceData(work / "data", request.seed),
+                measure,
+                target_text(self._target),
+                work / "libraries",
+            )
         finally:
             builder.stop()
             self._runner.stop()

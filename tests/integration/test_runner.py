@@ -11,7 +11,7 @@ from tvm import te
 
 from autotune.compiler import opencl_sidecar
 from autotune.compiler.build_worker import linker
-from autotune.compiler.builder import Builder, BuildRequest
+from autotune.compiler.builder import Builder, BuildRequest, target_text
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.runner import (
@@ -205,13 +205,13 @@ def test_compare_tells_a_slow_kernel_from_a_fast_one(runner: LocalRunner, tmp_pa
 
 
 def test_the_builder_reports_what_does_not_compile_and_goes_on(tmp_path: Path) -> None:
-    target = tvm_target(find("cpu"), None)
-    builder = Builder(target, workers=2, timeout_s=20.0)
+    target = target_text(tvm_target(find("cpu"), None))
+    builder = Builder(workers=2, timeout_s=20.0)
     good = str(tvm.ir.save_json(tvm.IRModule({"main": matmul(lambda x, w, i, j, k: x[i, k])})))
     requests = [
-        BuildRequest(good, tmp_path / "a.so"),
-        BuildRequest("{}", tmp_path / "b.so"),
-        BuildRequest(good, tmp_path / "c.so"),
+        BuildRequest(good, target, tmp_path / "a.so"),
+        BuildRequest("{}", target, tmp_path / "b.so"),
+        BuildRequest(good, target, tmp_path / "c.so"),
     ]
     outcomes = builder.build(requests)
     builder.stop()
@@ -225,9 +225,10 @@ def test_the_builder_reports_what_does_not_compile_and_goes_on(tmp_path: Path) -
 
 
 def test_a_compile_that_outlasts_its_limit_is_a_timeout(tmp_path: Path) -> None:
-    builder = Builder(tvm_target(find("cpu"), None), workers=1, timeout_s=0.01)
+    builder = Builder(workers=1, timeout_s=0.01)
+    target = target_text(tvm_target(find("cpu"), None))
     program = str(tvm.ir.save_json(tvm.IRModule({"main": matmul(lambda x, w, i, j, k: x[i, k])})))
-    (outcome,) = builder.build([BuildRequest(program, tmp_path / "a.so")])
+    (outcome,) = builder.build([BuildRequest(program, target, tmp_path / "a.so")])
     builder.stop()
     assert outcome is not None
     assert outcome.status == "timeout"

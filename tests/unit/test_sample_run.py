@@ -1,0 +1,44 @@
+"""A small recorded run is read back, and its result is shown as it always was."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from autotune.cli.tuning import show
+from autotune.records import Result, read_run
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "logs" / "samples" / "cpu-matmul"
+GOLDEN = ROOT / "tests" / "golden" / "kernels_table.txt"
+
+
+def test_the_sample_run_reads_back_whole() -> None:
+    run = read_run(SAMPLE)
+    trials = run.trials()
+    assert run.result is not None
+    result = Result.from_json(run.result)
+    assert len(trials) == result.trials == 9
+    for task in result.tasks:
+        own = [event for event in trials if event["task"] == task.name]
+        assert task.trials == len(own)
+        assert task.valid == sum(event["status"] == "ok" for event in own)
+        assert task.digest in {"default", *(event["digest"] for event in own)}
+
+
+def test_every_ok_trial_has_samples_and_a_schedule() -> None:
+    for event in read_run(SAMPLE).trials():
+        assert bool(event["samples_s"]) == (event["status"] == "ok")
+        assert event["device"]
+        assert event["trace"]
+
+
+def test_the_result_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    content = read_run(SAMPLE).result
+    assert content is not None
+    show(Result.from_json(content), "STAND-IN: measured on something else", as_json=False)
+    shown = capsys.readouterr().out
+    if os.environ.get("AUTOTUNE_UPDATE_GOLDEN"):
+        GOLDEN.write_text(shown, encoding="utf-8")
+    assert shown == GOLDEN.read_text(encoding="utf-8")

@@ -160,14 +160,6 @@ class RunFolder:
         """Appends a valid trial of the workload with this index to TVM's record file."""
         self._records.append([index, record])
 
-    def database_workloads(self) -> list[Any]:
-        """The lines of TVM's workload file."""
-        return read_lines(self.path / _WORKLOADS)
-
-    def database_size(self) -> int:
-        """Lines in TVM's record file."""
-        return len(read_lines(self.path / _RECORDS))
-
     def clear_database(self) -> None:
         """Empties TVM's two files, to write them anew from the events."""
         self._workloads.clear()

@@ -33,7 +33,9 @@ def test_every_ok_trial_has_samples_and_a_schedule() -> None:
         assert event["trace"]
 
 
-def test_the_result_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     content = read_run(SAMPLE).result
     assert content is not None

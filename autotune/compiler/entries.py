@@ -1,0 +1,76 @@
+"""A task of a run with everything that is known of it, and what becomes of it in the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from autotune.compiler.budget import TaskLanes
+from autotune.compiler.finals import Verdict, finalists
+from autotune.compiler.lane import Candidate, Lane
+from autotune.measurement import Outcome
+from autotune.records import TaskResult
+from autotune.workloads.graph import Task
+
+DEFAULT = "default"
+"""What events and results call the untuned default."""
+
+
+@dataclass
+class Entry:
+    """A task of the run.
+
+    Attributes:
+        task: The kernel with its count.
+        lanes: Its searches, and what the budget knows of them.
+        default: The untuned default.
+        default_outcome: Its outcome; None before it was measured.
+        trials: Every trial by the candidate's digest.
+    """
+
+    task: Task
+    lanes: TaskLanes
+    default: Candidate
+    default_outcome: Outcome | None = None
+    trials: dict[str, tuple[Candidate, Lane, Outcome]] = field(default_factory=dict)
+
+    def note_default(self, outcome: Outcome) -> None:
+        """Takes down what became of the untuned default."""
+        self.default_outcome = outcome
+        self.lanes.default_s = outcome.seconds
+
+    def leaders(self, count: int) -> list[tuple[str, float]]:
+        """The best candidates so far: (digest, seconds)."""
+        return finalists([(d, o.seconds) for d, (_, _, o) in self.trials.items()], count)
+
+    def result(self, verdict: Verdict) -> TaskResult:
+        """The task's line in the result."""
+        kernel = self.task.kernel
+        outcomes = [outcome for _, _, outcome in self.trials.values()]
+        failures: dict[str, int] = {}
+        for outcome in outcomes:
+            if not outcome.ok:
+                failures[outcome.status] = failures.get(outcome.status, 0) + 1
+        won = self.trials.get(verdict.winner)
+        interval, seconds = verdict.speedup, verdict.winner_s
+        return TaskResult(
+            name=kernel.name,
+            operator=kernel.operator.name,
+            role=kernel.role,
+            spec=kernel.spec,
+            count=self.task.count,
+            default_ms=_ms(verdict.default_s),
+            tuned_ms=_ms(seconds),
+            speedup=interval.estimate if interval else None,
+            ci=(interval.low, interval.high) if interval else None,
+            gflops=kernel.flops / seconds / 1e9 if seconds else None,
+            trials=len(outcomes),
+            valid=sum(outcome.ok for outcome in outcomes),
+            failures=failures,
+            max_rel_error=verdict.max_rel_error,
+            formulation=won[1].formulation.name if won else "direct",
+            digest=verdict.winner if won else DEFAULT,
+        )
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1e3 * seconds

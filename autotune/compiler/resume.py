@@ -1,0 +1,88 @@
+"""Taking a run up again: its trials are replayed from their schedules, and none is measured twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.entries import DEFAULT, Entry
+from autotune.compiler.lane import Candidate, Lane
+from autotune.errors import RecordError
+from autotune.measurement import Outcome
+from autotune.records.folder import Run
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One lane's earlier trials."""
+
+    lane: Lane
+    candidates: list[Candidate]
+    outcomes: list[Outcome]
+
+
+def outcome_fields(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as fields of an event."""
+    return {
+        "status": outcome.status,
+        "samples_s": list(outcome.samples),
+        "message": outcome.message,
+        "max_rel_error": outcome.max_rel_error,
+    }
+
+
+def restore(entries: Sequence[Entry], run: Run) -> tuple[list[Replayed], float]:
+    """Gives the entries their earlier trials back, and teaches the lanes and the cost model.
+
+    Returns:
+        The replayed trials by lane, and the seconds that the earlier parts of the search took.
+
+    Raises:
+        RecordError: An event does not belong to the run's request.
+    """
+    by_name = {entry.task.kernel.name: entry for entry in entries}
+    lanes: dict[str, Replayed] = {}
+    wall_s = 0.0
+    for event in run.events:
+        if event["event"] == "searched":
+            wall_s += event["wall_s"]
+        elif event["event"] == DEFAULT:
+            _entry(by_name, event, run.path).note_default(_outcome(event, run.path))
+        elif event["event"] == "trial":
+            entry = _entry(by_name, event, run.path)
+            lane = _lane(entry, event, run.path)
+            candidate, outcome = lane.replay(event["trace"]), _outcome(event, run.path)
+            if candidate.digest in entry.trials:
+                continue
+            entry.trials[candidate.digest] = (candidate, lane, outcome)
+            replayed = lanes.setdefault(lane.name, Replayed(lane, [], []))
+            replayed.candidates.append(candidate)
+            replayed.outcomes.append(outcome)
+    for replayed in lanes.values():
+        replayed.lane.observe(replayed.candidates, replayed.outcomes)
+    return list(lanes.values()), wall_s
+
+
+def _entry(by_name: dict[str, Entry], event: dict[str, Any], path: Path) -> Entry:
+    entry = by_name.get(event.get("task", ""))
+    if entry is None:
+        raise RecordError(f"{path}: a record of an unknown task {event.get('task')!r}")
+    return entry
+
+
+def _lane(entry: Entry, event: dict[str, Any], path: Path) -> Lane:
+    for lane in entry.lanes.lanes:
+        if lane.formulation.name == event.get("formulation"):
+            return lane
+    raise RecordError(f"{path}: a record of an unknown formulation {event.get('formulation')!r}")
+
+
+def _outcome(event: dict[str, Any], path: Path) -> Outcome:
+    try:
+        return Outcome(
+            event["status"], tuple(event["samples_s"]), event["message"], event["max_rel_error"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{path}: a record of {event.get('task')} is damaged: {error}") from error

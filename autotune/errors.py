@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C has ended."""
+
 
 class AutotuneError(Exception):
     """An error with a message for the user and, where there is one, the step that mends it.

@@ -38,9 +38,9 @@ def kernels(
     space: Annotated[
         Path | None, typer.Option(help="Search space to use instead of the target's own.")
     ] = None,
-    logs: Annotated[Path, typer.Option(help="Folder that the run's folder is made in.")] = Path(
-        "logs"
-    ),
+    logs: Annotated[
+        Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
+    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Go on with a run; only --trials may change."),
@@ -64,7 +64,7 @@ def kernels(
     from autotune.records import read_run
 
     if resume is not None:
-        fixed = (target, target_json, model, op, role, batch, classes, seed, space)
+        fixed = (target, target_json, model, op, role, batch, classes, seed, space, logs)
         if any(value is not None for value in fixed):
             raise UsageError(
                 "--resume goes on with the run as it was asked for",
@@ -72,7 +72,9 @@ def kernels(
             )
         earlier = read_run(resume)
         request = TuneRequest.from_json(earlier.about.get("request", {}))
-        return carry_out(_with_trials(request, trials), logs, earlier=earlier, as_json=json)
+        return carry_out(
+            _with_trials(request, trials), resume.parent, earlier=earlier, as_json=json
+        )
     spec = _target(target, target_json)
     return carry_out(
         TuneRequest(
@@ -84,7 +86,7 @@ def kernels(
             trials=_positive("--trials", 256 if trials is None else trials),
             seed=_positive("--seed", 1 if seed is None else seed),
         ),
-        logs,
+        Path("logs") if logs is None else logs,
         earlier=None,
         as_json=json,
     )
@@ -123,7 +125,28 @@ def _space(spec: TargetSpec, path: Path | None) -> Space:
             f"search space {path}: key family: {loaded.family} does not fit target {spec.name}",
             hint=f"the target is of family {spec.family}",
         )
+    if loaded.formulations:
+        _check_formulations(path or spec.space_path(), loaded)
     return loaded
+
+
+def _check_formulations(path: Path, space: Space) -> None:
+    from autotune.compiler.formulations import registered
+    from autotune.errors import UsageError
+
+    known = {f"{operator}.{role}": names for (operator, role), names in registered().items()}
+    for key, names in space.formulations.items():
+        if key not in known:
+            raise UsageError(
+                f"search space {path}: key formulations.{key}: no such operator and role",
+                hint=f"known: {', '.join(known)}",
+            )
+        for name in names:
+            if name not in known[key]:
+                raise UsageError(
+                    f"search space {path}: key formulations.{key}: no formulation {name!r}",
+                    hint=f"known: {', '.join(known[key])}",
+                )
 
 
 def _workload(model: str | None, op: str | None) -> str:

@@ -27,9 +27,7 @@ from autotune.cli.verbosity import (
     stderr_log,
     with_verbosity,
 )
-from autotune.errors import AutotuneError
-
-INTERRUPTED = 130
+from autotune.errors import INTERRUPTED, AutotuneError
 
 app = typer.Typer(
     name="autotune",

@@ -19,7 +19,11 @@ def write_json(content: Mapping[str, Any]) -> None:
 
 
 def write_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Iterable[str] = (),
+    whole: bool = False,
 ) -> None:
     """Writes a table to stdout.
 
@@ -30,6 +34,8 @@ def write_table(
         columns: Headings; the first column holds names, which are not broken either.
         rows: Cells, one for each column.
         numbers: Headings of the columns that are flushed right.
+        whole: Never break a line, not even on a terminal that is too narrow: for tables that would lose
+            whole columns there.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -46,7 +52,7 @@ def write_table(
         table.add_row(*row)
     console = Console(markup=False, highlight=False, emoji=False)
     fitted = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console.width = max(console.width, _NARROWEST) if fitted else _UNBROKEN
+    console.width = max(console.width, _NARROWEST) if fitted and not whole else _UNBROKEN
     with console.capture() as capture:
         console.print(table)
     lines = [line.rstrip() for line in capture.get().splitlines()]

@@ -23,17 +23,19 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from autotune import __version__
 from autotune.cli.output import write_table
 from autotune.cli.verbosity import LOGGER
+from autotune.compiler.build_worker import linker
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.runner import Runner, runner_for, stand_in_notice
 from autotune.compiler.tune import KernelRun
+from autotune.errors import INTERRUPTED, UsageError
 from autotune.records import Result, RunFolder
 from autotune.records.folder import Run
 
-INTERRUPTED = 130
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
 
 
@@ -50,9 +52,13 @@ class LiveProgress:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(elapsed_when_finished=True),
-            TextColumn("{task.fields[detail]}", table_column=None),
+            TextColumn(
+                "{task.fields[detail]}",
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
             console=self._console,
             transient=True,
+            expand=True,
             disable=not self._console.is_terminal or LOGGER.getEffectiveLevel() > 30,
         )
         self._task: Any = None
@@ -80,7 +86,7 @@ class LiveProgress:
             self.notice(f"{name}: {total}")
 
     def step(self, done: int, text: str) -> None:
-        self._bar.update(self._task, completed=done, detail=text)
+        self._bar.update(self._task, completed=min(done, self._total), detail=text)
         share = done / self._total if self._total else 1.0
         if not self._console.is_terminal and share - self._shown >= 0.1:
             self._shown = share
@@ -119,6 +125,9 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         The exit code: 0, or 130 when interrupted.
     """
     runner = runner_for(request.target)
+    linker(request.target.triple, fast=True)
+    if earlier is not None:
+        _same_conditions(earlier, runner)
     if earlier is None:
         folder = RunFolder.create(
             logs, f"{request.target.name}-{request.workload}", _about(request, runner)
@@ -141,6 +150,27 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         return INTERRUPTED
     show(result, notice, as_json=as_json)
     return 0
+
+
+def _same_conditions(earlier: Run, runner: Runner) -> None:
+    """Refuses to mix measurements of two devices or two compilers in one run.
+
+    Raises:
+        UsageError: The device or TVM's version is another one than the run's.
+    """
+    device = earlier.about.get("device") or {}
+    here = runner.device
+    if (device.get("name"), device.get("kind")) != (here.name, here.kind):
+        raise UsageError(
+            f"run {earlier.path} was measured on {device.get('name')}, and this is {here.name}",
+            hint="go on with it on its own device, or start a new run here",
+        )
+    before = (earlier.about.get("versions") or {}).get("apache-tvm")
+    if before != version("apache-tvm"):
+        raise UsageError(
+            f"run {earlier.path} was made with apache-tvm {before}, and this is {version('apache-tvm')}",
+            hint="install that version to go on with it, or start a new run",
+        )
 
 
 def show(result: Result, notice: str | None, *, as_json: bool) -> None:
@@ -170,7 +200,7 @@ def show(result: Result, notice: str | None, *, as_json: bool) -> None:
                 str(task.count),
                 _number(task.default_ms),
                 _number(task.tuned_ms),
-                _number(task.speedup, "x") if task.digest != "default" else "default kept",
+                _number(task.speedup, "x") if task.digest != "default" else "kept",
                 f"{task.ci[0]:.2f}-{task.ci[1]:.2f}"
                 if task.ci and task.digest != "default"
                 else "",
@@ -182,6 +212,7 @@ def show(result: Result, notice: str | None, *, as_json: bool) -> None:
             for task in result.tasks
         ],
         numbers=("count", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials"),
+        whole=True,
     )
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
     ratio = f", {before / after:.2f}x" if before and after else ""

@@ -92,7 +92,7 @@ def next_turn(tasks: Sequence[TaskLanes], remaining: int, round_size: int) -> Tu
     if remaining <= 0:
         return None
     for lap in range(max((task.warmup for task in tasks), default=0)):
-        # Widest first: every task gets a first look before the budget goes into depth.
+        # The most expensive tasks first: a small budget should not be spent on what takes no time.
         for index in sorted(range(len(tasks)), key=lambda i: -tasks[i].weight):
             task = tasks[index]
             for lane in task.open_lanes():

@@ -51,6 +51,7 @@ class Entry:
             if not outcome.ok:
                 failures[outcome.status] = failures.get(outcome.status, 0) + 1
         won = self.trials.get(verdict.winner)
+        kept = verdict.winner == self.default.digest
         interval, seconds = verdict.speedup, verdict.winner_s
         return TaskResult(
             name=kernel.name,
@@ -67,8 +68,8 @@ class Entry:
             valid=sum(outcome.ok for outcome in outcomes),
             failures=failures,
             max_rel_error=verdict.max_rel_error,
-            formulation=won[1].formulation.name if won else "direct",
-            digest=verdict.winner if won else DEFAULT,
+            formulation=won[1].formulation.name if won else "direct" if kept else "",
+            digest=DEFAULT if kept else verdict.winner,
         )
 
 

@@ -34,6 +34,7 @@ _LIBRARY, _MANIFEST, _DATA, _EXAMPLE = (
     "example_data.npz",
     "example.py",
 )
+_RUNNER = "autotune_kernel_runner"
 _TEMPLATES = Path(__file__).parent / "export_templates"
 
 
@@ -145,9 +146,9 @@ def _write_example(request: TuneRequest, result: Result, out: Path) -> Kernel:
     arrays = {f"input{i}": array for i, array in enumerate(inputs)}
     arrays |= {f"expected{i}": array for i, array in enumerate(reference(kernel, inputs))}
     np.savez(out / _DATA, allow_pickle=False, **arrays)
-    cross = ARM_TRIPLE in request.target.triple
+    cross = _crosses(request)
     if cross:
-        shutil.copy2(kernel_runner.ensure("aarch64-linux-gnu"), out / "autotune_kernel_runner")
+        shutil.copy2(kernel_runner.ensure("aarch64-linux-gnu"), out / _RUNNER)
     template = _TEMPLATES / ("runner.py.txt" if cross else "tvm.py.txt")
     device = "opencl" if request.target.family == "opencl" else "cpu"
     text = (
@@ -161,6 +162,11 @@ def _write_example(request: TuneRequest, result: Result, out: Path) -> Kernel:
     return kernel
 
 
+def _crosses(request: TuneRequest) -> bool:
+    """Whether the library is for aarch64, which a bundled program can run without TVM."""
+    return ARM_TRIPLE in request.target.triple
+
+
 def _manifest(
     run: Run, request: TuneRequest, result: Result, target: Any, out: Path, example: Kernel
 ) -> dict[str, Any]:
@@ -172,11 +178,13 @@ def _manifest(
         "run": run.path.name,
         "device": result.device,
         "stand_in": result.stand_in,
-        "versions": {"autotune": __version__, "apache-tvm": version("apache-tvm")},
+        "versions": {
+            "autotune": __version__,
+            **{name: version(name) for name in ("apache-tvm", "apache-tvm-ffi")},
+        },
         "files": {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(out.iterdir())
-            if path.name != _MANIFEST and path.is_file()
+            name: hashlib.sha256((out / name).read_bytes()).hexdigest()
+            for name in (_LIBRARY, _DATA, _EXAMPLE, *((_RUNNER,) if _crosses(request) else ()))
         },
         "library": _LIBRARY,
         "example": example.name,

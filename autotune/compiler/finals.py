@@ -15,6 +15,7 @@ from autotune.measurement import Interval, median, paired_speedup
 
 _SLOW_DEFAULT_S = 0.25
 _FEW_BLOCKS = 5
+_LEAST_GAIN = 1.01
 
 
 @dataclass(frozen=True)
@@ -59,27 +60,46 @@ def settle(
 ) -> Verdict:
     """Times entrants and default in interleaved blocks of random order and picks the winner.
 
-    A candidate wins only if the confidence interval of its speed-up over the default lies above 1 and its result
-    is right once more; otherwise the default is kept.
+    A candidate wins only if the confidence interval of its speed-up over the default lies above 1, the speed-up is
+    1 % at least, and its result is right once more; otherwise the default is kept.
     """
     contestants = [*([default] if default else []), *entrants]
+    message = "neither the default nor any candidate has a valid time"
     while contestants:
         slowest = max(entrant.seconds for entrant in contestants)
         blocks = measure.final_blocks if slowest < _SLOW_DEFAULT_S else _FEW_BLOCKS
-        request = CompareRequest(
-            libraries=tuple(entrant.library for entrant in contestants),
-            data=data,
-            blocks=blocks,
-            min_repeat_ms=measure.final_min_repeat_ms,
-            seed=seed,
-        )
         try:
-            return _judge(default, contestants, runner.compare(request), seed)
+            timed = runner.compare(_request(contestants, data, blocks, measure, seed))
         except WorkerLost as lost:
-            # One of them brings the process down: the last to join is left out, the default last of all.
             message = str(lost)
-            contestants.pop()
+            survivors = [e for e in contestants if _survives(runner, e, data, measure, seed)]
+            if len(survivors) == len(contestants):
+                break
+            contestants = survivors
+            continue
+        return _judge(default, contestants, timed, seed)
     return Verdict("", None, None, None, None, {}, message)
+
+
+def _request(
+    contestants: Sequence[Entrant], data: Path, blocks: int, measure: Measure, seed: int
+) -> CompareRequest:
+    return CompareRequest(
+        libraries=tuple(entrant.library for entrant in contestants),
+        data=data,
+        blocks=blocks,
+        min_repeat_ms=measure.final_min_repeat_ms,
+        seed=seed,
+    )
+
+
+def _survives(runner: Runner, entrant: Entrant, data: Path, measure: Measure, seed: int) -> bool:
+    """Whether a contestant runs alone; asked when one of several brought the process down."""
+    try:
+        runner.compare(_request([entrant], data, 1, measure, seed))
+    except WorkerLost:
+        return False
+    return True
 
 
 def _judge(
@@ -87,28 +107,26 @@ def _judge(
 ) -> Verdict:
     samples = {e.digest: row for e, row in zip(contestants, timed.samples, strict=True)}
     errors = {e.digest: x for e, x in zip(contestants, timed.max_rel_errors, strict=True)}
-    right = [
-        entrant
-        for entrant in contestants
-        if entrant is not default
-        and (errors[entrant.digest] or 0.0) <= TOLERANCE
-        and errors[entrant.digest] is not None
-    ]
-    base = samples[default.digest] if default and default.digest in samples else None
-    best: Entrant | None = min(right, key=lambda e: median(samples[e.digest]), default=None)
-    if base is None or default is None:
+
+    def right(entrant: Entrant) -> bool:
+        error = errors.get(entrant.digest)
+        return error is not None and error <= TOLERANCE
+
+    candidates = [entrant for entrant in contestants if entrant is not default and right(entrant)]
+    best = min(candidates, key=lambda e: median(samples[e.digest]), default=None)
+    if default is None or not right(default):
         if best is None:
-            return Verdict("", None, None, None, None, samples, "no right result to keep")
+            return Verdict("", None, None, None, None, samples, "no result is right any more")
         return Verdict(
             best.digest, None, median(samples[best.digest]), None, errors[best.digest], samples
         )
-    default_s = median(base)
+    base = samples[default.digest]
     if best is not None:
         interval = paired_speedup(base, samples[best.digest], seed=seed)
-        if interval.low > 1.0:
+        if interval.low > 1.0 and interval.estimate >= _LEAST_GAIN:
             return Verdict(
                 best.digest,
-                default_s,
+                median(base),
                 median(samples[best.digest]),
                 interval,
                 errors[best.digest],
@@ -116,8 +134,8 @@ def _judge(
             )
     return Verdict(
         default.digest,
-        default_s,
-        default_s,
+        median(base),
+        median(base),
         Interval(1.0, 1.0, 1.0),
         errors[default.digest],
         samples,

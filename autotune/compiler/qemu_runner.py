@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler import kernel_runner
-from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.runner import (
     CompareRequest,
     Comparison,
@@ -79,7 +78,7 @@ class QemuRunner:
         """Times libraries in interleaved blocks; see `Runner.compare`."""
         order = np.random.default_rng(request.seed)
         samples = [[math.inf] * request.blocks for _ in request.libraries]
-        errors: list[float | None] = [None] * len(request.libraries)
+        worst = [0.0] * len(request.libraries)
         flags = ["--repeat", "1", "--min-repeat-ms", str(request.min_repeat_ms)]
         for block in range(request.blocks):
             for index in order.permutation(len(request.libraries)):
@@ -92,8 +91,9 @@ class QemuRunner:
                 if answer["status"] != "ok":
                     raise WorkerLost(str(answer["message"]), timed_out=False)
                 samples[index][block] = answer["seconds"][0]
-                errors[index] = error if error <= TOLERANCE else None
-        return Comparison(tuple(map(tuple, samples)), tuple(errors))
+                worst[index] = max(worst[index], error)
+        errors = tuple(error if math.isfinite(error) else None for error in worst)
+        return Comparison(tuple(map(tuple, samples)), errors)
 
     def _execute(
         self, library: Path, data: Path, flags: Sequence[str], timeout_s: float

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from autotune.errors import RecordError
 from autotune.workloads.operators import Kernel
 from autotune.workloads.references import random_inputs, reference
 
@@ -32,9 +33,15 @@ class ReferenceData:
         if path.is_dir():
             return path
         inputs = random_inputs(kernel, self._seed ^ zlib.crc32(kernel.name.encode()))
-        path.mkdir(parents=True)
-        for index, array in enumerate(inputs):
-            np.save(path / f"input{index}.npy", array)
-        for index, array in enumerate(reference(kernel, inputs)):
-            np.save(path / f"expected{index}.npy", array)
+        try:
+            path.mkdir(parents=True)
+            for index, array in enumerate(inputs):
+                np.save(path / f"input{index}.npy", array)
+            for index, array in enumerate(reference(kernel, inputs)):
+                np.save(path / f"expected{index}.npy", array)
+        except OSError as error:
+            raise RecordError(
+                f"the reference data of {kernel.name} cannot be written to {path}: {error}",
+                hint="free some space there, or set TMPDIR to a folder that has it",
+            ) from error
         return path

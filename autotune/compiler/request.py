@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.compiler.spaces import Space
 from autotune.compiler.targets import TargetSpec
-from autotune.errors import RecordError
+from autotune.errors import RecordError, UsageError
 from autotune.workloads.graph import Task
 from autotune.workloads.operators import Kernel
 from autotune.workloads.spec import parse_operator, parse_roles
@@ -70,8 +70,8 @@ class TuneRequest:
         Raises:
             RecordError: It is not the request of a kernel run, or it is damaged.
         """
-        if content.get("kind") != "kernels":
-            raise RecordError(f"not a kernel run but {content.get('kind')!r}")
+        if not isinstance(content, dict) or content.get("kind") != "kernels":
+            raise RecordError("the run's request is damaged, or not one of a kernel run")
         try:
             target = content["target"]
             tvm = tuple(
@@ -87,7 +87,7 @@ class TuneRequest:
                 trials=content["trials"],
                 seed=content["seed"],
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
             raise RecordError(f"the run's request is damaged: {error}") from error
 
 

@@ -37,23 +37,20 @@ def restore(entries: Sequence[Entry], run: Run) -> tuple[list[Replayed], float]:
     """Gives the entries their earlier trials back, and teaches the lanes and the cost model.
 
     Returns:
-        The replayed trials by lane, and the seconds that the earlier parts of the search took.
+        The replayed trials by lane, and the seconds that the earlier parts of the run took.
 
     Raises:
         RecordError: An event does not belong to the run's request.
     """
     by_name = {entry.task.kernel.name: entry for entry in entries}
     lanes: dict[str, Replayed] = {}
-    wall_s = 0.0
     for event in run.events:
-        if event["event"] == "searched":
-            wall_s += event["wall_s"]
-        elif event["event"] == DEFAULT:
+        if event["event"] == DEFAULT:
             _entry(by_name, event, run.path).note_default(_outcome(event, run.path))
         elif event["event"] == "trial":
             entry = _entry(by_name, event, run.path)
             lane = _lane(entry, event, run.path)
-            candidate, outcome = lane.replay(event["trace"]), _outcome(event, run.path)
+            candidate, outcome = _candidate(lane, event, run.path), _outcome(event, run.path)
             if candidate.digest in entry.trials:
                 continue
             entry.trials[candidate.digest] = (candidate, lane, outcome)
@@ -62,7 +59,29 @@ def restore(entries: Sequence[Entry], run: Run) -> tuple[list[Replayed], float]:
             replayed.outcomes.append(outcome)
     for replayed in lanes.values():
         replayed.lane.observe(replayed.candidates, replayed.outcomes)
-    return list(lanes.values()), wall_s
+    return list(lanes.values()), _working_seconds(run)
+
+
+def _working_seconds(run: Run) -> float:
+    """Seconds between the start of each earlier part of the run and its last event."""
+    total, began, last = 0.0, 0.0, 0.0
+    for event in run.events:
+        if event["event"] == "started":
+            total += last - began
+            began = event["time"]
+        last = event["time"]
+    return total + last - began
+
+
+def _candidate(lane: Lane, event: dict[str, Any], path: Path) -> Candidate:
+    try:
+        return lane.replay(event["trace"])
+    except Exception as error:  # TVM raises whatever its parser meets first
+        reason = str(error).strip().splitlines()[-1]
+        raise RecordError(
+            f"{path}: the schedule of trial {event.get('digest')} is damaged: {reason}",
+            hint="delete that line of events.jsonl to go on without the record",
+        ) from error
 
 
 def _entry(by_name: dict[str, Entry], event: dict[str, Any], path: Path) -> Entry:

@@ -70,7 +70,7 @@ class MultiLevelTiling(_Strict):
     """Tiles loops with data reuse: S a spatial level, R a reduction level."""
 
     kind: Literal["multi_level_tiling"]
-    structure: Annotated[str, Field(pattern=r"^[SR]+$")]
+    structure: Annotated[str, Field(pattern=r"^S+[SR]*R[SR]*$")]
     thread_axes: tuple[ThreadAxis, ...] = ()
     max_innermost_factor: PositiveInt = 64
     vector_loads: tuple[PositiveInt, ...] = ()
@@ -195,7 +195,7 @@ class Space(_Strict):
     measure: Measure = Measure()
     mutations: Mutations = Mutations()
     rules: tuple[Rule, ...] = Field(min_length=1)
-    formulations: dict[str, tuple[str, ...]] = Field(
+    formulations: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Formulations to choose from by `operator.role`; a role left out has them all.",
     )
@@ -231,6 +231,8 @@ def load(path: Path) -> Space:
             f"search space {path} cannot be read: {error.strerror}",
             hint="give a TOML file; the shipped ones are listed by `autotune targets`",
         ) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"search space {path} is not valid TOML: it is not UTF-8 text") from error
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -105,7 +105,8 @@ def from_json(path: Path) -> TargetSpec:
     """Reads a TVM target from a JSON file: an object with `kind` `llvm` or `opencl`, or a tag.
 
     Raises:
-        UsageError: The file cannot be read, is not a JSON object, or names another kind.
+        UsageError: The file cannot be read, is not a target of those kinds, names a processor that is
+            neither this machine's nor aarch64 Linux, or TVM refuses it.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -113,20 +114,72 @@ def from_json(path: Path) -> TargetSpec:
         raise UsageError(f"target file {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"target file {path} is not valid JSON: {error}") from error
+    tag = content if isinstance(content, str) else None
+    if isinstance(content, dict):
+        tag = content.get("tag")
+    if tag is not None:
+        content = _from_tag(path, str(tag))
     if not isinstance(content, dict) or content.get("kind") not in ("llvm", "opencl"):
         raise UsageError(
-            f"target file {path}: needs an object with kind llvm or opencl",
+            f"target file {path}: needs a tag, or an object with kind llvm or opencl",
             hint='for example {"kind": "opencl", "device": "mali", "max_threads_per_block": 256}',
         )
-    base = find("cpu" if content["kind"] == "llvm" else _opencl_device(content))
-    content.pop("host", None)
-    return replace(
+    if "host" in content:
+        raise UsageError(
+            f"target file {path}: key host: the host code is built for this machine",
+            hint="leave it out",
+        )
+    base = (
+        find(_opencl_device(content)) if content["kind"] == "opencl" else _processor(path, content)
+    )
+    spec = replace(
         base,
         name=path.stem,
         description=f"from {path.name}",
-        triple=str(content.get("mtriple", "")),
-        tvm=tuple((key, _frozen(value)) for key, value in content.items()),
+        tvm=tuple({**_defaults(base), **{k: _frozen(v) for k, v in content.items()}}.items()),
     )
+    tvm_target(spec, None)
+    return spec
+
+
+def _from_tag(path: Path, tag: str) -> dict[str, Any]:
+    """What a tag of TVM's stands for."""
+    from tvm.target import Target
+
+    try:
+        exported = Target(tag).export()
+    except Exception as error:
+        raise UsageError(
+            f"target file {path}: TVM has no target tag {tag!r}",
+            hint="for example qcom/adreno-opencl or raspberry-pi/4b-aarch64",
+        ) from error
+    derived = ("tag", "keys", "host")
+    return {
+        str(key): list(value) if hasattr(value, "__len__") and not isinstance(value, str) else value
+        for key, value in exported.items()
+        if str(key) not in derived and not str(key).startswith("feature.")
+    }
+
+
+def _processor(path: Path, content: dict[str, Any]) -> TargetSpec:
+    """The target whose space and runner fit an LLVM target."""
+    triple = str(content.get("mtriple", ""))
+    parts = triple.split("-")
+    if not triple or (parts[0] == platform.machine() and "linux" in parts):
+        return replace(find("cpu"), triple="")
+    if parts[0] == "aarch64" and "linux" in parts and not triple.endswith("android"):
+        content["mtriple"] = ARM_TRIPLE
+        return find("arm-cpu")
+    raise UsageError(
+        f"target file {path}: key mtriple: {triple} can be neither run nor checked here",
+        hint=f"leave it out for this machine, or give {ARM_TRIPLE}",
+    )
+
+
+def _defaults(base: TargetSpec) -> dict[str, Any]:
+    """What a file need not say."""
+    cores = dict(base.tvm).get("num-cores")
+    return {} if cores is None else {"num-cores": cores}
 
 
 def _opencl_device(content: dict[str, Any]) -> str:
@@ -136,6 +189,13 @@ def _opencl_device(content: dict[str, Any]) -> str:
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _known_processor(mcpu: str, triple: str) -> bool:
+    from tvm.target import Target, codegen
+
+    target = Target({"kind": "llvm", **({"mtriple": triple} if triple else {})})
+    return mcpu in {str(name) for name in codegen.llvm_get_cpu_archlist(target)}
 
 
 def host_features() -> dict[str, Any]:
@@ -194,6 +254,10 @@ def tvm_target(spec: TargetSpec, limits: spaces.Limits | None) -> Any:
         content.setdefault("max_threads_per_block", limits.max_threads_per_block)
         content.setdefault("max_shared_memory_per_block", limits.max_local_memory_bytes)
         content.setdefault("thread_warp_size", limits.sub_group_size)
+    if "mcpu" in content and not _known_processor(content["mcpu"], spec.triple):
+        raise UsageError(
+            f"target {spec.name}: key mcpu: LLVM knows no processor {content['mcpu']!r}"
+        )
     try:
         return Target(content, host=host)
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import shutil
 import time
@@ -34,6 +35,7 @@ from autotune.records import Result, RunFolder
 from autotune.records.folder import Run
 from autotune.workloads.graph import Task
 
+LOGGER = logging.getLogger("autotune.run")
 Interrupted = Callable[[], bool]
 
 
@@ -123,14 +125,13 @@ class KernelRun:
             NothingMeasuredError: No kernel has a valid time.
         """
         began = time.monotonic()
+        self._folder.event("started", trials=self._request.trials)
         with self._bench() as bench:
             self._entries = [self._entry(i, task) for i, task in enumerate(self._request.tasks)]
             earlier_wall = self._take_up()
             self._measure_defaults(bench)
             self._search(bench)
-            self._folder.event(
-                "searched", wall_s=round(time.monotonic() - began, 3), trials=self._done
-            )
+            self._folder.event("searched", trials=self._done)
             if self._interrupted():
                 return None
             verdicts = self._settle(bench)
@@ -143,7 +144,7 @@ class KernelRun:
         """Starts the workers, and imports TVM here while they do."""
         request, measure = self._request, self._request.space.measure
         builder = Builder(workers=self._cores, timeout_s=measure.build_timeout_s)
-        work = scratch("run")
+        work = scratch()
         try:
             builder.start()
             self._runner.start()
@@ -176,8 +177,7 @@ class KernelRun:
             self._folder.event(
                 DEFAULT,
                 task=entry.task.kernel.name,
-                device=self._runner.device.name,
-                stand_in=self._runner.device.stand_in,
+                **self._device_fields(),
                 **outcome_fields(outcome),
             )
             entry.note_default(outcome)
@@ -193,11 +193,21 @@ class KernelRun:
             turn = next_turn(tasks, request.trials - self._done, round_size)
             if turn is None:
                 if self._done < request.trials:
-                    self._progress.notice(
-                        f"every search space is exhausted after {self._done} of {request.trials} trials"
-                    )
+                    self._progress.notice(self._exhausted())
                 return
             self._round(bench, self._entries[turn.task], turn.lane, turn.trials)
+
+    def _exhausted(self) -> str:
+        done, asked = self._done, self._request.trials
+        lanes = [lane for entry in self._entries for lane in entry.lanes.lanes]
+        why = next((lane.state.failure for lane in lanes if lane.state.failure), "")
+        return f"every search space is exhausted after {done} of {asked} trials" + (
+            f": {why}" if why else ""
+        )
+
+    def _device_fields(self) -> dict[str, Any]:
+        device = self._runner.device
+        return {"device": device.name, "stand_in": device.stand_in}
 
     def _round(self, bench: Bench, entry: Entry, lane: Lane, trials: int) -> None:
         began = time.monotonic()
@@ -215,6 +225,10 @@ class KernelRun:
             exhausted=lane.state.exhausted,
             failure=lane.state.failure,
         )
+        LOGGER.info(
+            "%s: %d proposed, %d samples accepted, rejected %s",
+            lane.name, len(candidates), accepted, rejected or "none",
+        )  # fmt: skip
         measured: list[Candidate] = []
         outcomes: list[Outcome] = []
 
@@ -232,8 +246,7 @@ class KernelRun:
             task=entry.task.kernel.name,
             formulation=lane.formulation.name,
             digest=candidate.digest,
-            device=self._runner.device.name,
-            stand_in=self._runner.device.stand_in,
+            **self._device_fields(),
             **outcome_fields(outcome),
             trace=candidate.trace,
         )
@@ -265,6 +278,7 @@ class KernelRun:
             self._folder.event(
                 "final",
                 task=kernel.name,
+                **self._device_fields(),
                 winner=verdict.winner,
                 default=entry.default.digest,
                 samples={digest: list(row) for digest, row in verdict.samples.items()},

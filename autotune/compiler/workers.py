@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +22,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, Any
+
+import psutil
 
 Message = dict[str, Any]
 _START_TIMEOUT_S = 120.0
@@ -122,8 +125,8 @@ class Worker:
     def stop(self) -> None:
         """Kills the process, if there is one, and closes the socket."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            with suppress(ProcessLookupError):  # its session has a process group of its own
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         if self._connection is not None:
             self._connection.close()
@@ -264,6 +267,10 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
 
 
-def scratch(prefix: str) -> Path:
-    """A new private folder for a run's artifacts."""
-    return Path(tempfile.mkdtemp(prefix=f"autotune-{prefix}-"))
+def scratch() -> Path:
+    """A new private folder for a run's artifacts; removes those that killed runs have left."""
+    for left in Path(tempfile.gettempdir()).glob("autotune-run-*-*"):
+        owner = left.name.split("-")[2]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"autotune-run-{os.getpid()}-"))

@@ -30,7 +30,8 @@ class TaskResult:
         failures: Failed candidates by status.
         max_rel_error: Largest relative error of the winner against the float64 reference.
         formulation: Formulation of the winner.
-        digest: Identity of the winning candidate; `default` when no candidate was better.
+        digest: Identity of the winning candidate; `default` when no candidate was better, empty when
+            nothing has a valid time.
     """
 
     name: str

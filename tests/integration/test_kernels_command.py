@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import AUTOTUNE, autotune, one_folder
@@ -254,3 +256,130 @@ def test_an_unfinished_run_is_not_exported(running: subprocess.Popen[str], tmp_p
     assert done.returncode == 2
     assert "has not ended" in done.stderr
     assert "--resume" in done.stderr
+
+
+def test_a_run_in_which_nothing_compiles_ends_with_exit_code_five(tmp_path: Path) -> None:
+    space = tmp_path / "hasty.toml"
+    shipped = (Path(__file__).parents[2] / "search_spaces" / "host_cpu.toml").read_text()
+    space.write_text(shipped.replace("build_timeout_s = 8.0", "build_timeout_s = 0.001"))
+    done = autotune(
+        "kernels", "--op", MATMUL, "--role", "forward", "--trials", "2", "--space", space,
+        "--logs", tmp_path / "logs",
+    )  # fmt: skip
+    assert done.returncode == 5, done.stderr
+    assert "no kernel of this run has a valid time" in done.stderr
+    run = read_run(one_folder(tmp_path / "logs"))
+    assert [event["status"] for event in run.trials()] == ["timeout", "timeout"]
+    assert run.result is not None
+    (task,) = run.result["tasks"]
+    assert (task["tuned_ms"], task["digest"], task["failures"]) == (None, "", {"timeout": 2})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of three kernels."""
+    logs = tmp_path_factory.mktemp("finished")
+    done = autotune("kernels", "--op", MATMUL, "--trials", "6", "--logs", logs)
+    assert done.returncode == 0, done.stderr
+    return one_folder(logs)
+
+
+def changed(finished: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """A copy of the run with every event changed."""
+    folder = tmp_path / "changed"
+    shutil.copytree(finished, folder)
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    for event in events:
+        change(event)
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+def test_a_kernel_without_a_valid_time_does_not_cost_the_others_theirs(
+    finished: Path, tmp_path: Path
+) -> None:
+    def fail(event: dict[str, Any]) -> None:
+        if event["event"] in ("trial", "default") and "weight_grad" in event["task"]:
+            event |= {"status": "compile_error", "samples_s": [], "message": "none"}
+
+    done = autotune("kernels", "--resume", changed(finished, tmp_path, fail), "--json")
+    assert done.returncode == 0, done.stderr
+    tasks = {task["role"]: task for task in json.loads(done.stdout)["tasks"]}
+    assert tasks["weight_grad"]["tuned_ms"] is None
+    assert tasks["weight_grad"]["digest"] == ""
+    assert tasks["forward"]["tuned_ms"] > 0
+    assert json.loads(done.stdout)["step_ms"]["tuned"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"trace": [[["Foo", [], [], []]], []]}, "schedule of trial"),
+        ({"task": "conv3d"}, "unknown task"),
+        ({"formulation": "magic"}, "unknown formulation"),
+        ({"status": "ok", "samples_s": []}, "is damaged"),
+    ],
+)
+def test_a_damaged_trial_is_named(
+    finished: Path, tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    def damage(event: dict[str, Any]) -> None:
+        if event["event"] == "trial":
+            event |= change
+
+    done = autotune("kernels", "--resume", changed(finished, tmp_path, damage))
+    assert done.returncode == 1, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("device", {"name": "Snapdragon 855", "kind": "cpu"}, "was measured on Snapdragon 855"),
+        ("versions", {"apache-tvm": "0.1"}, "was made with apache-tvm 0.1"),
+    ],
+)
+def test_a_run_is_not_carried_on_under_other_conditions(
+    finished: Path, tmp_path: Path, key: str, value: dict[str, str], words: str
+) -> None:
+    folder = tmp_path / "foreign"
+    shutil.copytree(finished, folder)
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**about, key: value}))
+    done = autotune("kernels", "--resume", folder)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_the_seconds_of_all_parts_of_a_run_add_up(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "again"
+    shutil.copytree(finished, folder)
+    before = json.loads((folder / "result.json").read_text())["wall_s"]
+    done = autotune("kernels", "--resume", folder, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["wall_s"] > before
+
+
+def test_without_a_linker_the_package_is_named_before_anything_is_measured(tmp_path: Path) -> None:
+    done = autotune("kernels", "--op", MATMUL, "--logs", tmp_path, PATH=str(tmp_path))
+    assert done.returncode == 4
+    assert "apt-get install g++" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_left_behind_is_removed_by_the_next(tmp_path: Path) -> None:
+    left = tmp_path / "autotune-run-999999999-x"
+    left.mkdir()
+    done = autotune(
+        "kernels",
+        "--op",
+        MATMUL,
+        "--trials",
+        "1",
+        "--logs",
+        tmp_path / "logs",
+        TMPDIR=str(tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob("autotune-run-*"))

@@ -38,6 +38,16 @@ def test_shipped_schema_is_the_one_of_the_models() -> None:
         (GOOD.replace("inline_constants", "inline"), "rules.0", "inline"),
         (GOOD.replace("schema_version = 1", "schema_version = 9"), "schema_version", "should be 1"),
         (GOOD.split("[[rules]]")[0], "rules", "required"),
+        (
+            GOOD + '[[rules]]\nkind = "multi_level_tiling"\nstructure = "SSS"\n',
+            "rules.1.multi_level_tiling.structure",
+            "match pattern",
+        ),
+        (
+            GOOD + '[formulations]\n"conv2d.forward" = []\n',
+            "formulations.conv2d.forward",
+            "least 1",
+        ),
         (GOOD.replace('"cpu"', '"opencl"'), "limits", "needs its limits"),
     ],
 )
@@ -59,6 +69,13 @@ def test_malformed_toml_is_refused_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "broken.toml"
     path.write_text(text)
     with pytest.raises(UsageError, match=r"broken\.toml is not valid TOML"):
+        spaces.load(path)
+
+
+def test_a_space_that_is_not_text_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "binary.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="not UTF-8"):
         spaces.load(path)
 
 
@@ -84,8 +101,10 @@ def test_without_threads_changes_only_parallelism() -> None:
     ("text", "reason"),
     [
         ("{", "not valid JSON"),
-        ("[]", "needs an object"),
-        ('{"kind": "cuda"}', "needs an object"),
+        ("[]", "needs a tag, or an object"),
+        ('{"kind": "cuda"}', "needs a tag, or an object"),
+        ('{"kind": "opencl", "host": {"kind": "llvm"}}', "key host"),
+        ('{"kind": "llvm", "mtriple": "riscv64-linux-gnu"}', "neither run nor checked"),
     ],
 )
 def test_a_bad_target_file_is_refused(tmp_path: Path, text: str, reason: str) -> None:
@@ -93,14 +112,6 @@ def test_a_bad_target_file_is_refused(tmp_path: Path, text: str, reason: str) ->
     path.write_text(text)
     with pytest.raises(UsageError, match=reason):
         from_json(path)
-
-
-def test_a_target_file_takes_the_space_of_its_device(tmp_path: Path) -> None:
-    path = tmp_path / "g76.json"
-    path.write_text('{"kind": "opencl", "device": "mali", "max_threads_per_block": 128}')
-    target = from_json(path)
-    assert (target.name, target.space_file) == ("g76", "mali.toml")
-    assert ("max_threads_per_block", 128) in target.tvm
 
 
 def test_an_unknown_target_lists_the_known() -> None:

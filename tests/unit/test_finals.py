@@ -1,0 +1,108 @@
+"""The last timing: who wins, and what happens when contestants crash, are wrong, or are not there."""
+
+import math
+from pathlib import Path
+
+from autotune.compiler.finals import Entrant, Verdict, finalists, settle
+from autotune.compiler.runner import (
+    CompareRequest,
+    Comparison,
+    DeviceFingerprint,
+    MeasureRequest,
+)
+from autotune.compiler.spaces import Measure
+from autotune.compiler.workers import WorkerLost
+from autotune.measurement import Outcome
+
+
+class RecordedRunner:
+    """Answers `compare` from a table of seconds; libraries named `crash` end the process."""
+
+    def __init__(self, seconds: dict[str, float], errors: dict[str, float | None]) -> None:
+        self.device = DeviceFingerprint("recorded", "cpu", "", (), stand_in=False)
+        self.seconds, self.errors = seconds, errors
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def measure(self, request: MeasureRequest) -> Outcome:
+        return Outcome("run_error", message="not asked for here")
+
+    def compare(self, request: CompareRequest) -> Comparison:
+        names = [path.name for path in request.libraries]
+        if "crash" in names:
+            raise WorkerLost("worker died by SIGSEGV", timed_out=False)
+        wobble = [1 + 0.001 * (block % 3) for block in range(request.blocks)]
+        return Comparison(
+            tuple(tuple(self.seconds[name] * w for w in wobble) for name in names),
+            tuple(self.errors.get(name, 1e-6) for name in names),
+        )
+
+
+def entrant(name: str, seconds: float = 1e-3) -> Entrant:
+    return Entrant(name, Path(name), seconds)
+
+
+def verdict(
+    seconds: dict[str, float],
+    *names: str,
+    default: str | None = "default",
+    errors: dict[str, float | None] | None = None,
+) -> Verdict:
+    runner = RecordedRunner(seconds, errors or {})
+    first = entrant(default) if default else None
+    return settle(runner, Path(), first, [entrant(n) for n in names], Measure(), 1)
+
+
+def test_the_faster_candidate_wins_with_its_interval() -> None:
+    won = verdict({"default": 4e-3, "a": 2e-3, "b": 1e-3}, "a", "b")
+    assert (won.winner, won.winner_s) == ("b", 1.001e-3)
+    assert won.speedup is not None
+    assert won.speedup.low > 3.9
+    assert set(won.samples) == {"default", "a", "b"}
+
+
+def test_the_default_is_kept_when_nothing_is_better() -> None:
+    kept = verdict({"default": 1e-3, "a": 1.2e-3}, "a")
+    assert kept.winner == "default"
+    assert kept.speedup is not None
+    assert (kept.speedup.low, kept.speedup.estimate, kept.speedup.high) == (1, 1, 1)
+
+
+def test_a_gain_under_one_per_cent_is_none() -> None:
+    assert verdict({"default": 1.005e-3, "a": 1e-3}, "a").winner == "default"
+
+
+def test_a_wrong_result_cannot_win() -> None:
+    seconds = {"default": 4e-3, "a": 1e-3, "b": 2e-3}
+    assert verdict(seconds, "a", "b", errors={"a": 0.1}).winner == "b"
+    assert verdict(seconds, "a", "b", errors={"a": None}).winner == "b"
+
+
+def test_a_default_that_is_wrong_gives_no_speedup() -> None:
+    won = verdict({"default": 4e-3, "a": 1e-3}, "a", errors={"default": 0.5})
+    assert (won.winner, won.default_s, won.speedup) == ("a", None, None)
+
+
+def test_one_that_crashes_does_not_take_the_others_along() -> None:
+    won = verdict({"default": 4e-3, "b": 2e-3}, "crash", "b")
+    assert won.winner == "b"
+    assert verdict({"default": 4e-3}, "crash").winner == "default"
+    assert verdict({"a": 1e-3}, "a", default="crash").winner == "a"
+
+
+def test_nothing_to_time_is_a_verdict_too() -> None:
+    nothing = verdict({}, default=None)
+    assert (nothing.winner, nothing.winner_s) == ("", None)
+    assert "no" in nothing.message or "neither" in nothing.message
+    crashed = verdict({}, "crash", default=None)
+    assert crashed.winner_s is None
+    assert "SIGSEGV" in crashed.message
+
+
+def test_finalists_are_the_best_valid_ones() -> None:
+    outcomes = [("a", 3.0), ("b", 1.0), ("c", math.inf), ("d", 2.0)]
+    assert finalists(outcomes, 2) == [("b", 1.0), ("d", 2.0)]

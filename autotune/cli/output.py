@@ -46,8 +46,8 @@ def write_table(
     for column in columns:
         right = column in flushed_right
         justify: Literal["right", "left"] = "right" if right else "left"
-        whole = right or column == columns[0]
-        table.add_column(column, justify=justify, no_wrap=whole, overflow="fold")
+        unbroken = right or column == columns[0]
+        table.add_column(column, justify=justify, no_wrap=unbroken, overflow="fold")
     for row in rows:
         table.add_row(*row)
     console = Console(markup=False, highlight=False, emoji=False)

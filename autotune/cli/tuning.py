@@ -95,7 +95,7 @@ class LiveProgress:
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Any]:
-    """Yields a function that tells whether Ctrl-C was pressed; a second press stops at once."""
+    """Yields a function that tells whether to stop: after Ctrl-C or SIGTERM; a second one stops at once."""
     pressed = False
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -105,11 +105,12 @@ def stop_on_interrupt() -> Iterator[Any]:
         pressed = True
         print("autotune: stopping after this trial; Ctrl-C again to stop at once", file=sys.stderr)
 
-    before = signal.signal(signal.SIGINT, handler)
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handled in before.items():
+            signal.signal(number, handled)
 
 
 def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json: bool) -> int:

@@ -129,10 +129,11 @@ def resumed(folder: Path, trials: int) -> None:
     assert len(defaults) == len(set(defaults)) == 3
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_keeps_every_trial_and_resume_goes_on(
-    running: subprocess.Popen[str], tmp_path: Path
+    running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
 ) -> None:
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     _, stderr = running.communicate(timeout=60)
     assert running.returncode == 130
     folder = one_folder(tmp_path)

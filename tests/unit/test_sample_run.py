@@ -44,3 +44,13 @@ def test_the_result_table(
     if os.environ.get("AUTOTUNE_UPDATE_GOLDEN"):
         GOLDEN.write_text(shown, encoding="utf-8")
     assert shown == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_a_narrow_terminal_loses_no_column(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    content = read_run(SAMPLE).result
+    assert content is not None
+    show(Result.from_json(content), "STAND-IN: measured on something else", as_json=False)
+    assert capsys.readouterr().out == GOLDEN.read_text(encoding="utf-8")

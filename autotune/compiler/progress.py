@@ -16,16 +16,3 @@ class Progress(Protocol):
 
     def step(self, done: int, text: str) -> None:
         """So many steps of the phase are done, the last of which `text` describes."""
-
-
-class Silent:
-    """Says nothing."""
-
-    def notice(self, text: str) -> None:
-        pass
-
-    def phase(self, name: str, total: int) -> None:
-        pass
-
-    def step(self, done: int, text: str) -> None:
-        pass

@@ -2,7 +2,7 @@
 
 After a warm-up, each round goes to the task with the steepest expected saving, count x seconds a trial, as in
 Ansor's gradient-based task scheduler (Zheng et al., OSDI 2020, section 6); inside a task the formulations compete
-as arms of a bandit (UCB1, Auer et al., 2002).
+by the best that each may still reach.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from autotune.compiler.lane import Lane
 
 _OPTIMISM = 0.2
-_EXPLORATION = 0.35
+# The best of n trials falls about as n to this power: 1.9 times from 16 to 100 trials, as seen on convolutions.
+_PROGRESS = 0.35
 
 
 @dataclass
@@ -59,17 +60,12 @@ class TaskLanes:
         return self.count * max(recent / 2, _OPTIMISM * best / max(1, self.trials))
 
     def arm(self) -> Lane:
-        """The open lane to try next, by upper confidence bound on its speed."""
-        total = max(2, self.trials)
-        best = min(lane.state.best_s for lane in self.lanes)
+        """The open lane to try next: the one whose best would be fastest had it had all the task's trials."""
 
-        def bound(lane: Lane) -> float:
-            if lane.state.trials == 0:
-                return math.inf
-            speed = best / lane.state.best_s if math.isfinite(lane.state.best_s) else 0.0
-            return speed + _EXPLORATION * math.sqrt(math.log(total) / lane.state.trials)
+        def prospect(lane: Lane) -> float:
+            return lane.state.best_s * lane.state.trials**_PROGRESS if lane.state.trials else 0.0
 
-        return max(self.open_lanes(), key=bound)
+        return min(self.open_lanes(), key=prospect)
 
 
 @dataclass(frozen=True)

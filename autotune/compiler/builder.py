@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,13 +48,15 @@ class Builder:
         self._pool = WorkerPool(
             lambda: Worker("autotune.compiler.build_worker", environment=environment), workers
         )
+        # One thread for the whole run: Linux ends a worker together with the thread that started it.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="build")
 
     def start(self) -> None:
         """Starts the workers without waiting for them."""
-        self._pool.start()
+        self._thread.submit(self._pool.start)
 
-    def build(self, requests: Sequence[BuildRequest]) -> list[Outcome | None]:
-        """Builds all requests; None where the library was written, else the failure."""
+    def submit(self, requests: Sequence[BuildRequest]) -> Future[list[Outcome | None]]:
+        """Begins to build all requests; None where the library was written, else the failure."""
         jobs = [
             Job(
                 {
@@ -66,9 +69,16 @@ class Builder:
             )
             for request in requests
         ]
-        return [_failure(answer) for answer in self._pool.run(jobs)]
+        return self._thread.submit(lambda: [_failure(answer) for answer in self._pool.run(jobs)])
+
+    def build(self, requests: Sequence[BuildRequest]) -> list[Outcome | None]:
+        """Builds all requests, and waits for them; see `submit`."""
+        return self.submit(requests).result()
 
     def stop(self) -> None:
+        """Kills the workers; what was being built is given up."""
+        self._pool.cancel()
+        self._thread.shutdown(cancel_futures=True)
         self._pool.stop()
 
 

@@ -94,12 +94,38 @@ class ScheduleRanker:
         self._booster = xgboost.train(self._parameters, data, num_boost_round=_ROUNDS)
 
 
-def candidate_features(context: Any, candidates: Sequence[Any]) -> list[NDArray[np.float32]]:
-    """One feature vector a candidate: sum and maximum of its per-store features."""
-    from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
+class FeatureExtractor:
+    """One feature vector a schedule: sum and maximum of its per-store features.
 
-    extracted = PerStoreFeature().extract_from(context, list(candidates))
-    return [_reduced(np.asarray(rows.numpy(), dtype=np.float32)) for rows in extracted]
+    Extraction lowers the schedule, which takes milliseconds, and the search asks for the same schedules again
+    and again; so what was extracted is kept by the program's structural hash.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, NDArray[np.float32]] = {}
+
+    def __call__(self, context: Any, candidates: Sequence[Any]) -> list[NDArray[np.float32]]:
+        """Feature vectors of `MeasureCandidate`s of one tuning context, in their order."""
+        from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
+
+        hashes = [program_hash(candidate.sch.mod) for candidate in candidates]
+        fresh = {
+            known: candidate
+            for known, candidate in zip(hashes, candidates, strict=True)
+            if known not in self._known
+        }
+        if fresh:
+            extracted = PerStoreFeature().extract_from(context, list(fresh.values()))
+            for known, rows in zip(fresh, extracted, strict=True):
+                self._known[known] = _reduced(np.asarray(rows.numpy(), dtype=np.float32))
+        return [self._known[known] for known in hashes]
+
+
+def program_hash(module: Any) -> int:
+    """The structural hash of an `IRModule`, 64 bits: equal for programs that differ in names only."""
+    import tvm_ffi
+
+    return int(tvm_ffi.structural_hash(module)) & 0xFFFFFFFFFFFFFFFF
 
 
 def _reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -109,7 +135,7 @@ def _reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.concatenate([rows.sum(axis=0), rows.max(axis=0)]).astype(np.float32)
 
 
-def metaschedule_model(ranker: ScheduleRanker) -> Any:
+def metaschedule_model(ranker: ScheduleRanker, features: FeatureExtractor) -> Any:
     """Wraps a ranker as the `CostModel` that MetaSchedule's evolutionary search asks."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.cost_model import PyCostModel
@@ -128,6 +154,6 @@ def metaschedule_model(ranker: ScheduleRanker) -> Any:
         def predict(self, context: Any, candidates: Any) -> NDArray[np.float64]:
             if not ranker.version:
                 return ranker.random_scores(len(candidates))
-            return ranker.score(candidate_features(context, candidates))
+            return ranker.score(features(context, candidates))
 
     return Model()

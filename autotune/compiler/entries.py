@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from autotune.compiler.budget import TaskLanes
 from autotune.compiler.finals import Verdict, finalists
@@ -24,6 +25,7 @@ class Entry:
         lanes: Its searches, and what the budget knows of them.
         default: The untuned default.
         default_outcome: Its outcome; None before it was measured.
+        default_library: Its library, where this process has built it.
         trials: Every trial by the candidate's digest.
     """
 
@@ -31,6 +33,7 @@ class Entry:
     lanes: TaskLanes
     default: Candidate
     default_outcome: Outcome | None = None
+    default_library: Path | None = None
     trials: dict[str, tuple[Candidate, Lane, Outcome]] = field(default_factory=dict)
 
     def note_default(self, outcome: Outcome) -> None:

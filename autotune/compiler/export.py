@@ -16,6 +16,7 @@ from autotune.compiler import kernel_runner
 from autotune.compiler.build_worker import linker
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.default_schedule import default_schedule
+from autotune.compiler.entries import DEFAULT
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.lane import Lane
 from autotune.compiler.reference_data import TOLERANCE
@@ -72,7 +73,7 @@ def export_run(path: Path, out: Path, *, allow_stand_in: bool) -> dict[str, Any]
             hint="measure on the device, or export it as it is with --allow-stand-in",
         )
     _make(out)
-    target = tvm_target(request.target, request.space.limits)
+    target = tvm_target(request.target, request.space.limits, request.space.compile)
     _build(run, request, result, target, out / _LIBRARY)
     example = _write_example(request, result, out)
     manifest = _manifest(run, request, result, target, out, example)
@@ -96,7 +97,8 @@ def _build(run: Run, request: TuneRequest, result: Result, target: Any, library:
     import tvm
 
     traces = {event["digest"]: event["trace"] for event in run.trials()}
-    functions: dict[str, Any] = {}
+    tuned: dict[str, Any] = {}
+    untuned: dict[str, Any] = {}
     kernels = {task.kernel.name: task.kernel for task in request.tasks}
     for task in result.tasks:
         if task.tuned_ms is None:
@@ -105,11 +107,22 @@ def _build(run: Run, request: TuneRequest, result: Result, target: Any, library:
         if kernel is None:
             raise RecordError(f"{run.path / 'result.json'}: unknown kernel {task.name}")
         program = _program(request, kernel, task, traces, target)
+        functions = untuned if task.digest == DEFAULT else tuned
         functions[task.name] = program["main"].with_attr("global_symbol", task.name)
-    if not functions:
+    # Each kernel is compiled with the options that it was measured with.
+    parts = [
+        tvm.compile(tvm.IRModule(functions), options)
+        for functions, options in (
+            (tuned, target),
+            (untuned, tvm_target(request.target, request.space.limits)),
+        )
+        if functions
+    ]
+    if not parts:
         raise UsageError(f"run {run.path} has no kernel with a valid time to export")
-    compiled = tvm.compile(tvm.IRModule(functions), target)
-    compiled.export_library(str(library), fcompile=linker(request.target.triple, fast=False))
+    for part in parts[1:]:
+        parts[0].mod.import_module(part.mod)
+    parts[0].export_library(str(library), fcompile=linker(request.target.triple, fast=False))
 
 
 def _program(
@@ -119,7 +132,7 @@ def _program(
     import tvm
 
     (formulation,) = formulations(kernel, [task.formulation])
-    if task.digest == "default":
+    if task.digest == DEFAULT:
         return default_schedule(tvm.IRModule({"main": prim_func(kernel, formulation)}), target)
     if task.digest not in traces:
         raise RecordError(f"the trial {task.digest} of {task.name} is missing from the records")

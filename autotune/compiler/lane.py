@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.compiler.cost_model import ScheduleRanker, candidate_features, metaschedule_model
+from autotune.compiler.cost_model import (
+    FeatureExtractor,
+    ScheduleRanker,
+    metaschedule_model,
+    program_hash,
+)
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.plain import plain
 from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator
@@ -88,7 +93,7 @@ class LaneState:
     """What the budget needs to know of a lane.
 
     Attributes:
-        trials: Candidates measured or failed.
+        trials: Candidates handed out: measured, failed or on their way.
         best_s: Best time, in seconds; infinity before the first valid one.
         recent_gain_s: Seconds saved per trial in the last round.
         empty_rounds: Rounds in a row that found nothing new.
@@ -134,6 +139,7 @@ class Lane:
         self._space = space
         self._target = target
         self._ranker = ranker
+        self._features = FeatureExtractor()
         self._seed = seed
         self._threads = threads
         self._context: Any = None
@@ -193,7 +199,7 @@ class Lane:
                 space_generator=space_generator(self._space),
                 search_strategy=EvolutionarySearch(
                     population_size=search.population if self._evolves else search.min_unmeasured,
-                    init_measured_ratio=0.25,
+                    init_measured_ratio=search.measured_share,
                     init_min_unmeasured=search.min_unmeasured,
                     max_fail_count=search.max_failed_batches,
                     genetic_num_iters=search.generations if self._evolves else 0,
@@ -213,7 +219,7 @@ class Lane:
             search.trials_per_round,
             sketches,
             self._database,
-            metaschedule_model(self._ranker),
+            metaschedule_model(self._ranker, self._features),
         )
 
     def propose(self, count: int) -> list[Candidate]:
@@ -232,15 +238,17 @@ class Lane:
                 return []
         if not self._waiting or self._ranker.version != self._ranked_by:
             self._waiting += self._fresh_round()
-            self._waiting = self._best_first(self._waiting)
+            if len(self._waiting) > count:
+                self._waiting = self._best_first(self._waiting)
             self._ranked_by = self._ranker.version
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        self.state.trials += len(taken)
         return taken
 
     def _best_first(self, candidates: list[Candidate]) -> list[Candidate]:
         if not self._ranker.version:
             return candidates
-        features = candidate_features(self._context, [c.schedule for c in candidates])
+        features = self._features(self._context, [c.schedule for c in candidates])
         scores = list(self._ranker.score(features)) if candidates else []
         order = sorted(range(len(candidates)), key=lambda index: -scores[index])
         return [candidates[index] for index in order]
@@ -274,7 +282,7 @@ class Lane:
                 self._database.commit_tuning_record(self._record(candidate, outcome))
         schedules = [candidate.schedule for candidate in candidates]
         seconds = [outcome.seconds for outcome in outcomes]
-        self._ranker.learn(self.name, candidate_features(self._context, schedules), seconds)
+        self._ranker.learn(self.name, self._features(self._context, schedules), seconds)
         self._note(seconds)
 
     def replay(self, trace: Any) -> Candidate:
@@ -291,6 +299,7 @@ class Lane:
         wrapped = MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, True))
         candidate = self._candidate(wrapped)
         self._seen.add(candidate.digest)
+        self.state.trials += 1
         return candidate
 
     def _note(self, seconds: Sequence[float]) -> None:
@@ -298,16 +307,14 @@ class Lane:
         best = min(state.best_s, *seconds)
         known = math.isfinite(state.best_s) and math.isfinite(best)
         state.recent_gain_s = (state.best_s - best) / len(seconds) if known else 0.0
-        state.trials += len(seconds)
         state.best_s = best
 
     def _candidate(self, schedule: Any) -> Candidate:
         import tvm
-        import tvm_ffi
 
         module = schedule.sch.mod
-        structure = tvm_ffi.structural_hash(module) & 0xFFFFFFFFFFFFFFFF
-        digest = hashlib.sha256(f"{self.name}:{structure:016x}".encode()).hexdigest()[:16]
+        identity = f"{self.name}:{program_hash(module):016x}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         return Candidate(
             digest, schedule, str(tvm.ir.save_json(module)), plain(schedule.sch.trace.as_json())
         )

@@ -135,12 +135,51 @@ class Limits(_Strict):
     )
 
 
+class Compile(_Strict):
+    """How tuned kernels are compiled; untuned ones are compiled as TVM does by itself.
+
+    The options are LLVM's, so they count on LLVM targets only.
+    """
+
+    llvm_unroll_threshold: PositiveInt | None = Field(
+        default=None,
+        description="Largest body, in LLVM's cost units, that a loop may have after LLVM has unrolled it in full "
+        "(`-unroll-threshold-aggressive`; LLVM's own is 300). Less compiles faster, and leaves unrolling to the "
+        "schedule.",
+    )
+    llvm_slp_vectorizer: bool = Field(
+        default=True,
+        description="Run LLVM's vectoriser of straight-line code. Schedules vectorise by themselves.",
+    )
+    llvm_loop_strength_reduction: bool = Field(
+        default=True,
+        description="Run LLVM's loop strength reduction, which rewrites the addresses in loops.",
+    )
+
+    def llvm_options(self) -> list[str]:
+        """The options as TVM's `cl-opt` wants them."""
+        options = []
+        if self.llvm_unroll_threshold is not None:
+            options.append(f"-unroll-threshold-aggressive:uint={self.llvm_unroll_threshold}")
+        if not self.llvm_slp_vectorizer:
+            options.append("-vectorize-slp:bool=0")
+        if not self.llvm_loop_strength_reduction:
+            options.append("-disable-lsr:bool=1")
+        return options
+
+
 class Search(_Strict):
     """Sizes of the evolutionary search, tuned so that it takes little of a trial's time."""
 
     population: PositiveInt = Field(default=48, description="Schedules kept in a generation.")
     min_unmeasured: PositiveInt = Field(
         default=24, description="Fresh valid samples that every round starts from."
+    )
+    measured_share: float = Field(
+        default=0.25,
+        ge=0,
+        le=1,
+        description="Share of a first generation that was measured before.",
     )
     generations: PositiveInt = 2
     mutation_probability: float = Field(default=0.85, ge=0, le=1)
@@ -151,6 +190,12 @@ class Search(_Strict):
     trials_per_round: PositiveInt = 8
     warmup_trials: PositiveInt = Field(
         default=4, description="Trials each formulation of a convolution or matmul gets first."
+    )
+    warmup_share: float = Field(
+        default=0.25,
+        ge=0,
+        le=1,
+        description="More than that, where the budget allows: this share of an equal share of all trials.",
     )
     warmup_trials_memory_bound: PositiveInt = 2
     serial_below_flops: NonNegativeInt = Field(
@@ -191,6 +236,7 @@ class Space(_Strict):
     family: Literal["cpu", "opencl"]
     description: str
     limits: Limits | None = None
+    compile: Compile = Compile()
     search: Search = Search()
     measure: Measure = Measure()
     mutations: Mutations = Mutations()

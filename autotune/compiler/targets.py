@@ -233,12 +233,15 @@ def _cpuinfo_flags() -> set[str]:
     return set()
 
 
-def tvm_target(spec: TargetSpec, limits: spaces.Limits | None) -> Any:
+def tvm_target(
+    spec: TargetSpec, limits: spaces.Limits | None, options: spaces.Compile | None = None
+) -> Any:
     """Builds the `tvm.target.Target`, host included.
 
     Args:
         spec: The target.
         limits: Work-group limits of an OpenCL target's space; they do not override the target's own.
+        options: How tuned kernels are compiled; None for untuned ones.
 
     Raises:
         UsageError: TVM refuses the description.
@@ -248,6 +251,8 @@ def tvm_target(spec: TargetSpec, limits: spaces.Limits | None) -> Any:
     content: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in spec.tvm}
     host = {"kind": "llvm", **({"mtriple": spec.triple} if spec.triple else host_features())}
     host.pop("num-cores", None)
+    if options is not None and options.llvm_options():
+        host["cl-opt"] = options.llvm_options()
     if spec.family == "cpu" and not spec.triple:
         content = {**host_features(), **content}
     if limits is not None:

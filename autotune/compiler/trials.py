@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.compiler.builder import Builder, BuildRequest
@@ -16,6 +18,33 @@ from autotune.measurement import Outcome
 from autotune.workloads.operators import Kernel
 
 _DEFAULT_PATIENCE = 3.0
+_PATIENCE_S = 0.5
+
+
+@dataclass(frozen=True)
+class BuildTargets:
+    """A target as JSON text: with the space's compiler options, and as it comes, for untuned programs."""
+
+    tuned: str
+    untuned: str
+
+
+@dataclass(frozen=True)
+class Building:
+    """Candidates on their way through the build workers."""
+
+    candidates: tuple[Candidate, ...]
+    _paths: tuple[Path, ...]
+    _failures: Future[list[Outcome | None]]
+
+    def ready(self, timeout: float) -> bool:
+        """Whether all are built; waits for it `timeout` seconds at most."""
+        return bool(wait([self._failures], timeout=timeout).done)
+
+    def libraries(self) -> list[Outcome | Path]:
+        """Waits until all are built; a path to each library, or the failure."""
+        failures = self._failures.result()
+        return [failure or path for failure, path in zip(failures, self._paths, strict=True)]
 
 
 class Bench:
@@ -26,7 +55,7 @@ class Bench:
         runner: The device.
         data: Inputs and references.
         measure: Limits and sample counts.
-        target: The target as JSON text.
+        targets: The targets as JSON text.
         folder: Where libraries go, one folder each.
     """
 
@@ -36,30 +65,42 @@ class Bench:
         runner: Runner,
         data: ReferenceData,
         measure: Measure,
-        target: str,
+        targets: BuildTargets,
         folder: Path,
     ) -> None:
         self._builder = builder
         self._runner = runner
         self._data = data
         self._measure = measure
-        self._target = target
+        self._targets = targets
         self._folder = folder
+
+    def start(self, candidates: Sequence[Candidate], *, untuned: bool = False) -> Building:
+        """Begins to build candidates in parallel, and returns at once.
+
+        Args:
+            candidates: What to build.
+            untuned: Build the programs as TVM does that nobody has tuned.
+        """
+        paths = [self._folder / c.digest / "kernel.so" for c in candidates]
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        requests = [
+            BuildRequest(
+                candidate.program,
+                self._targets.untuned if untuned else self._targets.tuned,
+                path,
+                untuned=untuned,
+            )
+            for candidate, path in zip(candidates, paths, strict=True)
+        ]
+        return Building(tuple(candidates), tuple(paths), self._builder.submit(requests))
 
     def build(
         self, candidates: Sequence[Candidate], *, untuned: bool = False
     ) -> list[Outcome | Path]:
         """Builds candidates in parallel; a path to the library, or the failure."""
-        paths = [self._folder / c.digest / "kernel.so" for c in candidates]
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        failures = self._builder.build(
-            [
-                BuildRequest(candidate.program, self._target, path, untuned=untuned)
-                for candidate, path in zip(candidates, paths, strict=True)
-            ]
-        )
-        return [failure or path for failure, path in zip(failures, paths, strict=True)]
+        return self.start(candidates, untuned=untuned).libraries()
 
     def data(self, kernel: Kernel) -> Path:
         """Folder of a kernel's inputs and reference."""
@@ -90,16 +131,19 @@ class Bench:
     def trial(
         self,
         kernel: Kernel,
-        candidates: Sequence[Candidate],
+        building: Building,
         best_s: float,
         done: Callable[[Candidate, Outcome], None],
         interrupted: Callable[[], bool],
     ) -> None:
-        """Builds all candidates, then measures each; `done` hears of every outcome at once.
+        """Waits until all candidates are built, then measures each; `done` hears of every outcome at once.
 
         Ends early when `interrupted` says so; the candidates left were not tried.
         """
-        for candidate, built in zip(candidates, self.build(candidates), strict=True):
+        while not building.ready(_PATIENCE_S):
+            if interrupted():
+                return
+        for candidate, built in zip(building.candidates, building.libraries(), strict=True):
             if interrupted():
                 return
             if isinstance(built, Outcome):

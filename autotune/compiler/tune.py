@@ -9,11 +9,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
 
-from autotune.compiler.budget import TaskLanes, next_turn
+from autotune.compiler.budget import TaskLanes, Turn, next_turn
 from autotune.compiler.builder import Builder, target_text
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.entries import DEFAULT, Entry
@@ -26,7 +27,7 @@ from autotune.compiler.request import TuneRequest
 from autotune.compiler.resume import outcome_fields, restore
 from autotune.compiler.runner import Runner
 from autotune.compiler.targets import tvm_target
-from autotune.compiler.trials import Bench
+from autotune.compiler.trials import Bench, Building, BuildTargets
 from autotune.compiler.tuning_database import TuningDatabase
 from autotune.compiler.workers import scratch
 from autotune.errors import NothingMeasuredError
@@ -37,6 +38,20 @@ from autotune.workloads.graph import Task
 
 LOGGER = logging.getLogger("autotune.run")
 Interrupted = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Candidates of one lane that are built and measured together, with the outcomes so far."""
+
+    entry: Entry
+    lane: Lane
+    candidates: list[Candidate]
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def learn(self) -> None:
+        """Tells the lane what became of the candidates."""
+        self.lane.observe(self.candidates[: len(self.outcomes)], self.outcomes)
 
 
 class KernelRun:
@@ -95,7 +110,10 @@ class KernelRun:
             )
             for number, formulation in enumerate(chosen)
         ]
-        warmup = search.warmup_trials if kernel.is_compute else search.warmup_trials_memory_bound
+        warmup = search.warmup_trials_memory_bound
+        if kernel.is_compute:
+            fair_share = request.trials // len(request.tasks) // len(lanes)
+            warmup = max(search.warmup_trials, int(search.warmup_share * fair_share))
         return Entry(
             task, TaskLanes(task.count, math.inf, warmup, lanes), self._default_candidate(task)
         )
@@ -148,13 +166,16 @@ class KernelRun:
         try:
             builder.start()
             self._runner.start()
-            self._target = tvm_target(request.target, request.space.limits)
+            limits = request.space.limits
+            self._target = tvm_target(request.target, limits, request.space.compile)
             yield Bench(
                 builder,
                 self._runner,
                 ReferenceData(work / "data", request.seed),
                 measure,
-                target_text(self._target),
+                BuildTargets(
+                    target_text(self._target), target_text(tvm_target(request.target, limits))
+                ),
                 work / "libraries",
             )
         finally:
@@ -169,11 +190,11 @@ class KernelRun:
         for done, (entry, built) in enumerate(zip(waiting, libraries, strict=True), start=1):
             if self._interrupted():
                 return
-            outcome = (
-                built
-                if isinstance(built, Outcome)
-                else bench.run(entry.task.kernel, built, math.inf)
-            )
+            if isinstance(built, Outcome):
+                outcome = built
+            else:
+                outcome = bench.run(entry.task.kernel, built, math.inf)
+                entry.default_library = built
             self._folder.event(
                 DEFAULT,
                 task=entry.task.kernel.name,
@@ -184,18 +205,23 @@ class KernelRun:
             self._progress.step(done, entry.task.kernel.name)
 
     def _search(self, bench: Bench) -> None:
-        request = self._request
-        self._progress.phase("search", request.trials)
+        """Spends the budget.
+
+        While the workers build a round, the one before it is learnt from, and the next one is chosen and sampled.
+        Nothing is built while the device measures: it may be this very processor.
+        """
+        self._progress.phase("search", self._request.trials)
         self._progress.step(self._done, "")
-        tasks = [entry.lanes for entry in self._entries]
-        round_size = request.space.search.trials_per_round
-        while not self._interrupted():
-            turn = next_turn(tasks, request.trials - self._done, round_size)
-            if turn is None:
-                if self._done < request.trials:
-                    self._progress.notice(self._exhausted())
-                return
-            self._round(bench, self._entries[turn.task], turn.lane, turn.trials)
+        previous, current = None, self._propose()
+        while current is not None:
+            building = bench.start(current.candidates)
+            if previous is not None:
+                previous.learn()
+            following = self._propose(len(current.candidates))
+            self._measure(bench, current, building)
+            previous, current = current, following
+        if self._done < self._request.trials and not self._interrupted():
+            self._progress.notice(self._exhausted())
 
     def _exhausted(self) -> str:
         done, asked = self._done, self._request.trials
@@ -209,15 +235,30 @@ class KernelRun:
         device = self._runner.device
         return {"device": device.name, "stand_in": device.stand_in}
 
-    def _round(self, bench: Bench, entry: Entry, lane: Lane, trials: int) -> None:
+    def _propose(self, on_their_way: int = 0) -> Round | None:
+        """The next round; None when the budget is spent, every lane is exhausted, or at an interrupt."""
+        request = self._request
+        tasks = [entry.lanes for entry in self._entries]
+        while not self._interrupted():
+            left = request.trials - self._done - on_their_way
+            turn = next_turn(tasks, left, request.space.search.trials_per_round)
+            if turn is None:
+                return None
+            candidates = self._sample(self._entries[turn.task], turn)
+            if candidates:
+                return Round(self._entries[turn.task], turn.lane, candidates)
+        return None
+
+    def _sample(self, entry: Entry, turn: Turn) -> list[Candidate]:
         began = time.monotonic()
-        candidates = lane.propose(trials)
+        lane = turn.lane
+        candidates = lane.propose(turn.trials)
         accepted, rejected = lane.samples()
         self._folder.event(
             "round",
             task=entry.task.kernel.name,
             formulation=lane.formulation.name,
-            asked=trials,
+            asked=turn.trials,
             proposed=len(candidates),
             accepted=accepted,
             rejected=rejected,
@@ -229,16 +270,20 @@ class KernelRun:
             "%s: %d proposed, %d samples accepted, rejected %s",
             lane.name, len(candidates), accepted, rejected or "none",
         )  # fmt: skip
-        measured: list[Candidate] = []
-        outcomes: list[Outcome] = []
+        return candidates
 
+    def _measure(self, bench: Bench, current: Round, building: Building) -> None:
         def done(candidate: Candidate, outcome: Outcome) -> None:
-            measured.append(candidate)
-            outcomes.append(outcome)
-            self._record(entry, lane, candidate, outcome)
+            current.outcomes.append(outcome)
+            self._record(current.entry, current.lane, candidate, outcome)
 
-        bench.trial(entry.task.kernel, candidates, entry.lanes.best_s, done, self._interrupted)
-        lane.observe(measured, outcomes)
+        bench.trial(
+            current.entry.task.kernel,
+            building,
+            current.entry.lanes.best_s,
+            done,
+            self._interrupted,
+        )
 
     def _record(self, entry: Entry, lane: Lane, candidate: Candidate, outcome: Outcome) -> None:
         self._folder.event(
@@ -292,10 +337,13 @@ class KernelRun:
         outcome = entry.default_outcome
         if outcome is None or not outcome.ok:
             return None
-        (built,) = bench.build([entry.default], untuned=True)
-        if isinstance(built, Outcome):
-            return None
-        return Entrant(entry.default.digest, built, outcome.seconds)
+        library = entry.default_library
+        if library is None:  # measured in an earlier part of the run
+            (built,) = bench.build([entry.default], untuned=True)
+            if isinstance(built, Outcome):
+                return None
+            library = built
+        return Entrant(entry.default.digest, library, outcome.seconds)
 
     def _entrants(self, bench: Bench, entry: Entry) -> list[Entrant]:
         """The task's best candidates, built again."""

@@ -15,8 +15,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -28,6 +30,7 @@ import psutil
 Message = dict[str, Any]
 _START_TIMEOUT_S = 120.0
 _TAIL_BYTES = 2000
+_CANCEL_POLL_S = 0.2
 
 
 class WorkerLost(Exception):  # noqa: N818  # what happened, as KeyboardInterrupt is
@@ -189,6 +192,7 @@ class WorkerPool:
 
     def __init__(self, make: Callable[[], Worker], size: int) -> None:
         self._workers = [make() for _ in range(size)]
+        self._cancelled = threading.Event()
 
     def start(self) -> None:
         """Starts all workers at once, so that their imports overlap."""
@@ -196,7 +200,11 @@ class WorkerPool:
             worker.start()
 
     def run(self, jobs: Iterable[Job]) -> list[Message | WorkerLost]:
-        """Carries out all jobs, and returns their answers in order; a lost worker is an answer too."""
+        """Carries out all jobs, and returns their answers in order; a lost worker is an answer too.
+
+        Raises:
+            CancelledError: `cancel` was called meanwhile.
+        """
         pending = list(enumerate(jobs))
         answers: dict[int, Message | WorkerLost] = {}
         total = len(pending)
@@ -204,6 +212,8 @@ class WorkerPool:
         idle = list(self._workers)
         flying: dict[Connection[Any, Any], tuple[Worker, int]] = {}
         while len(answers) < total:
+            if self._cancelled.is_set():
+                raise CancelledError
             while idle and pending:
                 worker = idle.pop()
                 index, job = pending.pop()
@@ -216,8 +226,8 @@ class WorkerPool:
                 flying[worker.connection] = (worker, index)
             if not flying:
                 continue
-            nearest = min(worker.deadline for worker, _ in flying.values())
-            ready = wait(list(flying), timeout=max(0.0, nearest - time.monotonic()))
+            nearest = min(worker.deadline for worker, _ in flying.values()) - time.monotonic()
+            ready = wait(list(flying), timeout=max(0.0, min(nearest, _CANCEL_POLL_S)))
             late = [c for c, (worker, _) in flying.items() if worker.deadline <= time.monotonic()]
             for connection in [c for c in flying if c in ready or c in late]:
                 worker, index = flying.pop(connection)
@@ -228,7 +238,12 @@ class WorkerPool:
                 idle.append(worker)
         return [answers[index] for index in range(total)]
 
+    def cancel(self) -> None:
+        """Makes `run` give up, in whatever thread it is; the pool is only good for `stop` then."""
+        self._cancelled.set()
+
     def stop(self) -> None:
+        """Kills all workers."""
         for worker in self._workers:
             worker.stop()
 

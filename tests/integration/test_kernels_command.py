@@ -242,6 +242,40 @@ def test_an_exported_library_loads_and_its_example_checks_a_kernel(
     (out / "example_data.npz").write_bytes(data)
 
 
+def test_defaults_that_were_kept_are_exported_next_to_tuned_kernels(tmp_path: Path) -> None:
+    command = ("--op", MATMUL, "--trials", "36", "--logs", tmp_path / "logs")
+    assert autotune("kernels", "--target", "cpu", *command).returncode == 0
+    run = one_folder(tmp_path / "logs")
+    result = json.loads((run / "result.json").read_text())
+    for task, kept in zip(result["tasks"], (True, False, True), strict=True):
+        trials = [t for t in read_run(run).trials() if t["task"] == task["name"]]
+        best = min((t for t in trials if t["status"] == "ok"), key=lambda t: min(t["samples_s"]))
+        won = {"digest": best["digest"], "formulation": best["formulation"]}
+        task |= {"digest": "default", "formulation": "direct"} if kept else won
+    (run / "result.json").write_text(json.dumps(result))
+    exported = autotune("export", run, "--out", tmp_path / "out", "--json")
+    assert exported.returncode == 0, exported.stderr
+    code = (
+        "import sys, json, numpy as np, tvm\n"
+        "from pathlib import Path\n"
+        "from autotune.workloads import Kernel, max_relative_error, parse_operator, random_inputs, reference\n"
+        "library = tvm.runtime.load_module(sys.argv[1] + '/kernels.so')\n"
+        "for entry in json.loads(Path(sys.argv[1], 'manifest.json').read_text())['kernels']:\n"
+        "    kernel = Kernel(parse_operator(entry['spec']), entry['role'])\n"
+        "    inputs = random_inputs(kernel, 3)\n"
+        "    (expected,) = reference(kernel, inputs)\n"
+        "    tensors = [tvm.runtime.tensor(a) for a in (*inputs, np.zeros_like(expected, dtype='float32'))]\n"
+        "    library[entry['symbol']](*tensors)\n"
+        "    assert max_relative_error(tensors[-1].numpy(), expected) < 1e-4, entry\n"
+        "    print('right:', entry['symbol'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "out"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("right:") == len(result["tasks"])
+
+
 def example(out: Path) -> None:
     done = subprocess.run(
         [sys.executable, out / "example.py"], capture_output=True, text=True, check=False

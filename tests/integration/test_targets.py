@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from autotune.compiler.spaces import load
-from autotune.compiler.targets import TARGETS, from_json, tvm_target
+from autotune.compiler.builder import target_text
+from autotune.compiler.spaces import Compile, load
+from autotune.compiler.targets import TARGETS, find, from_json, tvm_target
 from autotune.errors import UsageError
 
 
@@ -41,6 +42,31 @@ def test_a_target_file_takes_the_space_that_fits(
     target = tvm_target(spec, load(spec.space_path()).limits)
     if spec.family == "cpu":
         assert int(target.attrs["num-cores"]) >= 1
+
+
+def test_compiler_options_of_a_space_reach_llvm_and_only_tuned_kernels(tmp_path: Path) -> None:
+    import tvm
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)
+    def main(x: T.Buffer((8, 64), "float32"), y: T.Buffer((8,), "float32")) -> None:
+        for i, k in T.grid(8, 64):
+            with T.sblock("y"):
+                v_i, v_k = T.axis.remap("SR", [i, k])
+                with T.init():
+                    y[v_i] = T.float32(0)
+                y[v_i] = y[v_i] + x[v_i, v_k]
+
+    spec = find("cpu")
+    sizes = {}
+    for name, options in (("untuned", None), ("tuned", Compile(llvm_unroll_threshold=1))):
+        library = tmp_path / f"{name}.o"
+        tvm.compile(
+            tvm.IRModule({"main": main}), tvm_target(spec, None, options)
+        ).mod.write_to_file(str(library), "o")
+        sizes[name] = library.stat().st_size
+    assert sizes["tuned"] < 0.8 * sizes["untuned"]
+    assert "cl-opt" not in target_text(tvm_target(spec, None))
 
 
 def test_limits_of_the_file_win_over_those_of_the_space(tmp_path: Path) -> None:

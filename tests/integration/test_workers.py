@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,18 @@ def test_an_exception_is_an_answer_and_costs_no_worker(pool: WorkerPool) -> None
     first, second = pool.run([Job({"do": "raise"}, 5.0), Job({"do": "echo"}, 5.0)])
     assert first == {"error": "ValueError: no such kernel"}
     assert not isinstance(second, WorkerLost)
+
+
+def test_a_cancelled_pool_gives_up_what_it_was_doing(pool: WorkerPool) -> None:
+    pool.run([Job({"do": "echo"}, 5.0)] * 2)
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(pool.run, [Job({"do": "hang"}, 60.0)] * 4)
+        time.sleep(0.3)
+        began = time.monotonic()
+        pool.cancel()
+        with pytest.raises(CancelledError):
+            running.result(timeout=10)
+    assert time.monotonic() - began < 2
 
 
 def test_a_worker_killed_from_outside_between_two_requests_is_replaced() -> None:

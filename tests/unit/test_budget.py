@@ -68,6 +68,19 @@ def test_the_faster_formulation_gets_more_and_the_slower_is_not_forgotten() -> N
     assert given[id(fast)] > 5 * given[id(slow)]
 
 
+def test_a_lane_that_had_few_trials_is_tried_again_before_it_is_given_up() -> None:
+    lucky, late = lane(16, 0.5), lane(16, 0.7)
+    tasks = [task(1, 1.0, lucky, late)]
+    turns = []
+    for _ in range(4):
+        turn = next_turn(tasks, 1000, 16)
+        assert turn is not None
+        turn.lane.state.trials += turn.trials
+        turns.append(turn.lane)
+    assert turns[0] is lucky
+    assert late in turns
+
+
 def test_an_exhausted_lane_hands_its_turn_on() -> None:
     done, left = lane(4, 0.1, exhausted=True), lane(4, 0.4)
     turn = next_turn([task(1, 1.0, done, left)], 10, 8)

@@ -10,12 +10,13 @@ from autotune.cli.output import write_json, write_table
 
 if TYPE_CHECKING:
     from autotune.compiler.spaces import Limits
+    from autotune.compiler.targets import TargetSpec
 
 
 def targets(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Lists the targets, their search spaces and their work-group limits.
+    """Lists the targets, their search spaces and their limits.
 
     A search space is a TOML file; copy one, change it and give it to `autotune kernels --space`.
 
@@ -47,14 +48,14 @@ def targets(
         )
         return
     write_table(
-        ("target", "family", "description", "search space", "work-group limits", "TVM target"),
+        ("target", "family", "description", "search space", "limits", "TVM target"),
         [
             (
                 target.name,
                 target.family,
                 target.description,
                 target.space_file,
-                _limits_text(limits),
+                _limits_text(target, limits),
                 " ".join(f"{key}={_value_text(value)}" for key, value in target.tvm),
             )
             for target, limits in described
@@ -63,9 +64,11 @@ def targets(
     print(f"\nsearch spaces: {spaces.folder()}")
 
 
-def _limits_text(limits: Limits | None) -> str:
+def _limits_text(target: TargetSpec, limits: Limits | None) -> str:
+    """What a work-group may use on a GPU, or a processor's cores."""
     if limits is None:
-        return "-"
+        cores = dict(target.tvm).get("num-cores")
+        return f"{cores} cores" if cores else "this host's cores"
     local = f"{limits.max_local_memory_bytes / 1024:g} KiB local memory"
     return f"{limits.max_threads_per_block} work-items, {local}, sub-group {limits.sub_group_size}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from autotune.compiler.build_worker import linker
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.runner import Runner, runner_for, stand_in_notice
 from autotune.compiler.tune import KernelRun
+from autotune.compiler.workers import abandon
 from autotune.errors import INTERRUPTED, UsageError
 from autotune.records import Result, RunFolder
 from autotune.records.folder import Run
@@ -94,14 +96,20 @@ class LiveProgress:
 
 
 @contextmanager
-def stop_on_interrupt() -> Iterator[Any]:
-    """Yields a function that tells whether to stop: after Ctrl-C or SIGTERM; a second one stops at once."""
+def stop_on_interrupt(run: Path) -> Iterator[Any]:
+    """Yields a function that tells whether to stop: after Ctrl-C or SIGTERM; a second one ends the process.
+
+    An exception would do the same where only Python runs; raised inside TVM's C++ it is a crash.
+    """
     pressed = False
 
     def handler(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
         if pressed:
-            raise KeyboardInterrupt
+            abandon()
+            show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+            os.write(2, f"{show_cursor}{_go_on(run)}\n".encode())
+            os._exit(INTERRUPTED)
         pressed = True
         print("autotune: stopping after this trial; Ctrl-C again to stop at once", file=sys.stderr)
 
@@ -135,7 +143,7 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         )
     else:
         folder = RunFolder.reopen(earlier.path)
-    with folder, LiveProgress() as progress, stop_on_interrupt() as interrupted:
+    with folder, LiveProgress() as progress, stop_on_interrupt(folder.path) as interrupted:
         progress.notice(f"run folder: {folder.path}")
         notice = stand_in_notice(request.target, runner.device)
         if notice:
@@ -143,14 +151,17 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         run = KernelRun(request, folder, runner, progress, interrupted=interrupted, earlier=earlier)
         result = run.run()
     if result is None:
-        print(
-            f"autotune: interrupted; everything measured is kept. Go on with: "
-            f"autotune kernels --resume {folder.path}",
-            file=sys.stderr,
-        )
+        print(_go_on(folder.path), file=sys.stderr)
         return INTERRUPTED
     show(result, notice, as_json=as_json)
     return 0
+
+
+def _go_on(run: Path) -> str:
+    return (
+        "autotune: interrupted; everything measured is kept. Go on with: "
+        f"autotune kernels --resume {run}"
+    )
 
 
 def _same_conditions(earlier: Run, runner: Runner) -> None:

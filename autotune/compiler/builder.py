@@ -36,14 +36,16 @@ class Builder:
     Args:
         workers: Processes; no more than there are cores.
         timeout_s: Seconds after which a compile is killed, and its worker replaced.
+        temporary: Folder for the workers' temporary files, which a killed compile leaves behind.
     """
 
-    def __init__(self, *, workers: int, timeout_s: float) -> None:
+    def __init__(self, *, workers: int, timeout_s: float, temporary: Path) -> None:
         self._timeout_s = timeout_s
         environment = {
             # The OpenCL part stays source text until a device loads it: no driver in a build worker.
             "TVM_COMPILE_FORCE_FALLBACK": "1",
             "OMP_NUM_THREADS": "1",
+            "TMPDIR": str(temporary),
         }
         self._pool = WorkerPool(
             lambda: Worker("autotune.compiler.build_worker", environment=environment), workers
@@ -70,10 +72,6 @@ class Builder:
             for request in requests
         ]
         return self._thread.submit(lambda: [_failure(answer) for answer in self._pool.run(jobs)])
-
-    def build(self, requests: Sequence[BuildRequest]) -> list[Outcome | None]:
-        """Builds all requests, and waits for them; see `submit`."""
-        return self.submit(requests).result()
 
     def stop(self) -> None:
         """Kills the workers; what was being built is given up."""

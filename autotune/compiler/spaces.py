@@ -143,16 +143,20 @@ class Compile(_Strict):
 
     llvm_unroll_threshold: PositiveInt | None = Field(
         default=None,
+        strict=True,
+        le=10_000,
         description="Largest body, in LLVM's cost units, that a loop may have after LLVM has unrolled it in full "
         "(`-unroll-threshold-aggressive`; LLVM's own is 300). Less compiles faster, and leaves unrolling to the "
         "schedule.",
     )
     llvm_slp_vectorizer: bool = Field(
         default=True,
+        strict=True,
         description="Run LLVM's vectoriser of straight-line code. Schedules vectorise by themselves.",
     )
     llvm_loop_strength_reduction: bool = Field(
         default=True,
+        strict=True,
         description="Run LLVM's loop strength reduction, which rewrites the addresses in loops.",
     )
 

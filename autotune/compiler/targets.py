@@ -129,6 +129,12 @@ def from_json(path: Path) -> TargetSpec:
             f"target file {path}: key host: the host code is built for this machine",
             hint="leave it out",
         )
+    for key in ("cl-opt", "opt-level"):
+        if key in content:
+            raise UsageError(
+                f"target file {path}: key {key}: TVM reads it of the host code only, so it would do nothing",
+                hint="leave it out, or see [compile] in search_spaces/host_cpu.toml and give --space FILE",
+            )
     base = (
         find(_opencl_device(content)) if content["kind"] == "opencl" else _processor(path, content)
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
@@ -14,11 +16,13 @@ from autotune.compiler.lane import Candidate
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.runner import MeasureRequest, Runner
 from autotune.compiler.spaces import Measure
+from autotune.errors import RecordError
 from autotune.measurement import Outcome
 from autotune.workloads.operators import Kernel
 
 _DEFAULT_PATIENCE = 3.0
 _PATIENCE_S = 0.5
+_LEAST_FREE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,26 @@ class Building:
     def libraries(self) -> list[Outcome | Path]:
         """Waits until all are built; a path to each library, or the failure."""
         failures = self._failures.result()
+        for failure in filter(None, failures):
+            self._check_space(failure.message)
         return [failure or path for failure, path in zip(failures, self._paths, strict=True)]
+
+    def _check_space(self, message: str) -> None:
+        """Raises RecordError where a build failed for want of space: that says nothing of the candidate."""
+        folder = self._paths[0].parent.parent
+        try:
+            free = shutil.disk_usage(folder).free
+        except OSError:
+            free = 0
+        if free < _LEAST_FREE_BYTES or os.strerror(errno.ENOSPC) in message:
+            raise _no_space(folder, f"{free // 1024} KiB are free")
+
+
+def _no_space(folder: Path, reason: object) -> RecordError:
+    return RecordError(
+        f"the temporary folder {folder.parent} is full: {reason}",
+        hint="free some space there, or set TMPDIR to a folder that has it, and resume the run",
+    )
 
 
 class Bench:
@@ -83,8 +106,11 @@ class Bench:
             untuned: Build the programs as TVM does that nobody has tuned.
         """
         paths = [self._folder / c.digest / "kernel.so" for c in candidates]
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            for path in paths:
+                path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _no_space(self._folder, error.strerror) from error
         requests = [
             BuildRequest(
                 candidate.program,

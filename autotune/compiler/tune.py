@@ -149,9 +149,9 @@ class KernelRun:
             earlier_wall = self._take_up()
             self._measure_defaults(bench)
             self._search(bench)
-            self._folder.event("searched", trials=self._done)
             if self._interrupted():
                 return None
+            self._folder.event("searched", trials=self._done)
             verdicts = self._settle(bench)
         if not self._interrupted() and verdicts is not None:
             return self._conclude(verdicts, earlier_wall + time.monotonic() - began)
@@ -161,8 +161,8 @@ class KernelRun:
     def _bench(self) -> Iterator[Bench]:
         """Starts the workers, and imports TVM here while they do."""
         request, measure = self._request, self._request.space.measure
-        builder = Builder(workers=self._cores, timeout_s=measure.build_timeout_s)
         work = scratch()
+        builder = Builder(workers=self._cores, timeout_s=measure.build_timeout_s, temporary=work)
         try:
             builder.start()
             self._runner.start()

@@ -282,6 +282,16 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
 
 
+def abandon() -> None:
+    """Kills what this process has started, and removes the folders that `scratch` gave it."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            child.kill()
+            child.wait(timeout=1)
+    for own in Path(tempfile.gettempdir()).glob(f"autotune-run-{os.getpid()}-*"):
+        shutil.rmtree(own, ignore_errors=True)
+
+
 def scratch() -> Path:
     """A new private folder for a run's artifacts; removes those that killed runs have left."""
     for left in Path(tempfile.gettempdir()).glob("autotune-run-*-*"):

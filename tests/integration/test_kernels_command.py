@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from command import AUTOTUNE, autotune, one_folder
 
+from autotune.compiler import spaces
 from autotune.records import read_run
 
 MATMUL = "matmul:m=8,n=24,k=40"
@@ -187,6 +189,62 @@ def test_a_full_disk_ends_the_run_with_a_clear_error_and_whole_records(tmp_path:
         assert len(digests) == len(set(digests))
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.parametrize("options", ["size=120k", "size=8m,nr_inodes=24"])
+def test_a_full_temporary_disk_ends_the_run_and_is_not_held_against_candidates(
+    tmp_path: Path, options: str
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", small], check=True)
+    run = ("--op", "matmul:m=64,n=64,k=64", "--role", "forward", "--trials", "16")
+    try:
+        done = autotune("kernels", *run, "--logs", tmp_path / "logs", TMPDIR=str(small))
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert done.returncode == 1, done.stderr
+    assert "is full" in done.stderr and "TMPDIR" in done.stderr
+    folder = one_folder(tmp_path / "logs")
+    assert all(trial["status"] == "ok" for trial in read_run(folder).trials())
+    assert autotune("kernels", "--resume", folder).returncode == 0
+    assert len(read_run(folder).trials()) == 16
+
+
+def test_killed_compiles_leave_no_files_behind(tmp_path: Path) -> None:
+    space = (spaces.folder() / "host_cpu.toml").read_text()
+    impatient = tmp_path / "impatient.toml"
+    impatient.write_text(space.replace("build_timeout_s = 8.0", "build_timeout_s = 0.03"))
+    (tmp_path / "temporary").mkdir()
+    done = autotune(
+        "kernels", "--op", MATMUL, "--trials", "12", "--space", impatient,
+        "--logs", tmp_path / "logs", TMPDIR=str(tmp_path / "temporary"),
+    )  # fmt: skip
+    statuses = [event["status"] for event in read_run(one_folder(tmp_path / "logs")).trials()]
+    assert "timeout" in statuses, (statuses, done.stderr)
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.4, 0.8, 1.2])
+def test_two_quick_presses_end_the_run_at_once_and_cleanly(tmp_path: Path, delay: float) -> None:
+    process = subprocess.Popen(
+        [*AUTOTUNE, "kernels", "--op", "conv2d:n=4,c=16,h=28,w=28,k=32,r=3,s=3,stride=1,pad=1",
+         "--trials", "400", "--logs", str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "search:" in line:
+            break
+    time.sleep(1.0 + delay)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130, errors
+    assert "Go on with: autotune kernels --resume" in errors
+    assert "egfault" not in errors
+    assert not list(Path(tempfile.gettempdir()).glob(f"autotune-run-{process.pid}-*"))
 
 
 def test_arm_run_is_checked_under_qemu_and_exports_an_aarch64_library(tmp_path: Path) -> None:

@@ -206,14 +206,14 @@ def test_compare_tells_a_slow_kernel_from_a_fast_one(runner: LocalRunner, tmp_pa
 
 def test_the_builder_reports_what_does_not_compile_and_goes_on(tmp_path: Path) -> None:
     target = target_text(tvm_target(find("cpu"), None))
-    builder = Builder(workers=2, timeout_s=20.0)
+    builder = Builder(workers=2, timeout_s=20.0, temporary=tmp_path)
     good = str(tvm.ir.save_json(tvm.IRModule({"main": matmul(lambda x, w, i, j, k: x[i, k])})))
     requests = [
         BuildRequest(good, target, tmp_path / "a.so"),
         BuildRequest("{}", target, tmp_path / "b.so"),
         BuildRequest(good, target, tmp_path / "c.so"),
     ]
-    outcomes = builder.build(requests)
+    outcomes = builder.submit(requests).result()
     builder.stop()
     assert outcomes[0] is None
     assert outcomes[2] is None
@@ -225,10 +225,11 @@ def test_the_builder_reports_what_does_not_compile_and_goes_on(tmp_path: Path) -
 
 
 def test_a_compile_that_outlasts_its_limit_is_a_timeout(tmp_path: Path) -> None:
-    builder = Builder(workers=1, timeout_s=0.01)
+    (tmp_path / "temporary").mkdir()
+    builder = Builder(workers=1, timeout_s=0.01, temporary=tmp_path / "temporary")
     target = target_text(tvm_target(find("cpu"), None))
     program = str(tvm.ir.save_json(tvm.IRModule({"main": matmul(lambda x, w, i, j, k: x[i, k])})))
-    (outcome,) = builder.build([BuildRequest(program, target, tmp_path / "a.so")])
+    (outcome,) = builder.submit([BuildRequest(program, target, tmp_path / "a.so")]).result()
     builder.stop()
     assert outcome is not None
     assert outcome.status == "timeout"

@@ -81,6 +81,7 @@ def test_limits_of_the_file_win_over_those_of_the_space(tmp_path: Path) -> None:
         ("qcom/nothing", "no target tag"),
         ({"kind": "opencl", "max_threads": 1}, "TVM refuses"),
         ({"kind": "llvm", "mcpu": "nonsense"}, "no processor 'nonsense'"),
+        ({"kind": "llvm", "cl-opt": ["-vectorize-slp:bool=0"]}, "key cl-opt"),
     ],
 )
 def test_what_tvm_does_not_know_is_refused_in_one_line(

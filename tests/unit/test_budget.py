@@ -88,6 +88,17 @@ def test_an_exhausted_lane_hands_its_turn_on() -> None:
     assert turn.lane is left
 
 
+def test_a_task_without_any_valid_time_does_not_eat_the_budget() -> None:
+    hopeless, good = task(100, math.inf, lane(2)), task(1, 1.0, lane(2, 0.5))
+    tasks, given = [hopeless, good], [0, 0]
+    for _ in range(30):
+        turn = next_turn(tasks, 1000, 8)
+        assert turn is not None
+        turn.lane.state.trials += turn.trials
+        given[turn.task] += turn.trials
+    assert 0 < given[0] < 20 < given[1]
+
+
 def test_a_task_whose_default_failed_is_searched_first() -> None:
     tasks = [task(100, 1.0, lane(2, 0.9)), task(1, math.inf, lane(2, math.inf))]
     turn = next_turn(tasks, 10, 8)

@@ -49,6 +49,17 @@ def test_shipped_schema_is_the_one_of_the_models() -> None:
             "least 1",
         ),
         (GOOD.replace('"cpu"', '"opencl"'), "limits", "needs its limits"),
+        (
+            GOOD + "[compile]\nllvm_unroll_threshold = true\n",
+            "compile.llvm_unroll_threshold",
+            "int",
+        ),
+        (
+            GOOD + "[compile]\nllvm_unroll_threshold = 10001\n",
+            "compile.llvm_unroll_threshold",
+            "10000",
+        ),
+        (GOOD + '[compile]\nllvm_slp_vectorizer = "no"\n', "compile.llvm_slp_vectorizer", "bool"),
     ],
 )
 def test_a_bad_space_names_file_key_and_reason(

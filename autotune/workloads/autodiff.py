@@ -67,10 +67,15 @@ class StepRecorder:
         self._tensors[name] = Tensor(name, shape, dtype, kind, initial)
         return name
 
-    def parameter(self, name: str, shape: tuple[int, ...], bound: float) -> Value:
-        """Adds a parameter that starts uniform in [-bound, bound]."""
-        initial = Initial("uniform", bound)
+    def parameter(self, name: str, shape: tuple[int, ...], initial: Initial) -> Value:
+        """Adds a parameter."""
         return Value(self.define(name, shape, "parameter", initial=initial), shape, True)
+
+    def constant(self, name: str, value: float) -> str:
+        """Adds a constant of one element, unless it is there already, and returns its name."""
+        if name in self._tensors:
+            return name
+        return self.define(name, (1,), "constant", initial=Initial("constant", value))
 
     def gradient_of(self, x: Value) -> str:
         """Adds a tensor for a gradient of ``x``, numbered if it is not the first."""
@@ -128,8 +133,7 @@ class StepRecorder:
         """
         for step in reversed(self._tape):
             step()
-        initial = Initial("constant", learning_rate)
-        rate = self.define("learning_rate", (1,), "constant", initial=initial)
+        rate = self.constant("learning_rate", learning_rate)
         for parameter in [t for t in self._tensors.values() if t.kind == "parameter"]:
             gradient = self._gradients.get(parameter.name)
             if gradient is None:

@@ -8,6 +8,9 @@ from autotune.errors import UsageError
 from autotune.workloads.autodiff import StepRecorder, Value
 from autotune.workloads.graph import Initial, StepGraph
 from autotune.workloads.operators import (
+    Add,
+    BatchNorm,
+    BatchStats,
     Bias,
     Concat,
     Conv2d,
@@ -17,6 +20,7 @@ from autotune.workloads.operators import (
     Matmul,
     MaxPool2d,
     Operator,
+    RunningStats,
 )
 
 DEFAULT_LEARNING_RATE = 0.01
@@ -98,6 +102,80 @@ class StepBuilder:
         n, k = self._shape(place, x, 2)
         return self._weighted(place, x, Matmul(n, features, k), bias, relu)
 
+    def batch_norm(
+        self,
+        place: str,
+        x: Value,
+        *,
+        epsilon_millionths: int = 10,
+        momentum: float = 0.1,
+        relu: bool = False,
+        relu6: bool = False,
+    ) -> Value:
+        """Appends batch normalisation by the batch's statistics, then ReLU or ReLU6.
+
+        The running statistics ``<place>.running_mean`` and ``<place>.running_var`` are updated with ``momentum``.
+
+        Returns:
+            The shape of ``x``, [n, c, h, w].
+
+        Raises:
+            UsageError: There is only one value a channel, or both activations are asked for.
+        """
+        n, c, h, w = self._shape(place, x, 4)
+        operator = BatchNorm(n, c, h * w, epsilon_millionths, relu, relu6)
+        step = self._step
+        gamma = step.parameter(f"{place}.weight", (c,), Initial("constant", 1.0))
+        beta = step.parameter(f"{place}.bias", (c,), Initial("constant", 0.0))
+        mean = step.define(f"{place}.mean", (c,), "activation")
+        variance = step.define(f"{place}.variance", (c,), "activation")
+        y = step.define(place, x.shape, "activation")
+        step.run(place, BatchStats(n, c, h * w), "forward", (x.name,), (mean, variance))
+        self._running_stats(place, mean, variance, RunningStats(c, n * h * w), momentum)
+        operands = (x.name, mean, variance)
+        step.run(place, operator, "forward", (*operands, gamma.name, beta.name), (y,))
+
+        def backward(dy: str) -> None:
+            seen = (y, dy) if operator.activated else (dy,)
+            sums = step.gradient_of(gamma), step.gradient_of(beta)
+            step.run(place, operator, "weight_grad", (*operands, *seen), sums)
+            step.contribute(gamma, sums[0])
+            step.contribute(beta, sums[1])
+            if x.needs_grad:
+                dx = step.gradient_of(x)
+                step.run(place, operator, "data_grad", (*operands, gamma.name, *sums, *seen), (dx,))
+                step.contribute(x, dx)
+
+        return step.record(Value(y, x.shape, True), backward)
+
+    def _running_stats(
+        self, place: str, mean: str, variance: str, operator: RunningStats, momentum: float
+    ) -> None:
+        step, shape = self._step, (operator.c,)
+        before, after = [], []
+        for name, value in (("running_mean", 0.0), ("running_var", 1.0)):
+            state = f"{place}.{name}"
+            before.append(step.define(state, shape, "state", initial=Initial("constant", value)))
+            after.append(step.define(f"{state}.updated", shape, "updated"))
+        rate = step.constant(f"momentum_{momentum}", momentum)
+        step.run(place, operator, "update", (*before, mean, variance, rate), tuple(after))
+
+    def add(self, place: str, a: Value, b: Value) -> Value:
+        """Sums two values of one shape, as a residual connection does; returns that shape."""
+        if a.shape != b.shape:
+            raise UsageError(
+                f"{place}: shapes {a.shape} and {b.shape} cannot be added",
+                hint="a residual connection needs equal shapes",
+            )
+        y = self._step.define(place, a.shape, "activation")
+        self._step.run(place, Add(math.prod(a.shape)), "forward", (a.name, b.name), (y,))
+
+        def backward(dy: str) -> None:
+            self._step.contribute(a, dy)
+            self._step.contribute(b, dy)
+
+        return self._step.record(Value(y, a.shape, a.needs_grad or b.needs_grad), backward)
+
     def max_pool(
         self, place: str, x: Value, kernel: int, *, stride: int, pad: int = 0, ceil: bool = False
     ) -> Value:
@@ -135,27 +213,34 @@ class StepBuilder:
         mask = self._step.define(f"{place}.mask", x.shape, "input", initial=initial)
         return self._unary(place, x, Dropout(math.prod(x.shape)), x.shape, (mask,))
 
-    def concat(self, place: str, a: Value, b: Value) -> Value:
-        """Joins two values along the channels; returns [n, c1 + c2, h, w]."""
-        n, c1, h, w = self._shape(place, a, 4)
-        m, c2, *size = self._shape(place, b, 4)
-        if (m, *size) != (n, h, w):
+    def concat(self, place: str, *parts: Value) -> Value:
+        """Joins two to four values along the channels; returns [n, c1 + c2 + ..., h, w]."""
+        if not 2 <= len(parts) <= 4:
             raise UsageError(
-                f"{place}: shapes {a.shape} and {b.shape} cannot be joined along the channels",
+                f"{place}: {len(parts)} values cannot be joined at once", hint="join two to four"
+            )
+        shapes = [self._shape(place, part, 4) for part in parts]
+        n, _, h, w = shapes[0]
+        if any((m, *size) != (n, h, w) for m, _, *size in shapes):
+            listed = " and ".join(str(shape) for shape in shapes)
+            raise UsageError(
+                f"{place}: shapes {listed} cannot be joined along the channels",
                 hint="batch, height and width must agree",
             )
-        operator, shape = Concat(n, c1, c2, h * w), (n, c1 + c2, h, w)
+        channels = [c for _, c, *_ in shapes]
+        c1, c2, c3, c4 = [*channels, 0, 0][:4]
+        operator, shape = Concat(n, c1, c2, h * w, c3, c4), (n, sum(channels), h, w)
         y = self._step.define(place, shape, "activation")
-        self._step.run(place, operator, "forward", (a.name, b.name), (y,))
+        self._step.run(place, operator, "forward", tuple(part.name for part in parts), (y,))
 
         def backward(dy: str) -> None:
-            da = self._step.gradient_of(a)
-            db = self._step.gradient_of(b)
-            self._step.run(place, operator, "data_grad", (dy,), (da, db))
-            self._step.contribute(a, da)
-            self._step.contribute(b, db)
+            gradients = tuple(self._step.gradient_of(part) for part in parts)
+            self._step.run(place, operator, "data_grad", (dy,), gradients)
+            for part, gradient in zip(parts, gradients, strict=True):
+                self._step.contribute(part, gradient)
 
-        return self._step.record(Value(y, shape, a.needs_grad or b.needs_grad), backward)
+        needs_grad = any(part.needs_grad for part in parts)
+        return self._step.record(Value(y, shape, needs_grad), backward)
 
     def flatten(self, x: Value) -> Value:
         """Sees ``x`` as [n, features]; no kernel runs."""
@@ -196,7 +281,7 @@ class StepBuilder:
         weight_shape = operator.inputs("forward")[1].shape
         shape = operator.outputs("forward")[0].shape
         bound = 1.0 / math.sqrt(math.prod(weight_shape[1:]))
-        weight = self._step.parameter(f"{place}.weight", weight_shape, bound)
+        weight = self._step.parameter(f"{place}.weight", weight_shape, Initial("uniform", bound))
         y = self._step.define(f"{place}.product" if bias else place, shape, "activation")
         self._step.run(place, operator, "forward", (x.name, weight.name), (y,))
 
@@ -215,7 +300,7 @@ class StepBuilder:
     def _bias(self, place: str, x: Value, bound: float, relu: bool) -> Value:
         n, c, *size = x.shape
         operator = Bias(n, c, math.prod(size), relu)
-        offsets = self._step.parameter(f"{place}.bias", (c,), bound)
+        offsets = self._step.parameter(f"{place}.bias", (c,), Initial("uniform", bound))
         y = self._step.define(place, x.shape, "activation")
         self._step.run(place, operator, "forward", (x.name, offsets.name), (y,))
 

@@ -16,9 +16,11 @@ from autotune.errors import UsageError
 from autotune.workloads.operators import DType, Kernel, TensorSpec
 from autotune.workloads.references import reference
 
-Kind = Literal["input", "label", "parameter", "constant", "activation", "gradient", "updated"]
+Kind = Literal[
+    "input", "label", "parameter", "state", "constant", "activation", "gradient", "updated"
+]
 
-SOURCE_KINDS: frozenset[Kind] = frozenset(("input", "label", "parameter", "constant"))
+SOURCE_KINDS: frozenset[Kind] = frozenset(("input", "label", "parameter", "state", "constant"))
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,9 @@ class Tensor:
         shape: Sizes, slowest varying first.
         dtype: Element type.
         kind: ``input`` (given afresh for each step: the data, dropout masks), ``label``,
-            ``parameter`` and ``constant`` come from outside; ``activation``, ``gradient`` and
-            ``updated`` (a parameter after the step) are computed.
+            ``parameter``, ``state`` (running statistics, an optimiser's moments) and ``constant``
+            come from outside; ``activation``, ``gradient`` and ``updated`` (a parameter or state
+            after the step) are computed.
         initial: How to draw the first value; None for computed tensors.
     """
 
@@ -79,6 +82,13 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     place: str
+
+    @property
+    def replaced(self) -> tuple[tuple[str, str], ...]:
+        """What an update replaces, and by what: its first operands, one for each output."""
+        if self.kernel.role != "update":
+            return ()
+        return tuple(zip(self.inputs, self.outputs, strict=False))
 
 
 @dataclass(frozen=True)
@@ -141,16 +151,15 @@ class StepGraph:
 
     @cached_property
     def updates(self) -> Mapping[str, str]:
-        """Parameter -> the tensor that holds it after the step."""
-        updating = (node for node in self.nodes if node.kernel.role == "update")
-        return {node.inputs[0]: node.outputs[0] for node in updating}
+        """Parameter or state -> the tensor that holds it after the step."""
+        return dict(pair for node in self.nodes for pair in node.replaced)
 
     def validate(self) -> None:
         """Checks that the graph is in SSA form and that tensors fit their operands.
 
         Raises:
             UsageError: A tensor is defined or written twice, read before it is written, missing,
-                of the wrong size or type; a parameter has no update or several; bad loss.
+                of the wrong size or type; a parameter or state has no update or several; bad loss.
         """
         counts = Counter(tensor.name for tensor in self.tensors)
         for name, count in counts.items():
@@ -173,9 +182,9 @@ class StepGraph:
         for tensor in self.tensors:
             if tensor.name not in written:
                 raise self._error(f"tensor {tensor.name!r} is never written")
-        updated = Counter(n.inputs[0] for n in self.nodes if n.kernel.role == "update")
-        if updated != Counter(tensor.name for tensor in self.parameters):
-            raise self._error("the updates are not one for each parameter")
+        updated = Counter(old for node in self.nodes for old, _ in node.replaced)
+        if updated != Counter(t.name for t in self.tensors if t.kind in ("parameter", "state")):
+            raise self._error("the updates are not one for each parameter and state")
         if self.loss not in self.by_name or self.by_name[self.loss].elements != 1:
             raise self._error(f"loss {self.loss!r} is not a tensor with one element")
 

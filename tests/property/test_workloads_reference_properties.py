@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.workloads import Bias, Concat, Conv2d, Kernel, Matmul, MaxPool2d, reference
+from autotune.workloads import (
+    BatchNorm,
+    BatchStats,
+    Bias,
+    Concat,
+    Conv2d,
+    Kernel,
+    Matmul,
+    MaxPool2d,
+    RunningStats,
+    reference,
+)
 
 Array = NDArray[Any]
 
@@ -190,3 +201,70 @@ def test_concat_gradient_takes_apart_what_forward_joined(operator: Concat, seed:
     (y,) = reference(Kernel(operator, "forward"), inputs)
     for part, original in zip(reference(Kernel(operator, "data_grad"), [y]), inputs, strict=True):
         np.testing.assert_array_equal(part, original)
+
+
+@st.composite
+def batch_norms(draw: st.DrawFn) -> BatchNorm:
+    """Tiny batch normalisations of every kind, with at least three values a channel."""
+    activation = draw(st.sampled_from(["", "relu", "relu6"]))
+    return BatchNorm(
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(3, 5)),
+        draw(st.sampled_from([10, 1000])),
+        relu=activation == "relu",
+        relu6=activation == "relu6",
+    )
+
+
+def normalized(operator: BatchNorm, x: Array, gamma: Array, beta: Array) -> tuple[Array, ...]:
+    """Mean, variance and output of the whole layer."""
+    mean, variance = reference(
+        Kernel(BatchStats(operator.n, operator.c, operator.s), "forward"), [x]
+    )
+    (y,) = reference(Kernel(operator, "forward"), [x, mean, variance, gamma, beta])
+    return mean, variance, y
+
+
+@given(batch_norms(), seeds)
+@settings(deadline=None)
+def test_batch_norm_gradients_are_the_slopes_of_the_whole_layer(
+    operator: BatchNorm, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(operator.n, operator.c, operator.s))
+    gamma, beta = generator.normal(3.0, 1.0, operator.c), generator.normal(size=operator.c)
+    mean, variance, y = normalized(operator, x, gamma, beta)
+    assume(variance.min() > 0.05)
+    dy = generator.normal(size=y.shape)
+    seen = [y, dy] if operator.activated else [dy]
+    dgamma, dbeta = reference(Kernel(operator, "weight_grad"), [x, mean, variance, *seen])
+    gradients = [x, mean, variance, gamma, dgamma, dbeta, *seen]
+    (dx,) = reference(Kernel(operator, "data_grad"), gradients)
+
+    def loss(*operands: Array) -> float:
+        return float(np.vdot(dy, normalized(operator, *operands)[2]))
+
+    step = 1e-6
+    for which, gradient in enumerate((dx, dgamma, dbeta)):
+        direction = generator.normal(size=gradient.shape)
+        moved = [[x, gamma, beta], [x, gamma, beta]]
+        for side, sign in ((0, 1), (1, -1)):
+            moved[side][which] = moved[side][which] + sign * step * direction
+        states = [normalized(operator, *operands)[2] for operands in moved]
+        edges = (0.0, 6.0) if operator.relu6 else (0.0,)
+        for edge in edges if operator.activated else ():
+            assume(((states[0] > edge) == (states[1] > edge)).all())
+        slope = (loss(*moved[0]) - loss(*moved[1])) / (2 * step)
+        wanted = np.vdot(gradient, direction)
+        assert abs(slope - wanted) <= 1e-5 * (1 + abs(wanted)) * np.linalg.norm(direction)
+
+
+@given(st.integers(1, 4), st.integers(2, 50), seeds)
+def test_running_statistics_approach_those_of_the_batches(c: int, samples: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    batch = generator.normal(size=(samples, c))
+    operands = [np.zeros(c), np.ones(c), batch.mean(axis=0), batch.var(axis=0), np.array([0.1])]
+    mean, variance = reference(Kernel(RunningStats(c, samples), "update"), operands)
+    np.testing.assert_allclose(mean, 0.1 * batch.mean(axis=0))
+    np.testing.assert_allclose(variance, 0.9 + 0.1 * batch.var(axis=0, ddof=1))

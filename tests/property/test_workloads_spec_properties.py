@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from autotune.errors import UsageError
@@ -31,7 +31,10 @@ def operators(draw: st.DrawFn) -> Operator:
             values[key] = draw(st.booleans())
         else:
             values[key] = draw(small if kind is int else st.tuples(small, small))
-    return operator(**values)
+    try:
+        return operator(**values)
+    except UsageError:
+        reject()
 
 
 @given(operators())

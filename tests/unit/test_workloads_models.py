@@ -64,8 +64,40 @@ def test_squeezenet1_1_kernels() -> None:
     assert (last.c, last.k, last.oh, last.ow) == (512, 10, 13, 13)
 
 
-def test_squeezenet1_1_has_torchvisions_parameter_count() -> None:
-    assert build_model("squeezenet1_1", 1, classes=1000).parameter_count == 1235496
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("alexnet", 61_100_840),
+        ("mobilenet_v2", 3_504_872),
+        ("squeezenet1_0", 1_248_424),
+        ("squeezenet1_1", 1_235_496),
+        ("googlenet", 6_624_904),
+    ],
+)
+def test_models_have_torchvisions_parameter_count(name: str, parameters: int) -> None:
+    assert build_model(name, 1, classes=1000).parameter_count == parameters
+
+
+def test_mobilenet_v2_blocks() -> None:
+    graph = build_model("mobilenet_v2", 4)
+    counts = by_role(graph)
+    assert counts["forward"]["conv2d"] == counts["forward"]["batch_norm"] == 52
+    assert counts["forward"]["add"] == 10
+    assert counts["update"] == {"running_stats": 52, "sgd": 158}
+    convolutions = [n.kernel.operator for n in graph.nodes if n.kernel.role == "forward"]
+    depthwise = [o for o in convolutions if isinstance(o, Conv2d) and o.groups > 1]
+    assert len(depthwise) == 17
+    assert all(o.groups == o.c == o.k for o in depthwise)
+    assert (depthwise[-1].c, depthwise[-1].oh) == (960, 7)
+
+
+def test_googlenet_joins_four_branches_nine_times() -> None:
+    graph = build_model("googlenet", 4)
+    joins = [n for n in graph.nodes if n.place.endswith("concat") and n.kernel.role == "forward"]
+    assert [len(node.inputs) for node in joins] == [4] * 9
+    assert graph.by_name["inception5b.concat"].shape == (4, 1024, 7, 7)
+    pools = [n.kernel.operator for n in graph.nodes if n.kernel.role == "forward"]
+    assert [o.oh for o in pools if isinstance(o, MaxPool2d)][:2] == [56, 28]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
@@ -75,7 +107,8 @@ def test_models_say_what_they_are(model) -> None:  # type: ignore[no-untyped-def
     assert graph.batch == 3
     assert graph.by_name["input"].shape == (3, *model.input_shape)
     assert graph.by_name["labels"].shape == (3,)
-    assert set(graph.updates) == {tensor.name for tensor in graph.parameters}
+    replaced = {tensor.name for tensor in graph.tensors if tensor.kind in ("parameter", "state")}
+    assert set(graph.updates) == replaced
     assert model.parameters == build_model(model.name, 1).parameter_count
     assert model.description and "\n" not in model.description
     assert graph.flops > 0
@@ -84,7 +117,7 @@ def test_models_say_what_they_are(model) -> None:  # type: ignore[no-untyped-def
 @pytest.mark.parametrize(
     ("name", "batch", "classes", "part"),
     [
-        ("resnet", 8, 10, "models: lenet, squeezenet1_1"),
+        ("resnet", 8, 10, "models: lenet, alexnet, mobilenet_v2"),
         ("lenet", 0, 10, "batch=0 is too small"),
         ("lenet", 8, 0, "classes=0 is too small"),
         ("lenet", 10**7, 10, "more than 2147483647"),

@@ -10,6 +10,8 @@ from autotune.errors import UsageError
 from autotune.workloads import (
     OPERATORS,
     Add,
+    BatchNorm,
+    BatchStats,
     Bias,
     Concat,
     Conv2d,
@@ -20,6 +22,7 @@ from autotune.workloads import (
     Matmul,
     MaxPool2d,
     Operator,
+    RunningStats,
     Sgd,
     TensorSpec,
     operator_from_spec,
@@ -42,10 +45,18 @@ EXAMPLES: list[tuple[Operator, str]] = [
     (POOL, "max_pool2d:n=8,c=64,h=111,w=111,r=3,s=3,stride=2,pad=0,ceil=1"),
     (GlobalAvgPool(8, 10, 169), "global_avg_pool:n=8,c=10,s=169"),
     (Concat(8, 64, 32, 3025), "concat:n=8,c1=64,c2=32,s=3025"),
+    (Concat(8, 64, 32, 784, 16, 8), "concat:n=8,c1=64,c2=32,s=784,c3=16,c4=8"),
     (Add(100), "add:size=100"),
     (Dropout(100), "dropout:size=100"),
     (CrossEntropy(8, 10), "cross_entropy:n=8,classes=10"),
     (Sgd(100), "sgd:size=100"),
+    (BatchStats(8, 32, 49), "batch_stats:n=8,c=32,s=49"),
+    (BatchNorm(8, 32, 49, relu6=True), "batch_norm:n=8,c=32,s=49,relu6=1"),
+    (
+        BatchNorm(8, 32, 49, epsilon_millionths=1000, relu=True),
+        "batch_norm:n=8,c=32,s=49,epsilon_millionths=1000,relu=1",
+    ),
+    (RunningStats(32, 392), "running_stats:c=32,samples=392"),
 ]
 
 
@@ -128,7 +139,18 @@ def test_bias_has_a_data_gradient_only_with_relu() -> None:
     assert Bias(1, 2, 3, relu=False).roles() == ("forward", "weight_grad")
 
 
+def test_batch_norm_gradients_read_the_output_only_where_there_is_an_activation() -> None:
+    plain, active = BatchNorm(2, 3, 4), BatchNorm(2, 3, 4, relu=True)
+    for role in ("data_grad", "weight_grad"):
+        assert "y" not in [spec.name for spec in plain.inputs(role)]
+        assert "y" in [spec.name for spec in active.inputs(role)]
+
+
 BAD_SPECS = [
+    ("concat:n=1,c1=2,c2=3,s=4,c4=5", "c4 without c3"),
+    ("batch_stats:n=1,c=3,s=1", "no variance"),
+    ("running_stats:c=3,samples=1", "no variance"),
+    ("batch_norm:n=2,c=3,s=4,relu=1,relu6=1", "exclude each other"),
     ("", "unknown operator"),
     ("conv3d:n=1", "max_pool2d"),
     ("conv2d", "missing n, c, h, w, k, r, s, stride, pad"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from tvm import te
@@ -147,27 +148,40 @@ def avg_pool_data_grad(op: GlobalAvgPool, inputs: Tensors) -> Tensors:
     ]
 
 
+def _starts(op: Concat) -> list[int]:
+    """First channel of each part in the joined tensor."""
+    return list(accumulate(op.parts, initial=0))[:-1]
+
+
 @formulation("concat", "forward", "direct")
 def concat_forward(op: Concat, inputs: Tensors) -> Tensors:
-    first, second = inputs
-    return [
-        te.compute(
-            (op.n, op.c1 + op.c2, op.s),
-            lambda b, i, j: te.if_then_else(i < op.c1, first[b, i, j], second[b, i - op.c1, j]),
-            name="y",
-        )
-    ]
+    def value(b: Any, i: Any, j: Any) -> Any:
+        *earlier, last = zip(inputs, _starts(op), op.parts, strict=True)
+        part, start, _ = last
+        result = part[b, i - start, j]
+        for part, start, channels in reversed(earlier):
+            result = te.if_then_else(i < start + channels, part[b, i - start, j], result)
+        return result
+
+    return [te.compute((op.n, sum(op.parts), op.s), value, name="y")]
 
 
 @formulation("concat", "data_grad", "direct")
 def concat_data_grad(op: Concat, inputs: Tensors) -> Tensors:
     (dy,) = inputs
+
+    def part(name: str, start: int, channels: int) -> Any:
+        return te.compute(
+            (op.n, channels, op.s), lambda b, i, j: dy[b, i + start, j], name=f"d{name}"
+        )
+
     return [
-        te.compute((op.n, op.c1, op.s), lambda b, i, j: dy[b, i, j], name="da"),
-        te.compute((op.n, op.c2, op.s), lambda b, i, j: dy[b, i + op.c1, j], name="db"),
+        part(name, start, channels)
+        for name, start, channels in zip("abcd", _starts(op), op.parts, strict=False)
     ]
 
 
+@formulation("add", "forward", "direct")
 @formulation("add", "data_grad", "direct")
 def add(op: Add, inputs: Tensors) -> Tensors:
     a, b = inputs

@@ -5,13 +5,23 @@ from __future__ import annotations
 from autotune.errors import UsageError
 from autotune.workloads.builder import StepBuilder
 from autotune.workloads.graph import StepGraph
+from autotune.workloads.models.alexnet import ALEXNET
 from autotune.workloads.models.base import DEFAULT_CLASSES, ModelInfo
+from autotune.workloads.models.googlenet import GOOGLENET
 from autotune.workloads.models.lenet import LENET
-from autotune.workloads.models.squeezenet import SQUEEZENET1_1
+from autotune.workloads.models.mobilenet import MOBILENET_V2
+from autotune.workloads.models.squeezenet import SQUEEZENET1_0, SQUEEZENET1_1
 
 __all__ = ["DEFAULT_CLASSES", "MODELS", "ModelInfo", "build_model"]
 
-MODELS: tuple[ModelInfo, ...] = (LENET, SQUEEZENET1_1)
+MODELS: tuple[ModelInfo, ...] = (
+    LENET,
+    ALEXNET,
+    MOBILENET_V2,
+    SQUEEZENET1_0,
+    SQUEEZENET1_1,
+    GOOGLENET,
+)
 
 
 def build_model(name: str, batch: int, classes: int = DEFAULT_CLASSES) -> StepGraph:

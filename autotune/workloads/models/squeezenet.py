@@ -39,11 +39,34 @@ def _squeezenet1_1(builder: StepBuilder, classes: int) -> Value:
     x = fire(builder, "fire7", x, 48, 192)
     x = fire(builder, "fire8", x, 64, 256)
     x = fire(builder, "fire9", x, 64, 256)
+    return _classifier(builder, x, classes)
+
+
+def _squeezenet1_0(builder: StepBuilder, classes: int) -> Value:
+    x = builder.conv("conv1", builder.input, 96, 7, stride=2, relu=True)
+    x = builder.max_pool("pool1", x, 3, stride=2, ceil=True)
+    x = fire(builder, "fire2", x, 16, 64)
+    x = fire(builder, "fire3", x, 16, 64)
+    x = fire(builder, "fire4", x, 32, 128)
+    x = builder.max_pool("pool4", x, 3, stride=2, ceil=True)
+    x = fire(builder, "fire5", x, 32, 128)
+    x = fire(builder, "fire6", x, 48, 192)
+    x = fire(builder, "fire7", x, 48, 192)
+    x = fire(builder, "fire8", x, 64, 256)
+    x = builder.max_pool("pool8", x, 3, stride=2, ceil=True)
+    x = fire(builder, "fire9", x, 64, 256)
+    return _classifier(builder, x, classes)
+
+
+def _classifier(builder: StepBuilder, x: Value, classes: int) -> Value:
     x = builder.dropout("dropout", x, 0.5)
     x = builder.conv("classifier", x, classes, 1, relu=True)
     return builder.global_avg_pool("pool10", x)
 
 
+SQUEEZENET1_0 = ModelInfo(
+    "squeezenet1_0", (3, 224, 224), "SqueezeNet 1.0 as in torchvision", _squeezenet1_0
+)
 SQUEEZENET1_1 = ModelInfo(
     "squeezenet1_1", (3, 224, 224), "SqueezeNet 1.1 as in torchvision", _squeezenet1_1
 )

@@ -6,6 +6,7 @@ from autotune.workloads.operators.dense import Matmul
 from autotune.workloads.operators.elementwise import Add, Bias, Concat, Dropout, Sgd
 from autotune.workloads.operators.kernel import Kernel
 from autotune.workloads.operators.loss import CrossEntropy
+from autotune.workloads.operators.normalization import BatchNorm, BatchStats, RunningStats
 from autotune.workloads.operators.pooling import GlobalAvgPool, MaxPool2d
 from autotune.workloads.operators.registry import OPERATORS, operator_from_spec
 
@@ -13,6 +14,8 @@ __all__ = [
     "OPERATORS",
     "ROLES",
     "Add",
+    "BatchNorm",
+    "BatchStats",
     "Bias",
     "Concat",
     "Conv2d",
@@ -25,6 +28,7 @@ __all__ = [
     "MaxPool2d",
     "Operator",
     "Role",
+    "RunningStats",
     "Sgd",
     "TensorSpec",
     "operator_from_spec",

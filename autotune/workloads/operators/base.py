@@ -58,7 +58,7 @@ class Operator(ABC):
     """An operator with its shapes; frozen and hashable.
 
     A subclass is a frozen dataclass whose fields are ``int``, ``bool`` or a pair of ints (height,
-    width). Sizes are at least 1; fields called ``pad`` may be 0.
+    width). Sizes are at least 1, except the fields that ``may_be_zero``.
 
     Raises:
         UsageError: On construction, when a field has the wrong type or an impossible value, or
@@ -66,6 +66,7 @@ class Operator(ABC):
     """
 
     name: ClassVar[str]
+    may_be_zero: ClassVar[frozenset[str]] = frozenset(("pad",))
 
     def __post_init__(self) -> None:
         """Checks the fields, then what the subclass adds, then the sizes of the tensors."""
@@ -164,7 +165,7 @@ class Operator(ABC):
                     f"{self.name}: {key}={value!r} is not true or false", hint=f"{key}=0 or {key}=1"
                 )
             return
-        least = 0 if key == "pad" else 1
+        least = 0 if key in self.may_be_zero else 1
         numbers: tuple[object, ...] = (value,)
         if kind is not int:
             if not isinstance(value, tuple) or len(value) != 2:

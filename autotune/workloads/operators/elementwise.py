@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from autotune.errors import UsageError
 from autotune.workloads.operators.base import Operator, Role, Signature, TensorSpec
 
 
@@ -61,26 +62,36 @@ class Bias(Operator):
 
 @dataclass(frozen=True)
 class Concat(Operator):
-    """Joins two tensors along the channels, float32.
+    """Joins two to four tensors along the channels, float32.
 
-    forward: ``a[n,c1,s], b[n,c2,s] -> y[n,c1+c2,s]``; data_grad: ``dy -> da, db``.
+    forward: ``a[n,c1,s], b[n,c2,s], ... -> y[n,c1+c2+...,s]``; data_grad: ``dy -> da, db, ...``.
 
     Attributes:
         n: Batch.
         c1: Channels of the first tensor.
         c2: Channels of the second tensor.
         s: Pixels, height times width.
+        c3: Channels of the third tensor; 0 without one.
+        c4: Channels of the fourth tensor; 0 without one.
 
     Raises:
-        UsageError: On construction, when a size is below 1.
+        UsageError: On construction, when a size is below 1, or there is a fourth tensor but no third.
     """
 
     name: ClassVar[str] = "concat"
+    may_be_zero: ClassVar[frozenset[str]] = frozenset(("c3", "c4"))
 
     n: int
     c1: int
     c2: int
     s: int
+    c3: int = 0
+    c4: int = 0
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Channels of each tensor."""
+        return tuple(c for c in (self.c1, self.c2, self.c3, self.c4) if c)
 
     def roles(self) -> tuple[Role, ...]:
         """Returns ``forward`` and ``data_grad``."""
@@ -88,17 +99,26 @@ class Concat(Operator):
 
     def label(self) -> str:
         """Returns such as ``n8a64b64s3025``."""
-        return f"n{self.n}a{self.c1}b{self.c2}s{self.s}"
+        parts = "".join(f"{letter}{c}" for letter, c in zip("abcd", self.parts, strict=False))
+        return f"n{self.n}{parts}s{self.s}"
+
+    def _check_shapes(self) -> None:
+        if self.c4 and not self.c3:
+            raise UsageError("concat: c4 without c3", hint="name the third tensor's channels c3")
 
     def _signature(self, role: Role) -> Signature:
-        first, second = (self.n, self.c1, self.s), (self.n, self.c2, self.s)
-        joined = (self.n, self.c1 + self.c2, self.s)
+        shapes = [
+            (letter, (self.n, c, self.s)) for letter, c in zip("abcd", self.parts, strict=False)
+        ]
+        joined = (self.n, sum(self.parts), self.s)
         if role == "forward":
             return Signature(
-                (TensorSpec("a", first), TensorSpec("b", second)), (TensorSpec("y", joined),)
+                tuple(TensorSpec(letter, shape) for letter, shape in shapes),
+                (TensorSpec("y", joined),),
             )
         return Signature(
-            (TensorSpec("dy", joined),), (TensorSpec("da", first), TensorSpec("db", second))
+            (TensorSpec("dy", joined),),
+            tuple(TensorSpec(f"d{letter}", shape) for letter, shape in shapes),
         )
 
     def _flops(self, role: Role) -> int:
@@ -107,9 +127,10 @@ class Concat(Operator):
 
 @dataclass(frozen=True)
 class Add(Operator):
-    """Sums two gradients of a tensor that is used twice, float32.
+    """Sums two tensors: a residual connection, or two gradients of a tensor that is used twice; float32.
 
-    data_grad: ``a[size], b[size] -> y[size]``.
+    forward and data_grad alike: ``a[size], b[size] -> y[size]``. A residual connection needs no gradient kernel
+    of its own: both operands get the gradient of ``y``.
 
     Attributes:
         size: Elements.
@@ -123,8 +144,8 @@ class Add(Operator):
     size: int
 
     def roles(self) -> tuple[Role, ...]:
-        """Returns ``data_grad``."""
-        return ("data_grad",)
+        """Returns ``forward`` and ``data_grad``."""
+        return ("forward", "data_grad")
 
     def label(self) -> str:
         """Returns such as ``size1024``."""

@@ -12,6 +12,7 @@ from autotune.workloads.operators.convolution import Conv2d
 from autotune.workloads.operators.dense import Matmul
 from autotune.workloads.operators.elementwise import Add, Bias, Concat, Dropout, Sgd
 from autotune.workloads.operators.loss import CrossEntropy
+from autotune.workloads.operators.normalization import BatchNorm, BatchStats, RunningStats
 from autotune.workloads.operators.pooling import GlobalAvgPool, MaxPool2d
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
@@ -21,6 +22,9 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
             Conv2d,
             Matmul,
             Bias,
+            BatchStats,
+            BatchNorm,
+            RunningStats,
             MaxPool2d,
             GlobalAvgPool,
             Concat,

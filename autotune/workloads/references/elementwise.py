@@ -28,7 +28,7 @@ def concat(operator: Concat, role: Role, inputs: list[Array]) -> list[Array]:
     if role == "forward":
         return [np.concatenate(inputs, axis=1)]
     dy = inputs[0]
-    return [dy[:, : operator.c1], dy[:, operator.c1 :]]
+    return np.split(dy, np.cumsum(operator.parts)[:-1], axis=1)
 
 
 def cross_entropy(

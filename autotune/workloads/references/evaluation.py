@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from autotune.errors import UsageError
 from autotune.workloads.operators import (
     Add,
+    BatchNorm,
+    BatchStats,
     Bias,
     Concat,
     Conv2d,
@@ -20,10 +22,11 @@ from autotune.workloads.operators import (
     Kernel,
     Matmul,
     MaxPool2d,
+    RunningStats,
     Sgd,
     TensorSpec,
 )
-from autotune.workloads.references import convolution, elementwise, pooling
+from autotune.workloads.references import convolution, elementwise, normalization, pooling
 
 Array = NDArray[Any]
 
@@ -71,6 +74,12 @@ def _compute(kernel: Kernel, inputs: list[Array]) -> Sequence[Array]:
             return convolution.matmul(operator, role, inputs)
         case Bias() as operator:
             return elementwise.bias(operator, role, inputs)
+        case BatchStats():
+            return normalization.batch_stats(inputs[0])
+        case BatchNorm() as operator:
+            return normalization.batch_norm(operator, role, inputs)
+        case RunningStats() as operator:
+            return normalization.running_stats(operator, inputs)
         case MaxPool2d() as operator if role == "forward":
             return pooling.max_pool2d_forward(operator, inputs[0])
         case MaxPool2d() as operator:

@@ -7,10 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.workloads.operators import CrossEntropy, Dropout, Kernel, MaxPool2d, Sgd
+from autotune.workloads.operators import (
+    BatchNorm,
+    CrossEntropy,
+    Dropout,
+    Kernel,
+    MaxPool2d,
+    RunningStats,
+    Sgd,
+)
 from autotune.workloads.references.pooling import max_pool2d_forward
 
 LEARNING_RATE = 0.01
+MOMENTUM = 0.1
 DROPOUT_PROBABILITY = 0.5
 
 
@@ -24,7 +33,8 @@ def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
     ReLU and max pooling have something to decide.
 
     Labels are random classes; the pool index is the one of a random ``x``; dropout masks are 0 or
-    ``1 / (1 - p)`` with ``p = 0.5``; the learning rate is 0.01.
+    ``1 / (1 - p)`` with ``p = 0.5``; the learning rate is 0.01. Of a batch normalisation, variances are
+    positive, outputs reach beyond 6 and the momentum is 0.1.
 
     Args:
         kernel: The kernel.
@@ -46,6 +56,12 @@ def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
             arrays.append(dropout_mask(generator, spec.shape, DROPOUT_PROBABILITY))
         elif isinstance(operator, Sgd) and spec.name == "learning_rate":
             arrays.append(np.full(spec.shape, LEARNING_RATE, np.float32))
+        elif isinstance(operator, BatchNorm) and spec.name == "variance":
+            arrays.append(np.abs(_uniform(generator, spec.shape)) + np.float32(0.05))
+        elif isinstance(operator, BatchNorm) and spec.name == "y":
+            arrays.append(6 * _uniform(generator, spec.shape))
+        elif isinstance(operator, RunningStats) and spec.name == "momentum":
+            arrays.append(np.full(spec.shape, MOMENTUM, np.float32))
         else:
             arrays.append(_uniform(generator, spec.shape))
     return arrays

@@ -1,0 +1,123 @@
+"""Batch normalisation: two passes over a batch for its statistics, one each for output and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import te, tirx
+
+from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.workloads.operators import BatchNorm, BatchStats, RunningStats
+
+
+def _float(value: float) -> Any:
+    return te.const(value, "float32")
+
+
+def _channel_sum(x: Any, n: int, c: int, s: int, name: str, value: Any) -> Any:
+    """Sums `value(b, i, j)` over batch and pixels, plane by plane: n * c sums can run at once."""
+    rj, rn = te.reduce_axis((0, s), f"{name}_rj"), te.reduce_axis((0, n), f"{name}_rn")
+    planes = te.compute(
+        (n, c), lambda b, i: te.sum(value(b, i, rj), axis=rj), name=f"{name}_planes"
+    )
+    return te.compute((c,), lambda i: te.sum(planes[rn, i], axis=rn), name=name)
+
+
+@formulation("batch_stats", "forward", "direct")
+def batch_stats(op: BatchStats, inputs: Tensors) -> Tensors:
+    """The variance is summed around the mean: one pass over squares loses all digits to cancellation."""
+    (x,) = inputs
+    share = _float(1.0 / (op.n * op.s))
+    total = _channel_sum(x, op.n, op.c, op.s, "total", lambda b, i, j: x[b, i, j])
+    mean = te.compute((op.c,), lambda i: total[i] * share, name="mean")
+
+    def square(b: Any, i: Any, j: Any) -> Any:
+        return (x[b, i, j] - mean[i]) * (x[b, i, j] - mean[i])
+
+    squares = _channel_sum(x, op.n, op.c, op.s, "squares", square)
+    return [mean, te.compute((op.c,), lambda i: squares[i] * share, name="variance")]
+
+
+def _scale(op: BatchNorm, variance: Any) -> Any:
+    """The reciprocal of the standard deviation, by channel."""
+    return te.compute(
+        (op.c,),
+        lambda i: _float(1.0) / te.sqrt(variance[i] + _float(op.epsilon)),
+        name="scale",
+    )
+
+
+@formulation("batch_norm", "forward", "direct")
+def batch_norm_forward(op: BatchNorm, inputs: Tensors) -> Tensors:
+    x, mean, variance, gamma, beta = inputs
+    scale = _scale(op, variance)
+
+    def value(b: Any, i: Any, j: Any) -> Any:
+        y = (x[b, i, j] - mean[i]) * scale[i] * gamma[i] + beta[i]
+        if op.activated:
+            y = te.max(y, _float(0.0))
+        return te.min(y, _float(6.0)) if op.relu6 else y
+
+    return [te.compute((op.n, op.c, op.s), value, name="y")]
+
+
+def _before_activation(op: BatchNorm, incoming: Tensors) -> Any:
+    """The gradient before the activation, as a function of the element."""
+    dy = incoming[-1]
+    if not op.activated:
+        return lambda b, i, j: dy[b, i, j]
+    y = incoming[0]
+
+    def value(b: Any, i: Any, j: Any) -> Any:
+        passes = y[b, i, j] > _float(0.0)
+        if op.relu6:
+            passes = te.all(passes, y[b, i, j] < _float(6.0))
+        return tirx.Select(passes, dy[b, i, j], _float(0.0))
+
+    return value
+
+
+@formulation("batch_norm", "weight_grad", "direct")
+def batch_norm_weight_grad(op: BatchNorm, inputs: Tensors) -> Tensors:
+    x, mean, variance, *incoming = inputs
+    scale, dz = _scale(op, variance), _before_activation(op, incoming)
+
+    def product(b: Any, i: Any, j: Any) -> Any:
+        return dz(b, i, j) * ((x[b, i, j] - mean[i]) * scale[i])
+
+    return [
+        _channel_sum(x, op.n, op.c, op.s, "dgamma", product),
+        _channel_sum(x, op.n, op.c, op.s, "dbeta", dz),
+    ]
+
+
+@formulation("batch_norm", "data_grad", "direct")
+def batch_norm_data_grad(op: BatchNorm, inputs: Tensors) -> Tensors:
+    x, mean, variance, gamma, dgamma, dbeta, *incoming = inputs
+    scale, dz = _scale(op, variance), _before_activation(op, incoming)
+    share = _float(1.0 / (op.n * op.s))
+
+    def value(b: Any, i: Any, j: Any) -> Any:
+        xhat = (x[b, i, j] - mean[i]) * scale[i]
+        mean_free = dz(b, i, j) - dbeta[i] * share - xhat * (dgamma[i] * share)
+        return gamma[i] * scale[i] * mean_free
+
+    return [te.compute((op.n, op.c, op.s), value, name="dx")]
+
+
+@formulation("running_stats", "update", "direct")
+def running_stats(op: RunningStats, inputs: Tensors) -> Tensors:
+    running_mean, running_variance, mean, variance, momentum = inputs
+    unbiased = _float(op.samples / (op.samples - 1))
+
+    def average(running: Any, batch: Any) -> Any:
+        return (_float(1.0) - momentum[0]) * running + momentum[0] * batch
+
+    return [
+        te.compute((op.c,), lambda i: average(running_mean[i], mean[i]), name="new_mean"),
+        te.compute(
+            (op.c,),
+            lambda i: average(running_variance[i], variance[i] * unbiased),
+            name="new_variance",
+        ),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
@@ -49,11 +50,16 @@ def bias_weight_grad(op: Bias, inputs: Tensors) -> Tensors:
 def bias_weight_grad_planes(op: Bias, inputs: Tensors) -> Tensors:
     """Sums each plane first, then over the batch: n times the parallel work of the direct form."""
     (dy,) = inputs
-    rn, rj = te.reduce_axis((0, op.n), "rn"), te.reduce_axis((0, op.s), "rj")
+    return [channel_sum(op.n, op.c, op.s, "dbias", lambda b, i, j: dy[b, i, j])]
+
+
+def channel_sum(n: int, c: int, s: int, name: str, value: Callable[[Any, Any, Any], Any]) -> Any:
+    """Sums `value(b, i, j)` over batch and pixels, plane by plane: n * c sums can run at once."""
+    rn, rj = te.reduce_axis((0, n), "rn"), te.reduce_axis((0, s), "rj")
     planes = te.compute(
-        (op.n, op.c), lambda b, i: te.sum(dy[b, i, rj], axis=rj), name="dbias_planes"
+        (n, c), lambda b, i: te.sum(value(b, i, rj), axis=rj), name=f"{name}_planes"
     )
-    return [te.compute((op.c,), lambda i: te.sum(planes[rn, i], axis=rn), name="dbias")]
+    return te.compute((c,), lambda i: te.sum(planes[rn, i], axis=rn), name=name)
 
 
 def _select(condition: Any, value: Any, otherwise: Any) -> Any:

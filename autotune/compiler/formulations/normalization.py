@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm import te, tirx
 
+from autotune.compiler.formulations.memory_bound import channel_sum
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import BatchNorm, BatchStats, RunningStats
 
@@ -14,27 +15,18 @@ def _float(value: float) -> Any:
     return te.const(value, "float32")
 
 
-def _channel_sum(x: Any, n: int, c: int, s: int, name: str, value: Any) -> Any:
-    """Sums `value(b, i, j)` over batch and pixels, plane by plane: n * c sums can run at once."""
-    rj, rn = te.reduce_axis((0, s), f"{name}_rj"), te.reduce_axis((0, n), f"{name}_rn")
-    planes = te.compute(
-        (n, c), lambda b, i: te.sum(value(b, i, rj), axis=rj), name=f"{name}_planes"
-    )
-    return te.compute((c,), lambda i: te.sum(planes[rn, i], axis=rn), name=name)
-
-
 @formulation("batch_stats", "forward", "direct")
 def batch_stats(op: BatchStats, inputs: Tensors) -> Tensors:
     """The variance is summed around the mean: one pass over squares loses all digits to cancellation."""
     (x,) = inputs
     share = _float(1.0 / (op.n * op.s))
-    total = _channel_sum(x, op.n, op.c, op.s, "total", lambda b, i, j: x[b, i, j])
+    total = channel_sum(op.n, op.c, op.s, "total", lambda b, i, j: x[b, i, j])
     mean = te.compute((op.c,), lambda i: total[i] * share, name="mean")
 
     def square(b: Any, i: Any, j: Any) -> Any:
         return (x[b, i, j] - mean[i]) * (x[b, i, j] - mean[i])
 
-    squares = _channel_sum(x, op.n, op.c, op.s, "squares", square)
+    squares = channel_sum(op.n, op.c, op.s, "squares", square)
     return [mean, te.compute((op.c,), lambda i: squares[i] * share, name="variance")]
 
 
@@ -86,8 +78,8 @@ def batch_norm_weight_grad(op: BatchNorm, inputs: Tensors) -> Tensors:
         return dz(b, i, j) * ((x[b, i, j] - mean[i]) * scale[i])
 
     return [
-        _channel_sum(x, op.n, op.c, op.s, "dgamma", product),
-        _channel_sum(x, op.n, op.c, op.s, "dbeta", dz),
+        channel_sum(op.n, op.c, op.s, "dgamma", product),
+        channel_sum(op.n, op.c, op.s, "dbeta", dz),
     ]
 
 

@@ -6,6 +6,18 @@ from autotune.workloads.autodiff import Value
 from autotune.workloads.builder import StepBuilder
 from autotune.workloads.models.base import ModelInfo
 
+# Channels of each Fire module, fire2 to fire9: squeezed, and of each expanding convolution.
+_FIRES = (
+    (16, 64),
+    (16, 64),
+    (32, 128),
+    (32, 128),
+    (48, 192),
+    (48, 192),
+    (64, 256),
+    (64, 256),
+)
+
 
 def fire(builder: StepBuilder, place: str, x: Value, squeeze: int, expand: int) -> Value:
     """Appends a Fire module: a 1x1 convolution whose output feeds a 1x1 and a 3x3 convolution.
@@ -26,42 +38,27 @@ def fire(builder: StepBuilder, place: str, x: Value, squeeze: int, expand: int) 
     return builder.concat(f"{place}.concat", pointwise, spatial)
 
 
-def _squeezenet1_1(builder: StepBuilder, classes: int) -> Value:
-    x = builder.conv("conv1", builder.input, 64, 3, stride=2, relu=True)
+def _squeezenet(
+    builder: StepBuilder, classes: int, *, channels: int, kernel: int, pooled: tuple[int, int]
+) -> Value:
+    """Appends a variant: its first convolution, and the Fire modules that a pooling follows."""
+    x = builder.conv("conv1", builder.input, channels, kernel, stride=2, relu=True)
     x = builder.max_pool("pool1", x, 3, stride=2, ceil=True)
-    x = fire(builder, "fire2", x, 16, 64)
-    x = fire(builder, "fire3", x, 16, 64)
-    x = builder.max_pool("pool3", x, 3, stride=2, ceil=True)
-    x = fire(builder, "fire4", x, 32, 128)
-    x = fire(builder, "fire5", x, 32, 128)
-    x = builder.max_pool("pool5", x, 3, stride=2, ceil=True)
-    x = fire(builder, "fire6", x, 48, 192)
-    x = fire(builder, "fire7", x, 48, 192)
-    x = fire(builder, "fire8", x, 64, 256)
-    x = fire(builder, "fire9", x, 64, 256)
-    return _classifier(builder, x, classes)
-
-
-def _squeezenet1_0(builder: StepBuilder, classes: int) -> Value:
-    x = builder.conv("conv1", builder.input, 96, 7, stride=2, relu=True)
-    x = builder.max_pool("pool1", x, 3, stride=2, ceil=True)
-    x = fire(builder, "fire2", x, 16, 64)
-    x = fire(builder, "fire3", x, 16, 64)
-    x = fire(builder, "fire4", x, 32, 128)
-    x = builder.max_pool("pool4", x, 3, stride=2, ceil=True)
-    x = fire(builder, "fire5", x, 32, 128)
-    x = fire(builder, "fire6", x, 48, 192)
-    x = fire(builder, "fire7", x, 48, 192)
-    x = fire(builder, "fire8", x, 64, 256)
-    x = builder.max_pool("pool8", x, 3, stride=2, ceil=True)
-    x = fire(builder, "fire9", x, 64, 256)
-    return _classifier(builder, x, classes)
-
-
-def _classifier(builder: StepBuilder, x: Value, classes: int) -> Value:
+    for number, (squeeze, expand) in enumerate(_FIRES, start=2):
+        x = fire(builder, f"fire{number}", x, squeeze, expand)
+        if number in pooled:
+            x = builder.max_pool(f"pool{number}", x, 3, stride=2, ceil=True)
     x = builder.dropout("dropout", x, 0.5)
     x = builder.conv("classifier", x, classes, 1, relu=True)
     return builder.global_avg_pool("pool10", x)
+
+
+def _squeezenet1_0(builder: StepBuilder, classes: int) -> Value:
+    return _squeezenet(builder, classes, channels=96, kernel=7, pooled=(4, 8))
+
+
+def _squeezenet1_1(builder: StepBuilder, classes: int) -> Value:
+    return _squeezenet(builder, classes, channels=64, kernel=3, pooled=(3, 5))
 
 
 SQUEEZENET1_0 = ModelInfo(

@@ -9,8 +9,7 @@ from autotune.compiler.spaces import Space
 from autotune.compiler.targets import TargetSpec
 from autotune.errors import RecordError, UsageError
 from autotune.workloads.graph import Task
-from autotune.workloads.operators import Kernel
-from autotune.workloads.spec import parse_operator, parse_roles
+from autotune.workloads.spec import parse_kernel
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,5 @@ class TuneRequest:
 
 
 def _task(entry: dict[str, Any]) -> Task:
-    operator = parse_operator(entry["spec"])
-    (role,) = parse_roles(entry["role"], operator)
-    return Task(Kernel(operator, role), entry["count"], tuple(entry["places"]))
+    kernel = parse_kernel(entry["spec"], entry["role"])
+    return Task(kernel, entry["count"], tuple(entry["places"]))

@@ -86,9 +86,8 @@ class Node:
     @property
     def replaced(self) -> tuple[tuple[str, str], ...]:
         """What an update replaces, and by what: its first operands, one for each output."""
-        if self.kernel.role != "update":
-            return ()
-        return tuple(zip(self.inputs, self.outputs, strict=False))
+        old = (self.inputs[at] for at in self.kernel.replaces)
+        return tuple(zip(old, self.outputs, strict=False))
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ class StepGraph:
             for name in node.outputs:
                 if name in written:
                     raise self._error(f"{where} writes {name!r}, which already has a value")
-                if (self.by_name[name].kind == "updated") != (node.kernel.role == "update"):
+                if (self.by_name[name].kind == "updated") != bool(node.kernel.replaces):
                     raise self._error(f"{where} writes {name!r} of kind {self.by_name[name].kind}")
                 written.add(name)
         for tensor in self.tensors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import UsageError
-from autotune.workloads.operators import Operator, Role, operator_from_spec
+from autotune.workloads.operators import Kernel, Operator, Role, operator_from_spec
 
 
 def parse_operator(text: str) -> Operator:
@@ -19,6 +19,33 @@ def parse_operator(text: str) -> Operator:
         UsageError: Unknown operator; unknown, missing or repeated key; bad value or shapes.
     """
     return operator_from_spec(text)
+
+
+def parse_kernel(text: str, role: str) -> Kernel:
+    """Reads a kernel with its epilogue, such as ``conv2d:n=8,...+bias.forward:n=8,c=64,s=3136,relu=1``.
+
+    Args:
+        text: The operator, then a ``+operator.role:key=value,...`` for each kernel that follows it.
+        role: The role of the first operator.
+
+    Raises:
+        UsageError: As ``parse_operator`` and ``parse_roles``; or the epilogue does not fit.
+    """
+    first, *rest = text.split("+")
+    operator = parse_operator(first)
+    followers = []
+    for part in rest:
+        head, _, body = part.partition(":")
+        name, dot, its_role = head.strip().partition(".")
+        if not dot:
+            raise UsageError(
+                f"{part!r} has no role", hint="such as +bias.forward:n=8,c=64,s=3136,relu=1"
+            )
+        follower = parse_operator(f"{name}:{body}")
+        (only,) = parse_roles(its_role, follower)
+        followers.append(Kernel(follower, only))
+    (main,) = parse_roles(role, operator)
+    return Kernel(operator, main, tuple(followers))
 
 
 def parse_roles(text: str, operator: Operator) -> tuple[Role, ...]:

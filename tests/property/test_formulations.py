@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from autotune.compiler.formulations import formulations, prim_func, registered
 from autotune.workloads import Kernel, max_relative_error, parse_operator, random_inputs, reference
 from autotune.workloads.operators import OPERATORS, Conv2d, Matmul, MaxPool2d, Operator
+from autotune.workloads.spec import parse_kernel
 
 SPECS = (
     "conv2d:n=2,c=3,h=9,w=8,k=4,r=3,s=3,stride=1,pad=1",
@@ -44,20 +45,80 @@ SPECS = (
     "dropout:size=37",
     "cross_entropy:n=3,classes=10",
     "sgd:size=37",
+    "conv2d:n=2,c=3,h=9,w=8,k=4,r=3,s=3,stride=1,pad=1,channels_last=1",
+    "conv2d:n=2,c=4,h=9,w=8,k=4,r=3,s=2,stride=2x1,pad=1x0,channels_last=1",
+    "conv2d:n=1,c=4,h=11,w=11,k=6,r=3,s=3,stride=2,pad=1,groups=2,channels_last=1",
+    "conv2d:n=1,c=4,h=12,w=10,k=4,r=3,s=3,stride=2,pad=2,dilation=2,channels_last=1",
+    "conv2d:n=2,c=5,h=6,w=6,k=5,r=3,s=3,stride=2,pad=1,groups=5,channels_last=1",
+    "conv2d:n=2,c=3,h=5,w=7,k=4,r=1,s=1,stride=1,pad=0,channels_last=1",
+    "bias:n=2,c=3,s=3,relu=1,channels_last=1",
+    "max_pool2d:n=1,c=2,h=9,w=10,r=3,s=3,stride=2,pad=1,ceil=1,channels_last=1",
+    "global_avg_pool:n=2,c=3,s=3,channels_last=1",
+    "batch_stats:n=2,c=3,s=20,channels_last=1",
+    "batch_norm:n=3,c=5,s=5,relu6=1,channels_last=1",
+    "batch_norm:n=3,c=2,s=5,channels_last=1",
+    "concat:n=2,c1=3,c2=2,s=5,c3=1,c4=4,channels_last=1",
+)
+
+FUSED = (
+    (
+        "conv2d:n=2,c=3,h=5,w=7,k=4,r=3,s=3,stride=1,pad=1+bias.forward:n=2,c=4,s=35,relu=1",
+        "forward",
+    ),
+    (
+        "conv2d:n=2,c=3,h=5,w=7,k=4,r=3,s=3,stride=1,pad=1,channels_last=1"
+        "+bias.forward:n=2,c=4,s=35,relu=1,channels_last=1+dropout.forward:size=280",
+        "forward",
+    ),
+    (
+        "conv2d:n=2,c=4,h=5,w=7,k=3,r=3,s=3,stride=1,pad=1,channels_last=1"
+        "+bias.data_grad:n=2,c=4,s=35,relu=1,channels_last=1",
+        "data_grad",
+    ),
+    (
+        "conv2d:n=2,c=4,h=5,w=7,k=3,r=3,s=3,stride=2,pad=1,channels_last=1+sgd.update:size=108",
+        "weight_grad",
+    ),
+    (
+        "conv2d:n=1,c=1,h=1,w=1,k=3,r=1,s=1,stride=1,pad=0+bias.forward:n=1,c=3,s=1,relu=1",
+        "forward",
+    ),
+    ("matmul:m=4,n=10,k=84+bias.forward:n=4,c=10,s=1,relu=1", "forward"),
+    ("matmul:m=4,n=10,k=84+sgd.update:size=840", "weight_grad"),
+    ("matmul:m=1,n=1,k=1+sgd.update:size=1", "weight_grad"),
+    (
+        "max_pool2d:n=1,c=2,h=8,w=7,r=3,s=2,stride=1,pad=0,ceil=0"
+        "+bias.data_grad:n=1,c=2,s=56,relu=1",
+        "data_grad",
+    ),
+    ("add:size=37+add.data_grad:size=37", "data_grad"),
+    ("batch_norm:n=3,c=2,s=5,channels_last=1+add.forward:size=30", "forward"),
 )
 
 
 def check(operator: Operator) -> None:
     """Compiles every formulation of every role without a schedule, and compares."""
     for role in operator.roles():
-        kernel = Kernel(operator, role)
-        inputs = random_inputs(kernel, zlib.crc32(kernel.name.encode()))
-        expected = reference(kernel, inputs)
-        for formulation in formulations(kernel):
-            outputs = run(prim_func(kernel, formulation), inputs, expected)
-            for output, wanted in zip(outputs, expected, strict=True):
-                error = max_relative_error(output, wanted)
-                assert error < 1e-4, f"{kernel.name} {formulation.name}: {error}"
+        check_kernel(Kernel(operator, role))
+
+
+def check_kernel(kernel: Kernel) -> None:
+    inputs = random_inputs(kernel, zlib.crc32(kernel.name.encode()))
+    expected = reference(kernel, inputs)
+    for formulation in formulations(kernel):
+        outputs = run(prim_func(kernel, formulation), inputs, expected)
+        for output, wanted in zip(outputs, expected, strict=True):
+            error = max_relative_error(output, wanted)
+            assert error < 1e-4, f"{kernel.name} {formulation.name}: {error}"
+
+
+@pytest.mark.parametrize(("spec", "role"), FUSED)
+def test_an_epilogue_computes_what_its_kernels_compute_one_after_the_other(
+    spec: str, role: str
+) -> None:
+    kernel = parse_kernel(spec, role)
+    assert parse_kernel(kernel.spec, kernel.role) == kernel
+    check_kernel(kernel)
 
 
 def run(function: Any, inputs: list[Any], expected: list[Any]) -> list[Any]:
@@ -114,6 +175,7 @@ def convolutions(draw: st.DrawFn) -> Conv2d:
         pad=pad,
         dilation=dilation,
         groups=groups,
+        channels_last=draw(st.booleans()),
     )
 
 

@@ -6,32 +6,46 @@ divisions leave no remainder and the index lies inside dy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import te
 
+from autotune.compiler.formulations.conv2d_forward import Read
+from autotune.compiler.formulations.layouts import compute, filter_reader, reader
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
 
-def _split_phases(conv: Conv2d) -> bool:
-    """Whether stride exceeds 1 with taps that lie next to each other, so taps split by phase."""
-    return conv.stride != (1, 1) and conv.dilation == (1, 1)
+def _by_phase(conv: Conv2d) -> bool:
+    """Whether the taps split by phase: at stride 1, or where they lie next to each other."""
+    return conv.stride == (1, 1) or conv.dilation == (1, 1)
 
 
-def _gathered(conv: Conv2d, dy: Any, low: tuple[int, int], size: tuple[int, int]) -> Any:
-    """dy with zeros around it: element [i, j] of the result is dy[i - low, j - low] where that exists."""
+def _framed(conv: Conv2d) -> bool:
+    """Whether taps reach beyond dy."""
+    return _reach(conv) != ((0, 0), (conv.oh, conv.ow))
+
+
+def _guarded(conv: Conv2d, dy: Any, low: tuple[int, int], size: tuple[int, int]) -> Read:
+    """Reads dy with zeros around it: element [i, j] is dy[i - low, j - low] where that exists."""
+    read = reader(conv, dy)
     if low == (0, 0) and size == (conv.oh, conv.ow):
-        return dy
-    return te.compute(
-        (conv.n, conv.k, *size),
-        lambda b, o, i, j: te.if_then_else(
-            te.all(i >= low[0], i < conv.oh + low[0], j >= low[1], j < conv.ow + low[1]),
-            dy[b, o, i - low[0], j - low[1]],
-            te.const(0.0, dy.dtype),
-        ),
-        name="dy_pad",
-    )
+        return read
+
+    def value(b: Any, o: Any, i: Any, j: Any) -> Any:
+        inside = te.all(i >= low[0], i < conv.oh + low[0], j >= low[1], j < conv.ow + low[1])
+        return te.if_then_else(inside, read(b, o, i - low[0], j - low[1]), te.const(0.0, dy.dtype))
+
+    return value
+
+
+def _gathered(conv: Conv2d, dy: Any, low: tuple[int, int], size: tuple[int, int]) -> Read:
+    """The same from a copy of dy, unless nothing lies around it."""
+    value = _guarded(conv, dy, low, size)
+    if low == (0, 0) and size == (conv.oh, conv.ow):
+        return value
+    return reader(conv, compute(conv, (conv.n, conv.k, *size), value, "dy_pad"))
 
 
 def _reach(conv: Conv2d) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -54,64 +68,157 @@ def _reach(conv: Conv2d) -> tuple[tuple[int, int], tuple[int, int]]:
     return (low[0], low[1]), (size[0], size[1])
 
 
+def _filter_of(conv: Conv2d) -> Callable[[Any, Any], Any]:
+    """Maps (input channel, output channel inside its group) to the output channel."""
+    c_per_group, k_per_group = conv.c // conv.groups, conv.k // conv.groups
+    if conv.groups == 1:
+        return lambda i, o: o
+    return lambda i, o: i // c_per_group * k_per_group + o
+
+
+def _transposed(conv: Conv2d, dy: Read, filters: Read) -> Tensors:
+    """The gradient by phase: dy as `_reach` frames it, filters [k,c,r,s] where r and s may pass the last tap.
+
+    At stride 1 there is one phase. Else dx[y] takes the taps r with (y + ph - r) divisible by the stride:
+    r = (y + ph) % stride + t * stride.
+    """
+    (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
+    low, _ = _reach(conv)
+    c_per_group, filter_of = conv.c // conv.groups, _filter_of(conv)
+    rk = te.reduce_axis((0, conv.k // conv.groups), "rk")
+    th, tw = -(-conv.r // sh), -(-conv.s // sw)
+    rr, rs = te.reduce_axis((0, th), "rr"), te.reduce_axis((0, tw), "rs")
+
+    def value(b: Any, i: Any, y: Any, z: Any) -> Any:
+        o = filter_of(i, rk)
+        if conv.stride == (1, 1):
+            at = y + ph + low[0] - rr * dh, z + pw + low[1] - rs * dw
+            tap = rr, rs
+        else:
+            at = (y + ph) // sh + low[0] - rr, (z + pw) // sw + low[1] - rs
+            tap = (y + ph) % sh + rr * sh, (z + pw) % sw + rs * sw
+        within = i if conv.groups == 1 else i % c_per_group
+        axes = [rr, rs, rk] if conv.channels_last else [rk, rr, rs]
+        return te.sum(dy(b, o, *at) * filters(o, within, *tap), axis=axes)
+
+    return [compute(conv, (conv.n, conv.c, conv.h, conv.w), value, "dx")]
+
+
+def _whole_phases(conv: Conv2d, weight: Any, *, packed: bool) -> Read:
+    """Reads filters [k,c,r,s] with zeros up to a multiple of the stride; packed, from a copy [r,s,k,c]."""
+    read = filter_reader(conv, weight)
+    (sh, sw), c_per_group = conv.stride, conv.c // conv.groups
+    high, wide = -(-conv.r // sh) * sh, -(-conv.s // sw) * sw
+    value = read
+    if (high, wide) != (conv.r, conv.s):
+
+        def value(o: Any, i: Any, r: Any, s: Any) -> Any:
+            zero = te.const(0.0, weight.dtype)
+            return te.if_then_else(te.all(r < conv.r, s < conv.s), read(o, i, r, s), zero)
+
+    if packed:
+        copy = te.compute(
+            (high, wide, conv.k, c_per_group),
+            lambda r, s, o, i: value(o, i, r, s),
+            name="weight_rskc",
+        )
+        return lambda o, i, r, s: copy[r, s, o, i]
+    if value is read:
+        return read
+    shape = (
+        (high, wide, c_per_group, conv.k)
+        if conv.channels_last
+        else (conv.k, c_per_group, high, wide)
+    )
+    copy = te.compute(
+        shape,
+        (lambda r, s, i, o: value(o, i, r, s)) if conv.channels_last else value,
+        name="weight_pad",
+    )
+    return filter_reader(conv, copy)
+
+
 @formulation("conv2d", "data_grad", "direct")
 def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
     """Gathers by phase where the stride exceeds 1, by guarded taps where dilation does too."""
     dy, weight = inputs
+    if _by_phase(conv):
+        gradient = _gathered(conv, dy, *_reach(conv))
+        return _transposed(conv, gradient, _whole_phases(conv, weight, packed=False))
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
-    c_per_group, k_per_group = conv.c // conv.groups, conv.k // conv.groups
-    rk = te.reduce_axis((0, k_per_group), "rk")
-
-    def filters(i: Any) -> Any:
-        return rk if conv.groups == 1 else i // c_per_group * k_per_group + rk
-
-    def within(i: Any) -> Any:
-        return i if conv.groups == 1 else i % c_per_group
-
-    shape = (conv.n, conv.c, conv.h, conv.w)
-    if conv.stride == (1, 1):
-        low, size = _reach(conv)
-        dyp = _gathered(conv, dy, low, size)
-        rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
-        return [
-            te.compute(
-                shape,
-                lambda b, i, y, z: te.sum(
-                    dyp[b, filters(i), y + ph + low[0] - rr * dh, z + pw + low[1] - rs * dw]
-                    * weight[filters(i), within(i), rr, rs],
-                    axis=[rk, rr, rs],
-                ),
-                name="dx",
-            )
-        ]
-    if _split_phases(conv):
-        low, size = _reach(conv)
-        dyp = _gathered(conv, dy, low, size)
-        th, tw = -(-conv.r // sh), -(-conv.s // sw)
-        wp = weight
-        if (th * sh, tw * sw) != (conv.r, conv.s):
-            wp = te.compute(
-                (conv.k, c_per_group, th * sh, tw * sw),
-                lambda o, i, r, s: te.if_then_else(
-                    te.all(r < conv.r, s < conv.s), weight[o, i, r, s], te.const(0.0, dy.dtype)
-                ),
-                name="weight_pad",
-            )
-        rr, rs = te.reduce_axis((0, th), "rr"), te.reduce_axis((0, tw), "rs")
-        return [
-            te.compute(
-                shape,
-                lambda b, i, y, z: te.sum(
-                    dyp[b, filters(i), (y + ph) // sh + low[0] - rr, (z + pw) // sw + low[1] - rs]
-                    * wp[filters(i), within(i), (y + ph) % sh + rr * sh, (z + pw) % sw + rs * sw],
-                    axis=[rk, rr, rs],
-                ),
-                name="dx",
-            )
-        ]
+    gradient, filters, filter_of = reader(conv, dy), filter_reader(conv, weight), _filter_of(conv)
+    c_per_group = conv.c // conv.groups
+    rk = te.reduce_axis((0, conv.k // conv.groups), "rk")
     rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
 
-    def guarded(b: Any, i: Any, y: Any, z: Any) -> Any:
+    def value(b: Any, i: Any, y: Any, z: Any) -> Any:
+        top, left, o = y + ph - rr * dh, z + pw - rs * dw, filter_of(i, rk)
+        inside = te.all(
+            top >= 0,
+            top < conv.oh * sh,
+            top % sh == 0,
+            left >= 0,
+            left < conv.ow * sw,
+            left % sw == 0,
+        )
+        product = gradient(b, o, top // sh, left // sw) * filters(o, i % c_per_group, rr, rs)
+        return te.sum(te.if_then_else(inside, product, te.const(0.0, dy.dtype)), axis=[rk, rr, rs])
+
+    return [compute(conv, (conv.n, conv.c, conv.h, conv.w), value, "dx")]
+
+
+def _dense_last(conv: Conv2d) -> bool:
+    return conv.channels_last and conv.groups == 1
+
+
+@formulation(
+    "conv2d", "data_grad", "packed", applies=lambda conv: _dense_last(conv) and _by_phase(conv)
+)
+def packed(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """By phase over filters transposed to [r,s,k,c], so that the input channel is the contiguous axis."""
+    dy, weight = inputs
+    gradient = _gathered(conv, dy, *_reach(conv))
+    return _transposed(conv, gradient, _whole_phases(conv, weight, packed=True))
+
+
+@formulation(
+    "conv2d",
+    "data_grad",
+    "guarded",
+    applies=lambda conv: conv.channels_last and _by_phase(conv) and _framed(conv),
+)
+def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """As packed (direct, where there are groups), with a test for the frame instead of a copy of dy."""
+    dy, weight = inputs
+    gradient = _guarded(conv, dy, *_reach(conv))
+    return _transposed(conv, gradient, _whole_phases(conv, weight, packed=conv.groups == 1))
+
+
+@formulation(
+    "conv2d",
+    "data_grad",
+    "col2im",
+    applies=lambda conv: _dense_last(conv) and conv.r * conv.s > 1 and conv.stride != (1, 1),
+)
+def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """GEMM of dy with the filters into columns, which are then summed where they overlap.
+
+    No product is computed for nothing, whatever the stride; the columns are r * s times as large as dx's share.
+    """
+    dy, weight = inputs
+    (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
+    wp = te.compute(
+        (conv.k, conv.r, conv.s, conv.c), lambda o, r, s, i: weight[r, s, i, o], name="weight_krsc"
+    )
+    rk = te.reduce_axis((0, conv.k), "rk")
+    columns = te.compute(
+        (conv.n, conv.oh, conv.ow, conv.r, conv.s, conv.c),
+        lambda b, p, q, r, s, i: te.sum(dy[b, p, q, rk] * wp[rk, r, s, i], axis=rk),
+        name="columns",
+    )
+    rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
+
+    def value(b: Any, y: Any, z: Any, i: Any) -> Any:
         top, left = y + ph - rr * dh, z + pw - rs * dw
         inside = te.all(
             top >= 0,
@@ -121,23 +228,17 @@ def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
             left < conv.ow * sw,
             left % sw == 0,
         )
-        value = dy[b, filters(i), top // sh, left // sw] * weight[filters(i), within(i), rr, rs]
-        return te.if_then_else(inside, value, te.const(0.0, dy.dtype))
+        column = columns[b, top // sh, left // sw, rr, rs, i]
+        return te.sum(te.if_then_else(inside, column, te.const(0.0, dy.dtype)), axis=[rr, rs])
 
-    return [
-        te.compute(
-            shape,
-            lambda b, i, y, z: te.sum(guarded(b, i, y, z), axis=[rk, rr, rs]),
-            name="dx",
-        )
-    ]
+    return [te.compute((conv.n, conv.h, conv.w, conv.c), value, name="dx")]
 
 
 @formulation(
     "conv2d",
     "data_grad",
     "nhwc",
-    applies=lambda conv: conv.groups == 1 and conv.stride == (1, 1),
+    applies=lambda conv: conv.groups == 1 and conv.stride == (1, 1) and not conv.channels_last,
 )
 def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
     """Implicit GEMM over channels-last packed operands: the input channel is the contiguous axis."""

@@ -2,70 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import te
 
+from autotune.compiler.formulations.layouts import compute, filter_reader, reader
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
+Read = Callable[..., Any]
 
-def padded(x: Any, conv: Conv2d) -> Any:
-    """Zero-pads x[n,c,h,w] by the convolution's padding; x itself where there is none."""
-    ph, pw = conv.pad
-    if ph == 0 and pw == 0:
-        return x
-    n, c = x.shape[0], x.shape[1]
-    return te.compute(
-        (n, c, conv.h + 2 * ph, conv.w + 2 * pw),
-        lambda b, i, y, z: te.if_then_else(
-            te.all(y >= ph, y < conv.h + ph, z >= pw, z < conv.w + pw),
-            x[b, i, y - ph, z - pw],
-            te.const(0.0, x.dtype),
-        ),
-        name="pad",
-    )
+
+def guarded(x: Any, conv: Conv2d) -> Read:
+    """Reads x[n,c,h+2ph,w+2pw], zero outside the image, by a test at each element."""
+    (ph, pw), read = conv.pad, reader(conv, x)
+    if (ph, pw) == (0, 0):
+        return read
+
+    def value(b: Any, i: Any, y: Any, z: Any) -> Any:
+        inside = te.all(y >= ph, y < conv.h + ph, z >= pw, z < conv.w + pw)
+        return te.if_then_else(inside, read(b, i, y - ph, z - pw), te.const(0.0, x.dtype))
+
+    return value
+
+
+def padded(x: Any, conv: Conv2d) -> Read:
+    """Reads x[n,c,h+2ph,w+2pw] from a copy with zeros around the image; x itself where there is no padding."""
+    (ph, pw), value = conv.pad, guarded(x, conv)
+    if (ph, pw) == (0, 0):
+        return value
+    shape = (conv.n, conv.c, conv.h + 2 * ph, conv.w + 2 * pw)
+    return reader(conv, compute(conv, shape, value, "pad"))
 
 
 def padded_nhwc(x: Any, conv: Conv2d) -> Any:
     """Zero-pads x[n,c,h,w] and moves its channels last, in one pass: [n,h+2ph,w+2pw,c]."""
-    ph, pw = conv.pad
+    (ph, pw), value = conv.pad, guarded(x, conv)
     return te.compute(
         (conv.n, conv.h + 2 * ph, conv.w + 2 * pw, conv.c),
-        lambda b, y, z, i: te.if_then_else(
-            te.all(y >= ph, y < conv.h + ph, z >= pw, z < conv.w + pw),
-            x[b, i, y - ph, z - pw],
-            te.const(0.0, x.dtype),
-        ),
+        lambda b, y, z, i: value(b, i, y, z),
         name="x_nhwc",
     )
 
 
+def channel_of(conv: Conv2d) -> Callable[[Any, Any], Any]:
+    """Maps (output channel, input channel inside its group) to the input channel."""
+    per_group, k_per_group = conv.c // conv.groups, conv.k // conv.groups
+    if conv.groups == 1:
+        return lambda o, i: i
+    return lambda o, i: o // k_per_group * per_group + i
+
+
+def _convolve(conv: Conv2d, x: Read, weight: Any) -> Tensors:
+    (sh, sw), (dh, dw) = conv.stride, conv.dilation
+    filters, channel = filter_reader(conv, weight), channel_of(conv)
+    rc = te.reduce_axis((0, conv.c // conv.groups), "rc")
+    rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
+
+    def value(b: Any, o: Any, i: Any, j: Any) -> Any:
+        taken = x(b, channel(o, rc), i * sh + rr * dh, j * sw + rs * dw)
+        axes = [rr, rs, rc] if conv.channels_last else [rc, rr, rs]
+        return te.sum(taken * filters(o, rc, rr, rs), axis=axes)
+
+    return [compute(conv, (conv.n, conv.k, conv.oh, conv.ow), value, "y")]
+
+
 @formulation("conv2d", "forward", "direct")
 def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """The definition over a padded copy; with channels last an implicit GEMM."""
     x, weight = inputs
-    xp = padded(x, conv)
-    (sh, sw), (dh, dw) = conv.stride, conv.dilation
-    per_group, k_per_group = conv.c // conv.groups, conv.k // conv.groups
-    rc = te.reduce_axis((0, per_group), "rc")
-    rr = te.reduce_axis((0, conv.r), "rr")
-    rs = te.reduce_axis((0, conv.s), "rs")
-
-    def channel(o: Any) -> Any:
-        return rc if conv.groups == 1 else o // k_per_group * per_group + rc
-
-    y = te.compute(
-        (conv.n, conv.k, conv.oh, conv.ow),
-        lambda b, o, i, j: te.sum(
-            xp[b, channel(o), i * sh + rr * dh, j * sw + rs * dw] * weight[o, rc, rr, rs],
-            axis=[rc, rr, rs],
-        ),
-        name="y",
-    )
-    return [y]
+    return _convolve(conv, padded(x, conv), weight)
 
 
-@formulation("conv2d", "forward", "nhwc", applies=lambda conv: conv.groups == 1)
+@formulation(
+    "conv2d", "forward", "guarded", applies=lambda conv: conv.channels_last and any(conv.pad)
+)
+def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """Tests for the padding instead of copying: with channels last one test serves all channels."""
+    x, weight = inputs
+    return _convolve(conv, guarded(x, conv), weight)
+
+
+@formulation(
+    "conv2d",
+    "forward",
+    "nhwc",
+    applies=lambda conv: conv.groups == 1 and not conv.channels_last,
+)
 def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
     """Implicit GEMM over channels-last packed operands: the output channel is the contiguous axis."""
     x, weight = inputs
@@ -75,8 +99,7 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
         (conv.r, conv.s, conv.c, conv.k), lambda r, s, i, o: weight[o, i, r, s], name="weight_rsck"
     )
     rc = te.reduce_axis((0, conv.c), "rc")
-    rr = te.reduce_axis((0, conv.r), "rr")
-    rs = te.reduce_axis((0, conv.s), "rs")
+    rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
     acc = te.compute(
         (conv.n, conv.oh, conv.ow, conv.k),
         lambda b, i, j, o: te.sum(

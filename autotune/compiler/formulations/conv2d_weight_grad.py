@@ -9,36 +9,66 @@ from typing import Any
 
 from tvm import te
 
-from autotune.compiler.formulations.conv2d_forward import padded, padded_nhwc
+from autotune.compiler.formulations.conv2d_forward import (
+    Read,
+    channel_of,
+    guarded,
+    padded,
+    padded_nhwc,
+)
+from autotune.compiler.formulations.layouts import reader
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
 
-@formulation("conv2d", "weight_grad", "direct")
-def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
-    x, dy = inputs
-    xp = padded(x, conv)
+def _filters(conv: Conv2d, value: Any, name: str, outer: tuple[int, ...] = ()) -> Any:
+    """A tensor of filters in the operator's layout by ``value(*outer, o, i, r, s)``."""
+    per_group, depth = conv.c // conv.groups, len(outer)
+    if not conv.channels_last:
+        return te.compute((*outer, conv.k, per_group, conv.r, conv.s), value, name=name)
+
+    def last(*index: Any) -> Any:
+        r, s, i, o = index[depth:]
+        return value(*index[:depth], o, i, r, s)
+
+    return te.compute((*outer, conv.r, conv.s, per_group, conv.k), last, name=name)
+
+
+def _correlate(conv: Conv2d, x: Read, dy: Any) -> Tensors:
     (sh, sw), (dh, dw) = conv.stride, conv.dilation
-    per_group, k_per_group = conv.c // conv.groups, conv.k // conv.groups
+    gradient, channel = reader(conv, dy), channel_of(conv)
     rn = te.reduce_axis((0, conv.n), "rn")
     ri, rj = te.reduce_axis((0, conv.oh), "ri"), te.reduce_axis((0, conv.ow), "rj")
 
-    def channel(o: Any, i: Any) -> Any:
-        return i if conv.groups == 1 else o // k_per_group * per_group + i
+    def value(o: Any, i: Any, r: Any, s: Any) -> Any:
+        taken = x(rn, channel(o, i), ri * sh + r * dh, rj * sw + s * dw)
+        return te.sum(gradient(rn, o, ri, rj) * taken, axis=[rn, ri, rj])
 
-    return [
-        te.compute(
-            (conv.k, per_group, conv.r, conv.s),
-            lambda o, i, r, s: te.sum(
-                dy[rn, o, ri, rj] * xp[rn, channel(o, i), ri * sh + r * dh, rj * sw + s * dw],
-                axis=[rn, ri, rj],
-            ),
-            name="dweight",
-        )
-    ]
+    return [_filters(conv, value, "dweight")]
 
 
-@formulation("conv2d", "weight_grad", "nhwc", applies=lambda conv: conv.groups == 1)
+@formulation("conv2d", "weight_grad", "direct")
+def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """The definition over a padded copy; with channels last a GEMM over (n,oh,ow)."""
+    x, dy = inputs
+    return _correlate(conv, padded(x, conv), dy)
+
+
+@formulation(
+    "conv2d", "weight_grad", "guarded", applies=lambda conv: conv.channels_last and any(conv.pad)
+)
+def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """Tests for the padding instead of copying: with channels last one test serves all channels."""
+    x, dy = inputs
+    return _correlate(conv, guarded(x, conv), dy)
+
+
+@formulation(
+    "conv2d",
+    "weight_grad",
+    "nhwc",
+    applies=lambda conv: conv.groups == 1 and not conv.channels_last,
+)
 def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
     """GEMM over (n,oh,ow) with both operands channels-last: the output channel is contiguous."""
     x, dy = inputs
@@ -71,27 +101,20 @@ def split_rows(conv: Conv2d, inputs: Tensors) -> Tensors:
     gives a parallel device work to share (Ansor and cuDNN's split-K weight gradients do the same).
     """
     x, dy = inputs
-    xp = padded(x, conv)
     (sh, sw), (dh, dw) = conv.stride, conv.dilation
-    per_group, k_per_group = conv.c // conv.groups, conv.k // conv.groups
+    image, gradient, channel = padded(x, conv), reader(conv, dy), channel_of(conv)
     rn, rj = te.reduce_axis((0, conv.n), "rn"), te.reduce_axis((0, conv.ow), "rj")
 
-    def channel(o: Any, i: Any) -> Any:
-        return i if conv.groups == 1 else o // k_per_group * per_group + i
+    def value(row: Any, o: Any, i: Any, r: Any, s: Any) -> Any:
+        taken = image(rn, channel(o, i), row * sh + r * dh, rj * sw + s * dw)
+        return te.sum(gradient(rn, o, row, rj) * taken, axis=[rn, rj])
 
-    partial = te.compute(
-        (conv.oh, conv.k, per_group, conv.r, conv.s),
-        lambda row, o, i, r, s: te.sum(
-            dy[rn, o, row, rj] * xp[rn, channel(o, i), row * sh + r * dh, rj * sw + s * dw],
-            axis=[rn, rj],
-        ),
-        name="dweight_rows",
-    )
+    partial = _filters(conv, value, "dweight_rows", (conv.oh,))
     row = te.reduce_axis((0, conv.oh), "row")
     return [
         te.compute(
-            (conv.k, per_group, conv.r, conv.s),
-            lambda o, i, r, s: te.sum(partial[row, o, i, r, s], axis=row),
+            tuple(int(extent) for extent in partial.shape[1:]),
+            lambda *at: te.sum(partial[(row, *at)], axis=row),
             name="dweight",
         )
     ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm import te, tirx
 
+from autotune.compiler.formulations.layouts import compute, reader
 from autotune.compiler.formulations.memory_bound import channel_sum
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import BatchNorm, BatchStats, RunningStats
@@ -18,13 +19,13 @@ def _float(value: float) -> Any:
 @formulation("batch_stats", "forward", "direct")
 def batch_stats(op: BatchStats, inputs: Tensors) -> Tensors:
     """The variance is summed around the mean: one pass over squares loses all digits to cancellation."""
-    (x,) = inputs
+    x = reader(op, inputs[0])
     share = _float(1.0 / (op.n * op.s))
-    total = channel_sum(op.n, op.c, op.s, "total", lambda b, i, j: x[b, i, j])
+    total = channel_sum(op.n, op.c, op.s, "total", x)
     mean = te.compute((op.c,), lambda i: total[i] * share, name="mean")
 
     def square(b: Any, i: Any, j: Any) -> Any:
-        return (x[b, i, j] - mean[i]) * (x[b, i, j] - mean[i])
+        return (x(b, i, j) - mean[i]) * (x(b, i, j) - mean[i])
 
     squares = channel_sum(op.n, op.c, op.s, "squares", square)
     return [mean, te.compute((op.c,), lambda i: squares[i] * share, name="variance")]
@@ -41,41 +42,42 @@ def _scale(op: BatchNorm, variance: Any) -> Any:
 
 @formulation("batch_norm", "forward", "direct")
 def batch_norm_forward(op: BatchNorm, inputs: Tensors) -> Tensors:
-    x, mean, variance, gamma, beta = inputs
-    scale = _scale(op, variance)
+    wide, mean, variance, gamma, beta = inputs
+    x, scale = reader(op, wide), _scale(op, variance)
 
     def value(b: Any, i: Any, j: Any) -> Any:
-        y = (x[b, i, j] - mean[i]) * scale[i] * gamma[i] + beta[i]
+        y = (x(b, i, j) - mean[i]) * scale[i] * gamma[i] + beta[i]
         if op.activated:
             y = te.max(y, _float(0.0))
         return te.min(y, _float(6.0)) if op.relu6 else y
 
-    return [te.compute((op.n, op.c, op.s), value, name="y")]
+    return [compute(op, (op.n, op.c, op.s), value, "y")]
 
 
 def _before_activation(op: BatchNorm, incoming: Tensors) -> Any:
     """The gradient before the activation, as a function of the element."""
-    dy = incoming[-1]
+    dy = reader(op, incoming[-1])
     if not op.activated:
-        return lambda b, i, j: dy[b, i, j]
-    y = incoming[0]
+        return dy
+    y = reader(op, incoming[0])
 
     def value(b: Any, i: Any, j: Any) -> Any:
-        passes = y[b, i, j] > _float(0.0)
+        passes = y(b, i, j) > _float(0.0)
         if op.relu6:
-            passes = te.all(passes, y[b, i, j] < _float(6.0))
-        return tirx.Select(passes, dy[b, i, j], _float(0.0))
+            passes = te.all(passes, y(b, i, j) < _float(6.0))
+        return tirx.Select(passes, dy(b, i, j), _float(0.0))
 
     return value
 
 
 @formulation("batch_norm", "weight_grad", "direct")
 def batch_norm_weight_grad(op: BatchNorm, inputs: Tensors) -> Tensors:
-    x, mean, variance, *incoming = inputs
+    wide, mean, variance, *incoming = inputs
+    x = reader(op, wide)
     scale, dz = _scale(op, variance), _before_activation(op, incoming)
 
     def product(b: Any, i: Any, j: Any) -> Any:
-        return dz(b, i, j) * ((x[b, i, j] - mean[i]) * scale[i])
+        return dz(b, i, j) * ((x(b, i, j) - mean[i]) * scale[i])
 
     return [
         channel_sum(op.n, op.c, op.s, "dgamma", product),
@@ -85,16 +87,17 @@ def batch_norm_weight_grad(op: BatchNorm, inputs: Tensors) -> Tensors:
 
 @formulation("batch_norm", "data_grad", "direct")
 def batch_norm_data_grad(op: BatchNorm, inputs: Tensors) -> Tensors:
-    x, mean, variance, gamma, dgamma, dbeta, *incoming = inputs
+    wide, mean, variance, gamma, dgamma, dbeta, *incoming = inputs
+    x = reader(op, wide)
     scale, dz = _scale(op, variance), _before_activation(op, incoming)
     share = _float(1.0 / (op.n * op.s))
 
     def value(b: Any, i: Any, j: Any) -> Any:
-        xhat = (x[b, i, j] - mean[i]) * scale[i]
+        xhat = (x(b, i, j) - mean[i]) * scale[i]
         mean_free = dz(b, i, j) - dbeta[i] * share - xhat * (dgamma[i] * share)
         return gamma[i] * scale[i] * mean_free
 
-    return [te.compute((op.n, op.c, op.s), value, name="dx")]
+    return [compute(op, (op.n, op.c, op.s), value, "dx")]
 
 
 @formulation("running_stats", "update", "direct")

@@ -15,7 +15,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.workloads.operators import Kernel, Operator
+from autotune.workloads.operators import Kernel
 
 Tensors = Sequence[Any]
 """TVM `te.Tensor` objects; typed loosely because TVM ships no annotations for them."""
@@ -44,6 +44,10 @@ class Formulation:
     applies: Callable[[Any], bool]
 
 
+Follow = Callable[[Any, Any, Tensors], Tensors]
+"""Maps (operator, the streamed operand, the others) to the output tensors."""
+
+_EPILOGUES: dict[tuple[str, str], Follow] = {}
 _REGISTRY: dict[tuple[str, str], dict[str, Formulation]] = {}
 
 
@@ -58,6 +62,16 @@ def formulation(
             raise ValueError(f"formulation {operator}.{role}.{name} is registered twice")
         entries[name] = Formulation(operator, role, name, define, applies)
         return define
+
+    return register
+
+
+def epilogue(operator: str, role: str) -> Callable[[Follow], Follow]:
+    """Registers the decorated function as what a role of an operator does as an epilogue."""
+
+    def register(follow: Follow) -> Follow:
+        _EPILOGUES[operator, role] = follow
+        return follow
 
     return register
 
@@ -111,7 +125,11 @@ def prim_func(kernel: Kernel, chosen: Formulation) -> Any:
     """
     from tvm import te
 
-    operator: Operator = kernel.operator
     inputs = [te.placeholder(t.shape, dtype=t.dtype, name=t.name) for t in kernel.inputs]
-    outputs = list(chosen.define(operator, inputs))
+    taken = len(kernel.main.inputs)
+    outputs, rest = list(chosen.define(kernel.operator, inputs[:taken])), inputs[taken:]
+    for follower in kernel.epilogue:
+        added, rest = rest[: len(follower.added_inputs)], rest[len(follower.added_inputs) :]
+        follow = _EPILOGUES[follower.operator.name, follower.role]
+        outputs = list(follow(follower.operator, outputs[0], added))
     return te.create_prim_func([*inputs, *outputs]).with_attr("global_symbol", "main")

@@ -101,6 +101,14 @@ class Operator(ABC):
     def _check_shapes(self) -> None:  # noqa: B027 - most operators have nothing to add
         """Raises UsageError when the fields do not fit each other."""
 
+    def streamed(self, role: Role) -> int | None:
+        """Returns the operand that may come straight from the kernel that makes it; None without one.
+
+        The kernel reads it element by element, each for one element of every output, so that it can run as the
+        epilogue of another kernel and save a pass over memory.
+        """
+        return None
+
     def inputs(self, role: Role) -> tuple[TensorSpec, ...]:
         """Returns the input operands of ``role``.
 
@@ -202,6 +210,11 @@ def optional_fields(operator: type[Operator]) -> frozenset[str]:
 def pair_text(pair: Pair) -> str:
     """Returns ``"2"`` for (2, 2) and ``"2x1"`` for (2, 1)."""
     return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]}x{pair[1]}"
+
+
+def in_layout(channels_last: bool, n: int, c: int, *size: int) -> tuple[int, ...]:
+    """Returns [n, c, ...], or [n, ..., c] with channels last."""
+    return (n, *size, c) if channels_last else (n, c, *size)
 
 
 def _value_text(value: object) -> str:

@@ -12,16 +12,18 @@ from autotune.workloads.operators.base import (
     Role,
     Signature,
     TensorSpec,
+    in_layout,
     pair_text,
 )
 
 
 @dataclass(frozen=True)
 class Conv2d(Operator):
-    """Convolution (cross-correlation, as in PyTorch) without bias, NCHW, float32.
+    """Convolution (cross-correlation, as in PyTorch) without bias, float32.
 
     forward: ``x[n,c,h,w], weight[k,c/groups,r,s] -> y[n,k,oh,ow]``;
     data_grad: ``dy, weight -> dx``; weight_grad: ``x, dy -> dweight``.
+    Channels last: ``x[n,h,w,c], weight[r,s,c/groups,k], y[n,oh,ow,k]``.
 
     Attributes:
         n: Batch.
@@ -35,6 +37,7 @@ class Conv2d(Operator):
         pad: Zero padding on each side (vertical, horizontal).
         dilation: Distance between taps (vertical, horizontal).
         groups: Groups of channels; ``groups == c`` is a depthwise convolution.
+        channels_last: Layout of the operands.
 
     Raises:
         UsageError: On construction, when the shapes are impossible.
@@ -53,6 +56,7 @@ class Conv2d(Operator):
     pad: Pair
     dilation: Pair = (1, 1)
     groups: int = 1
+    channels_last: bool = False
 
     @property
     def oh(self) -> int:
@@ -74,7 +78,8 @@ class Conv2d(Operator):
         text = f"{shapes}_s{pair_text(self.stride)}p{pair_text(self.pad)}"
         if self.dilation != (1, 1):
             text += f"d{pair_text(self.dilation)}"
-        return text + (f"g{self.groups}" if self.groups != 1 else "")
+        text += f"g{self.groups}" if self.groups != 1 else ""
+        return text + ("_nhwc" if self.channels_last else "")
 
     def _extent(self, axis: int) -> int:
         """Returns the pixels that the dilated kernel spans."""
@@ -99,9 +104,11 @@ class Conv2d(Operator):
                 )
 
     def _signature(self, role: Role) -> Signature:
-        x = (self.n, self.c, self.h, self.w)
+        x = in_layout(self.channels_last, self.n, self.c, self.h, self.w)
+        y = in_layout(self.channels_last, self.n, self.k, self.oh, self.ow)
         weight = (self.k, self.c // self.groups, self.r, self.s)
-        y = (self.n, self.k, self.oh, self.ow)
+        if self.channels_last:
+            weight = (self.r, self.s, self.c // self.groups, self.k)
         if role == "forward":
             return Signature(
                 (TensorSpec("x", x), TensorSpec("weight", weight)), (TensorSpec("y", y),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import UsageError
-from autotune.workloads.operators.base import Operator, Role, Signature, TensorSpec
+from autotune.workloads.operators.base import Operator, Role, Signature, TensorSpec, in_layout
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Bias(Operator):
         c: Channels.
         s: Pixels, height times width; 1 after a fully connected layer.
         relu: Whether a ReLU follows.
+        channels_last: Layout of the wide operands: [n,s,c].
 
     Raises:
         UsageError: On construction, when a size is below 1.
@@ -33,6 +34,7 @@ class Bias(Operator):
     c: int
     s: int
     relu: bool
+    channels_last: bool = False
 
     def roles(self) -> tuple[Role, ...]:
         """Returns ``forward``, ``data_grad`` if there is a ReLU, and ``weight_grad``."""
@@ -42,10 +44,15 @@ class Bias(Operator):
 
     def label(self) -> str:
         """Returns such as ``n8c64s3136_relu``."""
-        return f"n{self.n}c{self.c}s{self.s}{'_relu' if self.relu else ''}"
+        layout = "_nhwc" if self.channels_last else ""
+        return f"n{self.n}c{self.c}s{self.s}{'_relu' if self.relu else ''}{layout}"
+
+    def streamed(self, role: Role) -> int | None:
+        """Returns ``x`` or ``dy``, but for the weight gradient's reduction."""
+        return {"forward": 0, "data_grad": 1}.get(role)
 
     def _signature(self, role: Role) -> Signature:
-        wide = (self.n, self.c, self.s)
+        wide = in_layout(self.channels_last, self.n, self.c, self.s)
         if role == "forward":
             return Signature(
                 (TensorSpec("x", wide), TensorSpec("bias", (self.c,))), (TensorSpec("y", wide),)
@@ -73,6 +80,7 @@ class Concat(Operator):
         s: Pixels, height times width.
         c3: Channels of the third tensor; 0 without one.
         c4: Channels of the fourth tensor; 0 without one.
+        channels_last: Layout of the operands: [n,s,c].
 
     Raises:
         UsageError: On construction, when a size is below 1, or there is a fourth tensor but no third.
@@ -87,6 +95,7 @@ class Concat(Operator):
     s: int
     c3: int = 0
     c4: int = 0
+    channels_last: bool = False
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -100,17 +109,18 @@ class Concat(Operator):
     def label(self) -> str:
         """Returns such as ``n8a64b64s3025``."""
         parts = "".join(f"{letter}{c}" for letter, c in zip("abcd", self.parts, strict=False))
-        return f"n{self.n}{parts}s{self.s}"
+        return f"n{self.n}{parts}s{self.s}{'_nhwc' if self.channels_last else ''}"
 
     def _check_shapes(self) -> None:
         if self.c4 and not self.c3:
             raise UsageError("concat: c4 without c3", hint="name the third tensor's channels c3")
 
     def _signature(self, role: Role) -> Signature:
-        shapes = [
-            (letter, (self.n, c, self.s)) for letter, c in zip("abcd", self.parts, strict=False)
-        ]
-        joined = (self.n, sum(self.parts), self.s)
+        def shape(channels: int) -> tuple[int, ...]:
+            return in_layout(self.channels_last, self.n, channels, self.s)
+
+        shapes = [(letter, shape(c)) for letter, c in zip("abcd", self.parts, strict=False)]
+        joined = shape(sum(self.parts))
         if role == "forward":
             return Signature(
                 tuple(TensorSpec(letter, shape) for letter, shape in shapes),
@@ -151,6 +161,10 @@ class Add(Operator):
         """Returns such as ``size1024``."""
         return f"size{self.size}"
 
+    def streamed(self, role: Role) -> int | None:
+        """Returns ``a``."""
+        return 0
+
     def _signature(self, role: Role) -> Signature:
         flat = (self.size,)
         return Signature((TensorSpec("a", flat), TensorSpec("b", flat)), (TensorSpec("y", flat),))
@@ -183,6 +197,10 @@ class Dropout(Operator):
     def label(self) -> str:
         """Returns such as ``size1024``."""
         return f"size{self.size}"
+
+    def streamed(self, role: Role) -> int | None:
+        """Returns ``x`` or ``dy``."""
+        return 0
 
     def _signature(self, role: Role) -> Signature:
         flat = (self.size,)
@@ -220,6 +238,10 @@ class Sgd(Operator):
     def label(self) -> str:
         """Returns such as ``size1024``."""
         return f"size{self.size}"
+
+    def streamed(self, role: Role) -> int | None:
+        """Returns ``grad``."""
+        return 1
 
     def _signature(self, role: Role) -> Signature:
         flat = (self.size,)

@@ -1,9 +1,11 @@
-"""A kernel: an operator in one of its roles, the unit that is tuned."""
+"""A kernel: an operator in one of its roles, with what follows it in the same pass; the unit that is tuned."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from autotune.errors import UsageError
 from autotune.workloads.operators.base import Operator, Role, TensorSpec
 from autotune.workloads.operators.convolution import Conv2d
 from autotune.workloads.operators.dense import Matmul
@@ -11,52 +13,117 @@ from autotune.workloads.operators.dense import Matmul
 
 @dataclass(frozen=True)
 class Kernel:
-    """One operator in one role. The signature is ``inputs`` and then ``outputs``.
+    """One operator in one role, and its epilogue. The signature is ``inputs`` and then ``outputs``.
+
+    An epilogue is a chain of element-wise kernels, each of which takes the result before it as its streamed
+    operand: a convolution's forward with the bias and ReLU, or its weight gradient with the parameter's update.
+    The results in between are never written to memory.
 
     Attributes:
         operator: The operator with its shapes.
         role: What the kernel computes of it.
+        epilogue: Kernels without an epilogue of their own, in order.
 
     Raises:
-        UsageError: On construction, when the operator has no such role.
+        UsageError: On construction, when the operator has no such role, or the epilogue does not fit.
     """
 
     operator: Operator
     role: Role
+    epilogue: tuple[Kernel, ...] = ()
 
     def __post_init__(self) -> None:
-        """Checks the role."""
+        """Checks the role and the epilogue."""
         self.operator.check_role(self.role)
+        result = self.operator.outputs(self.role)
+        for follower in self.epilogue:
+            streamed = follower.streamed
+            if follower.epilogue or streamed is None or len(result) != 1:
+                raise UsageError(
+                    f"{follower.name} cannot follow another kernel in one pass",
+                    hint="only element-wise kernels can, after a kernel with one output",
+                )
+            operand = follower.inputs[streamed]
+            if (operand.elements, operand.dtype) != (result[0].elements, result[0].dtype):
+                raise UsageError(
+                    f"{follower.name} takes {operand.elements} elements, but follows a kernel that makes "
+                    f"{result[0].elements}",
+                    hint="make the sizes of both agree",
+                )
+            result = follower.outputs
 
     @property
     def name(self) -> str:
         """A C identifier, unique to operator, shapes and role, and the same in every run."""
-        return f"{self.operator.name}_{self.role}_{self.operator.label()}"
+        own = f"{self.operator.name}_{self.role}_{self.operator.label()}"
+        return "__".join([own, *(follower.name for follower in self.epilogue)])
 
     @property
     def spec(self) -> str:
-        """The operator's canonical text; with ``role`` it rebuilds the kernel."""
-        return self.operator.spec()
+        """The canonical text; with ``role`` it rebuilds the kernel: ``conv2d:...+bias.forward:...``."""
+        followers = (f.spec.replace(":", f".{f.role}:", 1) for f in self.epilogue)
+        return "+".join([self.operator.spec(), *followers])
 
     @property
+    def main(self) -> Kernel:
+        """The kernel without its epilogue."""
+        return replace(self, epilogue=())
+
+    @property
+    def streamed(self) -> int | None:
+        """The input that may come straight from another kernel; None without one."""
+        return None if self.epilogue else self.operator.streamed(self.role)
+
+    @cached_property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """Operands that are read."""
-        return self.operator.inputs(self.role)
+        """Operands that are read: the main kernel's, then those that each follower adds.
+
+        Operands of a follower that are as large as the result have the result's shape.
+        """
+        specs = list(self.operator.inputs(self.role))
+        for number, follower in enumerate(self.epilogue, start=1):
+            for spec in follower.added_inputs:
+                shape = self._wide(spec)
+                specs.append(TensorSpec(f"{spec.name}_{number}", shape, spec.dtype))
+        return tuple(specs)
 
     @property
+    def added_inputs(self) -> tuple[TensorSpec, ...]:
+        """What a follower reads beside its streamed operand."""
+        return tuple(spec for at, spec in enumerate(self.inputs) if at != self.streamed)
+
+    @cached_property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Operands that are written whole."""
-        return self.operator.outputs(self.role)
+        last = self.epilogue[-1] if self.epilogue else None
+        if last is None:
+            return self.operator.outputs(self.role)
+        return tuple(TensorSpec(s.name, self._wide(s), s.dtype) for s in last.outputs)
+
+    def _wide(self, spec: TensorSpec) -> tuple[int, ...]:
+        (result,) = self.operator.outputs(self.role)
+        return result.shape if spec.elements == result.elements else spec.shape
+
+    @property
+    def replaces(self) -> tuple[int, ...]:
+        """Of an update, the input that each output takes the place of: its own first ones; empty without one."""
+        last = self.epilogue[-1] if self.epilogue else self
+        if last.role != "update":
+            return ()
+        if last is self:
+            return tuple(range(len(self.outputs)))
+        first = len(self.inputs) - len(last.added_inputs)
+        return tuple(range(first, first + len(self.outputs)))
 
     @property
     def flops(self) -> int:
         """Floating point operations, 2 for each multiply-add."""
-        return self.operator.flops(self.role)
+        return self.operator.flops(self.role) + sum(follower.flops for follower in self.epilogue)
 
     @property
     def bytes(self) -> int:
         """Bytes of all inputs and outputs."""
-        return self.operator.bytes(self.role)
+        return sum(spec.bytes for spec in (*self.inputs, *self.outputs))
 
     @property
     def is_compute(self) -> bool:

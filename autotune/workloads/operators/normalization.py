@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import UsageError
-from autotune.workloads.operators.base import Operator, Role, Signature, TensorSpec
+from autotune.workloads.operators.base import Operator, Role, Signature, TensorSpec, in_layout
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class BatchStats(Operator):
         n: Batch.
         c: Channels.
         s: Pixels, height times width.
+        channels_last: Layout of ``x``: [n,s,c].
 
     Raises:
         UsageError: On construction, when a size is below 1, or there is one value a channel only.
@@ -29,6 +30,7 @@ class BatchStats(Operator):
     n: int
     c: int
     s: int
+    channels_last: bool = False
 
     def roles(self) -> tuple[Role, ...]:
         """Returns ``forward``."""
@@ -36,7 +38,7 @@ class BatchStats(Operator):
 
     def label(self) -> str:
         """Returns such as ``n8c32s12544``."""
-        return f"n{self.n}c{self.c}s{self.s}"
+        return f"n{self.n}c{self.c}s{self.s}{'_nhwc' if self.channels_last else ''}"
 
     def _check_shapes(self) -> None:
         if self.n * self.s < 2:
@@ -47,7 +49,7 @@ class BatchStats(Operator):
 
     def _signature(self, role: Role) -> Signature:
         return Signature(
-            (TensorSpec("x", (self.n, self.c, self.s)),),
+            (TensorSpec("x", in_layout(self.channels_last, self.n, self.c, self.s)),),
             (TensorSpec("mean", (self.c,)), TensorSpec("variance", (self.c,))),
         )
 
@@ -76,6 +78,7 @@ class BatchNorm(Operator):
         epsilon_millionths: What is added to the variance, times a million.
         relu: Whether a ReLU follows.
         relu6: Whether a ReLU that stops at 6 follows.
+        channels_last: Layout of the wide operands: [n,s,c].
 
     Raises:
         UsageError: On construction, when a size is below 1, or both activations are asked for.
@@ -89,6 +92,7 @@ class BatchNorm(Operator):
     epsilon_millionths: int = 10
     relu: bool = False
     relu6: bool = False
+    channels_last: bool = False
 
     @property
     def epsilon(self) -> float:
@@ -107,14 +111,15 @@ class BatchNorm(Operator):
     def label(self) -> str:
         """Returns such as ``n8c32s12544e10_relu6``."""
         activation = "_relu" if self.relu else "_relu6" if self.relu6 else ""
-        return f"n{self.n}c{self.c}s{self.s}e{self.epsilon_millionths}{activation}"
+        layout = "_nhwc" if self.channels_last else ""
+        return f"n{self.n}c{self.c}s{self.s}e{self.epsilon_millionths}{activation}{layout}"
 
     def _check_shapes(self) -> None:
         if self.relu and self.relu6:
             raise UsageError("batch_norm: relu and relu6 exclude each other", hint="choose one")
 
     def _signature(self, role: Role) -> Signature:
-        wide = (self.n, self.c, self.s)
+        wide = in_layout(self.channels_last, self.n, self.c, self.s)
         x, y, dy = TensorSpec("x", wide), TensorSpec("y", wide), TensorSpec("dy", wide)
         channel = {
             name: TensorSpec(name, (self.c,))

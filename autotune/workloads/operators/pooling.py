@@ -12,17 +12,19 @@ from autotune.workloads.operators.base import (
     Role,
     Signature,
     TensorSpec,
+    in_layout,
     pair_text,
 )
 
 
 @dataclass(frozen=True)
 class MaxPool2d(Operator):
-    """Max pooling with PyTorch's semantics, NCHW, float32.
+    """Max pooling with PyTorch's semantics, float32.
 
     forward: ``x[n,c,h,w] -> y[n,c,oh,ow], index[n,c,oh,ow]`` (int32), where
     ``index = r_offset * s + s_offset`` of the first maximum of the window in row-major order;
     padding never wins. data_grad: ``dy, index -> dx``, summing where windows overlap.
+    Channels last: ``x[n,h,w,c], y[n,oh,ow,c], index[n,oh,ow,c]``.
 
     Attributes:
         n: Batch.
@@ -35,6 +37,7 @@ class MaxPool2d(Operator):
         pad: Padding on each side (vertical, horizontal), at most half the window.
         ceil: Round the output size up, as PyTorch's ``ceil_mode``: the last window may run past
             the padded input, but it starts inside the input or the left padding.
+        channels_last: Layout of the operands.
 
     Raises:
         UsageError: On construction, when the shapes are impossible.
@@ -51,6 +54,7 @@ class MaxPool2d(Operator):
     stride: Pair
     pad: Pair
     ceil: bool
+    channels_last: bool = False
 
     @property
     def oh(self) -> int:
@@ -70,7 +74,8 @@ class MaxPool2d(Operator):
         """Returns such as ``n8c64h111w111r3s3_s2p0_ceil``."""
         shapes = f"n{self.n}c{self.c}h{self.h}w{self.w}r{self.r}s{self.s}"
         window = f"s{pair_text(self.stride)}p{pair_text(self.pad)}"
-        return f"{shapes}_{window}{'_ceil' if self.ceil else ''}"
+        ceil, layout = "_ceil" if self.ceil else "", "_nhwc" if self.channels_last else ""
+        return f"{shapes}_{window}{ceil}{layout}"
 
     def _windows(self, size: int, window: int, stride: int, pad: int) -> int:
         span = size + 2 * pad - window
@@ -95,8 +100,8 @@ class MaxPool2d(Operator):
                 )
 
     def _signature(self, role: Role) -> Signature:
-        x = (self.n, self.c, self.h, self.w)
-        y = (self.n, self.c, self.oh, self.ow)
+        x = in_layout(self.channels_last, self.n, self.c, self.h, self.w)
+        y = in_layout(self.channels_last, self.n, self.c, self.oh, self.ow)
         index = TensorSpec("index", y, "int32")
         if role == "forward":
             return Signature((TensorSpec("x", x),), (TensorSpec("y", y), index))
@@ -111,12 +116,13 @@ class MaxPool2d(Operator):
 class GlobalAvgPool(Operator):
     """Mean over all pixels, float32.
 
-    forward: ``x[n,c,s] -> y[n,c]``; data_grad: ``dy[n,c] -> dx[n,c,s]``.
+    forward: ``x[n,c,s] -> y[n,c]``; data_grad: ``dy[n,c] -> dx[n,c,s]``. Channels last: ``x[n,s,c]``.
 
     Attributes:
         n: Batch.
         c: Channels.
         s: Pixels, height times width.
+        channels_last: Layout of the operands.
 
     Raises:
         UsageError: On construction, when a size is below 1.
@@ -127,6 +133,7 @@ class GlobalAvgPool(Operator):
     n: int
     c: int
     s: int
+    channels_last: bool = False
 
     def roles(self) -> tuple[Role, ...]:
         """Returns ``forward`` and ``data_grad``."""
@@ -134,10 +141,10 @@ class GlobalAvgPool(Operator):
 
     def label(self) -> str:
         """Returns such as ``n8c10s169``."""
-        return f"n{self.n}c{self.c}s{self.s}"
+        return f"n{self.n}c{self.c}s{self.s}{'_nhwc' if self.channels_last else ''}"
 
     def _signature(self, role: Role) -> Signature:
-        wide, narrow = (self.n, self.c, self.s), (self.n, self.c)
+        wide, narrow = in_layout(self.channels_last, self.n, self.c, self.s), (self.n, self.c)
         if role == "forward":
             return Signature((TensorSpec("x", wide),), (TensorSpec("y", narrow),))
         return Signature((TensorSpec("dy", narrow),), (TensorSpec("dx", wide),))

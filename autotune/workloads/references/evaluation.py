@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.workloads.layout import channels_first, operand_layouts
 from autotune.workloads.operators import (
     Add,
     BatchNorm,
@@ -51,8 +52,28 @@ def reference(kernel: Kernel, inputs: Sequence[Array]) -> list[Array]:
             hint=f"it takes {', '.join(spec.name for spec in kernel.inputs)}",
         )
     operands = zip(kernel.inputs, inputs, strict=True)
-    outputs = _compute(kernel, [_operand(kernel, spec, array) for spec, array in operands])
-    return [np.ascontiguousarray(array) for array in outputs]
+    arrays = [_operand(kernel, spec, array) for spec, array in operands]
+    taken = len(kernel.main.inputs)
+    results, rest = _alone(kernel.main, arrays[:taken]), arrays[taken:]
+    for follower in kernel.epilogue:
+        added, rest = rest[: len(follower.added_inputs)], rest[len(follower.added_inputs) :]
+        at = follower.streamed or 0
+        own = [*added[:at], results[0], *added[at:]]
+        shaped = [_operand(follower, spec, a) for spec, a in zip(follower.inputs, own, strict=True)]
+        results = _alone(follower, shaped)
+    return [
+        np.ascontiguousarray(array.reshape(spec.shape))
+        for spec, array in zip(kernel.outputs, results, strict=True)
+    ]
+
+
+def _alone(kernel: Kernel, inputs: list[Array]) -> list[Array]:
+    """Computes a kernel without an epilogue; operands that are stored otherwise are reordered."""
+    read, written = operand_layouts(kernel)
+    plain = Kernel(channels_first(kernel.operator), kernel.role)
+    first = [a if how is None else how.restore(a) for how, a in zip(read, inputs, strict=True)]
+    results = _compute(plain, first)
+    return [a if how is None else how.store(a) for how, a in zip(written, results, strict=True)]
 
 
 def _operand(kernel: Kernel, spec: TensorSpec, array: Array) -> Array:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.workloads.layout import channels_first, operand_layouts
 from autotune.workloads.operators import (
     BatchNorm,
     CrossEntropy,
@@ -44,6 +45,21 @@ def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
         One array for each of ``kernel.inputs``, in its shape and type.
     """
     generator = np.random.default_rng(seed)
+    arrays = _operands(kernel.main, generator)
+    for follower in kernel.epilogue:
+        added = _operands(follower, generator)
+        arrays += [array for at, array in enumerate(added) if at != follower.streamed]
+    return [a.reshape(spec.shape) for spec, a in zip(kernel.inputs, arrays, strict=True)]
+
+
+def _operands(kernel: Kernel, generator: np.random.Generator) -> list[NDArray[Any]]:
+    """Draws the operands of a kernel without an epilogue, in their layouts."""
+    layouts, _ = operand_layouts(kernel)
+    arrays = _channels_first(Kernel(channels_first(kernel.operator), kernel.role), generator)
+    return [a if how is None else how.store(a) for how, a in zip(layouts, arrays, strict=True)]
+
+
+def _channels_first(kernel: Kernel, generator: np.random.Generator) -> list[NDArray[Any]]:
     operator = kernel.operator
     arrays: list[NDArray[Any]] = []
     for spec in kernel.inputs:

@@ -1,0 +1,35 @@
+"""Tensors of either layout, addressed channels first, so that a formulation is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import te
+
+
+def compute(op: Any, shape: tuple[int, ...], value: Callable[..., Any], name: str) -> Any:
+    """Defines a tensor [n, c, ...] in the operator's layout by ``value(b, i, ...)``, channels first."""
+    if not op.channels_last:
+        return te.compute(shape, value, name=name)
+    n, c, *size = shape
+
+    def last(b: Any, *rest: Any) -> Any:
+        *at, i = rest
+        return value(b, i, *at)
+
+    return te.compute((n, *size, c), last, name=name)
+
+
+def reader(op: Any, tensor: Any) -> Callable[..., Any]:
+    """Reads a tensor [n, c, ...] that is stored in the operator's layout, channels first."""
+    if not op.channels_last:
+        return lambda b, i, *at: tensor[(b, i, *at)]
+    return lambda b, i, *at: tensor[(b, *at, i)]
+
+
+def filter_reader(op: Any, weight: Any) -> Callable[..., Any]:
+    """Reads filters as [k, c, r, s]; they are stored [r, s, c, k] with channels last."""
+    if not op.channels_last:
+        return lambda o, i, r, s: weight[o, i, r, s]
+    return lambda o, i, r, s: weight[r, s, i, o]

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.workloads.layout import Layout
 from autotune.workloads.operators import DType, Kernel, TensorSpec
+from autotune.workloads.operators.base import BYTES_PER_ELEMENT
 from autotune.workloads.references import reference
 
 Kind = Literal[
@@ -51,6 +53,7 @@ class Tensor:
             come from outside; ``activation``, ``gradient`` and ``updated`` (a parameter or state
             after the step) are computed.
         initial: How to draw the first value; None for computed tensors.
+        layout: How it is stored, where that is not as the model defines it; ``shape`` is then the stored one.
     """
 
     name: str
@@ -58,11 +61,25 @@ class Tensor:
     dtype: DType
     kind: Kind
     initial: Initial | None = None
+    layout: Layout | None = None
 
     @property
     def elements(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes."""
+        return self.elements * BYTES_PER_ELEMENT
+
+    def stored(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Brings a value in the model's own shape and order into the stored one."""
+        return array if self.layout is None else self.layout.store(array).reshape(self.shape)
+
+    def restored(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Brings a stored value back into the model's own shape and order."""
+        return array if self.layout is None else self.layout.restore(array)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def _draw(graph: StepGraph, tensor: Tensor, generator: np.random.Generator) -> N
             f"step graph {graph.name!r}: {tensor.kind} {tensor.name!r} does not say how it starts",
             hint="set Tensor.initial",
         )
-    value, shape = tensor.initial.value, tensor.shape
+    value, shape = tensor.initial.value, tensor.layout.shape if tensor.layout else tensor.shape
     draws: dict[str, Callable[[], NDArray[Any]]] = {
         "uniform": lambda: generator.uniform(-value, value, shape),
         "normal": lambda: generator.normal(0.0, value, shape),
@@ -51,4 +51,4 @@ def _draw(graph: StepGraph, tensor: Tensor, generator: np.random.Generator) -> N
         "mask": lambda: dropout_mask(generator, shape, value),
     }
     dtype = np.int32 if tensor.dtype == "int32" else np.float32
-    return draws[tensor.initial.distribution]().astype(dtype)
+    return tensor.stored(draws[tensor.initial.distribution]().astype(dtype))

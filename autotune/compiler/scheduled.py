@@ -1,0 +1,82 @@
+"""Programs made again from what a run recorded: the winner of each kernel, or the untuned default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.compiler.default_schedule import default_schedule
+from autotune.compiler.entries import DEFAULT
+from autotune.compiler.formulations import formulations, prim_func
+from autotune.errors import RecordError
+from autotune.records import Result, TaskResult
+from autotune.records.folder import Run
+from autotune.workloads.operators import Kernel
+
+
+@dataclass(frozen=True)
+class Winner:
+    """How a run found a kernel to be fastest.
+
+    Attributes:
+        task: The kernel's line in the result.
+        trace: The schedule; None for the untuned default.
+    """
+
+    task: TaskResult
+    trace: Any
+
+    @property
+    def tuned(self) -> bool:
+        """Whether it is another program than the untuned default."""
+        return self.trace is not None
+
+    def program(self, kernel: Kernel, target: Any) -> Any:
+        """The kernel's scheduled `tvm.IRModule`; its function is `main`."""
+        if self.trace is None:
+            return untuned_program(kernel, target)
+        return replayed(kernel, self.task.formulation, self.trace)
+
+
+def winners(run: Run) -> Mapping[str, Winner]:
+    """The winners of a finished run, by kernel name; kernels without a valid time are left out.
+
+    Raises:
+        RecordError: The records are damaged.
+    """
+    try:
+        result = Result.from_json(run.result or {})
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"{run.path / 'result.json'} is damaged: {error}") from error
+    traces = {event["digest"]: event["trace"] for event in run.trials()}
+    found = {}
+    for task in result.tasks:
+        if task.tuned_ms is None:
+            continue
+        if task.digest != DEFAULT and task.digest not in traces:
+            raise RecordError(
+                f"the trial {task.digest} of {task.name} is missing from the records of {run.path}"
+            )
+        found[task.name] = Winner(task, traces.get(task.digest))
+    return found
+
+
+def untuned_program(kernel: Kernel, target: Any) -> Any:
+    """The plain definition with the target's default schedule."""
+    import tvm
+
+    (direct,) = formulations(kernel, ["direct"])
+    return default_schedule(tvm.IRModule({"main": prim_func(kernel, direct)}), target)
+
+
+def replayed(kernel: Kernel, formulation: str, trace: Any) -> Any:
+    """A formulation of the kernel with a recorded schedule."""
+    import tvm
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import Trace
+
+    (chosen,) = formulations(kernel, [formulation])
+    schedule = Schedule(tvm.IRModule({"main": prim_func(kernel, chosen)}))
+    Trace.apply_json_to_schedule(trace, schedule)
+    return schedule.mod

@@ -1,0 +1,191 @@
+"""Runs training steps with a run's tuned kernels: plan, compile, load, execute."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.compiler.step_library import StepLibrary
+from autotune.compiler.workers import Message, Worker, WorkerLost, scratch
+from autotune.errors import AutotuneError
+from autotune.workloads.graph import StepGraph
+from autotune.workloads.memory import MemoryPlan, plan_memory, replaced_in_place
+
+_TIMEOUT_S = 3600.0
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """What some steps gave.
+
+    Attributes:
+        losses: Loss of each step.
+        seconds: Wall time of each step: data and masks put in place, all kernels, the loss read.
+        peak_bytes: By how much the step's memory made the process grow.
+    """
+
+    losses: tuple[float, ...]
+    seconds: tuple[float, ...]
+    peak_bytes: int
+
+
+class StepSession:
+    """A step loaded in a process of its own, with its parameters.
+
+    Args:
+        graph: The step.
+        library: Its kernels, compiled.
+        plan: Its memory.
+        values: First value of each tensor that lasts: parameters, states, constants.
+        worker: The process.
+        work: Folder for files that pass values.
+    """
+
+    def __init__(
+        self,
+        graph: StepGraph,
+        library: StepLibrary,
+        plan: MemoryPlan,
+        values: Arrays,
+        worker: Worker,
+        work: Path,
+    ) -> None:
+        self._graph, self._worker, self._work = graph, worker, work
+        self._index = {tensor.name: at for at, tensor in enumerate(graph.tensors)}
+        self.plan = plan
+        program = work / "program.json"
+        program.write_text(json.dumps(self._program(library, values)), encoding="utf-8")
+        self._ask({"op": "load", "program": str(program)})
+
+    def run(self, feeds: Sequence[Arrays]) -> StepTimes:
+        """Runs a step for each of ``feeds``: the data, labels and masks by tensor name.
+
+        Raises:
+            AutotuneError: A kernel failed.
+        """
+        folder = self._feed(feeds)
+        answer = self._ask({"op": "run", "feeds": str(folder), "steps": len(feeds)})
+        return StepTimes(tuple(answer["losses"]), tuple(answer["seconds"]), answer["peak"])
+
+    def profile(self, feeds: Sequence[Arrays]) -> tuple[float, ...]:
+        """Runs a step for each of ``feeds`` and returns the least seconds of each node."""
+        folder = self._feed(feeds)
+        answer = self._ask({"op": "profile", "feeds": str(folder), "rounds": len(feeds)})
+        return tuple(answer["seconds"])
+
+    def read(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Tensors as they are now, in the model's own shape and order.
+
+        Only lasting tensors, and what replaces them, keep their values to the end of a step.
+        """
+        indices = [self._index[name] for name in names]
+        self._ask({"op": "read", "tensors": indices, "folder": str(self._work)})
+        return {
+            name: self._graph.by_name[name].restored(
+                np.load(self._work / f"{index}.npy", allow_pickle=False)
+            )
+            for name, index in zip(names, indices, strict=True)
+        }
+
+    def _ask(self, message: Message) -> Message:
+        try:
+            answer = self._worker.ask(message, timeout=_TIMEOUT_S)
+        except WorkerLost as lost:
+            raise AutotuneError(
+                f"the step of {self._graph.name} was lost: {lost}",
+                hint="a smaller --batch or a --memory-limit may help where memory ran out",
+            ) from lost
+        if "error" in answer:
+            raise AutotuneError(f"the step of {self._graph.name} failed: {answer['error']}")
+        return answer
+
+    def _feed(self, feeds: Sequence[Arrays]) -> Path:
+        folder = self._work / "feeds"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for tensor in self._graph.tensors:
+            if tensor.kind in ("input", "label"):
+                with (folder / f"{self._index[tensor.name]}.bin").open("wb") as file:
+                    for feed in feeds:
+                        file.write(feed[tensor.name].astype(tensor.dtype).tobytes())
+        return folder
+
+    def _program(self, library: StepLibrary, values: Arrays) -> dict[str, Any]:
+        graph, plan = self._graph, self.plan
+        tensors: list[Any] = [
+            [plan.offsets[tensor.name], list(tensor.shape), tensor.dtype]
+            for tensor in graph.tensors
+        ]
+        calls = []
+        for at, node in enumerate(graph.nodes):
+            kernel = node.kernel
+            operands = [
+                [self._index[name], list(spec.shape)]
+                for name, spec in zip(
+                    (*node.inputs, *node.outputs), (*kernel.inputs, *kernel.outputs), strict=True
+                )
+            ]
+            for number, spec in enumerate(library.scratch.get(kernel.name, ())):
+                operands.append([len(tensors), list(spec.shape)])
+                tensors.append([plan.scratch[at, number], list(spec.shape), spec.dtype])
+            calls.append([kernel.name, operands])
+        in_place = replaced_in_place(graph)
+        return {
+            "libraries": [str(path) for path in library.parts],
+            "symbols": library.symbols,
+            "arena_bytes": plan.arena_bytes,
+            "tensors": tensors,
+            "calls": calls,
+            "copies": [
+                [self._index[new], self._index[old]]
+                for old, new in graph.updates.items()
+                if new not in in_place
+            ],
+            "feeds": [
+                self._index[tensor.name]
+                for tensor in graph.tensors
+                if tensor.kind in ("input", "label")
+            ],
+            "values": [
+                [self._index[tensor.name], self._value(tensor.name, values[tensor.name])]
+                for tensor in graph.tensors
+                if tensor.kind in ("parameter", "state", "constant")
+            ],
+            "loss": self._index[graph.loss],
+        }
+
+    def _value(self, name: str, value: NDArray[Any]) -> str:
+        path = self._work / f"value{self._index[name]}.bin"
+        value.astype(self._graph.by_name[name].dtype).tofile(path)
+        return str(path)
+
+
+@contextmanager
+def open_step(graph: StepGraph, library: StepLibrary, values: Arrays) -> Iterator[StepSession]:
+    """Loads a step into a process of its own.
+
+    Args:
+        graph: The step.
+        library: Its kernels, compiled.
+        values: First value of each lasting tensor, in the stored shape and order.
+
+    Raises:
+        AutotuneError: It cannot be loaded.
+    """
+    work = scratch()
+    worker = Worker("autotune.compiler.step_worker", ["cpu"], {"TVM_USE_RUNTIME_LIB": "1"})
+    try:
+        plan = plan_memory(graph, library.scratch_bytes())
+        yield StepSession(graph, library, plan, values, worker, work)
+    finally:
+        worker.stop()
+        shutil.rmtree(work, ignore_errors=True)

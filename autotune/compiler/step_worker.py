@@ -1,0 +1,146 @@
+"""A step worker: holds a step's memory and kernels on this host's CPU or OpenCL device, and runs steps.
+
+It holds only TVM's runtime. Arguments: the device kind, `cpu`. Requests:
+
+- `{"op": "load", "program"}`: the path of a program (see `step.py`).
+- `{"op": "run", "feeds", "steps"}`: a folder with `<index>.bin` for each tensor that is given afresh, one value a
+  step; answers loss and seconds of each step, and by how many bytes the step's memory made this process grow.
+- `{"op": "profile", "feeds", "rounds"}`: the least seconds of each kernel call over some steps.
+- `{"op": "read", "tensors", "folder"}`: writes tensors, by index, as `<index>.npy`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.compiler.workers import Message, serve
+
+_ALIGNMENT = 64
+
+
+def _memory(key: str) -> int:
+    """A figure of /proc/self/status, in bytes."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {key}")
+
+
+def _reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+class Step:
+    """A loaded step."""
+
+    def __init__(self, kind: str) -> None:
+        import tvm
+
+        self._tvm = tvm
+        self._device = tvm.device(kind, 0)
+        self._libraries: list[Any] = []
+        self._arrays: list[NDArray[Any]] = []
+        self._calls: list[tuple[Any, tuple[Any, ...]]] = []
+        self._copies: list[tuple[int, int]] = []
+        self._feeds: list[int] = []
+        self._loss = 0
+        self._before = 0
+
+    def handle(self, request: Message) -> Message:
+        """Carries out one request."""
+        match request["op"]:
+            case "load":
+                return self._load(json.loads(Path(request["program"]).read_text(encoding="utf-8")))
+            case "run":
+                return self._run(Path(request["feeds"]), request["steps"])
+            case "profile":
+                return self._profile(Path(request["feeds"]), request["rounds"])
+            case _:
+                return self._read(request["tensors"], Path(request["folder"]))
+
+    def _load(self, program: Message) -> Message:
+        self._libraries = [self._tvm.runtime.load_module(path) for path in program["libraries"]]
+        functions = {
+            symbol: self._libraries[part][symbol] for symbol, part in program["symbols"].items()
+        }
+        room = np.empty(program["arena_bytes"] + _ALIGNMENT, np.uint8)
+        skip = -room.ctypes.data % _ALIGNMENT
+        arena = room[skip : skip + program["arena_bytes"]]
+        for offset, shape, dtype in program["tensors"]:
+            size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            self._arrays.append(arena[offset : offset + size].view(dtype).reshape(shape))
+        views: dict[tuple[int, tuple[int, ...]], Any] = {}
+
+        def operand(index: int, shape: tuple[int, ...]) -> Any:
+            key = (index, shape)
+            if key not in views:
+                views[key] = self._tvm.runtime.from_dlpack(self._arrays[index].reshape(shape))
+            return views[key]
+
+        self._calls = [
+            (functions[symbol], tuple(operand(index, tuple(shape)) for index, shape in operands))
+            for symbol, operands in program["calls"]
+        ]
+        self._copies = [(source, target) for source, target in program["copies"]]
+        self._feeds, self._loss = program["feeds"], program["loss"]
+        # Nothing of the arena was touched so far, so it takes no memory yet.
+        self._before = _memory("VmRSS")
+        for index, path in program["values"]:
+            self._fill(index, Path(path), 0)
+        return {}
+
+    def _fill(self, index: int, path: Path, number: int) -> None:
+        """Reads the array with this number in a file of equal ones straight into a tensor."""
+        array = self._arrays[index]
+        with path.open("rb", buffering=0) as file:
+            file.seek(number * array.nbytes)
+            if file.readinto(memoryview(array.reshape(-1)).cast("B")) != array.nbytes:
+                raise ValueError(f"{path} is shorter than {number + 1} tensors")
+
+    def _give(self, folder: Path, step: int) -> None:
+        for index in self._feeds:
+            self._fill(index, folder / f"{index}.bin", step)
+
+    def _finish(self) -> float:
+        for source, target in self._copies:
+            self._arrays[target][...] = self._arrays[source]
+        return float(self._arrays[self._loss].reshape(-1)[0])
+
+    def _run(self, folder: Path, steps: int) -> Message:
+        losses, seconds = [], []
+        _reset_peak()
+        for step in range(steps):
+            start = time.perf_counter()
+            self._give(folder, step)
+            for function, operands in self._calls:
+                function(*operands)
+            losses.append(self._finish())
+            seconds.append(time.perf_counter() - start)
+        return {"losses": losses, "seconds": seconds, "peak": _memory("VmHWM") - self._before}
+
+    def _profile(self, folder: Path, rounds: int) -> Message:
+        least = [float("inf")] * len(self._calls)
+        for step in range(rounds):
+            self._give(folder, step)
+            for at, (function, operands) in enumerate(self._calls):
+                start = time.perf_counter()
+                function(*operands)
+                least[at] = min(least[at], time.perf_counter() - start)
+            self._finish()
+        return {"seconds": least}
+
+    def _read(self, tensors: list[int], folder: Path) -> Message:
+        for index in tensors:
+            np.save(folder / f"{index}.npy", self._arrays[index])
+        return {}
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:], Step(sys.argv[2]).handle)

@@ -1,0 +1,153 @@
+"""Memory of a step: when each tensor lives, and where it lies in one arena, planned before anything runs."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autotune.workloads.graph import SOURCE_KINDS, StepGraph
+
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+_LASTING = frozenset(("parameter", "state", "constant"))
+
+
+@dataclass(frozen=True)
+class Span:
+    """A block of memory: its size, and the first and last node that needs it.
+
+    Attributes:
+        key: The tensor's name, or ``(node, number)`` for a kernel's scratch.
+        bytes: Size, a multiple of ALIGNMENT.
+        first: Index of the node that writes it; -1 before the first.
+        last: Index of the last node that reads it.
+    """
+
+    key: str | tuple[int, int]
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where everything lies.
+
+    Attributes:
+        offsets: First byte of each tensor in the arena.
+        scratch: First byte of each scratch buffer, by node and number.
+        arena_bytes: Size of the arena: the peak memory of the step.
+        lasting_bytes: Of that, parameters, optimiser states and constants.
+        bound_bytes: Largest sum of what is needed at one time; no plan of this order of nodes takes less.
+    """
+
+    offsets: Mapping[str, int]
+    scratch: Mapping[tuple[int, int], int]
+    arena_bytes: int
+    lasting_bytes: int
+    bound_bytes: int
+
+
+def plan_memory(
+    graph: StepGraph, scratch: Mapping[str, tuple[int, ...]] | None = None
+) -> MemoryPlan:
+    """Places every tensor of a step so that tensors that never live at the same time share memory.
+
+    Lasting tensors come first; the others are placed largest first, each at the lowest offset that is free while
+    it lives (greedy by size: Pisarchyk and Lee, MLSys 2020). An updated parameter takes the place of the old one
+    where nothing reads that any more, and is copied there at the end of the step where something does.
+
+    Args:
+        graph: A valid step.
+        scratch: Bytes of the scratch buffers that a kernel asks for, by its name.
+
+    Returns:
+        The plan.
+    """
+    spans, shared = _spans(graph, scratch or {})
+    placed: list[tuple[int, Span]] = []
+    top = 0
+    for span in spans:
+        if span.first < 0 and span.last >= len(graph.nodes):
+            placed.append((top, span))
+            top += span.bytes
+    lasting = top
+    starts: list[tuple[int, int, Span]] = []
+    for number, span in enumerate(sorted(_passing(spans, graph), key=lambda s: (-s.bytes, s.first))):
+        offset = lasting
+        for start, _, other in starts:
+            if other.last < span.first or span.last < other.first:
+                continue
+            if start - offset >= span.bytes:
+                break
+            offset = max(offset, start + other.bytes)
+        insort(starts, (offset, number, span))
+        placed.append((offset, span))
+        top = max(top, offset + span.bytes)
+    at = {span.key: offset for offset, span in placed}
+    offsets = {t.name: at[shared.get(t.name, t.name)] for t in graph.tensors}
+    return MemoryPlan(
+        offsets,
+        {key: offset for key, offset in at.items() if isinstance(key, tuple)},
+        top,
+        lasting,
+        lasting + _largest_sum(_passing(spans, graph), len(graph.nodes)),
+    )
+
+
+def _passing(spans: list[Span], graph: StepGraph) -> list[Span]:
+    return [span for span in spans if span.first >= 0 or span.last < len(graph.nodes)]
+
+
+def replaced_in_place(graph: StepGraph) -> dict[str, str]:
+    """Updated tensor -> the old one whose memory it takes: where no later node reads the old one."""
+    last_read = {name: at for at, node in enumerate(graph.nodes) for name in node.inputs}
+    return {
+        new: old
+        for at, node in enumerate(graph.nodes)
+        for old, new in node.replaced
+        if last_read[old] == at
+    }
+
+
+def _spans(
+    graph: StepGraph, scratch: Mapping[str, tuple[int, ...]]
+) -> tuple[list[Span], dict[str, str]]:
+    shared, end = replaced_in_place(graph), len(graph.nodes)
+    first = {tensor.name: -1 for tensor in graph.tensors if tensor.kind in SOURCE_KINDS}
+    last = dict.fromkeys(first, -1)
+    for at, node in enumerate(graph.nodes):
+        for name in node.outputs:
+            first.setdefault(name, at)
+        for name in (*node.inputs, *node.outputs):
+            last[name] = at
+    for tensor in graph.tensors:
+        if tensor.kind in _LASTING or tensor.kind == "updated" or tensor.name == graph.loss:
+            last[tensor.name] = end
+    spans = [
+        Span(tensor.name, _aligned(tensor.bytes), first[tensor.name], last[tensor.name])
+        for tensor in graph.tensors
+        if tensor.name not in shared
+    ]
+    spans += [
+        Span((at, number), _aligned(size), at, at)
+        for at, node in enumerate(graph.nodes)
+        for number, size in enumerate(scratch.get(node.kernel.name, ()))
+    ]
+    return spans, shared
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _largest_sum(spans: list[Span], nodes: int) -> int:
+    changes = [0] * (nodes + 3)
+    for span in spans:
+        changes[span.first + 1] += span.bytes
+        changes[span.last + 2] -= span.bytes
+    total = largest = 0
+    for change in changes:
+        total += change
+        largest = max(largest, total)
+    return largest

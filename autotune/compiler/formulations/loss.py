@@ -34,7 +34,7 @@ def forward(op: CrossEntropy, inputs: Tensors) -> Tensors:
     )
     row = te.compute((op.n,), lambda i: te.log(total[i]) + top[i] - picked[i], name="row_loss")
     sum_ = te.compute((1,), lambda i: te.sum(row[rn], axis=rn), name="loss_sum")
-    return [te.compute((1,), lambda i: sum_[i] * te.const(1.0 / op.n, "float32"), name="loss")]
+    return [te.compute((1,), lambda i: sum_[i] * te.const(1.0 / op.samples, "float32"), name="loss")]
 
 
 @formulation("cross_entropy", "data_grad", "direct")
@@ -42,7 +42,7 @@ def data_grad(op: CrossEntropy, inputs: Tensors) -> Tensors:
     logits, labels = inputs
     _, exponent, total = _shifted_exponentials(op, logits)
     one, zero = te.const(1.0, "float32"), te.const(0.0, "float32")
-    scale = te.const(1.0 / op.n, "float32")
+    scale = te.const(1.0 / op.samples, "float32")
     return [
         te.compute(
             (op.n, op.classes),

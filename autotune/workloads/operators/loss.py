@@ -18,15 +18,23 @@ class CrossEntropy(Operator):
     Attributes:
         n: Batch.
         classes: Classes; labels are in ``0 .. classes - 1``.
+        of: Samples that the mean is over, where these are part of a larger batch; 0 for ``n``.
 
     Raises:
         UsageError: On construction, when a size is below 1.
     """
 
     name: ClassVar[str] = "cross_entropy"
+    may_be_zero: ClassVar[frozenset[str]] = frozenset(("of",))
 
     n: int
     classes: int
+    of: int = 0
+
+    @property
+    def samples(self) -> int:
+        """Samples that the mean is over."""
+        return self.of or self.n
 
     def roles(self) -> tuple[Role, ...]:
         """Returns ``forward`` and ``data_grad``."""
@@ -34,7 +42,7 @@ class CrossEntropy(Operator):
 
     def label(self) -> str:
         """Returns such as ``n8classes10``."""
-        return f"n{self.n}classes{self.classes}"
+        return f"n{self.n}classes{self.classes}{f'of{self.of}' if self.of else ''}"
 
     def _signature(self, role: Role) -> Signature:
         table = (self.n, self.classes)

@@ -50,7 +50,7 @@ def cross_entropy(
     rows = np.arange(operator.n)
     if role == "forward":
         losses = np.log(sums[:, 0]) - shifted[rows, labels]
-        return [losses.mean(keepdims=True)]
+        return [losses.sum(keepdims=True) / operator.samples]
     dlogits: Array = exponentials / sums
     dlogits[rows, labels] -= 1.0
-    return [dlogits / operator.n]
+    return [dlogits / operator.samples]

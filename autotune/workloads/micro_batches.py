@@ -1,0 +1,119 @@
+"""A step that takes its batch in parts and accumulates the gradients, to need less memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autotune.workloads.graph import SOURCE_KINDS, Node, StepGraph, Tensor
+from autotune.workloads.operators import Add, CrossEntropy, Kernel, RunningStats
+
+_GIVEN_AFRESH = ("input", "label")
+
+
+def part_name(name: str, part: int) -> str:
+    """The name that a tensor of the plain step has in a part of the batch, from 0 on."""
+    return name if part == 0 else f"{name}#{part + 1}"
+
+
+def accumulated(graph: StepGraph, parts: int) -> StepGraph:
+    """Repeats forward and backward pass for each part of the batch, and updates once, by the summed gradients.
+
+    The loss is the mean over the whole batch. Batch normalisation sees one part at a time: each is normalised by
+    its own statistics, and the running statistics are updated by each in turn.
+
+    Args:
+        graph: A valid step without epilogues, for one part.
+        parts: Parts of the batch.
+
+    Returns:
+        A valid step for ``parts`` times the samples.
+    """
+    if parts == 1:
+        return graph
+    tensors: dict[str, Tensor] = {t.name: t for t in graph.tensors if _shared(t)}
+    nodes: list[Node] = []
+    sums: dict[str, str] = {}
+    optimiser = [node for node in graph.nodes if _is_optimiser(node)]
+    gradients = {name for node in optimiser for name in node.inputs if name in _computed(graph)}
+    states: dict[str, str] = {}
+    for part in range(parts):
+        for tensor in graph.tensors:
+            if not _shared(tensor) and not _by_optimiser(tensor, optimiser):
+                tensors[part_name(tensor.name, part)] = replace(
+                    tensor, name=part_name(tensor.name, part)
+                )
+        for node in graph.nodes:
+            if node in optimiser:
+                continue
+            copy = _copied(graph, node, part, parts, states)
+            nodes.append(copy)
+            for name, written in zip(node.outputs, copy.outputs, strict=True):
+                if name in gradients or name == graph.loss:
+                    sums[name] = _added(sums.get(name), written, tensors, nodes, copy.place)
+        states |= {
+            old: part_name(new, part)
+            for node in graph.nodes
+            if isinstance(node.kernel.operator, RunningStats)
+            for old, new in node.replaced
+        }
+    for node in optimiser:
+        for name in node.outputs:
+            tensors[name] = graph.by_name[name]
+        nodes.append(replace(node, inputs=tuple(sums.get(name, name) for name in node.inputs)))
+    result = replace(
+        graph,
+        batch=graph.batch * parts,
+        tensors=tuple(tensors.values()),
+        nodes=tuple(nodes),
+        loss=sums[graph.loss],
+    )
+    result.validate()
+    return result
+
+
+def _shared(tensor: Tensor) -> bool:
+    """Whether all parts use the same tensor."""
+    return tensor.kind in SOURCE_KINDS and tensor.kind not in _GIVEN_AFRESH
+
+
+def _computed(graph: StepGraph) -> set[str]:
+    return {t.name for t in graph.tensors if t.kind == "gradient"}
+
+
+def _is_optimiser(node: Node) -> bool:
+    return node.kernel.role == "update" and not isinstance(node.kernel.operator, RunningStats)
+
+
+def _by_optimiser(tensor: Tensor, optimiser: list[Node]) -> bool:
+    return any(tensor.name in node.outputs for node in optimiser)
+
+
+def _copied(
+    graph: StepGraph, node: Node, part: int, parts: int, states: dict[str, str]
+) -> Node:
+    """A node of one part: it reads the part's tensors, and states as the part before left them."""
+
+    def named(name: str) -> str:
+        return states.get(name, name) if _shared(graph.by_name[name]) else part_name(name, part)
+
+    operator = node.kernel.operator
+    if isinstance(operator, CrossEntropy):
+        operator = replace(operator, of=operator.n * parts)
+    return Node(
+        Kernel(operator, node.kernel.role),
+        tuple(named(name) for name in node.inputs),
+        tuple(part_name(name, part) for name in node.outputs),
+        node.place,
+    )
+
+
+def _added(
+    before: str | None, name: str, tensors: dict[str, Tensor], nodes: list[Node], place: str
+) -> str:
+    """Adds a tensor to the sum so far; returns the sum's name."""
+    if before is None:
+        return name
+    total = f"{name}.sum"
+    tensors[total] = replace(tensors[name], name=total)
+    nodes.append(Node(Kernel(Add(tensors[name].elements), "data_grad"), (before, name), (total,), place))
+    return total

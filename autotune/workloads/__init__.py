@@ -5,6 +5,7 @@ This room imports numpy and the standard library only.
 
 from autotune.workloads.autodiff import Value
 from autotune.workloads.builder import StepBuilder
+from autotune.workloads.data import Samples, batches, generated_samples, load_samples
 from autotune.workloads.graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
 from autotune.workloads.initial import initial_values
 from autotune.workloads.models import MODELS, ModelInfo, build_model
@@ -55,6 +56,7 @@ __all__ = [
     "Operator",
     "Role",
     "RunningStats",
+    "Samples",
     "Sgd",
     "StepBuilder",
     "StepGraph",
@@ -62,9 +64,12 @@ __all__ = [
     "Tensor",
     "TensorSpec",
     "Value",
+    "batches",
     "build_model",
     "evaluate",
+    "generated_samples",
     "initial_values",
+    "load_samples",
     "max_relative_error",
     "operator_from_spec",
     "parse_operator",

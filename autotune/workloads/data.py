@@ -1,0 +1,443 @@
+"""Training data: samples from files in usual formats, generated ones, and batches of either."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import UsageError
+
+FORMATS = (
+    "MNIST's IDX files, CIFAR's binary version (.bin), or an .npz with the arrays images and labels"
+)
+LARGEST_BYTES = 4 * 2**30  # of images, as float32 in the model's input size
+
+_IDX_IMAGES, _IDX_LABELS = 0x0803, 0x0801  # unsigned bytes in three axes, and in one
+_CIFAR_SHAPE = (3, 32, 32)
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
+_PYTHON_CIFAR = ("data_batch_1", "batches.meta", "meta")  # in a folder of CIFAR's Python version
+_CHUNK = 256  # images that are converted at once
+_PIECE = 2**20  # bytes that are read at once
+_WAVES = 4  # cosines along each axis of a generated pattern
+
+Shape = tuple[int, int, int]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Images with their classes, ready for a model.
+
+    Attributes:
+        images: float32 [count, c, h, w], standardised.
+        labels: int32 [count], classes from 0.
+
+    Raises:
+        UsageError: On construction, when a shape or type is another, or there is no sample.
+    """
+
+    images: NDArray[np.float32]
+    labels: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        """Checks shapes and types."""
+        images, labels = self.images, self.labels
+        if images.ndim != 4 or images.dtype != np.float32 or images.size == 0:
+            raise UsageError(
+                f"images are {images.dtype}{list(images.shape)}",
+                hint="give float32 [count, channels, height, width] with at least one image",
+            )
+        if labels.dtype != np.int32 or labels.shape != images.shape[:1]:
+            raise UsageError(
+                f"labels are {labels.dtype}{list(labels.shape)} for {len(images)} images",
+                hint="give int32, one for each image",
+            )
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return len(self.labels)
+
+
+def load_samples(
+    path: Path, input_shape: Shape, classes: int, *, limit: int | None = None
+) -> Samples:
+    """Reads training samples and fits them to a model's input.
+
+    Formats:
+
+    - MNIST's IDX: the images' file, with the labels' file next to it, or a folder with
+      ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``; each may be compressed (``.gz``).
+    - CIFAR's binary version: a ``.bin`` file, or a folder with ``data_batch_*.bin`` (CIFAR-10) or
+      ``train.bin`` (CIFAR-100, of which the fine labels are taken).
+    - ``.npz`` with ``images`` [n, c, h, w] or [n, h, w, c] and whole numbers ``labels`` [n]. Channels are the
+      axis whose size is that of the model, 1 or 3; [n, c, h, w] is taken where both would do.
+
+    Nothing is ever unpickled. Bytes are divided by 255; floats are taken as they are when all lie in [0, 1] and
+    divided by 255 when all lie in [0, 255]. Then 0.5 is subtracted and the result divided by 0.5.
+
+    Images of another size are resampled by nearest neighbour. One channel is repeated where the model takes more;
+    three are averaged where it takes one.
+
+    Args:
+        path: File or folder.
+        input_shape: Channels, height and width of the model's input.
+        classes: The model's classes; labels must lie in 0 .. classes - 1.
+        limit: Keep at most this many samples, evenly spread over the file; None keeps all.
+
+    Returns:
+        The samples, in the file's order.
+
+    Raises:
+        UsageError: The path is missing, in no known format or damaged; images and labels differ in number; pixels
+            or labels are out of range; channels do not fit; or the images would take more than ``LARGEST_BYTES``.
+    """
+    _check_request(input_shape, classes)
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit={limit} is too small", hint="keep at least one sample")
+    try:
+        images, labels = _read(path, input_shape)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"{path}: cannot be read: {reason}", hint="check the path and its permissions"
+        ) from error
+    if len(images) != len(labels):
+        raise UsageError(
+            f"{path}: there are {len(images)} images but {len(labels)} labels",
+            hint="give images and labels of the same set",
+        )
+    if images.size == 0:
+        raise UsageError(
+            f"{path}: images of shape {images.shape} are empty", hint="give at least one image"
+        )
+    if limit is not None and limit < len(images):
+        chosen = np.arange(limit) * len(images) // limit
+        images, labels = images[chosen], labels[chosen]
+    _check_labels(path, labels, classes)
+    _check_size(f"{path}: {len(images)}", len(images), input_shape)
+    return Samples(_standardised(path, images, input_shape), labels.astype(np.int32))
+
+
+def generated_samples(count: int, input_shape: Shape, classes: int, seed: int) -> Samples:
+    """Makes a set that can be learned: a smooth random pattern for each class, under noise.
+
+    Pattern and noise have the same power, and the images mean 0 and variance 1, about. Classes are equally
+    frequent, up to one sample. The same arguments give the same samples.
+
+    Args:
+        count: Samples, at least 1.
+        input_shape: Channels, height and width of the model's input.
+        classes: Classes, at least 1.
+        seed: Seed of the generator, not negative.
+
+    Returns:
+        The samples, in random order of classes.
+
+    Raises:
+        UsageError: A size is below 1, ``seed`` is negative or the images would take more than ``LARGEST_BYTES``.
+    """
+    _check_request(input_shape, classes)
+    if count < 1:
+        raise UsageError(f"{count} samples cannot be generated", hint="ask for at least 1")
+    _check_size(str(count), count, input_shape)
+    generator = _generator(seed)
+    rows, columns = (_cosines(length) for length in input_shape[1:])
+    amplitudes = generator.normal(size=(classes, input_shape[0], _WAVES, _WAVES))
+    energy = (rows @ rows.T @ amplitudes @ columns @ columns.T * amplitudes).sum(axis=(1, 2, 3))
+    amplitudes *= np.sqrt(0.5 * math.prod(input_shape) / energy)[:, None, None, None]
+    labels = generator.permutation(np.arange(count) % classes).astype(np.int32)
+    images = generator.standard_normal((count, *input_shape), np.float32)
+    images *= np.float32(math.sqrt(0.5))
+    for start in range(0, count, _CHUNK):
+        chosen = labels[start : start + _CHUNK]
+        patterns = rows.T @ amplitudes[chosen] @ columns
+        images[start : start + _CHUNK] += patterns.astype(np.float32)
+    return Samples(images, labels)
+
+
+def batches(
+    samples: Samples, batch: int, seed: int
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
+    """Yields full batches without end, from samples shuffled anew in each epoch.
+
+    No sample comes twice in an epoch. What is left at its end and fills no batch is passed over; the next
+    shuffle leaves out others.
+
+    Args:
+        samples: The samples.
+        batch: Samples in a batch, at least 1.
+        seed: Seed of the shuffle, not negative; the same seed gives the same batches.
+
+    Returns:
+        An endless iterator of images, float32 [batch, c, h, w], and labels, int32 [batch]; each a copy.
+
+    Raises:
+        UsageError: ``batch`` is below 1 or above the number of samples, or ``seed`` is negative.
+    """
+    if batch < 1:
+        raise UsageError(f"batch={batch} is too small", hint="batch starts at 1")
+    if samples.count < batch:
+        raise UsageError(
+            f"{samples.count} samples do not fill a batch of {batch}",
+            hint=f"use a batch of at most {samples.count}, or more samples",
+        )
+    return _epochs(samples, batch, _generator(seed))
+
+
+def _epochs(
+    samples: Samples, batch: int, generator: np.random.Generator
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
+    while True:
+        order = generator.permutation(samples.count)
+        for start in range(0, samples.count - batch + 1, batch):
+            chosen = order[start : start + batch]
+            yield samples.images[chosen], samples.labels[chosen]
+
+
+def _generator(seed: int) -> np.random.Generator:
+    if seed < 0:
+        raise UsageError(f"seed {seed} is negative", hint="use 0 or more")
+    return np.random.default_rng(seed)
+
+
+def _cosines(length: int) -> NDArray[np.float64]:
+    """Returns the longest cosines on ``length`` pixels, [waves, length]; the first is constant."""
+    places = (np.arange(length) + 0.5) / length
+    return np.cos(np.pi * np.arange(_WAVES)[:, None] * places)
+
+
+def _check_request(input_shape: Shape, classes: int) -> None:
+    if min(*input_shape, classes) < 1:
+        raise UsageError(
+            f"samples of shape {input_shape} in {classes} classes are impossible",
+            hint="sizes and classes start at 1",
+        )
+
+
+def _check_size(what: str, count: int, input_shape: Shape) -> None:
+    each = 4 * math.prod(input_shape)
+    if count * each > LARGEST_BYTES:
+        text = "x".join(map(str, input_shape))
+        raise UsageError(
+            f"{what} samples of {text} take {count * each / 2**30:.1f} GiB, "
+            f"more than {LARGEST_BYTES / 2**30:g} GiB",
+            hint=f"use at most {LARGEST_BYTES // each} samples, or a model with a smaller input",
+        )
+
+
+def _check_labels(path: Path, labels: Array, classes: int) -> None:
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0:
+        raise UsageError(f"{path}: label {low} is negative", hint="labels count classes from 0")
+    if high >= classes:
+        raise UsageError(
+            f"{path}: labels reach {high} but the model has {classes} classes",
+            hint=f"the data needs {high + 1} classes",
+        )
+
+
+def _read(path: Path, input_shape: Shape) -> tuple[Array, Array]:
+    """Returns images [n, c, h, w], bytes or floats, and whole-numbered labels [n]."""
+    if path.is_dir():
+        return _read_folder(path)
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file", hint=f"give {FORMATS}")
+    name = path.name.lower()
+    with path.open("rb") as file:
+        head = file.read(2)
+    if name.endswith((".pkl", ".pickle")) or (head[:1] == b"\x80" and 2 <= head[-1] <= 5):
+        raise _pickled(path)
+    if name.endswith(_ARCHIVES):
+        raise UsageError(f"{path}: is a packed archive", hint="unpack it and give the folder")
+    if name.endswith(".npz"):
+        return _read_npz(path, input_shape)
+    if name.endswith(".bin"):
+        return _read_cifar((path,))
+    return _read_idx(path)
+
+
+def _read_folder(folder: Path) -> tuple[Array, Array]:
+    for name in ("train-images-idx3-ubyte", "train-images.idx3-ubyte"):
+        for images in (folder / name, folder / f"{name}.gz"):
+            if images.is_file():
+                return _read_idx(images)
+    files = sorted(folder.glob("data_batch_*.bin")) or sorted(folder.glob("train.bin"))
+    if files:
+        return _read_cifar(tuple(files))
+    if any((folder / name).is_file() for name in _PYTHON_CIFAR):
+        raise _pickled(folder)
+    raise UsageError(
+        f"{folder}: has neither train-images-idx3-ubyte[.gz] nor data_batch_*.bin nor train.bin",
+        hint=f"give {FORMATS}",
+    )
+
+
+def _pickled(path: Path) -> UsageError:
+    return UsageError(
+        f"{path}: is pickled, as CIFAR's Python version is, and unpickling can run any code",
+        hint="use CIFAR's binary version, such as cifar-10-binary.tar.gz, unpacked",
+    )
+
+
+def _read_idx(path: Path) -> tuple[Array, Array]:
+    images = _idx_array(path, _IDX_IMAGES, axes=3)
+    name = path.name.replace("images", "labels").replace("idx3", "idx1")
+    plain = path.with_name(name.removesuffix(".gz"))
+    choices = (path.with_name(name), plain, plain.with_name(f"{plain.name}.gz"))
+    labels = next((choice for choice in choices if choice != path and choice.is_file()), None)
+    if labels is None:
+        raise UsageError(
+            f"{path}: its labels are missing", hint=f"put {plain.name} or {plain.name}.gz beside it"
+        )
+    return images[:, None], _idx_array(labels, _IDX_LABELS, axes=1)
+
+
+def _idx_array(path: Path, magic: int, axes: int) -> NDArray[np.uint8]:
+    """Reads an IDX file of unsigned bytes, compressed or not."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            return _idx_content(path, stream, magic, axes)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UsageError(f"{path}: is damaged: {error}", hint="download it again") from error
+
+
+def _idx_content(
+    path: Path, stream: IO[bytes] | gzip.GzipFile, magic: int, axes: int
+) -> NDArray[np.uint8]:
+    head = _bytes(stream, 4 * (1 + axes))
+    if len(head) >= 4 and struct.unpack(">I", head[:4])[0] != magic:
+        raise UsageError(
+            f"{path}: starts with {bytes(head[:4]).hex()}, not with IDX's {magic:08x}",
+            hint=f"give {FORMATS}",
+        )
+    if len(head) < 4 * (1 + axes):
+        raise _wrong_length(path, "its header is cut short")
+    sizes = struct.unpack(f">{axes}I", head[4:])
+    expected = math.prod(sizes)
+    content = _bytes(stream, expected + 1)
+    if len(content) != expected:
+        found = f"at least {expected + 1}" if len(content) > expected else str(len(content))
+        raise _wrong_length(path, f"{list(sizes)} bytes are announced, {found} found")
+    return np.frombuffer(content, np.uint8).reshape(sizes)
+
+
+def _bytes(stream: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
+    """Reads up to ``most`` bytes piece by piece, since a damaged header may announce any number."""
+    content = bytearray()
+    while len(content) < most and (piece := stream.read(min(_PIECE, most - len(content)))):
+        content += piece
+    return content
+
+
+def _wrong_length(path: Path, what: str) -> UsageError:
+    return UsageError(f"{path}: has the wrong length: {what}", hint="download it again")
+
+
+def _read_cifar(paths: tuple[Path, ...]) -> tuple[Array, Array]:
+    """Reads files of records: one label byte, or a coarse and a fine one, and three 32x32 planes."""
+    pixels = math.prod(_CIFAR_SHAPE)
+    images, labels = [], []
+    for path in paths:
+        content = np.frombuffer(path.read_bytes(), np.uint8)
+        fitting = [extra for extra in (1, 2) if content.size % (extra + pixels) == 0]
+        if not fitting or content.size == 0:
+            raise _wrong_length(
+                path,
+                f"{content.size} bytes are not whole records of {pixels + 1} (CIFAR-10) "
+                f"or {pixels + 2} (CIFAR-100)",
+            )
+        extra = fitting[-1] if path.name in ("train.bin", "test.bin") else fitting[0]
+        records = content.reshape(-1, extra + pixels)
+        labels.append(records[:, extra - 1])
+        images.append(records[:, extra:].reshape(-1, *_CIFAR_SHAPE))
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
+    arrays: dict[str, Array] = {}
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            for key in ("images", "labels"):
+                if key in file:
+                    arrays[key] = file[key]
+    except OSError:
+        raise
+    except Exception as error:  # numpy and zipfile have a dozen for damaged files
+        reason = str(error).partition("\n")[0]
+        raise UsageError(
+            f"{path}: is no .npz of plain arrays: {reason}", hint="write it with numpy.savez"
+        ) from error
+    if missing := [key for key in ("images", "labels") if key not in arrays]:
+        raise UsageError(
+            f"{path}: has no array {' and no array '.join(missing)}",
+            hint="write it with numpy.savez(path, images=..., labels=...)",
+        )
+    images, labels = arrays["images"], arrays["labels"]
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise UsageError(
+            f"{path}: labels are {labels.dtype}{list(labels.shape)}",
+            hint="labels must be whole numbers, [n]",
+        )
+    if images.ndim != 4 or not (images.dtype == np.uint8 or images.dtype.kind == "f"):
+        raise UsageError(
+            f"{path}: images are {images.dtype}{list(images.shape)}",
+            hint="images must be uint8 or floats, [n, c, h, w] or [n, h, w, c]",
+        )
+    return (images.transpose(0, 3, 1, 2) if _channels_last(images, input_shape) else images), labels
+
+
+def _channels_last(images: Array, input_shape: Shape) -> bool:
+    """Tells [n, h, w, c] from [n, c, h, w], by the whole shape if it is the model's."""
+    c, h, w = input_shape
+    if images.shape[1:] in ((c, h, w), (h, w, c)):
+        return images.shape[1:] != (c, h, w)
+    usual = (c, 1, 3)
+    return images.shape[1] not in usual and images.shape[3] in usual
+
+
+def _standardised(path: Path, images: Array, input_shape: Shape) -> NDArray[np.float32]:
+    """Returns the images [n, c, h, w] in ``input_shape``, scaled to [-1, 1]."""
+    channels, *size = input_shape
+    found = images.shape[1]
+    if not (found in (1, channels) or (found, channels) == (3, 1)):
+        raise UsageError(
+            f"{path}: images have {found} channels, the model takes {channels}",
+            hint=f"give images with {channels} channels or one",
+        )
+    scale = _scale(path, images)
+    rows, columns = (
+        (2 * np.arange(target) + 1) * source // (2 * target)
+        for source, target in zip(images.shape[2:], size, strict=True)
+    )
+    result = np.empty((len(images), *input_shape), np.float32)
+    for start in range(0, len(images), _CHUNK):
+        chunk = images[start : start + _CHUNK][:, :, rows[:, None], columns].astype(np.float32)
+        if found > channels:
+            chunk = chunk.mean(axis=1, keepdims=True)
+        result[start : start + _CHUNK] = (chunk * scale - np.float32(0.5)) / np.float32(0.5)
+    return result
+
+
+def _scale(path: Path, images: Array) -> np.float32:
+    """Returns what pixels are multiplied by to lie in [0, 1]."""
+    if images.dtype == np.uint8:
+        return np.float32(1 / 255)
+    low, high = float(images.min()), float(images.max())
+    if not (low >= 0.0 and high <= 255.0):  # also where a NaN is among them
+        raise UsageError(
+            f"{path}: pixels reach from {low:g} to {high:g}",
+            hint="pixels must lie in [0, 1] or in [0, 255]",
+        )
+    return np.float32(1.0 if high <= 1.0 else 1 / 255)

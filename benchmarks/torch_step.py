@@ -1,0 +1,372 @@
+"""A training step in PyTorch eager: the model, weights and data of a step graph, as a PyTorch user would run them.
+
+Only the forward nodes are taken from the graph. Backward pass and updates are PyTorch's own, so that the graph's
+can be checked against them, and their time compared.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from autotune.errors import UsageError
+from autotune.workloads import (
+    Add,
+    BatchNorm,
+    BatchStats,
+    Bias,
+    Concat,
+    Conv2d,
+    CrossEntropy,
+    Dropout,
+    GlobalAvgPool,
+    Matmul,
+    MaxPool2d,
+    Node,
+    RunningStats,
+    Sgd,
+    StepGraph,
+)
+
+Array = NDArray[Any]
+Function = Callable[..., torch.Tensor]
+
+
+class TorchStep:
+    """One training step, repeated: zero the gradients, forward, backward, SGD.
+
+    Convolution and bias are one ``conv2d``, matmul and bias one ``linear``; statistics, normalisation and running
+    averages are one ``batch_norm``; activations are in place. What to call is settled here once, so that a step
+    costs no more Python than that of an ``nn.Module``.
+
+    Args:
+        graph: The step.
+        values: One array for each source but the data, masks and labels; the rest is ignored. They are copied.
+        dtype: ``torch.float32`` or ``torch.float64``.
+        channels_last: Keep images and filters with their channels innermost in memory.
+
+    Raises:
+        UsageError: A value is missing, or the graph has an operator or an update that is not known here.
+    """
+
+    def __init__(
+        self,
+        graph: StepGraph,
+        values: Mapping[str, Array],
+        dtype: torch.dtype = torch.float32,
+        *,
+        channels_last: bool = False,
+    ) -> None:
+        self._graph = graph
+        self._values = values
+        self._dtype = dtype
+        self._layout = torch.channels_last if channels_last else torch.contiguous_format
+        self._slots: dict[str, int] = {}
+        self._state: list[torch.Tensor | None] = []
+        self._calls: list[tuple[Function, tuple[int, ...], int]] = []
+        self._written: dict[str, Node] = {}
+        self._readers: defaultdict[str, list[Node]] = defaultdict(list)
+        self._running: dict[str, Node] = {}
+        rate = self._read_updates()
+        self._parameters = {
+            tensor.name: self._load(tensor.name).requires_grad_() for tensor in graph.parameters
+        }
+        self._statistics = {
+            tensor.name: self._load(tensor.name)
+            for tensor in graph.tensors
+            if tensor.kind == "state"
+        }
+        for name, tensor in (*self._parameters.items(), *self._statistics.items()):
+            self._state[self._slot(name)] = tensor
+        self._read_forward()
+        inputs = [tensor.name for tensor in graph.tensors if tensor.kind == "input"]
+        self._masks = {
+            node.inputs[1]: self._slot(node.inputs[1])
+            for node in self._written.values()
+            if isinstance(node.kernel.operator, Dropout)
+        }
+        images = [name for name in inputs if name not in self._masks]
+        labels = [tensor.name for tensor in graph.tensors if tensor.kind == "label"]
+        if len(images) != 1 or len(labels) != 1:
+            raise self._error(f"has the inputs {images} and labels {labels}, not one of each")
+        self._images, self._labels = self._slot(images[0]), self._slot(labels[0])
+        self._loss = self._slot(graph.loss)
+        self._optimizer = torch.optim.SGD(self._parameters.values(), lr=rate)
+
+    def step(
+        self,
+        images: Array | torch.Tensor,
+        labels: Array | torch.Tensor,
+        masks: Mapping[str, Array | torch.Tensor] | None = None,
+    ) -> float:
+        """Trains on one batch.
+
+        Args:
+            images: [n, c, h, w], the graph's sizes.
+            labels: [n], classes from 0.
+            masks: The dropout masks by the names of their tensors: 0 or ``1 / (1 - p)``.
+
+        Returns:
+            The loss before the update.
+
+        Raises:
+            UsageError: A dropout mask is missing.
+        """
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self._forward(images, labels, masks or {})
+        loss.backward()
+        self._optimizer.step()
+        return float(loss.item())
+
+    def parameters(self) -> dict[str, Array]:
+        """Returns copies of the parameters by name, in the graph's shapes."""
+        return {name: tensor.detach().numpy().copy() for name, tensor in self._parameters.items()}
+
+    def running_statistics(self) -> dict[str, Array]:
+        """Returns copies of the running averages of batch normalisation by name."""
+        return {name: tensor.numpy().copy() for name, tensor in self._statistics.items()}
+
+    def gradients(self) -> dict[str, Array]:
+        """Returns copies of the last step's gradients by the names of their parameters.
+
+        Raises:
+            UsageError: No step has been run.
+        """
+        gradients = {}
+        for name, tensor in self._parameters.items():
+            if tensor.grad is None:
+                raise self._error(f"has no gradient of {name!r} yet", hint="run a step first")
+            gradients[name] = tensor.grad.numpy().copy()
+        return gradients
+
+    def _forward(
+        self,
+        images: Array | torch.Tensor,
+        labels: Array | torch.Tensor,
+        masks: Mapping[str, Array | torch.Tensor],
+    ) -> torch.Tensor:
+        state = self._state.copy()
+        state[self._images] = torch.as_tensor(images, dtype=self._dtype).contiguous(
+            memory_format=self._layout
+        )
+        state[self._labels] = torch.as_tensor(labels, dtype=torch.int64)
+        for name, slot in self._masks.items():
+            if name not in masks:
+                raise self._error(f"got no dropout mask {name!r}", hint="give one for each dropout")
+            state[slot] = torch.as_tensor(masks[name], dtype=self._dtype)
+        for function, sources, target in self._calls:
+            state[target] = function(*[state[source] for source in sources])
+        loss = state[self._loss]
+        assert loss is not None
+        return loss
+
+    def _read_updates(self) -> float:
+        """Notes the running averages by their statistics; returns the one learning rate."""
+        rates = set()
+        for node in self._graph.nodes:
+            match node.kernel.operator:
+                case RunningStats():
+                    self._running[node.inputs[2]] = node
+                case Sgd():
+                    rates.add(self._constant(node.inputs[2]))
+                case _ if node.kernel.role == "update":
+                    raise self._error(f"has an update {node.kernel.name} other than plain SGD")
+        if len(rates) != 1:
+            raise self._error(f"has {len(rates)} learning rates, not one")
+        return rates.pop()
+
+    def _read_forward(self) -> None:
+        """Makes the calls, in the order of the nodes."""
+        nodes = [node for node in self._graph.nodes if node.kernel.role == "forward"]
+        for node in nodes:
+            self._written.update(dict.fromkeys(node.outputs, node))
+            for name in node.inputs:
+                self._readers[name].append(node)
+        for node in nodes:
+            self._translate(node)
+
+    def _translate(self, node: Node) -> None:
+        output, result = node.outputs[0], node.kernel.outputs[0].shape
+        shapes = [spec.shape for spec in node.kernel.inputs]
+        match node.kernel.operator:
+            case Conv2d() | Matmul():
+                if not self._takes_bias(node):
+                    self._call(_weighted(node), node.inputs, shapes, output, result)
+            case Bias() as operator:
+                self._bias(node, operator)
+            case BatchStats():
+                self._check_statistics(node)
+            case BatchNorm() as operator:
+                self._batch_norm(node, operator)
+            case MaxPool2d() as operator:
+                self._call(_max_pool(operator), node.inputs, shapes, output, result)
+            case GlobalAvgPool():
+                wide = self._wide(node.inputs[0], shapes[0])
+                self._call(_average(len(wide)), node.inputs, [wide], output, result)
+            case Concat():
+                parts = [self._wide(*operand) for operand in zip(node.inputs, shapes, strict=True)]
+                if len({part[2:] for part in parts}) > 1:
+                    parts = shapes
+                joined = (*result[:2], *parts[0][2:])
+                self._call(lambda *parts: torch.cat(parts, 1), node.inputs, parts, output, joined)
+            case Add():
+                self._call(torch.add, node.inputs, [self._shape(output)] * 2, output)
+            case Dropout():
+                self._call(torch.mul, node.inputs, [self._shape(output)] * 2, output)
+            case CrossEntropy():
+                self._call(F.cross_entropy, node.inputs, shapes, output)
+            case unknown:
+                raise self._error(f"has an operator {unknown.name} that is not known here")
+
+    def _wide(self, name: str, operand: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the tensor's own shape where it is that of the operand [n, c, s] with s split up."""
+        shape = self._shape(name)
+        return shape if shape[:2] == operand[:2] else operand
+
+    def _bias(self, node: Node, operator: Bias) -> None:
+        (x, offsets), output = node.inputs, node.outputs[0]
+        producer = self._written.get(x)
+        if producer is not None and self._takes_bias(producer):
+            shapes = [spec.shape for spec in producer.kernel.inputs]
+            function, names = _weighted(producer), (*producer.inputs, offsets)
+            shapes, result = [*shapes, (operator.c,)], producer.kernel.outputs[0].shape
+        else:
+            result = self._wide(x, node.kernel.inputs[0].shape)
+            function, names = torch.add, node.inputs
+            shapes = [result, (operator.c, *[1] * len(result[2:]))]
+        self._call(_activated(function, operator.relu), names, shapes, output, result)
+
+    def _takes_bias(self, node: Node) -> bool:
+        """Tells whether a node's product goes into one bias and nowhere else."""
+        if not isinstance(node.kernel.operator, Conv2d | Matmul):
+            return False
+        readers = self._readers[node.outputs[0]]
+        if len(readers) != 1 or readers[0].inputs[0] != node.outputs[0]:
+            return False
+        channels = node.kernel.outputs[0].shape[1]
+        operator = readers[0].kernel.operator
+        return isinstance(operator, Bias) and operator.c == channels
+
+    def _check_statistics(self, node: Node) -> None:
+        for name in node.outputs:
+            for reader in self._readers[name]:
+                normalises = isinstance(reader.kernel.operator, BatchNorm)
+                if not normalises or reader.inputs[:3] != (node.inputs[0], *node.outputs):
+                    raise self._error(f"uses {name!r} for more than the normalisation of its layer")
+
+    def _batch_norm(self, node: Node, operator: BatchNorm) -> None:
+        x, mean, _, gamma, beta = node.inputs
+        if not isinstance(self._written[mean].kernel.operator, BatchStats):
+            raise self._error(f"normalises by {mean!r}, which is not of the batch")
+        average = self._running.get(mean)
+        running = average.inputs[:2] if average is not None else ()
+        momentum = self._constant(average.inputs[4]) if average is not None else 0.0
+        epsilon = operator.epsilon
+
+        def normalise(
+            x: torch.Tensor,
+            gamma: torch.Tensor,
+            beta: torch.Tensor,
+            running_mean: torch.Tensor | None = None,
+            running_var: torch.Tensor | None = None,
+        ) -> torch.Tensor:
+            return F.batch_norm(x, running_mean, running_var, gamma, beta, True, momentum, epsilon)
+
+        wide = self._wide(x, node.kernel.inputs[0].shape)
+        function = _activated(normalise, operator.relu, operator.relu6)
+        names = (x, gamma, beta, *running)
+        shapes = [wide, *[(operator.c,)] * (len(names) - 1)]
+        self._call(function, names, shapes, node.outputs[0], wide)
+
+    def _call(
+        self,
+        function: Function,
+        names: tuple[str, ...],
+        shapes: list[tuple[int, ...]],
+        output: str,
+        produced: tuple[int, ...] | None = None,
+    ) -> None:
+        """Appends a call that takes operands in ``shapes``; ``produced`` is the result's, if not the output's."""
+        sources = tuple(map(self._seen, names, shapes))
+        self._calls.append((function, sources, self._slot(output)))
+        shape = self._shape(output)
+        if produced not in (None, shape):
+            self._calls.append((_reshaped(shape), (self._slot(output),), self._slot(output)))
+
+    def _seen(self, name: str, shape: tuple[int, ...]) -> int:
+        if self._shape(name) == shape:
+            return self._slot(name)
+        view = f"{name} as {shape}"
+        if view not in self._slots:
+            self._calls.append((_reshaped(shape), (self._slot(name),), self._slot(view)))
+        return self._slot(view)
+
+    def _slot(self, name: str) -> int:
+        if name not in self._slots:
+            self._slots[name] = len(self._state)
+            self._state.append(None)
+        return self._slots[name]
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return self._graph.by_name[name].shape
+
+    def _load(self, name: str) -> torch.Tensor:
+        array = self._value(name).reshape(self._shape(name))
+        tensor = torch.tensor(array, dtype=self._dtype)
+        return tensor.contiguous(memory_format=self._layout) if tensor.ndim == 4 else tensor
+
+    def _constant(self, name: str) -> float:
+        return float(self._value(name).item())
+
+    def _value(self, name: str) -> Array:
+        if name not in self._values:
+            raise self._error(f"got no value for {name!r}", hint="initial_values(graph, seed)")
+        return np.asarray(self._values[name])
+
+    def _error(self, what: str, hint: str = "extend benchmarks/torch_step.py") -> UsageError:
+        return UsageError(f"step graph {self._graph.name!r} {what}", hint=hint)
+
+
+def _reshaped(shape: tuple[int, ...]) -> Function:
+    return lambda x: x.reshape(shape)
+
+
+def _weighted(node: Node) -> Function:
+    operator = node.kernel.operator
+    if not isinstance(operator, Conv2d):
+        return F.linear
+    rest = (operator.stride, operator.pad, operator.dilation, operator.groups)
+
+    def convolve(
+        x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return F.conv2d(x, weight, bias, *rest)
+
+    return convolve
+
+
+def _max_pool(operator: MaxPool2d) -> Function:
+    window, stride, pad = (operator.r, operator.s), operator.stride, operator.pad
+    ceil = operator.ceil
+    return lambda x: F.max_pool2d(x, window, stride, pad, ceil_mode=ceil)
+
+
+def _average(axes: int) -> Function:
+    if axes == 4:
+        return lambda x: F.adaptive_avg_pool2d(x, (1, 1)).flatten(1)
+    return lambda x: x.flatten(2).mean(2)
+
+
+def _activated(function: Function, relu: bool, relu6: bool = False) -> Function:
+    """Appends ReLU or ReLU6, in place."""
+    if relu6:
+        return lambda *operands: F.hardtanh(function(*operands), 0.0, 6.0, inplace=True)
+    if relu:
+        return lambda *operands: F.relu(function(*operands), inplace=True)
+    return function

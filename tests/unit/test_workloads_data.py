@@ -1,0 +1,388 @@
+"""Training data from files in their real formats, generated samples and batches."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import pickle
+import struct
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from autotune.errors import UsageError
+from autotune.workloads import Samples, batches, data, generated_samples, load_samples
+
+Array = NDArray[Any]
+Ending = Callable[[bytes], bytes]
+
+GREY = (1, 28, 28)
+COLOUR = (3, 32, 32)
+
+
+def idx(array: Array) -> bytes:
+    """The bytes of an IDX file."""
+    return struct.pack(f">I{array.ndim}I", 0x0800 + array.ndim, *array.shape) + array.tobytes()
+
+
+def pixels(seed: int, *shape: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+
+
+def standard(image: Array) -> Array:
+    """What becomes of bytes."""
+    return (image.astype(np.float64) / 255 - 0.5) / 0.5
+
+
+def write_mnist(folder: Path, images: Array, labels: list[int], ending: str = "") -> Path:
+    pack = gzip.compress if ending == ".gz" else bytes
+    path = folder / f"train-images-idx3-ubyte{ending}"
+    path.write_bytes(pack(idx(images)))
+    content = idx(np.array(labels, np.uint8))
+    (folder / f"train-labels-idx1-ubyte{ending}").write_bytes(pack(content))
+    return path
+
+
+def write_cifar(path: Path, labels: list[tuple[int, ...]], images: Array) -> Path:
+    records = [bytes(label) + image.tobytes() for label, image in zip(labels, images, strict=True)]
+    path.write_bytes(b"".join(records))
+    return path
+
+
+def refusal(path: Path, shape: tuple[int, int, int] = GREY, classes: int = 10) -> str:
+    """The one line with which a path is refused."""
+    with pytest.raises(UsageError) as caught:
+        load_samples(path, shape, classes)
+    assert caught.value.hint
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_mnist(tmp_path: Path, ending: str, whole_folder: bool) -> None:
+    images = pixels(0, 5, 28, 28)
+    path = write_mnist(tmp_path, images, [3, 1, 4, 1, 5], ending)
+    samples = load_samples(tmp_path if whole_folder else path, GREY, 10)
+    assert samples.count == 5
+    assert (samples.images.dtype, samples.labels.dtype) == (np.float32, np.int32)
+    np.testing.assert_allclose(samples.images, standard(images)[:, None], atol=1e-6)
+    assert samples.labels.tolist() == [3, 1, 4, 1, 5]
+
+
+def test_mnist_test_set_with_compressed_images_and_plain_labels(tmp_path: Path) -> None:
+    path = tmp_path / "t10k-images.idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(idx(pixels(0, 2, 28, 28))))
+    (tmp_path / "t10k-labels.idx1-ubyte").write_bytes(idx(np.array([7, 2], np.uint8)))
+    assert load_samples(path, GREY, 10).labels.tolist() == [7, 2]
+
+
+def test_cifar10_folder_reads_the_training_files_in_order(tmp_path: Path) -> None:
+    images = pixels(1, 3, *COLOUR)
+    write_cifar(tmp_path / "data_batch_2.bin", [(8,)], images[2:])
+    write_cifar(tmp_path / "data_batch_1.bin", [(6,), (9,)], images[:2])
+    write_cifar(tmp_path / "test_batch.bin", [(0,)], images[:1])
+    samples = load_samples(tmp_path, COLOUR, 10)
+    assert samples.labels.tolist() == [6, 9, 8]
+    np.testing.assert_allclose(samples.images, standard(images), atol=1e-6)
+    assert load_samples(tmp_path / "test_batch.bin", COLOUR, 10).labels.tolist() == [0]
+
+
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_cifar100_takes_the_fine_labels(tmp_path: Path, whole_folder: bool) -> None:
+    images = pixels(2, 2, *COLOUR)
+    path = write_cifar(tmp_path / "train.bin", [(4, 99), (1, 0)], images)
+    samples = load_samples(tmp_path if whole_folder else path, COLOUR, 100)
+    assert samples.labels.tolist() == [99, 0]
+    np.testing.assert_allclose(samples.images, standard(images), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["train.bin", "data_batch_1.bin"])
+def test_cifar_of_a_size_that_fits_both_goes_by_its_name(tmp_path: Path, name: str) -> None:
+    labels = 2 if name == "train.bin" else 1
+    records = 3073 * 3074 // (3072 + labels)
+    content = np.zeros((records, 3072 + labels), np.uint8)
+    content[:, labels - 1] = np.arange(records) % 10
+    (tmp_path / name).write_bytes(content.tobytes())
+    loaded = load_samples(tmp_path / name, (1, 1, 1), 10).labels
+    np.testing.assert_array_equal(loaded, np.arange(records) % 10)
+
+
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float64", ">f4"])
+def test_npz_of_either_layout_and_several_types(tmp_path: Path, last: bool, dtype: str) -> None:
+    content = pixels(3, 4, 3, 6, 5)
+    stored = content if dtype == "uint8" else (content / 255).astype(dtype)
+    labels = np.arange(4, dtype=np.int64)
+    path = tmp_path / "set.npz"
+    np.savez_compressed(
+        path, images=stored.transpose(0, 2, 3, 1) if last else stored, labels=labels
+    )
+    samples = load_samples(path, (3, 6, 5), 4)
+    tolerance = 2e-3 if dtype == "float16" else 1e-6
+    np.testing.assert_allclose(samples.images, standard(content), atol=tolerance)
+    assert samples.images.flags.c_contiguous
+    assert samples.labels.tolist() == [0, 1, 2, 3]
+
+
+def test_floats_up_to_255_are_scaled_as_bytes_are(tmp_path: Path) -> None:
+    content = pixels(4, 2, 1, 3, 3)
+    np.savez(tmp_path / "set.npz", images=content.astype(np.float32), labels=np.array([0, 1]))
+    samples = load_samples(tmp_path / "set.npz", (1, 3, 3), 2)
+    np.testing.assert_allclose(samples.images, standard(content), atol=1e-6)
+
+
+def test_small_images_with_three_pixels_a_side_go_by_the_models_shape(tmp_path: Path) -> None:
+    content = pixels(5, 2, 3, 4, 3)
+    np.savez(tmp_path / "set.npz", images=content, labels=np.array([0, 1]))
+    as_planes = load_samples(tmp_path / "set.npz", (3, 4, 3), 2)
+    np.testing.assert_allclose(as_planes.images, standard(content), atol=1e-6)
+    as_pixels = load_samples(tmp_path / "set.npz", (3, 3, 4), 2)
+    np.testing.assert_allclose(as_pixels.images, standard(content.transpose(0, 3, 1, 2)), atol=1e-6)
+
+
+def test_size_and_channels_are_fitted(tmp_path: Path) -> None:
+    image = np.array([[[0, 255], [255, 0]]], np.uint8)
+    write_mnist(tmp_path, image, [1])
+    doubled = load_samples(tmp_path, (3, 4, 4), 2).images
+    expected = standard(np.kron(image[0], np.ones((2, 2))))
+    np.testing.assert_allclose(doubled, np.broadcast_to(expected, (1, 3, 4, 4)), atol=1e-6)
+    colour = pixels(6, 2, *COLOUR)
+    path = write_cifar(tmp_path / "data_batch_1.bin", [(0,), (1,)], colour)
+    grey = load_samples(path, (1, 32, 32), 10).images
+    np.testing.assert_allclose(grey[:, 0], standard(colour).mean(axis=1), atol=1e-6)
+    halved = load_samples(path, (3, 16, 16), 10).images
+    np.testing.assert_allclose(halved, standard(colour)[:, :, 1::2, 1::2], atol=1e-6)
+
+
+def test_a_limit_is_spread_over_the_file(tmp_path: Path) -> None:
+    write_mnist(tmp_path, pixels(7, 100, 2, 2), [at // 10 for at in range(100)])
+    labels = load_samples(tmp_path, (1, 2, 2), 10, limit=10).labels
+    assert labels.tolist() == list(range(10))
+    assert load_samples(tmp_path, (1, 2, 2), 10, limit=1000).count == 100
+    with pytest.raises(UsageError, match="limit=0 is too small"):
+        load_samples(tmp_path, (1, 2, 2), 10, limit=0)
+
+
+def test_a_set_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mnist(tmp_path, pixels(8, 10, 2, 2), list(range(10)))
+    monkeypatch.setattr(data, "LARGEST_BYTES", 7 * 4 * 9)
+    assert "10 samples of 1x3x3 take" in refusal(tmp_path, (1, 3, 3))
+    assert "at most 7 samples" in refusal(tmp_path, (1, 3, 3))
+    assert load_samples(tmp_path, (1, 3, 3), 10, limit=7).count == 7
+    with pytest.raises(UsageError, match="at most 7 samples"):
+        generated_samples(8, (1, 3, 3), 2, 0)
+
+
+def test_labels_name_the_classes_that_they_need(tmp_path: Path) -> None:
+    write_mnist(tmp_path, pixels(9, 3, 4, 4), [0, 11, 5])
+    line = refusal(tmp_path)
+    assert "labels reach 11 but the model has 10 classes" in line
+    assert "needs 12 classes" in line
+    np.savez(tmp_path / "set.npz", images=pixels(9, 2, 1, 4, 4), labels=np.array([0, -1]))
+    assert "label -1 is negative" in refusal(tmp_path / "set.npz")
+    huge = np.array([0, 2**63], np.uint64)
+    np.savez(tmp_path / "set.npz", images=pixels(9, 2, 1, 4, 4), labels=huge)
+    assert f"labels reach {2**63}" in refusal(tmp_path / "set.npz")
+
+
+@pytest.mark.parametrize(
+    ("broken", "part"),
+    [
+        (lambda content: content[:-1], "wrong length: [2, 4, 4] bytes are announced, 31 found"),
+        (lambda content: content + b"x", "at least 33 found"),
+        (lambda content: content[:9], "header is cut short"),
+        (lambda content: b"", "header is cut short"),
+        (lambda content: b"\0\0\x0d\3" + content[4:], "starts with 00000d03"),
+        (lambda content: content[:4] + b"\xff" * 12 + content[16:], "are announced, 32 found"),
+        (lambda content: b"P6 4 4 255 " + content, "starts with 50362034"),
+        (lambda content: gzip.compress(content)[:-9], "is damaged"),
+        (lambda content: gzip.compress(content)[:20] + b"\0" * 20, "is damaged"),
+        (lambda content: b"\x1f\x8b\0\0\0", "is damaged"),
+    ],
+)
+def test_damaged_idx_files(tmp_path: Path, broken: Ending, part: str) -> None:
+    path = write_mnist(tmp_path, pixels(10, 2, 4, 4), [0, 1])
+    path.write_bytes(broken(path.read_bytes()))
+    assert part in refusal(path)
+
+
+def test_idx_labels_are_checked_too(tmp_path: Path) -> None:
+    path = write_mnist(tmp_path, pixels(11, 2, 4, 4), [0, 1, 2])
+    assert "there are 2 images but 3 labels" in refusal(path)
+    labels = tmp_path / "train-labels-idx1-ubyte"
+    assert "starts with 00000801, not with IDX's 00000803" in refusal(labels)
+    labels.unlink()
+    assert "put train-labels-idx1-ubyte or train-labels-idx1-ubyte.gz beside it" in refusal(path)
+    write_mnist(tmp_path, pixels(11, 0, 4, 4), [])
+    assert "are empty" in refusal(path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3072, 2 * 3073 + 1])
+def test_damaged_cifar_files(tmp_path: Path, size: int) -> None:
+    (tmp_path / "data_batch_1.bin").write_bytes(bytes(size))
+    assert f"{size} bytes are not whole records" in refusal(tmp_path, COLOUR)
+
+
+class Trap:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["data_batch_1", "train", "set.npz", "data_batch_1.bin", "a.pkl"])
+def test_nothing_is_unpickled(tmp_path: Path, name: str) -> None:
+    sprung = tmp_path / "sprung"
+    (tmp_path / name).write_bytes(pickle.dumps({"data": Trap(sprung)}, protocol=2))
+    assert "cifar-10-binary.tar.gz" in refusal(tmp_path / name, COLOUR)
+    objects = np.array([Trap(sprung)], dtype=object)
+    np.savez(tmp_path / "objects.npz", images=objects, labels=np.array([0]))
+    assert "is no .npz of plain arrays" in refusal(tmp_path / "objects.npz", COLOUR)
+    assert not sprung.exists()
+
+
+def test_cifars_python_version_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "data_batch_1").write_bytes(b"\x80\x02}q\x01.")
+    (tmp_path / "batches.meta").write_bytes(b"\x80\x02}q\x01.")
+    assert "CIFAR's Python version" in refusal(tmp_path, COLOUR)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "part"),
+    [
+        ({"labels": np.zeros(2, int)}, "has no array images"),
+        ({"x": np.zeros(2)}, "has no array images and no array labels"),
+        ({"images": pixels(0, 2, 4, 4), "labels": np.zeros(2, int)}, "images are uint8[2, 4, 4]"),
+        (
+            {"images": np.zeros((2, 1, 4, 4), int), "labels": np.zeros(2, int)},
+            "images are int64[2, 1, 4, 4]",
+        ),
+        ({"images": pixels(0, 2, 1, 4, 4), "labels": np.zeros(2)}, "labels are float64[2]"),
+        (
+            {"images": pixels(0, 2, 1, 4, 4), "labels": np.zeros((2, 1), int)},
+            "labels are int64[2, 1]",
+        ),
+        ({"images": pixels(0, 2, 1, 4, 4), "labels": np.zeros(3, int)}, "2 images but 3 labels"),
+        (
+            {"images": pixels(0, 2, 2, 4, 4), "labels": np.zeros(2, int)},
+            "2 channels, the model takes 1",
+        ),
+        ({"images": pixels(0, 0, 1, 4, 4), "labels": np.zeros(0, int)}, "are empty"),
+        (
+            {"images": np.full((2, 1, 4, 4), -0.1), "labels": np.zeros(2, int)},
+            "pixels reach from -0.1 to -0.1",
+        ),
+        (
+            {"images": np.full((2, 1, 4, 4), np.nan), "labels": np.zeros(2, int)},
+            "pixels reach from nan",
+        ),
+        (
+            {"images": np.full((2, 1, 4, 4), np.inf), "labels": np.zeros(2, int)},
+            "pixels reach from inf",
+        ),
+    ],
+)
+def test_npz_with_unusable_arrays(tmp_path: Path, arrays: dict[str, Array], part: str) -> None:
+    np.savez(tmp_path / "set.npz", **arrays)
+    assert part in refusal(tmp_path / "set.npz")
+
+
+def test_other_paths(tmp_path: Path) -> None:
+    assert "there is no such file" in refusal(tmp_path / "nothing")
+    assert "has neither train-images-idx3-ubyte[.gz] nor" in refusal(tmp_path)
+    for name in ("cifar-10-binary.tar.gz", "set.zip"):
+        (tmp_path / name).write_bytes(b"PK")
+        assert "unpack it" in refusal(tmp_path / name)
+    (tmp_path / "set.npz").write_bytes(b"PK\3\4 and no more")
+    assert "is no .npz of plain arrays" in refusal(tmp_path / "set.npz")
+    with (tmp_path / "set.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    assert "is no .npz of plain arrays" in refusal(tmp_path / "set.npz")
+    assert "cannot be read" in refusal(tmp_path / ("n" * 300))
+
+
+def test_impossible_requests(tmp_path: Path) -> None:
+    assert "impossible" in refusal(tmp_path, (0, 2, 2))
+    assert "impossible" in refusal(tmp_path, GREY, classes=0)
+    for count, seed, part in ((0, 0, "0 samples"), (1, -1, "seed -1 is negative")):
+        with pytest.raises(UsageError, match=part):
+            generated_samples(count, GREY, 10, seed)
+
+
+def test_samples_check_their_arrays() -> None:
+    images, labels = np.zeros((2, 1, 3, 3), np.float32), np.zeros(2, np.int32)
+    assert Samples(images, labels).count == 2
+    for bad in (images[0], images.astype(np.float64), images[:0]):
+        with pytest.raises(UsageError, match="images are"):
+            Samples(bad, labels)
+    for wrong in (labels[:1], labels.astype(np.int64)):
+        with pytest.raises(UsageError, match="labels are"):
+            Samples(images, wrong)
+
+
+def test_generated_samples_can_be_told_apart() -> None:
+    samples = generated_samples(600, (3, 16, 12), 5, seed=3)
+    assert np.bincount(samples.labels).tolist() == [120] * 5
+    assert abs(float(samples.images.mean())) < 0.3
+    assert math.isclose(float(samples.images.var()), 1.0, rel_tol=0.1)
+    again = generated_samples(600, (3, 16, 12), 5, seed=3)
+    np.testing.assert_array_equal(again.images, samples.images)
+    assert (generated_samples(600, (3, 16, 12), 5, seed=4).images != samples.images).any()
+    train, rest = samples.images[:300].reshape(300, -1), samples.images[300:].reshape(300, -1)
+    means = np.stack([train[samples.labels[:300] == label].mean(axis=0) for label in range(5)])
+    distances = ((rest[:, None] - means) ** 2).sum(axis=2)
+    assert (distances.argmin(axis=1) == samples.labels[300:]).mean() > 0.99
+
+
+def test_generated_patterns_are_smooth() -> None:
+    samples = generated_samples(400, (1, 32, 32), 1, seed=0)
+    pattern = samples.images.mean(axis=0)[0]
+    assert np.square(np.diff(pattern, axis=0)).mean() < 0.2 * np.square(pattern).mean()
+
+
+def test_batches_are_full_and_cover_an_epoch_once() -> None:
+    samples = generated_samples(10, (1, 2, 2), 3, seed=0)
+    stream = batches(samples, 3, seed=1)
+    for _ in range(4):
+        epoch = list(islice(stream, 3))
+        images = np.concatenate([images for images, _ in epoch])
+        assert all(len(images) == len(labels) == 3 for images, labels in epoch)
+        assert len(np.unique(images.reshape(9, -1), axis=0)) == 9
+    first, second = (list(islice(batches(samples, 5, seed=2), 4)) for _ in range(2))
+    for (images, labels), (others, other_labels) in zip(first, second, strict=True):
+        np.testing.assert_array_equal(images, others)
+        np.testing.assert_array_equal(labels, other_labels)
+    assert (first[0][0] != first[2][0]).any()
+
+
+def test_batches_are_copies() -> None:
+    samples = generated_samples(4, (1, 2, 2), 2, seed=0)
+    before = samples.images.copy()
+    images, _ = next(batches(samples, 4, seed=0))
+    images[:] = 0
+    np.testing.assert_array_equal(samples.images, before)
+
+
+@pytest.mark.parametrize(
+    ("batch", "seed", "part"),
+    [
+        (0, 0, "batch=0 is too small"),
+        (5, 0, "4 samples do not fill a batch of 5"),
+        (1, -1, "negative"),
+    ],
+)
+def test_impossible_batches_are_refused_at_once(batch: int, seed: int, part: str) -> None:
+    samples = generated_samples(4, (1, 2, 2), 2, seed=0)
+    with pytest.raises(UsageError, match=part):
+        batches(samples, batch, seed)

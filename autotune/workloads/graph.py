@@ -168,7 +168,15 @@ class StepGraph:
     @cached_property
     def updates(self) -> Mapping[str, str]:
         """Parameter or state -> the tensor that holds it after the step."""
-        return dict(pair for node in self.nodes for pair in node.replaced)
+        after = dict(pair for node in self.nodes for pair in node.replaced)
+        latest = {}
+        for tensor in self.tensors:
+            if tensor.kind in ("parameter", "state"):
+                name = after[tensor.name]
+                while name in after:
+                    name = after[name]
+                latest[tensor.name] = name
+        return latest
 
     def validate(self) -> None:
         """Checks that the graph is in SSA form and that tensors fit their operands.
@@ -199,7 +207,9 @@ class StepGraph:
             if tensor.name not in written:
                 raise self._error(f"tensor {tensor.name!r} is never written")
         updated = Counter(old for node in self.nodes for old, _ in node.replaced)
-        if updated != Counter(t.name for t in self.tensors if t.kind in ("parameter", "state")):
+        lasting = {t.name for t in self.tensors if t.kind in ("parameter", "state")}
+        again = {t.name for t in self.tensors if t.kind == "updated"}
+        if not lasting <= set(updated) <= lasting | again or max(updated.values(), default=1) > 1:
             raise self._error("the updates are not one for each parameter and state")
         if self.loss not in self.by_name or self.by_name[self.loss].elements != 1:
             raise self._error(f"loss {self.loss!r} is not a tensor with one element")

@@ -73,7 +73,9 @@ def plan_memory(
             top += span.bytes
     lasting = top
     starts: list[tuple[int, int, Span]] = []
-    for number, span in enumerate(sorted(_passing(spans, graph), key=lambda s: (-s.bytes, s.first))):
+    for number, span in enumerate(
+        sorted(_passing(spans, graph), key=lambda s: (-s.bytes, s.first))
+    ):
         offset = lasting
         for start, _, other in starts:
             if other.last < span.first or span.last < other.first:
@@ -85,7 +87,7 @@ def plan_memory(
         placed.append((offset, span))
         top = max(top, offset + span.bytes)
     at = {span.key: offset for offset, span in placed}
-    offsets = {t.name: at[shared.get(t.name, t.name)] for t in graph.tensors}
+    offsets = {t.name: at[_owner(shared, t.name)] for t in graph.tensors}
     return MemoryPlan(
         offsets,
         {key: offset for key, offset in at.items() if isinstance(key, tuple)},
@@ -135,6 +137,13 @@ def _spans(
         for number, size in enumerate(scratch.get(node.kernel.name, ()))
     ]
     return spans, shared
+
+
+def _owner(shared: Mapping[str, str], name: str) -> str:
+    """The tensor whose memory a tensor takes, through any number of others; itself where it has its own."""
+    while name in shared:
+        name = shared[name]
+    return name
 
 
 def _aligned(size: int) -> int:

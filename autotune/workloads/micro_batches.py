@@ -88,9 +88,7 @@ def _by_optimiser(tensor: Tensor, optimiser: list[Node]) -> bool:
     return any(tensor.name in node.outputs for node in optimiser)
 
 
-def _copied(
-    graph: StepGraph, node: Node, part: int, parts: int, states: dict[str, str]
-) -> Node:
+def _copied(graph: StepGraph, node: Node, part: int, parts: int, states: dict[str, str]) -> Node:
     """A node of one part: it reads the part's tensors, and states as the part before left them."""
 
     def named(name: str) -> str:
@@ -115,5 +113,7 @@ def _added(
         return name
     total = f"{name}.sum"
     tensors[total] = replace(tensors[name], name=total)
-    nodes.append(Node(Kernel(Add(tensors[name].elements), "data_grad"), (before, name), (total,), place))
+    nodes.append(
+        Node(Kernel(Add(tensors[name].elements), "data_grad"), (before, name), (total,), place)
+    )
     return total

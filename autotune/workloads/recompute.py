@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from autotune.workloads.graph import Node, StepGraph, Tensor
 
 _SMALL_BYTES = 16384
+_BOUNDS = 32
 
 
 def again(name: str) -> str:
@@ -18,12 +19,12 @@ def recomputed(graph: StepGraph, segments: int) -> StepGraph:
     """Cuts the forward pass into segments, and keeps only what passes from one to a later one.
 
     When the backward pass first needs another activation of a segment, the segment's kernels that lead to such
-    activations run again (Chen et al., 2016). Small tensors, such as a batch's statistics, are kept. Statistics that
-    run are updated once.
+    activations run again (Chen et al., 2016); the last segment's are all kept, since the backward pass begins there.
+    Small tensors, such as a batch's statistics, are kept too, and running statistics are updated once.
 
     Args:
         graph: A valid step without epilogues.
-        segments: Segments of about equal sizes of activations, at least 1.
+        segments: Segments at most, at least 1; cut where least has to be kept.
 
     Returns:
         A valid step that computes the same.
@@ -44,7 +45,7 @@ def recomputed(graph: StepGraph, segments: int) -> StepGraph:
                     done.add(segment)
                     nodes += _rerun(graph, forward, segment_of, segment, wanted, kept, copies)
             node = replace(
-                node, inputs=tuple(again(n) if n in copies else n for n in node.inputs)
+                node, inputs=tuple(again(n) if again(n) in copies else n for n in node.inputs)
             )
         nodes.append(node)
     result = replace(graph, tensors=(*graph.tensors, *copies.values()), nodes=tuple(nodes))
@@ -52,21 +53,102 @@ def recomputed(graph: StepGraph, segments: int) -> StepGraph:
     return result
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """A place between two forward nodes.
+
+    Attributes:
+        at: Index of the node after it.
+        kept: Bytes that pass it.
+        before: Bytes of all activations written before it.
+    """
+
+    at: int
+    kept: int
+    before: int
+
+
 def _segments(graph: StepGraph, forward: list[Node], count: int) -> dict[int, int]:
-    """Segment of each forward node, by its identity, so that each writes about as many bytes."""
-    sizes = [sum(graph.by_name[name].bytes for name in node.outputs) for node in forward]
-    total, before = sum(sizes), 0
-    segment_of = {}
-    for node, size in zip(forward, sizes, strict=True):
-        segment_of[id(node)] = min(count - 1, before * count // max(1, total))
-        before += size
-    return segment_of
+    """Segment of each forward node, by its identity."""
+    cuts = _best_cuts(_cuts(graph, forward), count)
+    return {id(node): sum(cut <= at for cut in cuts) for at, node in enumerate(forward)}
+
+
+def _cuts(graph: StepGraph, forward: list[Node]) -> list[_Cut]:
+    """Where the pass may be cut: never between a kernel and its epilogue; the last is its end."""
+    last_read = {name: at for at, node in enumerate(forward) for name in node.inputs}
+    streams = _streamed(graph)
+    passing: dict[str, int] = {}
+    cuts, before = [], 0
+    for at, node in enumerate(forward):
+        live = [name for name in passing if last_read.get(name, -1) >= at]
+        if at and not streams.intersection(live):
+            cuts.append(_Cut(at, sum(passing[name] for name in live), before))
+        for name in node.outputs:
+            passing[name] = graph.by_name[name].bytes
+            before += 0 if name in streams else passing[name]
+    return [*cuts, _Cut(len(forward), 0, before)]
+
+
+def _streamed(graph: StepGraph) -> set[str]:
+    """Tensors that fusion will do away with: read once, by a kernel that can follow in the same pass."""
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in node.inputs:
+            readers.setdefault(name, []).append(node)
+    return {
+        name
+        for name, nodes in readers.items()
+        if len(nodes) == 1
+        and nodes[0].kernel.streamed is not None
+        and nodes[0].inputs[nodes[0].kernel.streamed] == name
+    }
+
+
+def _best_cuts(cuts: list[_Cut], count: int) -> list[int]:
+    """Cuts into at most ``count`` segments with the least sum of what is kept and the largest segment.
+
+    For each bound on a segment's size, dynamic programming finds the cuts that keep least.
+    """
+    total = cuts[-1].before
+    best: tuple[int, list[int]] = (total, [])
+    for share in range(1, _BOUNDS + 1):
+        bound = total * share // _BOUNDS
+        found = _least_kept(cuts, count, bound)
+        if found is not None and found[0] + bound < best[0]:
+            best = (found[0] + bound, found[1])
+    return best[1]
+
+
+def _least_kept(cuts: list[_Cut], count: int, bound: int) -> tuple[int, list[int]] | None:
+    """The cuts that keep least, with no segment over ``bound`` bytes; None where there are none."""
+    start = _Cut(0, 0, 0)
+    reached: dict[_Cut, tuple[int, list[int]]] = {start: (0, [])}
+    for _ in range(count):
+        further: dict[_Cut, tuple[int, list[int]]] = {}
+        for origin, (kept, path) in reached.items():
+            for cut in cuts:
+                if cut.at <= origin.at or cut.before - origin.before > bound:
+                    continue
+                candidate = (kept + cut.kept, [*path, cut.at])
+                if cut not in further or candidate[0] < further[cut][0]:
+                    further[cut] = candidate
+        if cuts[-1] in further:
+            kept, path = further[cuts[-1]]
+            return kept, path[:-1]
+        reached = further
+    return None
 
 
 def _kept(graph: StepGraph, forward: list[Node], segment_of: dict[int, int]) -> set[str]:
     """Activations that are never computed again: small ones, and those that a later segment reads."""
     made = {name: segment_of[id(node)] for node in forward for name in node.outputs}
-    kept = {name for name in made if graph.by_name[name].bytes <= _SMALL_BYTES}
+    last = max(segment_of.values())
+    kept = {
+        name
+        for name, segment in made.items()
+        if segment == last or graph.by_name[name].bytes <= _SMALL_BYTES
+    }
     for node in forward:
         kept |= {n for n in node.inputs if n in made and made[n] != segment_of[id(node)]}
     return kept

@@ -23,8 +23,8 @@ class StepForm:
         layout: Order of images and filters in memory.
         micro_batches: Parts that the batch is taken in, one after the other; gradients are accumulated, and each
             part is normalised by its own statistics, as with gradient accumulation in PyTorch.
-        segments: Parts of the forward pass whose activations are computed again when the backward pass reaches
-            them; 0 keeps all activations.
+        segments: Parts of the forward pass, at most, whose activations are computed again when the backward pass
+            reaches them; 0 keeps all activations.
     """
 
     layout: LayoutName = "channels_first"

@@ -34,7 +34,9 @@ def forward(op: CrossEntropy, inputs: Tensors) -> Tensors:
     )
     row = te.compute((op.n,), lambda i: te.log(total[i]) + top[i] - picked[i], name="row_loss")
     sum_ = te.compute((1,), lambda i: te.sum(row[rn], axis=rn), name="loss_sum")
-    return [te.compute((1,), lambda i: sum_[i] * te.const(1.0 / op.samples, "float32"), name="loss")]
+    return [
+        te.compute((1,), lambda i: sum_[i] * te.const(1.0 / op.samples, "float32"), name="loss")
+    ]
 
 
 @formulation("cross_entropy", "data_grad", "direct")

@@ -239,6 +239,10 @@ class Space(_Strict):
     schema_version: Literal[1]
     family: Literal["cpu", "opencl"]
     description: str
+    layout: Literal["channels_first", "channels_last"] = Field(
+        default="channels_first",
+        description="Order of images and filters in memory, over a whole step.",
+    )
     limits: Limits | None = None
     compile: Compile = Compile()
     search: Search = Search()

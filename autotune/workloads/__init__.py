@@ -7,7 +7,7 @@ from autotune.workloads.autodiff import Value
 from autotune.workloads.builder import StepBuilder
 from autotune.workloads.data import Samples, batches, generated_samples, load_samples
 from autotune.workloads.graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
-from autotune.workloads.initial import initial_values
+from autotune.workloads.initial import given_values, initial_values
 from autotune.workloads.models import MODELS, ModelInfo, build_model
 from autotune.workloads.operators import (
     OPERATORS,
@@ -32,7 +32,8 @@ from autotune.workloads.operators import (
     operator_from_spec,
 )
 from autotune.workloads.references import max_relative_error, random_inputs, reference
-from autotune.workloads.spec import parse_operator, parse_roles
+from autotune.workloads.spec import parse_kernel, parse_operator, parse_roles
+from autotune.workloads.training_step import StepForm, formed
 
 __all__ = [
     "MODELS",
@@ -59,6 +60,7 @@ __all__ = [
     "Samples",
     "Sgd",
     "StepBuilder",
+    "StepForm",
     "StepGraph",
     "Task",
     "Tensor",
@@ -67,11 +69,14 @@ __all__ = [
     "batches",
     "build_model",
     "evaluate",
+    "formed",
+    "given_values",
     "generated_samples",
     "initial_values",
     "load_samples",
     "max_relative_error",
     "operator_from_spec",
+    "parse_kernel",
     "parse_operator",
     "parse_roles",
     "random_inputs",

@@ -1,7 +1,8 @@
-"""First values of a training step: parameters, data, labels, masks."""
+"""Values that come from outside: first parameters, and each step's data, labels and masks."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.workloads.graph import StepGraph, Tensor
+from autotune.workloads.micro_batches import part_of
 from autotune.workloads.references import dropout_mask
 
 
@@ -32,8 +34,43 @@ def initial_values(graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
     """
     if seed < 0:
         raise UsageError(f"seed {seed} is negative", hint="use 0 or more")
-    generator = np.random.default_rng(seed)
-    return {tensor.name: _draw(graph, tensor, generator) for tensor in graph.sources}
+    return {
+        tensor.name: _draw(graph, tensor, np.random.default_rng([seed, _number(tensor.name)]))
+        for tensor in graph.sources
+    }
+
+
+def given_values(
+    graph: StepGraph, images: NDArray[Any], labels: NDArray[Any], seed: int
+) -> dict[str, NDArray[Any]]:
+    """Makes what a step is given afresh: its data, its labels and its dropout masks.
+
+    Args:
+        graph: The step, whole or in micro-batches.
+        images: [batch, c, h, w].
+        labels: [batch], classes.
+        seed: Seed of the masks, not negative; the same seed gives the same masks, and other ones by micro-batch.
+
+    Returns:
+        Tensor name -> array in its stored shape and order.
+    """
+    values = {}
+    for tensor in graph.tensors:
+        if tensor.kind not in ("input", "label"):
+            continue
+        if tensor.initial is not None and tensor.initial.distribution == "mask":
+            generator = np.random.default_rng([seed, _number(tensor.name)])
+            values[tensor.name] = _draw(graph, tensor, generator)
+            continue
+        samples = tensor.shape[0]
+        part = part_of(tensor.name)
+        whole = labels if tensor.kind == "label" else images
+        values[tensor.name] = tensor.stored(whole[part * samples : (part + 1) * samples])
+    return values
+
+
+def _number(name: str) -> int:
+    return zlib.crc32(name.encode())
 
 
 def _draw(graph: StepGraph, tensor: Tensor, generator: np.random.Generator) -> NDArray[Any]:

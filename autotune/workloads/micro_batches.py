@@ -15,6 +15,12 @@ def part_name(name: str, part: int) -> str:
     return name if part == 0 else f"{name}#{part + 1}"
 
 
+def part_of(name: str) -> int:
+    """The part of the batch that a tensor given afresh belongs to: the inverse of `part_name`."""
+    _, _, number = name.partition("#")
+    return int(number) - 1 if number else 0
+
+
 def accumulated(graph: StepGraph, parts: int) -> StepGraph:
     """Repeats forward and backward pass for each part of the batch, and updates once, by the summed gradients.
 

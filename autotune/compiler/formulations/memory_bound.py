@@ -1,4 +1,4 @@
-"""Bias, activation, pooling, concatenation, dropout and update: kernels that memory traffic bounds."""
+"""Bias, activation, concatenation and dropout: kernels that memory traffic bounds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from tvm import te
 
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.workloads.operators import Add, Bias, Concat, Dropout, GlobalAvgPool, MaxPool2d, Sgd
+from autotune.workloads.operators import Add, Bias, Concat, Dropout, Relu
 
 
-def _zero() -> Any:
+def zero() -> Any:
+    """Zero as a constant of the kernels' type."""
     return te.const(0.0, "float32")
 
 
@@ -22,18 +23,18 @@ def bias_forward(op: Bias, inputs: Tensors) -> Tensors:
 
     def value(b: Any, i: Any, j: Any) -> Any:
         total = x[b, i, j] + bias[i]
-        return te.max(total, _zero()) if op.relu else total
+        return te.max(total, zero()) if op.relu else total
 
     return [te.compute((op.n, op.c, op.s), value, name="y")]
 
 
 @formulation("bias", "data_grad", "direct")
-def relu_data_grad(op: Bias, inputs: Tensors) -> Tensors:
+def bias_data_grad(op: Bias, inputs: Tensors) -> Tensors:
     y, dy = inputs
     return [
         te.compute(
             (op.n, op.c, op.s),
-            lambda b, i, j: _select(y[b, i, j] > _zero(), dy[b, i, j], _zero()),
+            lambda b, i, j: select(y[b, i, j] > zero(), dy[b, i, j], zero()),
             name="dx",
         )
     ]
@@ -62,96 +63,35 @@ def channel_sum(n: int, c: int, s: int, name: str, value: Callable[[Any, Any, An
     return te.compute((c,), lambda i: te.sum(planes[rn, i], axis=rn), name=name)
 
 
-def _select(condition: Any, value: Any, otherwise: Any) -> Any:
+def select(condition: Any, value: Any, otherwise: Any) -> Any:
+    """Chooses between two values that may both be computed."""
     from tvm import tirx
 
     return tirx.Select(condition, value, otherwise)
 
 
-@formulation("max_pool2d", "forward", "direct")
-def max_pool_forward(op: MaxPool2d, inputs: Tensors) -> Tensors:
-    """y is the window's maximum; index is the first position, r*S+s, that holds it."""
+@formulation("relu", "forward", "direct")
+def relu_forward(op: Relu, inputs: Tensors) -> Tensors:
     (x,) = inputs
-    (sh, sw), (ph, pw) = op.stride, op.pad
-    high, wide = (op.oh - 1) * sh + op.r, (op.ow - 1) * sw + op.s
-    xp = x
-    if (ph, pw) != (0, 0) or high > op.h or wide > op.w:
-        lowest = te.min_value("float32")
-        xp = te.compute(
-            (op.n, op.c, max(high, op.h + ph), max(wide, op.w + pw)),
-            lambda b, i, y, z: te.if_then_else(
-                te.all(y >= ph, y < op.h + ph, z >= pw, z < op.w + pw),
-                x[b, i, y - ph, z - pw],
-                lowest,
-            ),
-            name="pad",
-        )
-    shape = (op.n, op.c, op.oh, op.ow)
-    rr, rs = te.reduce_axis((0, op.r), "rr"), te.reduce_axis((0, op.s), "rs")
-    y = te.compute(
-        shape,
-        lambda b, i, p, q: te.max(xp[b, i, p * sh + rr, q * sw + rs], axis=[rr, rs]),
-        name="y",
-    )
-    qr, qs = te.reduce_axis((0, op.r), "qr"), te.reduce_axis((0, op.s), "qs")
-    none = te.const(op.r * op.s, "int32")
-    index = te.compute(
-        shape,
-        lambda b, i, p, q: te.min(
-            _select(xp[b, i, p * sh + qr, q * sw + qs] == y[b, i, p, q], qr * op.s + qs, none),
-            axis=[qr, qs],
-        ),
-        name="index",
-    )
-    return [y, index]
+
+    def value(i: Any) -> Any:
+        y = te.max(x[i], zero())
+        return te.min(y, te.const(6.0, "float32")) if op.six else y
+
+    return [te.compute((op.size,), value, name="y")]
 
 
-@formulation("max_pool2d", "data_grad", "direct")
-def max_pool_data_grad(op: MaxPool2d, inputs: Tensors) -> Tensors:
-    """Gathers: each input position sums the gradients of the windows whose first maximum it is."""
-    dy, index = inputs
-    (sh, sw), (ph, pw) = op.stride, op.pad
-    th, tw = -(-op.r // sh), -(-op.s // sw)
-    rr, rs = te.reduce_axis((0, th), "rr"), te.reduce_axis((0, tw), "rs")
+@formulation("relu", "data_grad", "direct")
+def relu_data_grad(op: Relu, inputs: Tensors) -> Tensors:
+    y, dy = inputs
 
-    def value(b: Any, i: Any, y: Any, z: Any) -> Any:
-        p, q = (y + ph) // sh - rr, (z + pw) // sw - rs
-        r, s = (y + ph) % sh + rr * sh, (z + pw) % sw + rs * sw
-        inside = te.all(p >= 0, p < op.oh, q >= 0, q < op.ow, r < op.r, s < op.s)
-        hit = te.if_then_else(inside, index[b, i, p, q], te.const(-1, "int32")) == r * op.s + s
-        return te.if_then_else(te.all(inside, hit), dy[b, i, p, q], _zero())
+    def value(i: Any) -> Any:
+        passes = y[i] > zero()
+        if op.six:
+            passes = te.all(passes, y[i] < te.const(6.0, "float32"))
+        return select(passes, dy[i], zero())
 
-    return [
-        te.compute(
-            (op.n, op.c, op.h, op.w),
-            lambda b, i, y, z: te.sum(value(b, i, y, z), axis=[rr, rs]),
-            name="dx",
-        )
-    ]
-
-
-@formulation("global_avg_pool", "forward", "direct")
-def avg_pool_forward(op: GlobalAvgPool, inputs: Tensors) -> Tensors:
-    (x,) = inputs
-    rj = te.reduce_axis((0, op.s), "rj")
-    total = te.compute((op.n, op.c), lambda b, i: te.sum(x[b, i, rj], axis=rj), name="total")
-    return [
-        te.compute(
-            (op.n, op.c), lambda b, i: total[b, i] * te.const(1.0 / op.s, "float32"), name="y"
-        )
-    ]
-
-
-@formulation("global_avg_pool", "data_grad", "direct")
-def avg_pool_data_grad(op: GlobalAvgPool, inputs: Tensors) -> Tensors:
-    (dy,) = inputs
-    return [
-        te.compute(
-            (op.n, op.c, op.s),
-            lambda b, i, j: dy[b, i] * te.const(1.0 / op.s, "float32"),
-            name="dx",
-        )
-    ]
+    return [te.compute((op.size,), value, name="dx")]
 
 
 def _starts(op: Concat) -> list[int]:
@@ -199,9 +139,3 @@ def add(op: Add, inputs: Tensors) -> Tensors:
 def dropout(op: Dropout, inputs: Tensors) -> Tensors:
     x, mask = inputs
     return [te.compute((op.size,), lambda i: x[i] * mask[i], name="y")]
-
-
-@formulation("sgd", "update", "direct")
-def sgd(op: Sgd, inputs: Tensors) -> Tensors:
-    weight, grad, rate = inputs
-    return [te.compute((op.size,), lambda i: weight[i] - rate[0] * grad[i], name="new_weight")]

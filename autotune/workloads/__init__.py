@@ -35,10 +35,12 @@ from autotune.workloads.operators import (
     TensorSpec,
     operator_from_spec,
 )
+from autotune.workloads.optimizer import ALGORITHMS, Optimizer
 from autotune.workloads.references import max_relative_error, random_inputs, reference
 from autotune.workloads.spec import parse_operator, parse_roles
 
 __all__ = [
+    "ALGORITHMS",
     "MODELS",
     "OPERATORS",
     "ROLES",
@@ -61,6 +63,7 @@ __all__ = [
     "Momentum",
     "Node",
     "Operator",
+    "Optimizer",
     "Relu",
     "Role",
     "RunningPower",

@@ -1,10 +1,11 @@
 """What is tuned: operators, kernels, models and whole training steps, as plain data.
 
-This room imports numpy and the standard library only.
+This room imports numpy and the standard library only; ``capture`` imports torch, when it is called.
 """
 
 from autotune.workloads.autodiff import Value
 from autotune.workloads.builder import StepBuilder
+from autotune.workloads.capture import Captured, capture, capture_module
 from autotune.workloads.graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
 from autotune.workloads.initial import initial_values
 from autotune.workloads.models import MODELS, ModelInfo, build_model
@@ -50,6 +51,7 @@ __all__ = [
     "BatchNorm",
     "BatchStats",
     "Bias",
+    "Captured",
     "Concat",
     "Conv2d",
     "CrossEntropy",
@@ -76,6 +78,8 @@ __all__ = [
     "TensorSpec",
     "Value",
     "build_model",
+    "capture",
+    "capture_module",
     "evaluate",
     "initial_values",
     "max_relative_error",

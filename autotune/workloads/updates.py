@@ -58,7 +58,7 @@ def _update(
         name, initial = f"{parameter.name}.{moment}", Initial("constant", 0.0)
         replaced.append(step.define(name, parameter.shape, "state", initial=initial))
     updated = [step.define(f"{name}.updated", parameter.shape, "updated") for name in replaced]
-    place = parameter.name.rpartition(".")[0]
+    place = parameter.name.rpartition(".")[0] or parameter.name
     step.run(place, operator, "update", (*replaced, *operands), tuple(updated))
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
 from autotune.errors import UsageError
 from autotune.workloads.capture.factory import describe, import_torch
 from autotune.workloads.capture.program import Operation, Program, Reference
 
-COUNTER = ".num_batches_tracked"  # read only by batch norms without momentum, which are refused
+COUNTER = "num_batches_tracked"  # read only by batch norms without momentum, which are refused
 
 
 def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
@@ -76,7 +77,7 @@ def _quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -111,7 +112,7 @@ def _program(name: str, module: Any, exported: Any, batch: int) -> Program:
             f"{name}: forward does not use the parameter {unread[0]}",
             hint="remove it from the model, or use it",
         )
-    counters = {source for source, path in buffers.items() if path.endswith(COUNTER)}
+    counters = {source for source, path in buffers.items() if path.rpartition(".")[2] == COUNTER}
     classes = {path: type(part) for path, part in module.named_modules()}
     operations = tuple(
         _operation(node, classes)
@@ -143,12 +144,11 @@ def _first_names(sources: Mapping[str, str], named: Iterable[tuple[str, Any]]) -
 
 
 def _counts_batches(node: Any, counters: set[str]) -> bool:
-    """Whether a node is a batch norm's count of batches, which nothing else reads."""
-    return (
-        str(node.target) == "aten.add_.Tensor"
-        and getattr(node.args[0], "name", None) in counters
-        and not node.users
-    )
+    """Whether a node is a batch norm's count of batches; it then joins the counters."""
+    if str(node.target) != "aten.add_.Tensor" or node.args[0].name not in counters:
+        return False
+    counters.add(node.name)
+    return True
 
 
 def _output(name: str, exported: Any, batch: int) -> str:

@@ -91,6 +91,34 @@ def tied_norms() -> Any:
     return nn.Sequential(*norms, nn.Flatten(), nn.Linear(108, 4))
 
 
+class Reversed(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(_: Any, x: Any) -> Any:
+        return F.relu(x)
+
+    @staticmethod
+    def backward(_: Any, dy: Any) -> Any:
+        return -dy
+
+
+def hooked(module: Any, x: Any) -> Any:
+    y = module.c(x)
+    y.register_hook(lambda dy: 2 * dy)
+    return y
+
+
+def hooked_parameter() -> Any:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(108, 4))
+    model[1].weight.register_hook(lambda dy: 2 * dy)
+    return model
+
+
+def hooked_module() -> Any:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(108, 4))
+    model[1].register_full_backward_hook(lambda *_: None)
+    return model
+
+
 class Pair(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -138,6 +166,11 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
     ("no_grad", forward(untaught), ("wrap_with_set_grad_enabled",)),
     ("detach", forward(lambda m, x: x.detach()), ("aten.detach",)),
     ("clone", forward(lambda m, x: x.clone()), ("aten.clone.default",)),
+    ("backward of its own", forward(lambda m, x: Reversed.apply(m.c(x)), c=nn.Conv2d(3, 3, 1)),
+     ("autograd function Reversed has a backward pass of its own",)),
+    ("hook", forward(hooked, c=nn.Conv2d(3, 3, 1)), ("forward puts a hook on a gradient",)),
+    ("hook on a parameter", hooked_parameter, ("the parameter 1.weight has a hook",)),
+    ("hook on a module", hooked_module, ("1 has a hook on its gradient",)),
     ("frozen", frozen, ("1.bias is frozen",)),
     ("unused parameter", forward(lambda m, x: x, spare=nn.Linear(2, 2)),
      ("does not use the parameter spare.weight",)),
@@ -196,7 +229,7 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
      ("fails on an input of shape (2, 3, 6, 6)", "--input-shape")),
     ("mixed samples", Mixing, ("aten.view.default", "mixes samples")),
     ("nothing to train", nn.Flatten, ("no parameter to train",)),
-    ("not a module", lambda: 3, ("int is not a torch.nn.Module",)),
+    ("not a module", lambda: 3, ("net: this is not a torch.nn.Module",)),
 ]  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
-from autotune.workloads.capture.factory import load_module
+from autotune.workloads.capture.factory import import_torch, load_module
+from autotune.workloads.capture.gradients import check_gradients, check_hooks
 from autotune.workloads.capture.lowering import lower
 from autotune.workloads.capture.trace import trace
 from autotune.workloads.graph import StepGraph
@@ -85,17 +86,23 @@ def capture_module(
 
     Raises:
         UsageError: The input's shape is not known; a parameter is frozen, unused or not float32; forward cannot
-            be traced, uses an operator that is not supported, or does not return [n, classes].
+            be traced, uses an operator that is not supported, changes gradients by hooks or by functions with a
+            backward pass of their own, or does not return [n, classes].
     """
     name = name or type(module).__name__
+    if not isinstance(module, import_torch().nn.Module):
+        raise UsageError(f"{name}: this is not a torch.nn.Module", hint="give the model itself")
     if batch < 1:
         raise UsageError(f"{name}: batch={batch} is too small", hint="batch starts at 1")
     shape = _checked(
         name, getattr(module, "input_shape", None) if input_shape is None else input_shape
     )
+    check_hooks(name, module)
     program = trace(name, module, (batch, *shape))
     builder = StepBuilder(name, batch, shape)
-    graph = builder.finish(lower(name, program, builder), optimizer)
+    logits = lower(name, program, builder)
+    check_gradients(name, module, (batch, *shape))
+    graph = builder.finish(logits, optimizer)
     kept = {tensor.name for tensor in graph.sources} & program.values.keys()
     return Captured(graph, {name: program.values[name] for name in program.values if name in kept})
 

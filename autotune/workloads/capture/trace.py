@@ -32,15 +32,10 @@ def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
             fails; or forward does not take one tensor and return one of shape [n, classes].
     """
     torch = import_torch()
-    if not isinstance(module, torch.nn.Module):
-        raise UsageError(
-            f"{name}: {type(module).__name__} is not a torch.nn.Module",
-            hint="give the model itself",
-        )
     _check_parameters(name, module, torch)
     module.train()
     try:
-        with _quiet():
+        with quiet():
             exported = torch.export.export(module, (torch.empty(shape),), strict=False)
     except Exception as error:
         raise _untraceable(name, shape, error) from error
@@ -72,7 +67,7 @@ def _check_parameters(name: str, module: Any, torch: Any) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps torch's warnings and its listings of what failed away from the user's terminal."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

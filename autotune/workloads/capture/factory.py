@@ -98,7 +98,7 @@ def _file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise UsageError(
             f"importing {path} raised {describe(error)}", hint="mend the file"
         ) from error

@@ -20,7 +20,6 @@ from autotune.cli.workload import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from autotune.compiler.step import StepSession
     from autotune.workloads import StepGraph
 
 WARM_UP = 3

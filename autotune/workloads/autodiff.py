@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from autotune.errors import UsageError
 from autotune.workloads.graph import Initial, Kind, Node, StepGraph, Tensor
-from autotune.workloads.operators import Add, DType, Kernel, Operator, Role, Sgd
+from autotune.workloads.operators import Add, DType, Kernel, Operator, Role
+from autotune.workloads.optimizer import Optimizer
+from autotune.workloads.updates import write_updates
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,15 @@ class StepRecorder:
         return name
 
     def parameter(self, name: str, shape: tuple[int, ...], initial: Initial) -> Value:
-        """Adds a parameter."""
-        return Value(self.define(name, shape, "parameter", initial=initial), shape, True)
+        """Adds a parameter, or returns the one of that name, which layers then share.
+
+        Raises:
+            UsageError: The name is taken by a parameter of another shape or by another tensor.
+        """
+        before = self._tensors.get(name)
+        if before is None or (before.kind, before.shape) != ("parameter", shape):
+            self.define(name, shape, "parameter", initial=initial)
+        return Value(name, shape, True)
 
     def constant(self, name: str, value: float) -> str:
         """Adds a constant of one element, unless it is there already, and returns its name."""
@@ -121,19 +130,19 @@ class StepRecorder:
             gradient = total
         self._gradients[x.name] = gradient
 
-    def finish(self, loss: str, learning_rate: float) -> StepGraph:
-        """Plays the tape, appends an SGD update for each parameter and returns the valid step.
+    def finish(self, loss: str, optimizer: Optimizer) -> StepGraph:
+        """Plays the tape, appends an update for each parameter and returns the valid step.
 
         Args:
             loss: Name of the loss, whose operand's gradient has been contributed.
-            learning_rate: First value of the constant ``learning_rate``.
+            optimizer: What updates the parameters.
 
         Raises:
             UsageError: The loss does not depend on some parameter.
         """
         for step in reversed(self._tape):
             step()
-        rate = self.constant("learning_rate", learning_rate)
+        gradients = []
         for parameter in [t for t in self._tensors.values() if t.kind == "parameter"]:
             gradient = self._gradients.get(parameter.name)
             if gradient is None:
@@ -141,10 +150,8 @@ class StepRecorder:
                     f"{self._name}: the loss does not depend on {parameter.name}",
                     hint="remove the layer or use its output",
                 )
-            updated = self.define(f"{parameter.name}.updated", parameter.shape, "updated")
-            place = parameter.name.rpartition(".")[0]
-            operands = (parameter.name, gradient, rate)
-            self.run(place, Sgd(parameter.elements), "update", operands, (updated,))
+            gradients.append((parameter, gradient))
+        write_updates(self, optimizer, gradients)
         tensors, nodes = tuple(self._tensors.values()), tuple(self._nodes)
         graph = StepGraph(self._name, self._batch, tensors, nodes, loss)
         graph.validate()

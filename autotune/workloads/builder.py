@@ -9,6 +9,7 @@ from autotune.workloads.autodiff import StepRecorder, Value
 from autotune.workloads.graph import Initial, StepGraph
 from autotune.workloads.operators import (
     Add,
+    AvgPool2d,
     BatchNorm,
     BatchStats,
     Bias,
@@ -20,10 +21,13 @@ from autotune.workloads.operators import (
     Matmul,
     MaxPool2d,
     Operator,
+    Relu,
     RunningStats,
 )
+from autotune.workloads.operators.base import Pair
+from autotune.workloads.optimizer import Optimizer
 
-DEFAULT_LEARNING_RATE = 0.01
+DEFAULT_OPTIMIZER = Optimizer()
 
 
 class StepBuilder:
@@ -37,7 +41,6 @@ class StepBuilder:
         name: The model's name.
         batch: Samples in a step.
         input_shape: Channels, height and width of a sample.
-        learning_rate: First value of the constant ``learning_rate``.
 
     Raises:
         UsageError: By any method, when shapes do not fit or a place is used twice.
@@ -48,10 +51,8 @@ class StepBuilder:
         name: str,
         batch: int,
         input_shape: tuple[int, int, int],
-        learning_rate: float = DEFAULT_LEARNING_RATE,
     ) -> None:
         self._name = name
-        self._learning_rate = learning_rate
         self._step = StepRecorder(name, batch)
         shape = (batch, *input_shape)
         if min(shape) < 1:
@@ -67,15 +68,20 @@ class StepBuilder:
         place: str,
         x: Value,
         channels: int,
-        kernel: int,
+        kernel: int | Pair,
         *,
-        stride: int = 1,
-        pad: int = 0,
+        stride: int | Pair = 1,
+        pad: int | Pair = 0,
+        dilation: int | Pair = 1,
         groups: int = 1,
-        bias: bool = True,
+        bias: bool | str = True,
         relu: bool = False,
+        weight: str | None = None,
     ) -> Value:
-        """Appends a convolution with a square kernel, then bias and ReLU.
+        """Appends a convolution, then bias and ReLU; a pair is (height, width), a number stands for both.
+
+        The parameters are ``<place>.weight`` and ``<place>.bias``, or have the names given as ``weight`` and
+        ``bias``: layers that name the same one share it.
 
         Returns:
             [n, channels, oh, ow].
@@ -84,14 +90,22 @@ class StepBuilder:
             UsageError: The shapes do not fit, or ReLU is asked for without bias.
         """
         n, c, h, w = self._shape(place, x, 4)
-        pairs = (stride, stride), (pad, pad)
-        operator = Conv2d(n, c, h, w, channels, kernel, kernel, *pairs, groups=groups)
-        return self._weighted(place, x, operator, bias, relu)
+        r, s = _pair(kernel)
+        steps, margins, gaps = _pair(stride), _pair(pad), _pair(dilation)
+        operator = Conv2d(n, c, h, w, channels, r, s, steps, margins, gaps, groups)
+        return self._weighted(place, x, operator, bias, relu, weight)
 
     def linear(
-        self, place: str, x: Value, features: int, *, bias: bool = True, relu: bool = False
+        self,
+        place: str,
+        x: Value,
+        features: int,
+        *,
+        bias: bool | str = True,
+        relu: bool = False,
+        weight: str | None = None,
     ) -> Value:
-        """Appends a fully connected layer, then bias and ReLU.
+        """Appends a fully connected layer, then bias and ReLU; names of parameters as in ``conv``.
 
         Returns:
             [n, features].
@@ -100,7 +114,7 @@ class StepBuilder:
             UsageError: The input is not flat, or ReLU is asked for without bias.
         """
         n, k = self._shape(place, x, 2)
-        return self._weighted(place, x, Matmul(n, features, k), bias, relu)
+        return self._weighted(place, x, Matmul(n, features, k), bias, relu, weight)
 
     def batch_norm(
         self,
@@ -117,21 +131,22 @@ class StepBuilder:
         The running statistics ``<place>.running_mean`` and ``<place>.running_var`` are updated with ``momentum``.
 
         Returns:
-            The shape of ``x``, [n, c, h, w].
+            The shape of ``x``, [n, c, h, w] or [n, c].
 
         Raises:
             UsageError: There is only one value a channel, or both activations are asked for.
         """
-        n, c, h, w = self._shape(place, x, 4)
-        operator = BatchNorm(n, c, h * w, epsilon_millionths, relu, relu6)
+        n, c, *size = self._shape(place, x, 2 if len(x.shape) == 2 else 4)
+        pixels = math.prod(size)
+        operator = BatchNorm(n, c, pixels, epsilon_millionths, relu, relu6)
         step = self._step
         gamma = step.parameter(f"{place}.weight", (c,), Initial("constant", 1.0))
         beta = step.parameter(f"{place}.bias", (c,), Initial("constant", 0.0))
         mean = step.define(f"{place}.mean", (c,), "activation")
         variance = step.define(f"{place}.variance", (c,), "activation")
         y = step.define(place, x.shape, "activation")
-        step.run(place, BatchStats(n, c, h * w), "forward", (x.name,), (mean, variance))
-        self._running_stats(place, mean, variance, RunningStats(c, n * h * w), momentum)
+        step.run(place, BatchStats(n, c, pixels), "forward", (x.name,), (mean, variance))
+        self._running_stats(place, mean, variance, RunningStats(c, n * pixels), momentum)
         operands = (x.name, mean, variance)
         step.run(place, operator, "forward", (*operands, gamma.name, beta.name), (y,))
 
@@ -176,12 +191,49 @@ class StepBuilder:
 
         return self._step.record(Value(y, a.shape, a.needs_grad or b.needs_grad), backward)
 
-    def max_pool(
-        self, place: str, x: Value, kernel: int, *, stride: int, pad: int = 0, ceil: bool = False
+    def relu(self, place: str, x: Value, *, six: bool = False) -> Value:
+        """Appends a ReLU, or one that stops at 6; returns the shape of ``x``.
+
+        After a bias or a batch norm, ask that layer for it: one kernel does both.
+        """
+        operator = Relu(math.prod(x.shape), six)
+        y = self._step.define(place, x.shape, "activation")
+        self._step.run(place, operator, "forward", (x.name,), (y,))
+
+        def backward(dy: str) -> None:
+            dx = self._step.gradient_of(x)
+            self._step.run(place, operator, "data_grad", (y, dy), (dx,))
+            self._step.contribute(x, dx)
+
+        return self._step.record(Value(y, x.shape, x.needs_grad), backward)
+
+    def avg_pool(
+        self,
+        place: str,
+        x: Value,
+        kernel: int | Pair,
+        *,
+        stride: int | Pair,
+        pad: int | Pair = 0,
     ) -> Value:
-        """Appends max pooling with a square window; returns [n, c, oh, ow]."""
+        """Appends average pooling, where padding counts as zeros; returns [n, c, oh, ow]."""
         n, c, h, w = self._shape(place, x, 4)
-        operator = MaxPool2d(n, c, h, w, kernel, kernel, (stride, stride), (pad, pad), ceil)
+        operator = AvgPool2d(n, c, h, w, *_pair(kernel), _pair(stride), _pair(pad))
+        return self._unary(place, x, operator, (n, c, operator.oh, operator.ow), ())
+
+    def max_pool(
+        self,
+        place: str,
+        x: Value,
+        kernel: int | Pair,
+        *,
+        stride: int | Pair,
+        pad: int | Pair = 0,
+        ceil: bool = False,
+    ) -> Value:
+        """Appends max pooling; returns [n, c, oh, ow]."""
+        n, c, h, w = self._shape(place, x, 4)
+        operator = MaxPool2d(n, c, h, w, *_pair(kernel), _pair(stride), _pair(pad), ceil)
         shape = (n, c, operator.oh, operator.ow)
         y = self._step.define(place, shape, "activation")
         index = self._step.define(f"{place}.index", shape, "activation", "int32")
@@ -246,11 +298,12 @@ class StepBuilder:
         """Sees ``x`` as [n, features]; no kernel runs."""
         return Value(x.name, (x.shape[0], math.prod(x.shape[1:])), x.needs_grad)
 
-    def finish(self, logits: Value) -> StepGraph:
+    def finish(self, logits: Value, optimizer: Optimizer = DEFAULT_OPTIMIZER) -> StepGraph:
         """Appends mean cross entropy on ``labels``, the backward pass and one update a parameter.
 
         Args:
             logits: [n, classes].
+            optimizer: What updates the parameters; plain SGD unless told.
 
         Returns:
             The validated step.
@@ -271,17 +324,23 @@ class StepBuilder:
         gradient = self._step.gradient_of(logits)
         self._step.run("loss", operator, "data_grad", (logits.name, labels), (gradient,))
         self._step.contribute(logits, gradient)
-        return self._step.finish(loss, self._learning_rate)
+        return self._step.finish(loss, optimizer)
 
     def _weighted(
-        self, place: str, x: Value, operator: Conv2d | Matmul, bias: bool, relu: bool
+        self,
+        place: str,
+        x: Value,
+        operator: Conv2d | Matmul,
+        bias: bool | str,
+        relu: bool,
+        weight_name: str | None,
     ) -> Value:
         if relu and not bias:
             raise UsageError(f"{place}: ReLU without bias is not supported", hint="use bias=True")
         weight_shape = operator.inputs("forward")[1].shape
         shape = operator.outputs("forward")[0].shape
-        bound = 1.0 / math.sqrt(math.prod(weight_shape[1:]))
-        weight = self._step.parameter(f"{place}.weight", weight_shape, Initial("uniform", bound))
+        initial = Initial("uniform", 1.0 / math.sqrt(math.prod(weight_shape[1:])))
+        weight = self._step.parameter(weight_name or f"{place}.weight", weight_shape, initial)
         y = self._step.define(f"{place}.product" if bias else place, shape, "activation")
         self._step.run(place, operator, "forward", (x.name, weight.name), (y,))
 
@@ -295,12 +354,14 @@ class StepBuilder:
                 self._step.contribute(x, dx)
 
         product = self._step.record(Value(y, shape, True), backward)
-        return self._bias(place, product, bound, relu) if bias else product
+        if not bias:
+            return product
+        offsets = f"{place}.bias" if bias is True else bias
+        return self._bias(place, product, self._step.parameter(offsets, shape[1:2], initial), relu)
 
-    def _bias(self, place: str, x: Value, bound: float, relu: bool) -> Value:
+    def _bias(self, place: str, x: Value, offsets: Value, relu: bool) -> Value:
         n, c, *size = x.shape
         operator = Bias(n, c, math.prod(size), relu)
-        offsets = self._step.parameter(f"{place}.bias", (c,), Initial("uniform", bound))
         y = self._step.define(place, x.shape, "activation")
         self._step.run(place, operator, "forward", (x.name, offsets.name), (y,))
 
@@ -343,3 +404,7 @@ class StepBuilder:
                 hint="use flatten or global_avg_pool before linear layers and the loss",
             )
         return x.shape
+
+
+def _pair(value: int | Pair) -> Pair:
+    return (value, value) if isinstance(value, int) else value

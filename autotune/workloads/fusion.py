@@ -22,7 +22,7 @@ def fused(graph: StepGraph) -> StepGraph:
     Returns:
         A valid step that computes the same; tensors that are no longer written are gone.
     """
-    nodes = list(graph.nodes)
+    nodes = _counters_first(graph)
     for node in graph.nodes:
         if node.kernel.streamed is not None:
             nodes = _joined(nodes, node, graph.loss)
@@ -31,6 +31,13 @@ def fused(graph: StepGraph) -> StepGraph:
     result = replace(graph, tensors=tensors, nodes=tuple(nodes))
     result.validate()
     return result
+
+
+def _counters_first(graph: StepGraph) -> list[Node]:
+    """The nodes, first those that depend on nothing of the step, such as Adam's counters: updates wait for them."""
+    made = {name for node in graph.nodes for name in node.outputs}
+    early = [node for node in graph.nodes if made.isdisjoint(node.inputs) and node.kernel.replaces]
+    return [*early, *(node for node in graph.nodes if node not in early)]
 
 
 def _joined(nodes: list[Node], follower: Node, loss: str) -> list[Node]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autotune.compiler.formulations import formulations, prim_func, registered
 from autotune.workloads import Kernel, max_relative_error, parse_operator, random_inputs, reference
-from autotune.workloads.operators import OPERATORS, Conv2d, Matmul, MaxPool2d, Operator
+from autotune.workloads.operators import OPERATORS, AvgPool2d, Conv2d, Matmul, MaxPool2d, Operator
 from autotune.workloads.spec import parse_kernel
 
 SPECS = (
@@ -32,6 +32,9 @@ SPECS = (
     "max_pool2d:n=2,c=3,h=8,w=8,r=2,s=2,stride=2,pad=0,ceil=0",
     "max_pool2d:n=1,c=2,h=9,w=10,r=3,s=3,stride=2,pad=1,ceil=1",
     "max_pool2d:n=1,c=2,h=8,w=7,r=3,s=2,stride=1,pad=0,ceil=0",
+    "avg_pool2d:n=2,c=3,h=8,w=8,r=2,s=2,stride=2,pad=0",
+    "avg_pool2d:n=1,c=2,h=9,w=10,r=3,s=2,stride=2x1,pad=1",
+    "avg_pool2d:n=1,c=2,h=9,w=7,r=2,s=2,stride=3,pad=0",
     "global_avg_pool:n=2,c=3,s=13",
     "batch_stats:n=2,c=3,s=20",
     "batch_stats:n=5,c=1,s=1",
@@ -44,7 +47,12 @@ SPECS = (
     "add:size=37",
     "dropout:size=37",
     "cross_entropy:n=3,classes=10",
+    "relu:size=37",
+    "relu:size=37,six=1",
     "sgd:size=37",
+    "momentum:size=37",
+    "adam:size=37",
+    "running_power:size=1",
     "conv2d:n=2,c=3,h=9,w=8,k=4,r=3,s=3,stride=1,pad=1,channels_last=1",
     "conv2d:n=2,c=4,h=9,w=8,k=4,r=3,s=2,stride=2x1,pad=1x0,channels_last=1",
     "conv2d:n=1,c=4,h=11,w=11,k=6,r=3,s=3,stride=2,pad=1,groups=2,channels_last=1",
@@ -54,6 +62,7 @@ SPECS = (
     "bias:n=2,c=3,s=3,relu=1,channels_last=1",
     "max_pool2d:n=1,c=2,h=9,w=10,r=3,s=3,stride=2,pad=1,ceil=1,channels_last=1",
     "global_avg_pool:n=2,c=3,s=3,channels_last=1",
+    "avg_pool2d:n=2,c=3,h=5,w=6,r=3,s=2,stride=2,pad=1,channels_last=1",
     "batch_stats:n=2,c=3,s=20,channels_last=1",
     "batch_norm:n=3,c=5,s=5,relu6=1,channels_last=1",
     "batch_norm:n=3,c=2,s=5,channels_last=1",
@@ -92,6 +101,9 @@ FUSED = (
         "data_grad",
     ),
     ("add:size=37+add.data_grad:size=37", "data_grad"),
+    ("matmul:m=4,n=10,k=8+momentum.update:size=80", "weight_grad"),
+    ("matmul:m=4,n=10,k=8+adam.update:size=80", "weight_grad"),
+    ("add:size=37+relu.forward:size=37,six=1", "forward"),
     ("batch_norm:n=3,c=2,s=5,channels_last=1+add.forward:size=30", "forward"),
 )
 
@@ -201,6 +213,7 @@ def test_pooling_of_random_shape(
 ) -> None:
     pads = (min(pad, r // 2), min(pad, s // 2))
     check(MaxPool2d(2, 2, size, size + 1, r, s, (stride, stride), pads, ceil))
+    check(AvgPool2d(2, 2, size, size + 1, r, s, (stride, stride), pads))
 
 
 def test_a_formulation_that_does_not_exist_is_refused() -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from autotune.workloads import (
+    Adam,
+    AvgPool2d,
     BatchNorm,
     BatchStats,
     Bias,
@@ -18,6 +20,9 @@ from autotune.workloads import (
     Kernel,
     Matmul,
     MaxPool2d,
+    Momentum,
+    Relu,
+    RunningPower,
     RunningStats,
     reference,
 )
@@ -179,6 +184,75 @@ def test_max_pool_size_is_that_of_pytorch(operator: MaxPool2d) -> None:
         )
     ]
     assert [operator.oh, operator.ow] == sizes
+
+
+@given(pools(), seeds)
+@settings(deadline=None)
+def test_avg_pool_agrees_with_loops_and_its_gradient_is_adjoint(like: MaxPool2d, seed: int) -> None:
+    operator = AvgPool2d(like.n, like.c, like.h, like.w, like.r, like.s, like.stride, like.pad)
+    (x,) = draw_like(Kernel(operator, "forward"), seed)
+    (y,) = reference(Kernel(operator, "forward"), [x])
+    naive = np.zeros(y.shape)
+    for n, c, oh, ow in np.ndindex(naive.shape):
+        for r, s in np.ndindex(operator.r, operator.s):
+            h = oh * operator.stride[0] + r - operator.pad[0]
+            w = ow * operator.stride[1] + s - operator.pad[1]
+            if 0 <= h < operator.h and 0 <= w < operator.w:
+                naive[n, c, oh, ow] += x[n, c, h, w] / (operator.r * operator.s)
+    np.testing.assert_allclose(y, naive, rtol=1e-12, atol=1e-12)
+    dy = np.random.default_rng(seed + 1).normal(size=y.shape)
+    (dx,) = reference(Kernel(operator, "data_grad"), [dy])
+    assert np.isclose(np.vdot(dy, y), np.vdot(dx, x), rtol=1e-9, atol=1e-9)
+
+
+@given(st.builds(Relu, st.integers(1, 30), six=st.booleans()), seeds)
+def test_relu_clips_and_passes_gradients_strictly_inside(operator: Relu, seed: int) -> None:
+    (x,) = draw_like(Kernel(operator, "forward"), seed)
+    x = np.round(4 * x)
+    (y,) = reference(Kernel(operator, "forward"), [x])
+    top = 6 if operator.six else np.inf
+    np.testing.assert_array_equal(y, np.minimum(np.maximum(x, 0), top))
+    dy = np.random.default_rng(seed + 1).normal(size=y.shape)
+    (dx,) = reference(Kernel(operator, "data_grad"), [y, dy])
+    np.testing.assert_array_equal(dx, np.where((x > 0) & (x < top), dy, 0))
+
+
+@given(st.integers(1, 8), st.integers(1, 12), st.floats(0.0, 0.99), seeds)
+def test_momentum_sums_past_gradients_with_falling_weights(
+    size: int, steps: int, momentum: float, seed: int
+) -> None:
+    kernel = Kernel(Momentum(size), "update")
+    gradients = np.random.default_rng(seed).normal(size=(steps, size))
+    weight, velocity, rate = np.zeros(size), np.zeros(size), np.array([0.1])
+    for gradient in gradients:
+        operands = [weight, velocity, gradient, rate, np.array([momentum])]
+        weight, velocity = reference(kernel, operands)
+    weights = momentum ** np.arange(steps)[::-1]
+    np.testing.assert_allclose(velocity, weights @ gradients, rtol=1e-9, atol=1e-12)
+    moved = [(momentum ** np.arange(steps - at)).sum() for at in range(steps)]
+    np.testing.assert_allclose(weight, -0.1 * (moved @ gradients), rtol=1e-9, atol=1e-12)
+
+
+@given(st.integers(1, 8), st.integers(1, 12), seeds)
+def test_adam_of_a_constant_gradient_moves_by_the_learning_rate(
+    size: int, steps: int, seed: int
+) -> None:
+    """With bias correction both moments are then exact from the first step on."""
+    gradient = np.random.default_rng(seed).normal(size=size) + 0.1
+    assume(np.abs(gradient).min() > 1e-3)
+    adam, power = Kernel(Adam(size), "update"), Kernel(RunningPower(1), "update")
+    weight, first, second = (np.zeros(size) for _ in range(3))
+    beta1, beta2 = np.array([0.9]), np.array([0.999])
+    powers = [np.ones(1), np.ones(1)]
+    for _ in range(steps):
+        powers = [
+            reference(power, [old, base])[0]
+            for old, base in zip(powers, (beta1, beta2), strict=True)
+        ]
+        rates = [np.array([0.01]), beta1, beta2, np.array([1e-12]), *powers]
+        weight, first, second = reference(adam, [weight, first, second, gradient, *rates])
+    np.testing.assert_allclose(powers[1], 0.999**steps)
+    np.testing.assert_allclose(weight, -0.01 * steps * np.sign(gradient), rtol=1e-6)
 
 
 @given(st.builds(Bias, *[st.integers(1, 4)] * 3, relu=st.just(True)), seeds)

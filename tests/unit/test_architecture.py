@@ -47,13 +47,29 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
     assert offenders == []
 
 
-def test_the_workloads_room_needs_only_numpy() -> None:
+def test_the_workloads_room_needs_only_numpy_and_torch_for_captured_models() -> None:
     import sys
 
     allowed = {*sys.stdlib_module_names, "numpy", "autotune"}
     found = {
-        name.split(".")[0]
+        (name.split(".")[0], path.parent.name)
         for path in (PACKAGE / "workloads").rglob("*.py")
         for name in imports(path)
     }
-    assert found <= allowed
+    assert {(name, room) for name, room in found if name not in allowed} == {("torch", "capture")}
+
+
+def test_torch_is_imported_in_one_function_only() -> None:
+    importers = [
+        path
+        for path in PACKAGE.rglob("*.py")
+        if any(name.split(".")[0] == "torch" for name in imports(path))
+    ]
+    assert [path.relative_to(PACKAGE).as_posix() for path in importers] == [
+        "workloads/capture/factory.py"
+    ]
+    top = ast.parse(importers[0].read_text(encoding="utf-8")).body
+    assert not [
+        alias.name for node in top if isinstance(node, ast.Import) for alias in node.names
+        if alias.name.startswith("torch")
+    ]  # fmt: skip

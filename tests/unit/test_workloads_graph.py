@@ -49,12 +49,26 @@ def shared_step() -> StepGraph:
     return builder.finish(builder.linear("fc", builder.flatten(four), 3))
 
 
+def residual_step() -> StepGraph:
+    """Residual sums with a ReLU after them, average pooling, and layers that share parameters."""
+    builder = StepBuilder("residual", 3, (2, 7, 8))
+    x = builder.conv("stem", builder.input, 4, (3, 1), stride=(2, 1), pad=(1, 0), dilation=(1, 2))
+    y = builder.conv("shared", x, 4, 3, pad=1, relu=True)
+    y = builder.conv("again", y, 4, 3, pad=1, weight="shared.weight", bias="shared.bias")
+    x = builder.relu("relu", builder.add("sum", x, y))
+    x = builder.relu("relu6", builder.conv("wide", x, 3, 1, bias=False), six=True)
+    x = builder.avg_pool("pool", x, (2, 3), stride=(1, 2), pad=(1, 0))
+    x = builder.linear("fc1", builder.flatten(x), 5)
+    x = builder.linear("fc2", builder.batch_norm("norm", x, relu=True), 5, bias=False)
+    return builder.finish(builder.linear("fc3", x, 5, weight="fc2.weight", bias="fc1.bias"))
+
+
 def lenet_step() -> StepGraph:
     """LeNet-5 on two samples."""
     return build_model("lenet", 2)
 
 
-@pytest.mark.parametrize("build", [tiny_step, fire_step, shared_step, lenet_step])
+@pytest.mark.parametrize("build", [tiny_step, fire_step, shared_step, residual_step, lenet_step])
 def test_gradients_agree_with_finite_differences(build: Callable[[], StepGraph]) -> None:
     graph = build()
     values = {
@@ -125,7 +139,7 @@ def test_add_sums_the_gradients_of_a_squeeze_output() -> None:
 
 
 def test_the_input_gets_no_gradient() -> None:
-    for graph in (tiny_step(), fire_step(), shared_step(), lenet_step()):
+    for graph in (tiny_step(), fire_step(), shared_step(), residual_step(), lenet_step()):
         assert not [tensor for tensor in graph.tensors if tensor.name.startswith("input.grad")]
         operands = {name for node in graph.nodes for name in node.outputs}
         assert not operands & {tensor.name for tensor in graph.sources}

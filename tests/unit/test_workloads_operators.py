@@ -9,7 +9,9 @@ import pytest
 from autotune.errors import UsageError
 from autotune.workloads import (
     OPERATORS,
+    Adam,
     Add,
+    AvgPool2d,
     BatchNorm,
     BatchStats,
     Bias,
@@ -21,7 +23,10 @@ from autotune.workloads import (
     Kernel,
     Matmul,
     MaxPool2d,
+    Momentum,
     Operator,
+    Relu,
+    RunningPower,
     RunningStats,
     Sgd,
     TensorSpec,
@@ -50,6 +55,15 @@ EXAMPLES: list[tuple[Operator, str]] = [
     (Dropout(100), "dropout:size=100"),
     (CrossEntropy(8, 10), "cross_entropy:n=8,classes=10"),
     (Sgd(100), "sgd:size=100"),
+    (Momentum(100), "momentum:size=100"),
+    (Adam(100), "adam:size=100"),
+    (RunningPower(1), "running_power:size=1"),
+    (Relu(100), "relu:size=100"),
+    (Relu(100, six=True), "relu:size=100,six=1"),
+    (
+        AvgPool2d(8, 64, 28, 27, 3, 2, (2, 1), (1, 0)),
+        "avg_pool2d:n=8,c=64,h=28,w=27,r=3,s=2,stride=2x1,pad=1x0",
+    ),
     (BatchStats(8, 32, 49), "batch_stats:n=8,c=32,s=49"),
     (BatchNorm(8, 32, 49, relu6=True), "batch_norm:n=8,c=32,s=49,relu6=1"),
     (
@@ -179,6 +193,10 @@ BAD_SPECS = [
     ("bias:n=1,c=1,s=1,relu=2", "not 0 or 1"),
     ("bias:n=1,c=1,s=1,relu=yes", "not 0 or 1"),
     ("max_pool2d:n=1,c=1,h=8,w=8,r=3,s=3,stride=2,pad=2,ceil=0", "at most 1"),
+    ("avg_pool2d:n=1,c=1,h=8,w=8,r=3,s=3,stride=2,pad=2", "avg_pool2d: pad=2 is more than half"),
+    ("avg_pool2d:n=1,c=1,h=8,w=2,r=3,s=3,stride=2,pad=0", "larger than the 2 pixels"),
+    ("relu:size=0", "size=0 is too small"),
+    ("adam:size=8,beta1=1", "unknown key 'beta1'"),
     ("max_pool2d:n=1,c=1,h=8,w=2,r=3,s=3,stride=2,pad=0,ceil=0", "larger than the 2 pixels"),
 ]
 

@@ -9,7 +9,9 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.workloads import (
+    Adam,
     Add,
+    AvgPool2d,
     Bias,
     Concat,
     Conv2d,
@@ -19,7 +21,10 @@ from autotune.workloads import (
     Kernel,
     Matmul,
     MaxPool2d,
+    Momentum,
     Operator,
+    Relu,
+    RunningPower,
     Sgd,
     max_relative_error,
     random_inputs,
@@ -38,6 +43,12 @@ OPERATORS: list[Operator] = [
     Dropout(50),
     CrossEntropy(4, 5),
     Sgd(12),
+    Momentum(12),
+    Adam(12),
+    RunningPower(1),
+    Relu(12),
+    Relu(12, six=True),
+    AvgPool2d(2, 3, 7, 8, 3, 2, (2, 2), (1, 1)),
 ]
 KERNELS = [Kernel(operator, role) for operator in OPERATORS for role in operator.roles()]
 
@@ -82,6 +93,13 @@ def test_random_inputs_of_special_operands() -> None:
     mask = random_inputs(Kernel(Dropout(1000), "data_grad"), 0)[1]
     assert set(mask.tolist()) == {0.0, 2.0}
     assert random_inputs(Kernel(Sgd(3), "update"), 0)[2] == np.float32(0.01)
+
+
+def test_random_inputs_of_adam_have_second_moments_and_powers() -> None:
+    _, _, second, _, *rates = random_inputs(Kernel(Adam(100), "update"), 0)
+    assert (second >= 0).all()
+    assert [rate.shape for rate in rates] == [(1,)] * 6
+    assert rates[4] == np.float32(0.9**3) and rates[5] == np.float32(0.999**3)
 
 
 def test_max_pool_takes_the_first_maximum_in_row_major_order() -> None:

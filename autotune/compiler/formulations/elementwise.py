@@ -8,7 +8,19 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.registry import Tensors, epilogue, formulation
-from autotune.workloads.operators import Add, Bias, Dropout, Kernel, Operator, Role, Sgd
+from autotune.workloads.operators import (
+    Adam,
+    Add,
+    Bias,
+    Dropout,
+    Kernel,
+    Momentum,
+    Operator,
+    Relu,
+    Role,
+    RunningPower,
+    Sgd,
+)
 
 Values = Sequence[Any]
 Body = Callable[[Any, Values], Values]
@@ -73,6 +85,19 @@ def bias_data_grad(op: Bias, values: Values) -> Values:
     return [tirx.Select(y > zero(), dy, zero())]
 
 
+@_elementwise(Relu, "forward")
+def relu_forward(op: Relu, values: Values) -> Values:
+    y = te.max(values[0], zero())
+    return [te.min(y, te.const(6.0, "float32")) if op.six else y]
+
+
+@_elementwise(Relu, "data_grad")
+def relu_data_grad(op: Relu, values: Values) -> Values:
+    y, dy = values
+    passes = te.all(y > zero(), y < te.const(6.0, "float32")) if op.six else y > zero()
+    return [tirx.Select(passes, dy, zero())]
+
+
 @_elementwise(Add, "forward")
 @_elementwise(Add, "data_grad")
 def add(op: Add, values: Values) -> Values:
@@ -91,3 +116,26 @@ def dropout(op: Dropout, values: Values) -> Values:
 def sgd(op: Sgd, values: Values) -> Values:
     weight, grad, rate = values
     return [weight - rate * grad]
+
+
+@_elementwise(Momentum, "update")
+def momentum(op: Momentum, values: Values) -> Values:
+    weight, velocity, grad, rate, decay = values
+    faster = decay * velocity + grad
+    return [weight - rate * faster, faster]
+
+
+@_elementwise(Adam, "update")
+def adam(op: Adam, values: Values) -> Values:
+    weight, first, second, grad, rate, beta1, beta2, epsilon, power1, power2 = values
+    one = te.const(1.0, "float32")
+    new_first = beta1 * first + (one - beta1) * grad
+    new_second = beta2 * second + (one - beta2) * (grad * grad)
+    deviation = te.sqrt(new_second / (one - power2)) + epsilon
+    return [weight - rate / (one - power1) * new_first / deviation, new_first, new_second]
+
+
+@_elementwise(RunningPower, "update")
+def running_power(op: RunningPower, values: Values) -> Values:
+    power, base = values
+    return [power * base]

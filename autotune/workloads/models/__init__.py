@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import UsageError
-from autotune.workloads.builder import StepBuilder
+from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.models.alexnet import ALEXNET
 from autotune.workloads.models.base import DEFAULT_CLASSES, ModelInfo
@@ -11,6 +11,7 @@ from autotune.workloads.models.googlenet import GOOGLENET
 from autotune.workloads.models.lenet import LENET
 from autotune.workloads.models.mobilenet import MOBILENET_V2
 from autotune.workloads.models.squeezenet import SQUEEZENET1_0, SQUEEZENET1_1
+from autotune.workloads.optimizer import Optimizer
 
 __all__ = ["DEFAULT_CLASSES", "MODELS", "ModelInfo", "build_model"]
 
@@ -24,16 +25,22 @@ MODELS: tuple[ModelInfo, ...] = (
 )
 
 
-def build_model(name: str, batch: int, classes: int = DEFAULT_CLASSES) -> StepGraph:
+def build_model(
+    name: str,
+    batch: int,
+    classes: int = DEFAULT_CLASSES,
+    optimizer: Optimizer = DEFAULT_OPTIMIZER,
+) -> StepGraph:
     """Builds the training step of a model.
 
     Args:
         name: A model's name, one of ``MODELS``.
         batch: Samples in a step, at least 1.
         classes: Classes, at least 1.
+        optimizer: What updates the parameters; plain SGD unless told.
 
     Returns:
-        The validated step: forward, mean cross entropy, backward and SGD.
+        The validated step: forward, mean cross entropy, backward and updates.
 
     Raises:
         UsageError: Unknown model, or ``batch`` or ``classes`` below 1 or far too large.
@@ -46,4 +53,4 @@ def build_model(name: str, batch: int, classes: int = DEFAULT_CLASSES) -> StepGr
             raise UsageError(f"{name}: {what}={value} is too small", hint=f"{what} starts at 1")
     model = models[name]
     builder = StepBuilder(name, batch, model.input_shape)
-    return builder.finish(model.layers(builder, classes))
+    return builder.finish(model.layers(builder, classes), optimizer)

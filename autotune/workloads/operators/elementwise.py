@@ -1,4 +1,4 @@
-"""Memory-bound operators that touch each element once: bias, add, dropout, concat and update."""
+"""Memory-bound operators that touch each element once: bias, add, dropout and concat."""
 
 from __future__ import annotations
 
@@ -211,48 +211,3 @@ class Dropout(Operator):
 
     def _flops(self, role: Role) -> int:
         return self.size
-
-
-@dataclass(frozen=True)
-class Sgd(Operator):
-    """Plain stochastic gradient descent on one parameter, float32.
-
-    update: ``weight[size], grad[size], learning_rate[1] -> new_weight[size]``, where
-    ``new_weight = weight - learning_rate * grad``.
-
-    Attributes:
-        size: Elements.
-
-    Raises:
-        UsageError: On construction, when ``size`` is below 1.
-    """
-
-    name: ClassVar[str] = "sgd"
-
-    size: int
-
-    def roles(self) -> tuple[Role, ...]:
-        """Returns ``update``."""
-        return ("update",)
-
-    def label(self) -> str:
-        """Returns such as ``size1024``."""
-        return f"size{self.size}"
-
-    def streamed(self, role: Role) -> int | None:
-        """Returns ``grad``."""
-        return 1
-
-    def _signature(self, role: Role) -> Signature:
-        flat = (self.size,)
-        return Signature(
-            (
-                TensorSpec("weight", flat),
-                TensorSpec("grad", flat),
-                TensorSpec("learning_rate", (1,)),
-            ),
-            (TensorSpec("new_weight", flat),),
-        )
-
-    def _flops(self, role: Role) -> int:
-        return 2 * self.size

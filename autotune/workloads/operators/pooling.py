@@ -85,19 +85,7 @@ class MaxPool2d(Operator):
         return count - 1 if (count - 1) * stride >= size + pad else count
 
     def _check_shapes(self) -> None:
-        for axis, (size, window) in enumerate((("h", "r"), ("w", "s"))):
-            length, extent, pad = getattr(self, size), getattr(self, window), self.pad[axis]
-            if 2 * pad > extent:
-                raise UsageError(
-                    f"max_pool2d: pad={pad} is more than half of the window {window}={extent}",
-                    hint=f"use a pad of at most {extent // 2}",
-                )
-            if extent > length + 2 * pad:
-                raise UsageError(
-                    f"max_pool2d: the window {window}={extent} is larger than the "
-                    f"{length + 2 * pad} pixels of the padded input ({size}={length})",
-                    hint=f"make {window} smaller, or {size} or pad larger",
-                )
+        _check_window(self)
 
     def _signature(self, role: Role) -> Signature:
         x = in_layout(self.channels_last, self.n, self.c, self.h, self.w)
@@ -110,6 +98,74 @@ class MaxPool2d(Operator):
     def _flops(self, role: Role) -> int:
         outputs = self.n * self.c * self.oh * self.ow
         return outputs * self.r * self.s if role == "forward" else outputs
+
+
+@dataclass(frozen=True)
+class AvgPool2d(Operator):
+    """Average pooling, float32; padding counts as zeros, as PyTorch's ``count_include_pad``.
+
+    forward: ``x[n,c,h,w] -> y[n,c,oh,ow]``; data_grad: ``dy -> dx``, summing where windows overlap.
+
+    Attributes:
+        n: Batch.
+        c: Channels.
+        h: Input height in pixels.
+        w: Input width in pixels.
+        r: Window height.
+        s: Window width.
+        stride: Steps (vertical, horizontal).
+        pad: Padding on each side (vertical, horizontal), at most half the window.
+        channels_last: Layout of the operands.
+
+    Raises:
+        UsageError: On construction, when the shapes are impossible.
+    """
+
+    name: ClassVar[str] = "avg_pool2d"
+
+    n: int
+    c: int
+    h: int
+    w: int
+    r: int
+    s: int
+    stride: Pair
+    pad: Pair
+    channels_last: bool = False
+
+    @property
+    def oh(self) -> int:
+        """Output height in pixels."""
+        return (self.h + 2 * self.pad[0] - self.r) // self.stride[0] + 1
+
+    @property
+    def ow(self) -> int:
+        """Output width in pixels."""
+        return (self.w + 2 * self.pad[1] - self.s) // self.stride[1] + 1
+
+    def roles(self) -> tuple[Role, ...]:
+        """Returns ``forward`` and ``data_grad``."""
+        return ("forward", "data_grad")
+
+    def label(self) -> str:
+        """Returns such as ``n8c64h14w14r2s2_s2p0``."""
+        shapes = f"n{self.n}c{self.c}h{self.h}w{self.w}r{self.r}s{self.s}"
+        layout = "_nhwc" if self.channels_last else ""
+        return f"{shapes}_s{pair_text(self.stride)}p{pair_text(self.pad)}{layout}"
+
+    def _check_shapes(self) -> None:
+        _check_window(self)
+
+    def _signature(self, role: Role) -> Signature:
+        x = in_layout(self.channels_last, self.n, self.c, self.h, self.w)
+        y = in_layout(self.channels_last, self.n, self.c, self.oh, self.ow)
+        if role == "forward":
+            return Signature((TensorSpec("x", x),), (TensorSpec("y", y),))
+        return Signature((TensorSpec("dy", y),), (TensorSpec("dx", x),))
+
+    def _flops(self, role: Role) -> int:
+        # r * s - 1 additions and a division for each mean; backward: a division, then additions
+        return self.n * self.c * self.oh * self.ow * self.r * self.s
 
 
 @dataclass(frozen=True)
@@ -152,3 +208,19 @@ class GlobalAvgPool(Operator):
     def _flops(self, role: Role) -> int:
         # forward: s - 1 additions and a division for each mean; backward: one division each
         return self.n * self.c * (self.s if role == "forward" else 1)
+
+
+def _check_window(pool: MaxPool2d | AvgPool2d) -> None:
+    for axis, (size, window) in enumerate((("h", "r"), ("w", "s"))):
+        length, extent, pad = getattr(pool, size), getattr(pool, window), pool.pad[axis]
+        if 2 * pad > extent:
+            raise UsageError(
+                f"{pool.name}: pad={pad} is more than half of the window {window}={extent}",
+                hint=f"use a pad of at most {extent // 2}",
+            )
+        if extent > length + 2 * pad:
+            raise UsageError(
+                f"{pool.name}: the window {window}={extent} is larger than the "
+                f"{length + 2 * pad} pixels of the padded input ({size}={length})",
+                hint=f"make {window} smaller, or {size} or pad larger",
+            )

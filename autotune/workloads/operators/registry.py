@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from autotune.errors import UsageError
+from autotune.workloads.operators.activation import Relu
 from autotune.workloads.operators.base import Operator, Pair, field_types, optional_fields
 from autotune.workloads.operators.convolution import Conv2d
 from autotune.workloads.operators.dense import Matmul
-from autotune.workloads.operators.elementwise import Add, Bias, Concat, Dropout, Sgd
+from autotune.workloads.operators.elementwise import Add, Bias, Concat, Dropout
 from autotune.workloads.operators.loss import CrossEntropy
 from autotune.workloads.operators.normalization import BatchNorm, BatchStats, RunningStats
-from autotune.workloads.operators.pooling import GlobalAvgPool, MaxPool2d
+from autotune.workloads.operators.optimizers import Adam, Momentum, RunningPower, Sgd
+from autotune.workloads.operators.pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
     {
@@ -25,13 +27,18 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
             BatchStats,
             BatchNorm,
             RunningStats,
+            Relu,
             MaxPool2d,
+            AvgPool2d,
             GlobalAvgPool,
             Concat,
             Add,
             Dropout,
             CrossEntropy,
             Sgd,
+            Momentum,
+            Adam,
+            RunningPower,
         )
     }
 )

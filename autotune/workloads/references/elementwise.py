@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.workloads.operators import Bias, Concat, CrossEntropy, Role
+from autotune.workloads.operators import Bias, Concat, CrossEntropy, Relu, Role
 
 Array = NDArray[np.float64]
 
@@ -21,6 +21,14 @@ def bias(operator: Bias, role: Role, inputs: list[Array]) -> list[Array]:
         y, dy = inputs
         return [np.where(y > 0, dy, 0.0)]
     return [inputs[0].sum(axis=(0, 2))]
+
+
+def relu(operator: Relu, role: Role, inputs: list[Array]) -> list[Array]:
+    """Computes one role of ReLU or ReLU6."""
+    if role == "forward":
+        return [np.clip(inputs[0], 0.0, 6.0 if operator.six else None)]
+    y, dy = inputs
+    return [np.where((y > 0) & (y < 6) if operator.six else y > 0, dy, 0.0)]
 
 
 def concat(operator: Concat, role: Role, inputs: list[Array]) -> list[Array]:

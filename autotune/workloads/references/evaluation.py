@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from autotune.errors import UsageError
 from autotune.workloads.layout import channels_first, operand_layouts
 from autotune.workloads.operators import (
+    Adam,
     Add,
+    AvgPool2d,
     BatchNorm,
     BatchStats,
     Bias,
@@ -23,11 +25,20 @@ from autotune.workloads.operators import (
     Kernel,
     Matmul,
     MaxPool2d,
+    Momentum,
+    Relu,
+    RunningPower,
     RunningStats,
     Sgd,
     TensorSpec,
 )
-from autotune.workloads.references import convolution, elementwise, normalization, pooling
+from autotune.workloads.references import (
+    convolution,
+    elementwise,
+    normalization,
+    optimizers,
+    pooling,
+)
 
 Array = NDArray[Any]
 
@@ -95,6 +106,8 @@ def _compute(kernel: Kernel, inputs: list[Array]) -> Sequence[Array]:
             return convolution.matmul(operator, role, inputs)
         case Bias() as operator:
             return elementwise.bias(operator, role, inputs)
+        case Relu() as operator:
+            return elementwise.relu(operator, role, inputs)
         case BatchStats():
             return normalization.batch_stats(inputs[0])
         case BatchNorm() as operator:
@@ -105,6 +118,8 @@ def _compute(kernel: Kernel, inputs: list[Array]) -> Sequence[Array]:
             return pooling.max_pool2d_forward(operator, inputs[0])
         case MaxPool2d() as operator:
             return [pooling.max_pool2d_data_grad(operator, inputs[0], inputs[1])]
+        case AvgPool2d() as operator:
+            return [pooling.avg_pool2d(operator, role, inputs[0])]
         case GlobalAvgPool() as operator:
             return pooling.global_avg_pool(operator, role, inputs)
         case Concat() as operator:
@@ -115,9 +130,8 @@ def _compute(kernel: Kernel, inputs: list[Array]) -> Sequence[Array]:
             return [inputs[0] * inputs[1]]
         case CrossEntropy() as operator:
             return elementwise.cross_entropy(operator, role, inputs[0], inputs[1])
-        case Sgd():
-            weight, gradient, learning_rate = inputs
-            return [weight - learning_rate * gradient]
+        case Sgd() | Momentum() | Adam() | RunningPower() as operator:
+            return optimizers.update(operator, inputs)
         case unknown:
             raise UsageError(
                 f"operator {unknown.name} has no reference",

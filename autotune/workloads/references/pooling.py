@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.workloads.operators import GlobalAvgPool, MaxPool2d, Role
+from autotune.workloads.operators import AvgPool2d, GlobalAvgPool, MaxPool2d, Role
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
+Pool = MaxPool2d | AvgPool2d
 
 
 def max_pool2d_forward(operator: MaxPool2d, x: Array) -> tuple[Array, Index]:
@@ -35,6 +36,21 @@ def max_pool2d_data_grad(operator: MaxPool2d, dy: Array, index: Index) -> Array:
     return padded[_inside(operator)]
 
 
+def avg_pool2d(operator: AvgPool2d, role: Role, array: Array) -> Array:
+    """Returns the means of ``x``, or ``dx``: each ``dy`` shared out over its window."""
+    padded = np.zeros((operator.n, operator.c, *_padded_size(operator)))
+    share = 1.0 / (operator.r * operator.s)
+    if role == "forward":
+        padded[_inside(operator)] = array * share
+        y = np.zeros((operator.n, operator.c, operator.oh, operator.ow))
+        for _, window in _taps(operator):
+            y += padded[window]
+        return y
+    for _, window in _taps(operator):
+        padded[window] += array * share
+    return padded[_inside(operator)]
+
+
 def global_avg_pool(operator: GlobalAvgPool, role: Role, inputs: list[Array]) -> list[Array]:
     """Computes one role of global average pooling."""
     if role == "forward":
@@ -42,7 +58,7 @@ def global_avg_pool(operator: GlobalAvgPool, role: Role, inputs: list[Array]) ->
     return [np.repeat(inputs[0][:, :, None] / operator.s, operator.s, axis=2)]
 
 
-def _padded_size(operator: MaxPool2d) -> tuple[int, int]:
+def _padded_size(operator: Pool) -> tuple[int, int]:
     """Returns height and width that hold the input, its padding and every window."""
     rows = (operator.oh - 1) * operator.stride[0] + operator.r
     cols = (operator.ow - 1) * operator.stride[1] + operator.s
@@ -50,12 +66,12 @@ def _padded_size(operator: MaxPool2d) -> tuple[int, int]:
     return max(rows, h + 2 * top), max(cols, w + 2 * left)
 
 
-def _inside(operator: MaxPool2d) -> tuple[slice, slice, slice, slice]:
+def _inside(operator: Pool) -> tuple[slice, slice, slice, slice]:
     (top, left), h, w = operator.pad, operator.h, operator.w
     return slice(None), slice(None), slice(top, top + h), slice(left, left + w)
 
 
-def _taps(operator: MaxPool2d) -> Iterator[tuple[int, tuple[slice, slice, slice, slice]]]:
+def _taps(operator: Pool) -> Iterator[tuple[int, tuple[slice, slice, slice, slice]]]:
     """Yields each position in the window with the padded pixels that it reads."""
     down, right = operator.stride
     for r in range(operator.r):

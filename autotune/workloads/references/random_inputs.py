@@ -9,17 +9,30 @@ from numpy.typing import NDArray
 
 from autotune.workloads.layout import channels_first, operand_layouts
 from autotune.workloads.operators import (
+    Adam,
     BatchNorm,
     CrossEntropy,
     Dropout,
     Kernel,
     MaxPool2d,
+    Momentum,
+    Relu,
     RunningStats,
     Sgd,
 )
 from autotune.workloads.references.pooling import max_pool2d_forward
 
-LEARNING_RATE = 0.01
+RATES = {
+    "learning_rate": 0.01,
+    "momentum": 0.9,
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "epsilon": 1e-8,
+    "beta1_power": 0.9**3,
+    "beta2_power": 0.999**3,
+}
+"""An optimiser's one-element operands; Adam's are those of the third step."""
+
 MOMENTUM = 0.1
 DROPOUT_PROBABILITY = 0.5
 
@@ -34,8 +47,9 @@ def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
     ReLU and max pooling have something to decide.
 
     Labels are random classes; the pool index is the one of a random ``x``; dropout masks are 0 or
-    ``1 / (1 - p)`` with ``p = 0.5``; the learning rate is 0.01. Of a batch normalisation, variances are
-    positive, outputs reach beyond 6 and the momentum is 0.1.
+    ``1 / (1 - p)`` with ``p = 0.5``; an optimiser's rates are ``RATES`` and its second moments are not
+    negative. Of a batch normalisation, variances are positive, outputs reach beyond 6 and the momentum
+    is 0.1; of a ReLU6, all operands reach beyond 6.
 
     Args:
         kernel: The kernel.
@@ -70,11 +84,15 @@ def _channels_first(kernel: Kernel, generator: np.random.Generator) -> list[NDAr
             arrays.append(max_pool2d_forward(operator, x.astype(np.float64))[1])
         elif isinstance(operator, Dropout) and spec.name == "mask":
             arrays.append(dropout_mask(generator, spec.shape, DROPOUT_PROBABILITY))
-        elif isinstance(operator, Sgd) and spec.name == "learning_rate":
-            arrays.append(np.full(spec.shape, LEARNING_RATE, np.float32))
+        elif isinstance(operator, Sgd | Momentum | Adam) and spec.name in RATES:
+            arrays.append(np.full(spec.shape, RATES[spec.name], np.float32))
+        elif isinstance(operator, Adam) and spec.name == "second":
+            arrays.append(np.abs(_uniform(generator, spec.shape)))
         elif isinstance(operator, BatchNorm) and spec.name == "variance":
             arrays.append(np.abs(_uniform(generator, spec.shape)) + np.float32(0.05))
-        elif isinstance(operator, BatchNorm) and spec.name == "y":
+        elif (isinstance(operator, BatchNorm) and spec.name == "y") or (
+            isinstance(operator, Relu) and operator.six
+        ):
             arrays.append(6 * _uniform(generator, spec.shape))
         elif isinstance(operator, RunningStats) and spec.name == "momentum":
             arrays.append(np.full(spec.shape, MOMENTUM, np.float32))

@@ -1,0 +1,122 @@
+"""From a module, or the name of what makes one, to a training step with its present values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from autotune.errors import UsageError
+from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
+from autotune.workloads.capture.factory import import_torch, load_module
+from autotune.workloads.capture.gradients import check_gradients, check_hooks
+from autotune.workloads.capture.lowering import lower
+from autotune.workloads.capture.trace import trace
+from autotune.workloads.graph import StepGraph
+from autotune.workloads.optimizer import Optimizer
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A training step made from a module.
+
+    Attributes:
+        graph: The step. Parameters and running statistics have the names of the module's ``state_dict``.
+        values: The module's present parameters and running statistics, float32, by those names.
+            ``initial_values(graph, seed) | values`` has a value for every source of the step.
+    """
+
+    graph: StepGraph
+    values: Mapping[str, NDArray[Any]]
+
+
+def capture(
+    reference: str,
+    batch: int,
+    *,
+    input_shape: Shape | None = None,
+    optimizer: Optimizer = DEFAULT_OPTIMIZER,
+) -> Captured:
+    """Captures the module that a user's own function makes; this runs the user's code.
+
+    Args:
+        reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments
+            and returns a ``torch.nn.Module`` whose forward takes one tensor and returns logits, [n, classes].
+        batch: Samples in a step, at least 1.
+        input_shape: Channels, height and width of a sample; None takes the module's attribute ``input_shape``.
+        optimizer: What updates the parameters.
+
+    Returns:
+        The step, named like the factory, and the module's values.
+
+    Raises:
+        UsageError: torch is missing; there is no such file, module or factory; the factory fails or returns
+            something else; or anything that ``capture_module`` raises.
+    """
+    module = load_module(reference)
+    name = reference.rpartition(":")[2].strip()
+    return capture_module(module, batch, input_shape=input_shape, optimizer=optimizer, name=name)
+
+
+def capture_module(
+    module: Any,
+    batch: int,
+    *,
+    input_shape: Shape | None = None,
+    optimizer: Optimizer = DEFAULT_OPTIMIZER,
+    name: str | None = None,
+) -> Captured:
+    """Captures a ``torch.nn.Module`` in training mode; the module itself is put into that mode.
+
+    Batch norm counts no batches: ``num_batches_tracked`` is not part of the step.
+
+    Args:
+        module: The module, with float32 parameters in the processor's memory.
+        batch: Samples in a step, at least 1.
+        input_shape: Channels, height and width of a sample; None takes the module's attribute ``input_shape``.
+        optimizer: What updates the parameters.
+        name: Name of the step; None takes the class's.
+
+    Returns:
+        The step and the module's values.
+
+    Raises:
+        UsageError: The input's shape is not known; a parameter is frozen, unused or not float32; forward cannot
+            be traced, uses an operator that is not supported, changes gradients by hooks or by functions with a
+            backward pass of their own, or does not return [n, classes].
+    """
+    name = name or type(module).__name__
+    if not isinstance(module, import_torch().nn.Module):
+        raise UsageError(f"{name}: this is not a torch.nn.Module", hint="give the model itself")
+    if batch < 1:
+        raise UsageError(f"{name}: batch={batch} is too small", hint="batch starts at 1")
+    shape = _checked(
+        name, getattr(module, "input_shape", None) if input_shape is None else input_shape
+    )
+    check_hooks(name, module)
+    program = trace(name, module, (batch, *shape))
+    builder = StepBuilder(name, batch, shape)
+    logits = lower(name, program, builder)
+    check_gradients(name, module, (batch, *shape))
+    graph = builder.finish(logits, optimizer)
+    kept = {tensor.name for tensor in graph.sources} & program.values.keys()
+    return Captured(graph, {name: program.values[name] for name in program.values if name in kept})
+
+
+def _checked(name: str, shape: object) -> Shape:
+    if shape is None:
+        raise UsageError(
+            f"{name}: the shape of its input is not known",
+            hint="pass --input-shape 3x32x32, or give the module an attribute input_shape = (3, 32, 32)",
+        )
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else ()
+    if len(sizes) != 3 or not all(isinstance(size, int) and size >= 1 for size in sizes):
+        raise UsageError(
+            f"{name}: input shape {shape!r} is not channels, height and width",
+            hint="such as --input-shape 3x32x32, or input_shape = (3, 32, 32) in the module",
+        )
+    return sizes[0], sizes[1], sizes[2]

@@ -1,0 +1,123 @@
+"""Finds and calls the user's function that makes a module."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from autotune.errors import UsageError
+
+LONGEST = 300  # characters of another program's message that are passed on
+
+
+def import_torch() -> Any:
+    """Returns the package torch.
+
+    Raises:
+        UsageError: It is not installed or cannot be loaded.
+    """
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+        what = "is not installed" if missing else f"cannot be loaded: {one_line(error)}"
+        raise UsageError(
+            f"a model of your own needs PyTorch, which {what}",
+            hint="pip install 'autotune[torch]'",
+        ) from error
+    return torch
+
+
+def load_module(reference: str) -> Any:
+    """Imports what is before the colon and calls what is after it.
+
+    Args:
+        reference: ``package.module:factory`` or ``path/to/file.py:factory``.
+
+    Returns:
+        The ``torch.nn.Module`` that the factory returns.
+
+    Raises:
+        UsageError: torch is missing; the reference is malformed; there is no such file, module or factory; the
+            factory fails or returns something else.
+    """
+    source, colon, factory = (part.strip() for part in reference.rpartition(":"))
+    if not (source and colon and factory):
+        raise UsageError(
+            f"{reference!r} does not name a function that makes a model",
+            hint="write path/to/file.py:function or package.module:function",
+        )
+    torch = import_torch()
+    imported = _file(Path(source)) if source.endswith(".py") else _package(source)
+    make = getattr(imported, factory, None)
+    if not callable(make):
+        what = "has no function" if make is None else "has no callable"
+        raise UsageError(
+            f"{source} {what} {factory!r}", hint="it takes no arguments and returns the module"
+        )
+    try:
+        module = make()
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"{reference}: {factory}() raised {describe(error)}",
+            hint="it is called without arguments",
+        ) from error
+    if not isinstance(module, torch.nn.Module):
+        raise UsageError(
+            f"{reference}: {factory}() returned {type(module).__name__}, not a torch.nn.Module",
+            hint="return the model itself",
+        )
+    return module
+
+
+def describe(error: BaseException) -> str:
+    """Returns an error's kind and message in one line."""
+    return f"{type(error).__name__}: {one_line(error)}"
+
+
+def one_line(error: BaseException) -> str:
+    """Returns an error's message in one line of at most ``LONGEST`` characters."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}", hint="give the path of a Python file")
+    # registered under a name of its own: dataclasses and pickle look their module up by name
+    name = f"autotune_model_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} cannot be imported", hint="give the path of a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name, None)
+        raise UsageError(
+            f"importing {path} raised {describe(error)}", hint="mend the file"
+        ) from error
+    return module
+
+
+def _package(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"there is no Python module {name!r}",
+                hint="install it, or give its file: path/to/file.py:function",
+            ) from error
+        raise UsageError(
+            f"importing {name} raised {describe(error)}", hint="install what it needs"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"importing {name} raised {describe(error)}", hint="mend the module"
+        ) from error

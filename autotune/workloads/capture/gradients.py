@@ -1,0 +1,85 @@
+"""Finds what a trace of the forward pass does not show: gradients that are not those of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.workloads.capture.factory import describe, import_torch
+from autotune.workloads.capture.trace import quiet
+
+HINT = "a captured step has the gradients of its operators: remove it"
+
+
+def check_hooks(name: str, module: Any) -> None:
+    """Refuses a module with hooks on the gradients of its parts or parameters.
+
+    Raises:
+        UsageError: There is such a hook; the message names its place.
+    """
+    for path, part in module.named_modules():
+        if part._backward_hooks or part._backward_pre_hooks:
+            raise UsageError(f"{name}: {path or 'the model'} has a hook on its gradient", hint=HINT)
+    for path, parameter in module.named_parameters():
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise UsageError(f"{name}: the parameter {path} has a hook on its gradient", hint=HINT)
+
+
+def check_gradients(name: str, module: Any, shape: tuple[int, ...]) -> None:
+    """Refuses a forward pass that puts hooks on gradients or has functions with a backward pass of their own.
+
+    The module runs once more on tensors without memory, and PyTorch's own record of it is read.
+
+    Args:
+        name: The model's name, for messages.
+        module: A module that has been traced and whose operators are supported.
+        shape: Shape of the input, [n, c, h, w].
+
+    Raises:
+        UsageError: There is such a hook or function; the message names it.
+    """
+    torch = import_torch()
+    hooks = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+
+    class RefuseHooks(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if function in hooks:
+                raise UsageError(f"{name}: forward puts a hook on a gradient", hint=HINT)
+            return function(*args, **(kwargs or {}))
+
+    state = {
+        path: torch.empty_like(tensor, device="meta", requires_grad=tensor.requires_grad)
+        for path, tensor in (*module.named_parameters(), *module.named_buffers())
+    }
+    try:
+        with quiet(), RefuseHooks():
+            data = torch.empty(shape, device="meta")
+            result = torch.func.functional_call(module, state, (data,))
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{name}: its gradients cannot be checked: {describe(error)}",
+            hint="forward must work on tensors of any device",
+        ) from error
+    for step in _history(result.grad_fn):
+        if isinstance(step, torch.autograd.function.BackwardCFunction):
+            function = type(step).__name__.removesuffix("Backward")
+            raise UsageError(
+                f"{name}: the autograd function {function} has a backward pass of its own",
+                hint=HINT,
+            )
+
+
+def _history(last: Any) -> Iterator[Any]:
+    """Yields every step that PyTorch would take backward."""
+    seen, waiting = set(), [last]
+    while waiting:
+        step = waiting.pop()
+        if step is not None and step not in seen:
+            seen.add(step)
+            waiting.extend(earlier for earlier, _ in step.next_functions)
+            yield step

@@ -1,0 +1,78 @@
+"""A module's forward pass as plain data: what tracing gives and lowering takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An argument that is a tensor: an operation's result, the input, a parameter or a buffer.
+
+    Attributes:
+        name: The name of what computes it, or of a source; unique in the program.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One ATen operator at work.
+
+    Attributes:
+        name: Unique in the program, such as ``relu_1``.
+        operator: Such as ``aten.relu.default``.
+        arguments: Every argument by the name in the operator's schema, defaults included; tensors are references.
+        module: Path of the innermost module that it runs in; empty for the model itself.
+        is_layer: Whether that module is one of PyTorch's own layers, which then gives the place its name.
+        shape: Sizes of the result; empty where there is not one tensor.
+        readers: Names of the operations that take the result; the model's output is one of them.
+        in_place: Whether it writes its result over its first argument.
+    """
+
+    name: str
+    operator: str
+    arguments: Mapping[str, object]
+    module: str
+    is_layer: bool
+    shape: tuple[int, ...]
+    readers: tuple[str, ...]
+    in_place: bool
+
+    @property
+    def first(self) -> object:
+        """The first argument, ``self`` or ``input`` in the schemas."""
+        return next(iter(self.arguments.values()), None)
+
+    @property
+    def where(self) -> str:
+        """The place for messages, such as ``features.3``."""
+        return self.module or "the model's own forward"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A forward pass.
+
+    Attributes:
+        input: Name of the data.
+        parameters: Name of a source -> name in the ``state_dict``; shared ones have one name there.
+        buffers: Name of a source -> name in the ``state_dict``.
+        modules: Paths of all modules, for places that must not be named like one.
+        operations: In order of execution.
+        output: Name of the logits.
+        values: Present parameters and buffers by their name in the ``state_dict``.
+    """
+
+    input: str
+    parameters: Mapping[str, str]
+    buffers: Mapping[str, str]
+    modules: frozenset[str]
+    operations: tuple[Operation, ...]
+    output: str
+    values: Mapping[str, NDArray[Any]]

@@ -1,0 +1,200 @@
+"""Traces a module's forward pass with torch.export."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.workloads.capture.factory import describe, import_torch
+from autotune.workloads.capture.program import Operation, Program, Reference
+
+COUNTER = "num_batches_tracked"  # read only by batch norms without momentum, which are refused
+
+
+def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
+    """Traces a module in training mode on one input, without computing anything.
+
+    Args:
+        name: The model's name, for messages.
+        module: A ``torch.nn.Module``; it is put into training mode.
+        shape: Shape of the input, [n, c, h, w].
+
+    Returns:
+        The forward pass.
+
+    Raises:
+        UsageError: torch is missing; a parameter is frozen, unused or of a kind that is not supported; tracing
+            fails; or forward does not take one tensor and return one of shape [n, classes].
+    """
+    torch = import_torch()
+    _check_parameters(name, module, torch)
+    module.train()
+    try:
+        with quiet():
+            exported = torch.export.export(module, (torch.empty(shape),), strict=False)
+    except Exception as error:
+        raise _untraceable(name, shape, error) from error
+    return _program(name, module, exported, shape[0])
+
+
+def _check_parameters(name: str, module: Any, torch: Any) -> None:
+    for path, parameter in module.named_parameters():
+        if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+            what, hint = "has no shape yet", "run the model once before it is returned"
+        elif not parameter.requires_grad:
+            what, hint = (
+                "is frozen (requires_grad=False)",
+                "a step trains every parameter: unfreeze it",
+            )
+        elif parameter.dtype != torch.float32:
+            what, hint = f"is {str(parameter.dtype).removeprefix('torch.')}", "call model.float()"
+        elif parameter.device.type != "cpu":
+            what, hint = f"lies on device {parameter.device}", "create the model on the cpu"
+        else:
+            continue
+        raise UsageError(f"{name}: the parameter {path} {what}", hint=hint)
+    for path, part in module.named_modules():
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and part.momentum is None:
+            raise UsageError(
+                f"{name}: batch norm {path or 'itself'} averages over all batches (momentum=None)",
+                hint="give it a momentum, such as 0.1",
+            )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps torch's warnings and its listings of what failed away from the user's terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _untraceable(name: str, shape: tuple[int, ...], error: Exception) -> UsageError:
+    text = str(error).lower()
+    if "data-dependent" in text or "DataDependent" in type(error).__name__:
+        return UsageError(
+            f"{name}: forward takes a decision that depends on the data: {describe(error)}",
+            hint="a step does the same work for every batch; decide by shapes or by settings",
+        )
+    return UsageError(
+        f"{name}: forward fails on an input of shape {shape}: {describe(error)}",
+        hint="it must take one tensor of that shape; --input-shape sets channels, height, width",
+    )
+
+
+def _program(name: str, module: Any, exported: Any, batch: int) -> Program:
+    signature = exported.graph_signature
+    parameters = _first_names(
+        signature.inputs_to_parameters, module.named_parameters(remove_duplicate=False)
+    )
+    buffers = _first_names(
+        signature.inputs_to_buffers, module.named_buffers(remove_duplicate=False)
+    )
+    used = {node.name for node in exported.graph.nodes if node.users}
+    read = {path for source, path in parameters.items() if source in used}
+    if unread := [path for path in parameters.values() if path not in read]:
+        raise UsageError(
+            f"{name}: forward does not use the parameter {unread[0]}",
+            hint="remove it from the model, or use it",
+        )
+    counters = {source for source, path in buffers.items() if path.rpartition(".")[2] == COUNTER}
+    classes = {path: type(part) for path, part in module.named_modules()}
+    operations = tuple(
+        _operation(node, classes)
+        for node in exported.graph.nodes
+        if node.op == "call_function" and not _counts_batches(node, counters)
+    )
+    return Program(
+        input=signature.user_inputs[0],
+        parameters=parameters,
+        buffers=buffers,
+        modules=frozenset(classes),
+        operations=operations,
+        output=_output(name, exported, batch),
+        values={
+            path: tensor.detach().numpy().copy()
+            for path, tensor in (*module.named_parameters(), *module.named_buffers())
+            if str(tensor.dtype) == "torch.float32" and tensor.device.type == "cpu"
+        },
+    )
+
+
+def _first_names(sources: Mapping[str, str], named: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    """Gives a tensor that the module holds under several names the first of them."""
+    by_path = dict(named)
+    first: dict[int, str] = {}
+    for path, tensor in by_path.items():
+        first.setdefault(id(tensor), path)
+    return {source: first[id(by_path[path])] for source, path in sources.items()}
+
+
+def _counts_batches(node: Any, counters: set[str]) -> bool:
+    """Whether a node is a batch norm's count of batches; it then joins the counters."""
+    if str(node.target) != "aten.add_.Tensor" or node.args[0].name not in counters:
+        return False
+    counters.add(node.name)
+    return True
+
+
+def _output(name: str, exported: Any, batch: int) -> str:
+    (result,) = (node for node in exported.graph.nodes if node.op == "output")
+    outputs = result.args[0]
+    whole = exported.call_spec.out_spec.is_leaf()
+    shape = _shape(outputs[0]) if whole and len(outputs) == 1 else ()
+    if len(shape) != 2 or shape[0] != batch:
+        what = f"shape {shape}" if shape else "something other than one tensor"
+        raise UsageError(
+            f"{name}: forward returns {what}",
+            hint=f"it must return logits of shape [n, classes], here ({batch}, classes)",
+        )
+    return str(outputs[0].name)
+
+
+def _operation(node: Any, classes: Mapping[str, type]) -> Operation:
+    schema = getattr(node.target, "_schema", None)
+    arguments: dict[str, object] = {}
+    for position, declared in enumerate(schema.arguments if schema else ()):
+        if position < len(node.args):
+            value = node.args[position]
+        elif declared.name in node.kwargs:
+            value = node.kwargs[declared.name]
+        else:
+            value = declared.default_value if declared.has_default_value() else None
+        arguments[declared.name] = _plain(value)
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]).partition("@")[0] if stack else ""
+    kind = classes.get(path)
+    return Operation(
+        name=node.name,
+        operator=str(node.target) if schema else getattr(node.target, "__name__", str(node.target)),
+        arguments=arguments,
+        module=path,
+        is_layer=kind is not None and kind.__module__.startswith("torch.nn.modules."),
+        shape=_shape(node),
+        readers=tuple(user.name for user in node.users),
+        in_place=bool(
+            schema and schema.is_mutable and str(node.target).split(".")[1].endswith("_")
+        ),
+    )
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    sizes = getattr(getattr(node, "meta", {}).get("val"), "shape", ())
+    return tuple(int(size) for size in sizes)
+
+
+def _plain(value: Any) -> object:
+    """Replaces graph nodes by references, inside lists too."""
+    if isinstance(value, list | tuple):
+        return tuple(_plain(item) for item in value)
+    return Reference(value.name) if hasattr(value, "users") else value

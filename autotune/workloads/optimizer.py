@@ -1,0 +1,124 @@
+"""Which optimiser a training step ends with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from autotune.errors import UsageError
+
+Algorithm = Literal["sgd", "momentum", "adam"]
+
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+
+_SETTINGS: Mapping[Algorithm, tuple[str, ...]] = MappingProxyType(
+    {
+        "sgd": ("learning_rate",),
+        "momentum": ("learning_rate", "momentum"),
+        "adam": ("learning_rate", "beta1", "beta2", "epsilon"),
+    }
+)
+_LEARNING_RATES: Mapping[Algorithm, float] = MappingProxyType(
+    {"sgd": 0.01, "momentum": 0.01, "adam": 0.001}
+)
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """An optimiser with its settings, with PyTorch's meaning of each; settings of others are ignored.
+
+    Attributes:
+        algorithm: ``sgd``, plain; ``momentum``, SGD with momentum; or ``adam``.
+        learning_rate: Step size, above 0.
+        momentum: Share of the velocity that is kept, in [0, 1).
+        beta1: Share of the first moment that is kept, in [0, 1).
+        beta2: Share of the second moment that is kept, in [0, 1).
+        epsilon: What is added to the root of the second moment, above 0.
+
+    Raises:
+        UsageError: On construction, when the algorithm is unknown or a setting is out of its range.
+    """
+
+    algorithm: Algorithm = "sgd"
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        """Checks the algorithm and the ranges."""
+        if self.algorithm not in ALGORITHMS:
+            raise UsageError(
+                f"unknown optimizer {self.algorithm!r}", hint=f"optimizers: {', '.join(ALGORITHMS)}"
+            )
+        for name in ("learning_rate", "epsilon"):
+            value = getattr(self, name)
+            if not (0.0 < value < math.inf):
+                raise UsageError(
+                    f"optimizer {self.algorithm}: {name}={value} is not a number above 0",
+                    hint=f"such as {name}={getattr(type(self), name)}",
+                )
+        for name in ("momentum", "beta1", "beta2"):
+            value = getattr(self, name)
+            if not 0.0 <= value < 1.0:
+                raise UsageError(
+                    f"optimizer {self.algorithm}: {name}={value} is not in [0, 1)",
+                    hint=f"such as {name}={getattr(type(self), name)}",
+                )
+
+    @property
+    def settings(self) -> Mapping[str, float]:
+        """The settings that the algorithm uses, by name."""
+        return {name: getattr(self, name) for name in _SETTINGS[self.algorithm]}
+
+    def spec(self) -> str:
+        """Returns the canonical text, such as ``momentum:learning_rate=0.01,momentum=0.9``."""
+        settings = (f"{name}={value!r}" for name, value in self.settings.items())
+        return f"{self.algorithm}:{','.join(settings)}"
+
+    @classmethod
+    def parse(cls, text: str) -> Optimizer:
+        """Reads an optimiser such as ``sgd``, ``adam`` or ``momentum:learning_rate=0.1,momentum=0.8``.
+
+        Args:
+            text: ``algorithm`` or ``algorithm:key=value,...``. Without a learning rate it is 0.01, for Adam 0.001.
+
+        Returns:
+            The optimiser.
+
+        Raises:
+            UsageError: Unknown algorithm; unknown or repeated key; a value that is no number or out of range.
+        """
+        name, _, body = (part.strip() for part in text.partition(":"))
+        algorithm = next((known for known in ALGORITHMS if known == name), None)
+        if algorithm is None:
+            raise UsageError(
+                f"unknown optimizer {name!r}", hint=f"optimizers: {', '.join(ALGORITHMS)}"
+            )
+        keys = _SETTINGS[algorithm]
+        values = {"learning_rate": _LEARNING_RATES[algorithm]}
+        given: set[str] = set()
+        for part in body.split(",") if body else ():
+            key, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or key not in keys or key in given:
+                what = (
+                    f"{key} is given twice" if key in given else f"{part.strip()!r} is no setting"
+                )
+                raise UsageError(
+                    f"optimizer {name}: {what}",
+                    hint=f"write key=value with keys {', '.join(keys)}",
+                )
+            given.add(key)
+            values[key] = _number(f"optimizer {name}: {key}", value)
+        return cls(algorithm, **values)
+
+
+def _number(where: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{where}={text!r} is not a number", hint="such as 0.01") from None

@@ -1,0 +1,70 @@
+"""Writes the updates of a step: what each optimiser keeps, reads and replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autotune.workloads.graph import Initial, Tensor
+from autotune.workloads.operators import Adam, Momentum, Operator, RunningPower, Sgd
+from autotune.workloads.optimizer import Optimizer
+
+if TYPE_CHECKING:
+    from autotune.workloads.autodiff import StepRecorder
+
+
+def write_updates(
+    step: StepRecorder, optimizer: Optimizer, gradients: Sequence[tuple[Tensor, str]]
+) -> None:
+    """Appends one update for each parameter, and what all of them share.
+
+    The optimiser's settings become constants with their names. A parameter ``fc.weight`` gets the state
+    ``fc.weight.velocity`` with momentum, ``fc.weight.first`` and ``fc.weight.second`` with Adam. Adam's
+    ``beta1_power`` and ``beta2_power`` are states that are updated once, before the parameters.
+
+    Args:
+        step: Where to append.
+        optimizer: The optimiser.
+        gradients: Each parameter with the name of its gradient.
+    """
+    constants = {name: step.constant(name, value) for name, value in optimizer.settings.items()}
+    rate = constants["learning_rate"]
+    match optimizer.algorithm:
+        case "sgd":
+            for parameter, gradient in gradients:
+                _update(step, parameter, Sgd(parameter.elements), (), (gradient, rate))
+        case "momentum":
+            for parameter, gradient in gradients:
+                operands = (gradient, rate, constants["momentum"])
+                _update(step, parameter, Momentum(parameter.elements), ("velocity",), operands)
+        case "adam":
+            powers = [_power(step, base) for base in ("beta1", "beta2")]
+            for parameter, gradient in gradients:
+                rates = (*constants.values(), *powers)
+                moments = ("first", "second")
+                _update(step, parameter, Adam(parameter.elements), moments, (gradient, *rates))
+
+
+def _update(
+    step: StepRecorder,
+    parameter: Tensor,
+    operator: Operator,
+    moments: tuple[str, ...],
+    operands: tuple[str, ...],
+) -> None:
+    """Appends the update of a parameter and of its moments, which start at 0."""
+    replaced = [parameter.name]
+    for moment in moments:
+        name, initial = f"{parameter.name}.{moment}", Initial("constant", 0.0)
+        replaced.append(step.define(name, parameter.shape, "state", initial=initial))
+    updated = [step.define(f"{name}.updated", parameter.shape, "updated") for name in replaced]
+    place = parameter.name.rpartition(".")[0] or parameter.name
+    step.run(place, operator, "update", (*replaced, *operands), tuple(updated))
+
+
+def _power(step: StepRecorder, base: str) -> str:
+    """Appends the power of ``base`` that counts the steps; returns its name after the update."""
+    power = step.define(f"{base}_power", (1,), "state", initial=Initial("constant", 1.0))
+    updated = step.define(f"{power}.updated", (1,), "updated")
+    step.run(power, RunningPower(1), "update", (power, base), (updated,))
+    return updated

@@ -1,0 +1,335 @@
+"""Captured modules against PyTorch's own autograd and optimisers, in float64."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.workloads import (
+    Optimizer,
+    StepGraph,
+    capture,
+    capture_module,
+    evaluate,
+    initial_values,
+)
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+F = torch.nn.functional
+
+TOLERANCE = 1e-9
+STEPS = 3
+GRADIENT_OPERAND = {"sgd": 1, "momentum": 2, "adam": 3}
+
+
+class Residual(nn.Module):
+    """A residual block whose one ReLU module is used twice, in place, after batch norm and after the sum."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding="same", bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Any) -> Any:
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        y += x
+        return self.relu(y)
+
+
+class Cnn(nn.Module):
+    """Batch norm, residual sums, five joined branches, every pooling, dropout, functional layers."""
+
+    input_shape = (3, 13, 11)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 4, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU()
+        )
+        self.block = Residual(4)
+        self.pool = nn.MaxPool2d(3, stride=2, ceil_mode=True)
+        self.avg = nn.AvgPool2d(2, stride=1, padding=1)
+        self.branch = nn.Conv2d(4, 3, 1)
+        self.dropout = nn.Dropout(0.4)
+        self.head = nn.Linear(18, 5)
+
+    def forward(self, x: Any) -> Any:
+        x = self.block(self.stem(x))
+        side = F.relu6(self.branch(x))
+        x = torch.cat([x, side, x, F.relu(side + side), x + x], 1)
+        x = nn.Identity()(F.adaptive_avg_pool2d(self.avg(self.pool(x)), 1))
+        return self.head(self.dropout(torch.cat([x], 1).view(x.size(0), -1)))
+
+
+class Depthwise(nn.Module):
+    """Depthwise and grouped filters, kernels that are not square, dilation, ReLU6 in place."""
+
+    input_shape = (4, 12, 9)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(4, 8, (3, 1), stride=(2, 1), padding=(1, 0), groups=2, bias=False),
+            nn.BatchNorm2d(8, eps=1e-3, momentum=0.2),
+            nn.ReLU6(inplace=True),
+            nn.Conv2d(8, 8, (3, 2), padding=(2, 1), dilation=(2, 1), groups=8, bias=False),
+            nn.BatchNorm2d(8),
+            nn.Hardtanh(0.0, 6.0, inplace=True),
+            nn.Conv2d(8, 6, 1),
+            nn.ReLU6(),
+        )
+        self.classifier = nn.Linear(6, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.classifier(self.features(x).mean([-1, -2]))
+
+
+class Mlp(nn.Module):
+    """Fully connected layers with batch norm, dropout, a layer used twice and a tied weight."""
+
+    input_shape = (1, 4, 3)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(12, 7, bias=False)
+        self.norm = nn.BatchNorm1d(7)
+        self.drop = nn.Dropout(0.25)
+        self.twice = nn.Linear(7, 7)
+        self.tied = nn.Linear(7, 7)
+        self.tied.weight = self.twice.weight
+        self.out = nn.Parameter(torch.randn(6, 7))
+
+    def forward(self, x: Any) -> Any:
+        x = F.relu(self.norm(self.fc1(x.reshape(x.shape[0], -1))))
+        x = self.twice(F.relu(self.twice(self.drop(x))))
+        return F.linear(self.tied(x).relu(), self.out)
+
+
+class Aliases(nn.Module):
+    """In-place operations that are seen through views, and results in place that nobody takes."""
+
+    input_shape = (2, 5, 6)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3)
+        self.fc = nn.Linear(48, 5)
+
+    def forward(self, x: Any) -> Any:
+        y = self.conv(x)
+        flat = y.flatten(1)
+        flat += flat
+        y.relu_()
+        copied = F.adaptive_avg_pool2d(y, (3, 4))
+        copied += copied
+        return self.fc(y.view(x.shape[0], -1)) + self.fc(copied.flatten(1)) + self.fc(flat)
+
+
+class Divided(nn.Module):
+    """Adaptive pooling to a size that divides the input's, and squeezed pixels."""
+
+    input_shape = (2, 6, 8)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 3, padding="same")
+        self.pool = nn.AdaptiveAvgPool2d((3, 2))
+        self.last = nn.Conv2d(3, 4, (3, 2), padding="valid")
+
+    def forward(self, x: Any) -> Any:
+        x = self.last(self.pool(F.max_pool2d(self.conv(x), 3, stride=1, padding=1)))
+        return x.squeeze(-1).squeeze(-1)
+
+
+OPTIMIZERS = (
+    Optimizer(learning_rate=0.05),
+    Optimizer("momentum", learning_rate=0.05, momentum=0.8),
+    Optimizer("adam", learning_rate=0.003, beta1=0.85, beta2=0.99, epsilon=1e-7),
+)
+
+
+def torch_optimizer(optimizer: Optimizer, parameters: Any) -> Any:
+    """PyTorch's counterpart."""
+    if optimizer.algorithm == "adam":
+        betas = (optimizer.beta1, optimizer.beta2)
+        return torch.optim.Adam(
+            parameters, lr=optimizer.learning_rate, betas=betas, eps=optimizer.epsilon
+        )
+    momentum = optimizer.momentum if optimizer.algorithm == "momentum" else 0.0
+    return torch.optim.SGD(parameters, lr=optimizer.learning_rate, momentum=momentum)
+
+
+def double_values(graph: StepGraph, seed: int) -> dict[str, Any]:
+    """First values in float64, without the float32 rounding of constants and masks."""
+    values = {}
+    for name, value in initial_values(graph, seed).items():
+        initial = graph.by_name[name].initial
+        assert initial is not None
+        if initial.distribution == "constant":
+            value = np.full(value.shape, initial.value)
+        elif initial.distribution == "mask":
+            value = np.where(value > 0, 1 / (1 - initial.value), 0.0)
+        values[name] = value if value.dtype == np.int32 else value.astype(np.float64)
+    return values
+
+
+def assert_close(found: Any, expected: Any, what: str) -> None:
+    """Compares with the largest value of the tensor as the scale."""
+    expected = expected.detach().numpy()
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    assert error < TOLERANCE, (what, error)
+
+
+def follow_masks(module: Any, values: dict[str, Any]) -> None:
+    """Makes the module's dropout layers multiply by the step's masks."""
+    for name in [name for name in values if name.endswith(".mask")]:
+        layer = module.get_submodule(name.removesuffix(".mask"))
+        layer.register_forward_hook(
+            lambda _, inputs, __, name=name: inputs[0] * torch.from_numpy(values[name])
+        )
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.algorithm)
+@pytest.mark.parametrize("model", [Cnn, Depthwise, Mlp, Aliases, Divided])
+def test_three_steps_are_those_of_pytorch(model: Any, optimizer: Optimizer) -> None:
+    torch.manual_seed(7)
+    module = model()
+    before = copy.deepcopy(module.state_dict())
+    captured = capture_module(module, 3, optimizer=optimizer)
+    for name, tensor in module.state_dict().items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+    graph = captured.graph
+    values = double_values(graph, 3) | dict(captured.values)
+    twin = copy.deepcopy(module).double().train()
+    follow_masks(twin, values)
+    trained = dict(twin.named_parameters())
+    assert {tensor.name for tensor in graph.parameters} == set(trained)
+    torchs = torch_optimizer(optimizer, twin.parameters())
+    generator = np.random.default_rng(5)
+    for _ in range(STEPS):
+        values["input"] = generator.normal(size=values["input"].shape)
+        step = evaluate(graph, values)
+        torchs.zero_grad()
+        logits = twin(torch.from_numpy(values["input"]))
+        loss = F.cross_entropy(logits, torch.from_numpy(values["labels"]).long())
+        loss.backward()
+        torchs.step()
+        assert_close(step["loss"], loss.reshape(1), "loss")
+        gradients = {
+            node.inputs[0]: node.inputs[GRADIENT_OPERAND[node.kernel.operator.name]]
+            for node in graph.nodes
+            if node.kernel.operator.name in GRADIENT_OPERAND
+        }
+        for name, parameter in trained.items():
+            assert_close(step[gradients[name]], parameter.grad, f"gradient of {name}")
+            assert_close(step[graph.updates[name]], parameter, name)
+        for name, buffer in twin.named_buffers():
+            if not name.endswith("num_batches_tracked"):
+                assert_close(step[graph.updates[name]], buffer, name)
+        values |= {old: step[new] for old, new in graph.updates.items()}
+
+
+def test_names_and_values_are_those_of_the_state_dict() -> None:
+    module = Cnn()
+    captured = capture_module(module, 2)
+    state = module.state_dict()
+    assert set(captured.values) == {n for n in state if not n.endswith("num_batches_tracked")}
+    for name, value in captured.values.items():
+        assert value.dtype == np.float32
+        assert value.shape == captured.graph.by_name[name].shape
+        np.testing.assert_array_equal(value, state[name].numpy())
+    sources = {tensor.name for tensor in captured.graph.sources}
+    assert sources - set(captured.values) >= {"input", "labels", "dropout.mask", "learning_rate"}
+    assert module.training
+
+
+def test_values_are_copies() -> None:
+    module = Mlp()
+    captured = capture_module(module, 2)
+    kept = captured.values["fc1.weight"].copy()
+    with torch.no_grad():
+        module.fc1.weight.add_(1)
+    np.testing.assert_array_equal(captured.values["fc1.weight"], kept)
+
+
+def test_relu_is_part_of_the_layer_before_it_where_nothing_else_reads_that() -> None:
+    graph = capture_module(Cnn(), 2).graph
+    forward = [n for n in graph.nodes if n.kernel.role == "forward"]
+    norms = [n.kernel.name for n in forward if n.kernel.operator.name == "batch_norm"]
+    assert [name.endswith("_relu") for name in norms] == [True, True, False]
+    relus = [n.place for n in forward if n.kernel.operator.name == "relu"]
+    assert relus == ["block.relu", "relu6", "relu"]
+
+
+def test_places_are_the_modules_paths() -> None:
+    graph = capture_module(Mlp(), 2).graph
+    places = [n.place for n in graph.nodes if n.kernel.operator.name == "matmul"]
+    assert places[:5] == ["fc1", "twice", "twice_2", "tied", "linear"]
+    updated = [n.place for n in graph.nodes if n.kernel.operator.name == "sgd"]
+    assert "out" in updated
+
+
+def test_a_module_that_is_called_like_a_tensor_of_the_step() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.input = nn.Conv2d(1, 2, 3)
+            self.add = nn.Conv2d(2, 2, 1)
+            self.loss = nn.Linear(2, 3)
+
+        def forward(self, x: Any) -> Any:
+            x = self.input(x)
+            return self.loss((x + self.add(x)).mean((2, 3)))
+
+    captured = capture_module(Odd(), 2, input_shape=(1, 5, 5))
+    assert set(captured.values) == set(Odd().state_dict())
+    assert np.isfinite(
+        evaluate(captured.graph, initial_values(captured.graph, 0), ["loss"])["loss"]
+    )
+
+
+FILE = """
+from dataclasses import dataclass
+import torch
+from torch import nn
+
+@dataclass
+class Sizes:
+    hidden: "int" = 4
+
+def small():
+    sizes = Sizes()
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, sizes.hidden), nn.ReLU(), nn.Linear(sizes.hidden, 3))
+    model.input_shape = (3, 2, 2)
+    return model
+
+class Bare(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.fc(x.flatten(1))
+"""
+
+
+def test_a_factory_in_a_file_or_in_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "nets_for_capture.py"
+    path.write_text(FILE)
+    captured = capture(f"{path}:small", 4, optimizer=Optimizer("adam"))
+    assert captured.graph.name == "small"
+    assert captured.graph.batch == 4
+    assert captured.graph.by_name["input"].shape == (4, 3, 2, 2)
+    assert captured.graph.parameter_count == 12 * 4 + 4 + 4 * 3 + 3
+    monkeypatch.syspath_prepend(tmp_path)
+    again = capture("nets_for_capture:Bare", 2, input_shape=(1, 2, 2))
+    assert set(again.values) == {"fc.weight", "fc.bias"}

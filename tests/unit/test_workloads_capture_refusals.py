@@ -1,0 +1,343 @@
+"""What cannot be captured is refused in one line that names the operator, the place and the way out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.errors import UsageError
+from autotune.workloads import capture, capture_module
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+F = torch.nn.functional
+
+SHAPE = (3, 6, 6)
+
+
+class Forward(nn.Module):
+    """A linear layer on the features that a function of (module, x) computes."""
+
+    def __init__(self, features: Callable[[Any, Any], Any], **layers: Any) -> None:
+        super().__init__()
+        self.features = features
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.fc = nn.Linear(3, 4)
+        self.register_buffer("counter", torch.zeros(1))
+        self.register_buffer("shift", torch.zeros(2, 3, 6, 6))
+
+    def forward(self, x: Any) -> Any:
+        return self.fc(self.features(self, x).mean((2, 3)))
+
+
+def forward(features: Callable[[Any, Any], Any], **layers: Any) -> Callable[[], Any]:
+    """A factory for it."""
+    return lambda: Forward(features, **layers)
+
+
+def counting(module: Any, x: Any) -> Any:
+    module.counter.add_(1)
+    return x
+
+
+def assigning(module: Any, x: Any) -> Any:
+    module.counter = module.counter + 1
+    return x
+
+
+def deciding(_: Any, x: Any) -> Any:
+    return x + x if x.sum() > 0 else x
+
+
+def wasteful(_: Any, x: Any) -> Any:
+    torch.sigmoid(x)
+    return x
+
+
+def wasteful_layer(module: Any, x: Any) -> Any:
+    F.relu(x)
+    return x
+
+
+def untaught(_: Any, x: Any) -> Any:
+    with torch.no_grad():
+        return x + x
+
+
+def frozen() -> Any:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(108, 4))
+    model[1].bias.requires_grad_(False)
+    return model
+
+
+def frozen_norm(module: Any, x: Any) -> Any:
+    module.norm.eval()
+    return module.norm(x)
+
+
+def typed(dtype: Any) -> Callable[[], Any]:
+    return lambda: nn.Sequential(nn.Flatten(), nn.Linear(108, 4)).to(dtype)
+
+
+def tied_norms() -> Any:
+    norms = nn.BatchNorm2d(3), nn.BatchNorm2d(3)
+    norms[1].weight = norms[0].weight
+    return nn.Sequential(*norms, nn.Flatten(), nn.Linear(108, 4))
+
+
+class Reversed(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(_: Any, x: Any) -> Any:
+        return F.relu(x)
+
+    @staticmethod
+    def backward(_: Any, dy: Any) -> Any:
+        return -dy
+
+
+def hooked(module: Any, x: Any) -> Any:
+    y = module.c(x)
+    y.register_hook(lambda dy: 2 * dy)
+    return y
+
+
+def hooked_parameter() -> Any:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(108, 4))
+    model[1].weight.register_hook(lambda dy: 2 * dy)
+    return model
+
+
+def hooked_module() -> Any:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(108, 4))
+    model[1].register_full_backward_hook(lambda *_: None)
+    return model
+
+
+class Pair(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(108, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.fc(x.flatten(1)), x
+
+
+class Named(Pair):
+    def forward(self, x: Any) -> Any:
+        return {"logits": self.fc(x.flatten(1))}
+
+
+class TwoInputs(Pair):
+    def forward(self, x: Any, y: Any) -> Any:
+        return self.fc((x + y).flatten(1))
+
+
+class Mixing(Pair):
+    def forward(self, x: Any) -> Any:
+        return self.fc(x.flatten(1).view(1, 2, 108).view(2, 108))
+
+
+REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
+    ("softmax", forward(lambda m, x: m.attn(x), attn=nn.Softmax(1)),
+     ("aten.softmax.int in attn is not supported", "supported: conv2d, linear")),
+    ("nested", lambda: nn.Sequential(nn.Sequential(nn.GELU()), nn.Flatten(), nn.Linear(108, 4)),
+     ("aten.gelu.default in 0.0 is not supported",)),
+    ("own forward", forward(lambda m, x: x * 2),
+     ("aten.mul.Tensor in the model's own forward",)),
+    ("add a number", forward(lambda m, x: x + 1), ("aten.add.Tensor", "takes the value 1")),
+    ("add scaled", forward(lambda m, x: torch.add(x, x, alpha=2)), ("equal shapes",)),
+    ("add broadcast", forward(lambda m, x: x + x.mean((2, 3), keepdim=True)),
+     ("adds shapes (2, 3, 6, 6) and (2, 3, 1, 1)",)),
+    ("add a buffer", forward(lambda m, x: x + m.shift), ("takes the buffer shift",)),
+    ("counter read", forward(lambda m, x: m.n(x) + m.n.num_batches_tracked, n=nn.BatchNorm2d(3)),
+     ("aten.add.Tensor", "takes a constant tensor")),
+    ("constant", forward(lambda m, x: x + torch.ones(2, 3, 6, 6)), ("aten.ones.default",)),
+    ("buffer in place", forward(counting), ("aten.add_.Tensor", "takes the buffer counter")),
+    ("buffer assigned", forward(assigning), ("aten.add.Tensor", "the buffer counter")),
+    ("data-dependent", forward(deciding), ("depends on the data",)),
+    ("unused", forward(wasteful), ("aten.sigmoid.default",)),
+    ("unused layer", forward(wasteful_layer), ("aten.relu.default", "is not used")),
+    ("no_grad", forward(untaught), ("wrap_with_set_grad_enabled",)),
+    ("detach", forward(lambda m, x: x.detach()), ("aten.detach",)),
+    ("clone", forward(lambda m, x: x.clone()), ("aten.clone.default",)),
+    ("backward of its own", forward(lambda m, x: Reversed.apply(m.c(x)), c=nn.Conv2d(3, 3, 1)),
+     ("autograd function Reversed has a backward pass of its own",)),
+    ("hook", forward(hooked, c=nn.Conv2d(3, 3, 1)), ("forward puts a hook on a gradient",)),
+    ("hook on a parameter", hooked_parameter, ("the parameter 1.weight has a hook",)),
+    ("hook on a module", hooked_module, ("1 has a hook on its gradient",)),
+    ("frozen", frozen, ("1.bias is frozen",)),
+    ("unused parameter", forward(lambda m, x: x, spare=nn.Linear(2, 2)),
+     ("does not use the parameter spare.weight",)),
+    ("double", typed(torch.float64), ("1.weight is float64", "model.float()")),
+    ("meta", lambda: typed(torch.float32)().to("meta"), ("lies on device meta",)),
+    ("lazy", lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), ("1.weight has no shape",)),
+    ("norm without momentum", forward(lambda m, x: m.n(x), n=nn.BatchNorm2d(3, momentum=None)),
+     ("batch norm n", "momentum=None")),
+    ("norm without statistics",
+     forward(lambda m, x: m.n(x), n=nn.BatchNorm2d(3, track_running_stats=False)),
+     ("aten.batch_norm.default in n has no running statistics",)),
+    ("norm without weight", forward(lambda m, x: m.n(x), n=nn.BatchNorm2d(3, affine=False)),
+     ("in n has no weight", "affine=True")),
+    ("norm in evaluation", forward(frozen_norm, norm=nn.BatchNorm2d(3)),
+     ("aten.batch_norm.default in norm uses its running statistics",)),
+    ("norm twice", forward(lambda m, x: m.n(m.n(x)), n=nn.BatchNorm2d(3)),
+     ("in n cannot be called n",)),
+    ("tied norms", tied_norms, ("mixes tensors of several modules: 0.weight, 1.bias",)),
+    ("norm epsilon", forward(lambda m, x: m.n(x), n=nn.BatchNorm2d(3, eps=1e-7)),
+     ("has eps=1e-07",)),
+    ("hardtanh", forward(lambda m, x: m.h(x), h=nn.Hardtanh()),
+     ("aten.hardtanh.default in h has the limits (-1.0, 1.0)",)),
+    ("dropout of channels", forward(lambda m, x: m.d(x), d=nn.Dropout2d()),
+     ("aten.feature_dropout.default in d",)),
+    ("dropout of everything", forward(lambda m, x: m.d(x), d=nn.Dropout(1.0)), ("[0, 1)",)),
+    ("max pool dilated", forward(lambda m, x: m.p(x), p=nn.MaxPool2d(2, dilation=2)),
+     ("aten.max_pool2d.default in p is dilated",)),
+    ("max pool indices", forward(lambda m, x: m.p(x)[0], p=nn.MaxPool2d(2, return_indices=True)),
+     ("max_pool2d_with_indices",)),
+    ("average rounded up", forward(lambda m, x: m.p(x), p=nn.AvgPool2d(4, ceil_mode=True)),
+     ("in p rounds its size up",)),
+    ("average without padding",
+     forward(lambda m, x: m.p(x), p=nn.AvgPool2d(2, padding=1, count_include_pad=False)),
+     ("count_include_pad=True",)),
+    ("average by a number",
+     forward(lambda m, x: m.p(x), p=nn.AvgPool2d(2, divisor_override=3)), ("window's size",)),
+    ("adaptive", forward(lambda m, x: m.p(x), p=nn.AdaptiveAvgPool2d(4)),
+     ("in p takes (6, 6) pixels to (4, 4)",)),
+    ("mean of channels", forward(lambda m, x: x + x.mean(1, keepdim=True)),
+     ("aten.mean.dim", "over the axes (1,)")),
+    ("cat of pixels", forward(lambda m, x: torch.cat([x, x], 2)), ("joins along axis 2",)),
+    ("reflected padding",
+     forward(lambda m, x: m.c(x), c=nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")),
+     ("aten.pad.default in c",)),
+    ("lopsided padding", forward(lambda m, x: m.c(x), c=nn.Conv2d(3, 3, 2, padding="same")),
+     ("aten.conv2d.padding in c pads more on one side",)),
+    ("computed weight",
+     forward(lambda m, x: F.conv2d(x, m.c.weight + m.c.weight), c=nn.Conv2d(3, 3, 1, bias=False)),
+     ("takes the parameter c.weight",)),
+    ("linear on pixels", forward(lambda m, x: m.l(x), l=nn.Linear(6, 6)), ("[n, features]",)),
+    ("two results", Pair, ("something other than one tensor", "[n, classes]")),
+    ("named result", Named, ("something other than one tensor",)),
+    ("images", lambda: nn.Conv2d(3, 3, 1), ("returns shape (2, 3, 6, 6)",)),
+    ("two inputs", TwoInputs, ("fails on an input of shape (2, 3, 6, 6)",)),
+    ("other shape", lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 2)),
+     ("fails on an input of shape (2, 3, 6, 6)", "--input-shape")),
+    ("mixed samples", Mixing, ("aten.view.default", "mixes samples")),
+    ("nothing to train", nn.Flatten, ("no parameter to train",)),
+    ("not a module", lambda: 3, ("net: this is not a torch.nn.Module",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("make", "parts"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS]
+)
+def test_refusals_are_one_clear_line(
+    make: Callable[[], Any], parts: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        capture_module(make(), 2, input_shape=SHAPE, name="net")
+    text = str(caught.value)
+    for part in parts:
+        assert part in text
+    assert "\n" not in text
+    assert len(text) < 700
+    assert caught.value.hint
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("shape", "part"),
+    [
+        (None, "--input-shape 3x32x32"),
+        ((3, 6), "(3, 6) is not channels, height and width"),
+        ((3, 0, 6), "is not channels"),
+        ("3x6x6", "is not channels"),
+    ],
+)
+def test_input_shapes_that_are_missing_or_malformed(shape: Any, part: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        capture_module(nn.Sequential(nn.Flatten(), nn.Linear(108, 4)), 2, input_shape=shape)
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_batches_start_at_1() -> None:
+    with pytest.raises(UsageError, match="batch=0 is too small"):
+        capture_module(nn.Flatten(), 0, input_shape=SHAPE)
+
+
+FILE = """
+import torch
+VALUE = 3
+def number():
+    return 3
+def failing():
+    raise ValueError("first line\\nsecond line")
+def leaving():
+    raise SystemExit(7)
+def demanding(classes):
+    return torch.nn.Flatten()
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "part"),
+    [
+        ("", "does not name a function"),
+        ("net.py", "write path/to/file.py:function"),
+        (":make", "does not name a function"),
+        ("net.py:", "does not name a function"),
+        ("{folder}/none.py:make", "there is no file"),
+        ("{folder}/net.py:make", "has no function 'make'"),
+        ("{folder}/net.py:VALUE", "has no callable 'VALUE'"),
+        ("{folder}/net.py:number", "number() returned int, not a torch.nn.Module"),
+        ("{folder}/net.py:failing", "failing() raised ValueError: first line second line"),
+        ("{folder}/net.py:leaving", "leaving() raised SystemExit: 7"),
+        ("{folder}/net.py:demanding", "missing 1 required positional argument"),
+        ("{folder}/broken.py:make", "broken.py raised SyntaxError"),
+        ("{folder}/needy.py:make", "raised ModuleNotFoundError: No module named 'no_such_package'"),
+        ("no_such_package.nets:make", "there is no Python module 'no_such_package.nets'"),
+        ("needy_for_capture:make", "importing needy_for_capture raised ModuleNotFoundError"),
+        ("broken_for_capture:make", "importing broken_for_capture raised SyntaxError"),
+        (".relative:make", "relative"),
+    ],
+)
+def test_references_that_lead_nowhere(
+    reference: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "net.py").write_text(FILE)
+    for name in ("needy.py", "needy_for_capture.py"):
+        (tmp_path / name).write_text("import no_such_package")
+    for name in ("broken.py", "broken_for_capture.py"):
+        (tmp_path / name).write_text("def make(:")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        capture(reference.format(folder=tmp_path), 2, input_shape=SHAPE)
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint
+
+
+def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("def make(): return None")
+    (tmp_path / "torch.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')"
+    )
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from autotune.errors import UsageError\n"
+        "from autotune.workloads import capture\n"
+        "try:\n    capture(sys.argv[1] + '/net.py:make', 2)\n"
+        "except UsageError as error:\n    print(error.exit_code, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.startswith("2 a model of your own needs PyTorch, which is not installed")
+    assert "pip install 'autotune[torch]'" in done.stdout

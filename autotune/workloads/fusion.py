@@ -8,6 +8,8 @@ from dataclasses import replace
 from autotune.workloads.graph import Node, StepGraph
 from autotune.workloads.operators import Add, Kernel
 
+_Turn = tuple[int, int]
+
 
 def fused(graph: StepGraph) -> StepGraph:
     """Makes element-wise kernels the epilogue of the kernel whose result they alone read.
@@ -22,51 +24,95 @@ def fused(graph: StepGraph) -> StepGraph:
     Returns:
         A valid step that computes the same; tensors that are no longer written are gone.
     """
-    nodes = _counters_first(graph)
-    for node in graph.nodes:
-        if node.kernel.streamed is not None:
-            nodes = _joined(nodes, node, graph.loss)
+    nodes = _Fusion(graph).result()
     used = {name for node in nodes for name in (*node.inputs, *node.outputs)}
     tensors = tuple(tensor for tensor in graph.tensors if tensor.name in used)
-    result = replace(graph, tensors=tensors, nodes=tuple(nodes))
+    result = replace(graph, tensors=tensors, nodes=nodes)
     result.validate()
     return result
+
+
+class _Fusion:
+    """The nodes by their turn: the place of a node of the plain step, and a number among those put after it."""
+
+    def __init__(self, graph: StepGraph) -> None:
+        self._loss = graph.loss
+        self._nodes: dict[_Turn, Node] = {}
+        self._maker: dict[str, _Turn] = {}
+        self._readers: dict[str, set[_Turn]] = {}
+        self._moved = 0
+        for at, node in enumerate(_counters_first(graph)):
+            self._put((at, 0), node)
+
+    def result(self) -> tuple[Node, ...]:
+        for turn in list(self._nodes):
+            self._join(turn)
+        return tuple(self._nodes[turn] for turn in sorted(self._nodes))
+
+    def _put(self, turn: _Turn, node: Node) -> None:
+        self._nodes[turn] = node
+        for name in node.outputs:
+            self._maker[name] = turn
+        for name in node.inputs:
+            self._readers.setdefault(name, set()).add(turn)
+
+    def _take(self, turn: _Turn) -> None:
+        node = self._nodes.pop(turn)
+        for name in node.inputs:
+            self._readers[name].discard(turn)
+
+    def _join(self, turn: _Turn) -> None:
+        """Makes an element-wise node the epilogue of its producer, if it can be."""
+        follower = self._nodes[turn]
+        for position in _streams(follower):
+            name = follower.inputs[position]
+            made = self._maker.get(name)
+            if made is None or self._readers[name] != {turn} or name == self._loss:
+                continue
+            producer = self._nodes[made]
+            if len(producer.outputs) != 1 or producer.kernel.replaces:
+                continue
+            added = tuple(n for at, n in enumerate(follower.inputs) if at != position)
+            after = self._after(turn, made, added)
+            if after is None:
+                continue
+            kernel = producer.kernel
+            joined = Node(
+                Kernel(kernel.operator, kernel.role, (*kernel.epilogue, follower.kernel)),
+                (*producer.inputs, *added),
+                follower.outputs,
+                producer.place,
+            )
+            self._take(turn)
+            self._take(made)
+            self._moved += 1
+            self._put(made if after == made else (after[0], self._moved), joined)
+            return
+
+    def _after(self, turn: _Turn, made: _Turn, added: Sequence[str]) -> _Turn | None:
+        """The turn that the joined node follows, or has where it is its producer's; None if it would have to wait.
+
+        An update waits for the last other reader of what it replaces; nothing else waits, since waiting would keep
+        the producer's operands in memory.
+        """
+        waits = max([made, *(self._maker[name] for name in added if name in self._maker)])
+        follower = self._nodes[turn]
+        if not follower.kernel.replaces:
+            return made if waits == made else None
+        readers = {t for old, _ in follower.replaced for t in self._readers[old]}
+        return max([waits, *(readers - {turn})])
 
 
 def _counters_first(graph: StepGraph) -> list[Node]:
     """The nodes, first those that depend on nothing of the step, such as Adam's counters: updates wait for them."""
     made = {name for node in graph.nodes for name in node.outputs}
-    early = [node for node in graph.nodes if made.isdisjoint(node.inputs) and node.kernel.replaces]
-    return [*early, *(node for node in graph.nodes if node not in early)]
-
-
-def _joined(nodes: list[Node], follower: Node, loss: str) -> list[Node]:
-    """The nodes with one element-wise node as the epilogue of its producer, or as they were."""
-    makers = {name: at for at, node in enumerate(nodes) for name in node.outputs}
-    for position in _streams(follower):
-        name = follower.inputs[position]
-        readers = [node for node in nodes if name in node.inputs]
-        if name not in makers or readers != [follower] or name == loss:
-            continue
-        made = makers[name]
-        producer = nodes[made]
-        if len(producer.outputs) != 1 or producer.kernel.replaces:
-            continue
-        added = tuple(n for at, n in enumerate(follower.inputs) if at != position)
-        after = _turn(nodes, follower, made, [makers.get(n, -1) for n in added])
-        if after is None:
-            continue
-        kernel = producer.kernel
-        joined = Node(
-            Kernel(kernel.operator, kernel.role, (*kernel.epilogue, follower.kernel)),
-            (*producer.inputs, *added),
-            follower.outputs,
-            producer.place,
-        )
-        gone = (producer, follower)
-        early = [node for node in nodes[: after + 1] if node not in gone]
-        return [*early, joined, *(node for node in nodes[after + 1 :] if node not in gone)]
-    return nodes
+    early = {
+        at
+        for at, node in enumerate(graph.nodes)
+        if made.isdisjoint(node.inputs) and node.kernel.replaces
+    }
+    others = (node for at, node in enumerate(graph.nodes) if at not in early)
+    return [*(graph.nodes[at] for at in sorted(early)), *others]
 
 
 def _streams(node: Node) -> Sequence[int]:
@@ -74,17 +120,3 @@ def _streams(node: Node) -> Sequence[int]:
     if isinstance(node.kernel.operator, Add):
         return (0, 1) if node.inputs[0] != node.inputs[1] else ()
     return () if node.kernel.streamed is None else (node.kernel.streamed,)
-
-
-def _turn(nodes: list[Node], follower: Node, made: int, ready: list[int]) -> int | None:
-    """The place in the order that the joined node follows; None where it would have to wait.
-
-    An update waits for the last other reader of what it replaces; nothing else waits, since waiting would keep the
-    producer's operands in memory.
-    """
-    waits = max([made, *ready])
-    if not follower.kernel.replaces:
-        return made if waits == made else None
-    old = {name for name, _ in follower.replaced}
-    readers = [at for at, n in enumerate(nodes) if n is not follower and old & set(n.inputs)]
-    return max([waits, *readers])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from autotune.workloads.graph import SOURCE_KINDS, StepGraph
 
@@ -72,20 +73,13 @@ def plan_memory(
             placed.append((top, span))
             top += span.bytes
     lasting = top
-    starts: list[tuple[int, int, Span]] = []
-    for number, span in enumerate(
-        sorted(_passing(spans, graph), key=lambda s: (-s.bytes, s.first))
-    ):
-        offset = lasting
-        for start, _, other in starts:
-            if other.last < span.first or span.last < other.first:
-                continue
-            if start - offset >= span.bytes:
-                break
-            offset = max(offset, start + other.bytes)
-        insort(starts, (offset, number, span))
-        placed.append((offset, span))
-        top = max(top, offset + span.bytes)
+    passing = sorted(
+        (span for span in spans if span.first >= 0 or span.last < len(graph.nodes)),
+        key=lambda span: (-span.bytes, span.first),
+    )
+    for span, offset in zip(passing, _lowest_offsets(passing), strict=True):
+        placed.append((lasting + offset, span))
+        top = max(top, lasting + offset + span.bytes)
     at = {span.key: offset for offset, span in placed}
     offsets = {t.name: at[_owner(shared, t.name)] for t in graph.tensors}
     return MemoryPlan(
@@ -93,12 +87,24 @@ def plan_memory(
         {key: offset for key, offset in at.items() if isinstance(key, tuple)},
         top,
         lasting,
-        lasting + _largest_sum(_passing(spans, graph), len(graph.nodes)),
+        lasting + _largest_sum(passing, len(graph.nodes)),
     )
 
 
-def _passing(spans: list[Span], graph: StepGraph) -> list[Span]:
-    return [span for span in spans if span.first >= 0 or span.last < len(graph.nodes)]
+def _lowest_offsets(spans: list[Span]) -> list[int]:
+    """For each span the lowest offset where it meets no earlier one that lives at the same time."""
+    first = np.array([span.first for span in spans], np.int64)
+    last = np.array([span.last for span in spans], np.int64)
+    size = np.array([span.bytes for span in spans], np.int64)
+    start = np.zeros(len(spans), np.int64)
+    for at in range(len(spans)):
+        (others,) = np.nonzero((first[:at] <= last[at]) & (first[at] <= last[:at]))
+        others = others[np.argsort(start[others], kind="stable")]
+        begins, ends = start[others], np.maximum.accumulate(start[others] + size[others])
+        free_from = np.concatenate(([0], ends))
+        free_to = np.append(begins, np.iinfo(np.int64).max)
+        start[at] = free_from[np.argmax(free_to - free_from >= size[at])]
+    return [int(offset) for offset in start]
 
 
 def replaced_in_place(graph: StepGraph) -> dict[str, str]:

@@ -7,6 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.workload import (
+    Batch,
+    Classes,
+    InputShape,
+    Layout,
+    MicroBatch,
+    Optimizer,
+    Recompute,
+    step_form,
+    training_step,
+)
+
 if TYPE_CHECKING:
     from autotune.compiler.request import TuneRequest
     from autotune.compiler.spaces import Space
@@ -21,7 +33,10 @@ def kernels(
     target_json: Annotated[
         Path | None, typer.Option(help="A TVM target as a JSON file, instead of --target.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model; see `autotune models`.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model, see `autotune models`; or file.py:factory for a PyTorch module."),
+    ] = None,
     op: Annotated[
         str | None, typer.Option(metavar="SPEC", help="One operator instead of a model.")
     ] = None,
@@ -29,8 +44,13 @@ def kernels(
         str | None,
         typer.Option(help="Roles of --op, with commas; all of them if it is not given."),
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Batch size of --model. [default: 4]")] = None,
-    classes: Annotated[int | None, typer.Option(help="Classes of --model. [default: 10]")] = None,
+    batch: Batch = None,
+    classes: Classes = None,
+    optimizer: Optimizer = None,
+    input_shape: InputShape = None,
+    micro_batch: MicroBatch = None,
+    recompute: Recompute = None,
+    layout: Layout = None,
     trials: Annotated[
         int | None, typer.Option(help="Candidates to measure, over all kernels. [default: 256]")
     ] = None,
@@ -62,9 +82,11 @@ def kernels(
     from autotune.compiler.request import TuneRequest
     from autotune.errors import UsageError
     from autotune.records import read_run
+    from autotune.workloads import tasks
 
+    of_model = (batch, classes, optimizer, input_shape, micro_batch, recompute, layout)
     if resume is not None:
-        fixed = (target, target_json, model, op, role, batch, classes, seed, space, logs)
+        fixed = (target, target_json, model, op, role, seed, space, logs, *of_model)
         if any(value is not None for value in fixed):
             raise UsageError(
                 "--resume goes on with the run as it was asked for",
@@ -75,14 +97,30 @@ def kernels(
         return carry_out(
             _with_trials(request, trials), resume.parent, earlier=earlier, as_json=json
         )
+    if (model is None) == (op is None):
+        raise UsageError("give either --model or --op", hint="`autotune models` lists the models")
     spec = _target(target, target_json)
+    chosen = _space(spec, space)
+    if model is not None:
+        if role is not None:
+            raise UsageError("--role goes with --op", hint="a model is tuned in all its roles")
+        wanted = training_step(model, batch, classes, optimizer, input_shape)
+        form = step_form(wanted.batch, micro_batch, recompute, layout, chosen.layout)
+        graph = wanted.graph(form)
+        workload, samples, found = graph.name, wanted.batch, tasks(graph)
+    else:
+        if any(value is not None for value in of_model):
+            raise UsageError(
+                "options of a model do not go with --op", hint="--op has its own sizes"
+            )
+        workload, samples, found = str(op).split(":", 1)[0], None, _tasks(str(op), role)
     return carry_out(
         TuneRequest(
             target=spec,
-            space=_space(spec, space),
-            workload=_workload(model, op),
-            batch=(batch if batch is not None else 4) if model is not None else None,
-            tasks=_tasks(model, op, role, batch, classes),
+            space=chosen,
+            workload=workload,
+            batch=samples,
+            tasks=found,
             trials=_positive("--trials", 256 if trials is None else trials),
             seed=_positive("--seed", 1 if seed is None else seed),
         ),
@@ -149,28 +187,14 @@ def _check_formulations(path: Path, space: Space) -> None:
                 )
 
 
-def _workload(model: str | None, op: str | None) -> str:
+def _tasks(op: str, role: str | None) -> tuple[Task, ...]:
     from autotune.errors import UsageError
+    from autotune.workloads import Task, parse_kernel, parse_operator, parse_roles
 
-    if (model is None) == (op is None):
-        raise UsageError("give either --model or --op", hint="`autotune models` lists the models")
-    return model if model is not None else str(op).split(":", 1)[0]
-
-
-def _tasks(
-    model: str | None, op: str | None, role: str | None, batch: int | None, classes: int | None
-) -> tuple[Task, ...]:
-    from autotune.errors import UsageError
-    from autotune.workloads import Kernel, Task, build_model, parse_operator, parse_roles, tasks
-
-    if model is not None:
-        if role is not None:
-            raise UsageError("--role goes with --op", hint="a model is tuned in all its roles")
-        return tasks(
-            build_model(model, 4 if batch is None else batch, 10 if classes is None else classes)
-        )
-    if batch is not None or classes is not None:
-        raise UsageError("--batch and --classes go with --model", hint="--op has its own sizes")
-    operator = parse_operator(str(op))
+    operator = parse_operator(op.partition("+")[0])
     roles = operator.roles() if role is None else parse_roles(role, operator)
-    return tuple(Task(Kernel(operator, one), 1, ("--op",)) for one in roles)
+    if "+" in op and len(roles) != 1:
+        raise UsageError(
+            "an operator with an epilogue is tuned in one role", hint="give it with --role"
+        )
+    return tuple(Task(parse_kernel(op, one), 1, ("--op",)) for one in roles)

@@ -18,6 +18,7 @@ from autotune.cli.doctor import doctor
 from autotune.cli.export import export
 from autotune.cli.kernels import kernels
 from autotune.cli.models import models
+from autotune.cli.step import step
 from autotune.cli.targets import targets
 from autotune.cli.verbosity import (
     Quiet,
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 for _command, _summary in (
     (kernels, "Tune the kernels of a model or of one operator."),
+    (step, "Train some steps with tuned kernels."),
     (export, "Write a run's tuned kernels as a library."),
     (targets, "List what can be tuned for."),
     (models, "List the models and what a training step of each costs."),

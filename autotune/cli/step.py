@@ -2,69 +2,93 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autotune.cli.workload import (
-    DEFAULT_BATCH,
-    DEFAULT_CLASSES,
     Batch,
     Classes,
+    InputShape,
     Layout,
     MicroBatch,
+    Optimizer,
     Recompute,
+    step_form,
+    training_step,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from numpy.typing import NDArray
 
+    from autotune.cli.tuning import LiveProgress
+    from autotune.compiler.step import StepSession
     from autotune.workloads import StepGraph
 
 WARM_UP = 3
+_SAMPLES = 2048
+_AT_ONCE_BYTES = 64 * 2**20
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
 def step(
-    model: Annotated[str, typer.Option(help="Model; see `autotune models`.", show_default=False)],
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Model, see `autotune models`; or file.py:factory for a PyTorch module.",
+            show_default=False,
+        ),
+    ],
     batch: Batch = None,
     classes: Classes = None,
+    optimizer: Optimizer = None,
+    input_shape: InputShape = None,
     run: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Folder of a finished run with tuned kernels; may be given more than once."
-        ),
+        typer.Option(help="Folder of a run with tuned kernels; may be given more than once."),
     ] = None,
     steps: Annotated[int, typer.Option(help="Steps to run; the first 3 are not timed.")] = 20,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="MNIST or CIFAR files (binary version), or .npz with images and labels. [default: generated]"
+            help="MNIST files, CIFAR files (binary version), or .npz with images and labels. "
+            "[default: generated]"
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of parameters, data and dropout.")] = 1,
     micro_batch: MicroBatch = None,
     recompute: Recompute = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Choose the fastest micro-batch and recomputation whose peak memory fits, such as 1GB.",
+        ),
+    ] = None,
     layout: Layout = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
-    """Trains for some steps on this machine, and reports loss, time, samples a second and peak memory.
+    """Trains for some steps on this machine; reports loss, time, samples a second and peak memory.
 
-    Kernels that no --run has tuned use TVM's default schedule, and are named.
+    Kernels that no --run has tuned use TVM's default schedule, and are counted.
 
     \b
     Examples:
       autotune step --model lenet --batch 4 --run logs/20260102T030405Z-cpu-lenet
-      autotune step --model mobilenet_v2 --batch 16 --run logs/20260102T030405Z-cpu-mobilenet_v2 --recompute 4
-      autotune step --model lenet --data mnist/ --steps 200 --json
+      autotune step --model alexnet --batch 16 --memory-limit 500MB --run logs/20260102T030405Z-cpu-alexnet
+      autotune step --model net.py:make --input-shape 3x32x32 --data cifar-10-batches-bin --steps 200 --json
     """
     from autotune.cli.output import write_json
     from autotune.cli.tuning import LiveProgress
     from autotune.compiler.runner import host_device
     from autotune.compiler.step import open_step
-    from autotune.compiler.step_runs import step_runs
+    from autotune.compiler.step_runs import fitting_form, step_runs
     from autotune.errors import INTERRUPTED, UsageError
-    from autotune.workloads import initial_values
+    from autotune.measurement import median
 
     if steps <= WARM_UP:
         raise UsageError(
@@ -73,63 +97,122 @@ def step(
         )
     if seed < 0:
         raise UsageError(f"--seed is {seed}", hint="give 0 or more")
-    size = DEFAULT_BATCH if batch is None else batch
+    limit = None if memory_limit is None else parse_size(memory_limit)
+    if limit is not None and (micro_batch is not None or recompute is not None):
+        raise UsageError(
+            "--memory-limit chooses --micro-batch and --recompute itself", hint="leave them out"
+        )
+    wanted = training_step(model, batch, classes, optimizer, input_shape)
     runs = step_runs(run or [])
-    graph = _graph(model, size, classes, micro_batch, recompute, layout, runs.space.layout)
-    feeds = _feeds(graph, data, DEFAULT_CLASSES if classes is None else classes, seed)
+    form = step_form(wanted.batch, micro_batch, recompute, layout, runs.space.layout)
+    if limit is None:
+        graph = wanted.graph(form)
+    else:
+        form, graph = fitting_form(wanted, runs, form.layout, limit)
+    feeds = _feeds(graph, data, seed)
+    first = next(feeds)  # Bad data is found before anything is compiled.
     with LiveProgress() as progress:
-        progress.phase("compile", 1)
+        progress.phase("compiling", 1)
         with (
-            runs.library(graph, progress) as library,
-            open_step(graph, library, initial_values(graph, seed)) as session,
+            runs.library(graph, lambda done, total: progress.step(done, "")) as library,
+            open_step(graph, library, wanted.values(graph, seed)) as session,
         ):
             progress.phase("steps", steps)
-            losses, seconds, peak = _train(session, graph, feeds, steps, progress)
-    result = {
-        "model": graph.name,
-        "batch": graph.batch,
-        "device": host_device().to_json(),
-        "losses": losses,
-        "warm_up_steps": WARM_UP,
-        "seconds": seconds,
-        "step_ms": _median_ms(seconds),
-        "samples_per_s": _rate(seconds, graph.batch),
-        "peak_bytes": peak,
-        "planned_bytes": session.plan.arena_bytes,
-        "untuned_kernels": list(library.untuned),
-    }
+            losses, seconds, peak = _train(session, graph, chain([first], feeds), steps, progress)
+        result = {
+            "model": graph.name,
+            "batch": graph.batch,
+            "micro_batch": graph.batch // form.micro_batches,
+            "recompute": form.segments,
+            "layout": form.layout,
+            "optimizer": wanted.optimizer.spec(),
+            "device": host_device().to_json(),
+            "runs": [str(path) for path in run or []],
+            "kernels": len({node.kernel for node in graph.nodes}),
+            "untuned_kernels": list(library.untuned),
+            "losses": losses,
+            "warm_up_steps": WARM_UP,
+            "seconds": seconds,
+            "step_ms": 1e3 * median(seconds[WARM_UP:]) if len(seconds) > WARM_UP else None,
+            "peak_bytes": peak,
+            "predicted_peak_bytes": session.predicted_bytes,
+        }
     if json:
         write_json(result)
     else:
-        _show(result, len({node.kernel for node in graph.nodes}))
+        _show(result)
     return INTERRUPTED if len(losses) < steps else 0
 
 
-def _graph(
-    model: str,
-    batch: int,
-    classes: int | None,
-    micro_batch: int | None,
-    recompute: int | None,
-    layout: str | None,
-    usual: str,
-) -> StepGraph:
-    from autotune.cli.workload import model_step, step_form
+def parse_size(text: str) -> int:
+    """Reads a size such as 1GB, 512MiB or 300000; K, M and G are powers of 1000, Ki, Mi and Gi of 1024.
 
-    form = step_form(batch, micro_batch, recompute, layout, usual)
-    return model_step(model, batch, DEFAULT_CLASSES if classes is None else classes, form)
+    Raises:
+        UsageError: It is not a size.
+    """
+    from autotune.errors import UsageError
+
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or float(match[1]) == 0:
+        raise UsageError(f"{text!r} is not a size", hint="such as 1GB, 512MiB or 300000000")
+    power = " KMGT".index(match[2].upper() or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
-def _feeds(graph: StepGraph, data: Path | None, classes: int, seed: int) -> Iterator[Any]:
-    """Yields what each step is given."""
+def _feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yields what each step is given, without end."""
     from autotune.workloads import batches, generated_samples, given_values, load_samples
 
-    image = next(t for t in graph.tensors if t.kind == "input" and t.name.startswith("input"))
-    n, c, h, w = image.layout.shape if image.layout else image.shape
-    del n
+    shape = graph.sample_shape
     if data is None:
-        samples = generated_samples(max(64, 2 * graph.batch), (c, h, w), classes, seed)
+        samples = generated_samples(max(64, 2 * graph.batch), shape, graph.classes, seed)
     else:
-        samples = load_samples(data, (c, h, w), classes, limit=_SAMPLES)
+        samples = load_samples(data, shape, graph.classes, limit=_SAMPLES)
     for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
         yield given_values(graph, images, labels, seed + number)
+
+
+def _train(
+    session: StepSession,
+    graph: StepGraph,
+    feeds: Iterator[dict[str, NDArray[Any]]],
+    steps: int,
+    progress: LiveProgress,
+) -> tuple[list[float], list[float], int]:
+    """Runs the steps, some at a time; Ctrl-C keeps those that are done."""
+    given = sum(t.bytes for t in graph.tensors if t.kind in ("input", "label"))
+    at_once = max(1, min(16, _AT_ONCE_BYTES // given))
+    losses: list[float] = []
+    seconds: list[float] = []
+    peak = 0
+    try:
+        while len(losses) < steps:
+            times = session.run(list(islice(feeds, min(at_once, steps - len(losses)))))
+            losses += times.losses
+            seconds += times.seconds
+            peak = max(peak, times.peak_bytes)
+            progress.step(len(losses), f"loss {losses[-1]:.4f}, {1e3 * seconds[-1]:.4g} ms")
+    except KeyboardInterrupt:
+        progress.notice(f"interrupted after {len(losses)} of {steps} steps")
+    return losses, seconds, peak
+
+
+def _show(result: dict[str, Any]) -> None:
+    losses, step_ms = result["losses"], result["step_ms"]
+    if not losses:
+        return
+    form = f"batch {result['batch']}"
+    if result["micro_batch"] != result["batch"]:
+        form += f" in micro-batches of {result['micro_batch']}"
+    if result["recompute"]:
+        form += f", activations recomputed in {result['recompute']} segments"
+    print(f"{result['model']}, {form}, {result['optimizer']}, on {result['device']['name']}")
+    untuned = len(result["untuned_kernels"])
+    if untuned:
+        print(f"{untuned} of {result['kernels']} kernels have TVM's default schedule")
+    print(f"loss         {losses[0]:.6f} -> {losses[-1]:.6f} in {len(losses)} steps")
+    if step_ms is not None:
+        print(f"time a step  {step_ms:.4g} ms (median of {len(losses) - WARM_UP})")
+        print(f"samples/s    {result['batch'] / step_ms * 1e3:.4g}")
+    peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]
+    print(f"peak memory  {peak / 1e6:.4g} MB (predicted {predicted / 1e6:.4g} MB)")

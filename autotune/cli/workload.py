@@ -2,40 +2,92 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from autotune.workloads import StepForm, StepGraph
+    from autotune.workloads import StepForm, TrainingStep
 
 DEFAULT_BATCH = 4
-DEFAULT_CLASSES = 10
 
 Batch = Annotated[
     int | None, typer.Option(help=f"Batch size of --model. [default: {DEFAULT_BATCH}]")
 ]
-Classes = Annotated[
-    int | None, typer.Option(help=f"Classes of --model. [default: {DEFAULT_CLASSES}]")
+Classes = Annotated[int | None, typer.Option(help="Classes of a built-in --model. [default: 10]")]
+Optimizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME[:KEY=VALUE,...]",
+        help="sgd, momentum or adam, such as adam:learning_rate=0.001. [default: sgd]",
+    ),
+]
+InputShape = Annotated[
+    str | None,
+    typer.Option(metavar="CxHxW", help="Input of a PyTorch --model that has no input_shape."),
 ]
 MicroBatch = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Take the batch in parts of N samples and accumulate gradients; batch norm sees one part at a time.",
+        help="Take the batch in parts of N samples and accumulate gradients; "
+        "batch norm sees one part at a time.",
     ),
 ]
 Recompute = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Cut the forward pass into up to N segments and compute their activations again in the backward pass.",
+        help="Cut the forward pass into up to N segments, and compute their activations again "
+        "in the backward pass.",
     ),
 ]
 Layout = Annotated[
     Literal["channels-first", "channels-last"] | None,
     typer.Option(help="Order of images and filters in memory. [default: the target's]"),
 ]
+
+_SHAPE = re.compile(r"([0-9]{1,6})x([0-9]{1,6})x([0-9]{1,6})")
+
+
+def training_step(
+    model: str,
+    batch: int | None,
+    classes: int | None,
+    optimizer: str | None,
+    input_shape: str | None,
+) -> TrainingStep:
+    """The step that the options mean.
+
+    Raises:
+        UsageError: An option makes no sense.
+    """
+    from autotune.errors import UsageError
+    from autotune.workloads import Optimizer as Algorithm
+    from autotune.workloads import TrainingStep
+    from autotune.workloads.models import DEFAULT_CLASSES
+
+    shape = None
+    if input_shape is not None:
+        match = _SHAPE.fullmatch(input_shape)
+        if match is None:
+            raise UsageError(
+                f"--input-shape {input_shape!r} is not channels x height x width",
+                hint="such as 3x32x32",
+            )
+        shape = (int(match[1]), int(match[2]), int(match[3]))
+    if ":" in model and classes is not None:
+        raise UsageError(
+            "--classes goes with a built-in model", hint="a PyTorch module has its own classes"
+        )
+    return TrainingStep(
+        model,
+        DEFAULT_BATCH if batch is None else batch,
+        DEFAULT_CLASSES if classes is None else classes,
+        Algorithm() if optimizer is None else Algorithm.parse(optimizer),
+        shape,
+    )
 
 
 def step_form(
@@ -57,7 +109,7 @@ def step_form(
     from autotune.workloads import StepForm
 
     part = batch if micro_batch is None else micro_batch
-    if part < 1 or batch % part:
+    if micro_batch is not None and (part < 1 or batch % part):
         fitting = ", ".join(str(n) for n in range(1, batch + 1) if batch % n == 0)
         raise UsageError(
             f"--micro-batch {part} does not divide --batch {batch}", hint=f"it may be {fitting}"
@@ -65,18 +117,5 @@ def step_form(
     if recompute is not None and recompute < 1:
         raise UsageError(f"--recompute is {recompute}", hint="give 1 or more segments, such as 4")
     last = (layout or usual).replace("-", "_") == "channels_last"
-    return StepForm("channels_last" if last else "channels_first", batch // part, recompute or 0)
-
-
-def model_step(model: str, batch: int, classes: int, form: StepForm) -> StepGraph:
-    """Builds a model's step in a form.
-
-    Raises:
-        UsageError: Unknown model, or impossible sizes.
-    """
-    from autotune.errors import UsageError
-    from autotune.workloads import build_model, formed
-
-    if batch < 1:
-        raise UsageError(f"{model}: batch={batch} is too small", hint="batch starts at 1")
-    return formed(build_model(model, batch // form.micro_batches, classes), form)
+    parts = 1 if micro_batch is None else batch // part
+    return StepForm("channels_last" if last else "channels_first", parts, recompute or 0)

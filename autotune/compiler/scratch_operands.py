@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotune.workloads.operators import TensorSpec
+from autotune.workloads.operators import DType, TensorSpec
 
 
 def with_scratch_operands(function: Any) -> tuple[Any, tuple[TensorSpec, ...]]:
@@ -27,11 +27,13 @@ def with_scratch_operands(function: Any) -> tuple[Any, tuple[TensorSpec, ...]]:
         return function, ()
     root = realize.block
     shared_by = detect_buffer_access_lca(function)
-    moved, kept = [], []
+    moved: list[Any] = []
+    kept: list[Any] = []
     for buffer in root.alloc_buffers:
         ancestor = shared_by.get(buffer)
         whole = ancestor is not None and ancestor.same_as(root)
-        (moved if whole and buffer.scope() in ("", "global") else kept).append(buffer)
+        plain = buffer.scope() in ("", "global") and str(buffer.dtype) in ("float32", "int32")
+        (moved if whole and plain else kept).append(buffer)
     if not moved:
         return function, ()
     block = SBlock(
@@ -48,7 +50,11 @@ def with_scratch_operands(function: Any) -> tuple[Any, tuple[TensorSpec, ...]]:
     body = SBlockRealize(realize.iter_values, realize.predicate, block)
     extended = tirx.PrimFunc([*function.params, *moved], body, function.ret_type, function.attrs)
     specs = tuple(
-        TensorSpec(str(b.name), tuple(int(extent) for extent in b.shape), str(b.dtype))
+        TensorSpec(str(b.name), tuple(int(extent) for extent in b.shape), _type_of(b))
         for b in moved
     )
     return extended, specs
+
+
+def _type_of(buffer: Any) -> DType:
+    return "int32" if str(buffer.dtype) == "int32" else "float32"

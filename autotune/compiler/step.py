@@ -20,6 +20,8 @@ from autotune.workloads.graph import StepGraph
 from autotune.workloads.memory import MemoryPlan, plan_memory, replaced_in_place
 
 _TIMEOUT_S = 3600.0
+RUNTIME_BYTES = 128 * 1024
+"""What a step takes beside its arena: stacks of the thread pool, Python's own buffers; measured with LeNet."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -65,6 +67,11 @@ class StepSession:
         program = work / "program.json"
         program.write_text(json.dumps(self._program(library, values)), encoding="utf-8")
         self._ask({"op": "load", "program": str(program)})
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Peak memory by the plan."""
+        return self.plan.arena_bytes + RUNTIME_BYTES
 
     def run(self, feeds: Sequence[Arrays]) -> StepTimes:
         """Runs a step for each of ``feeds``: the data, labels and masks by tensor name.

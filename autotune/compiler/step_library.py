@@ -158,11 +158,7 @@ def _build_parts(
         for start in range(0, len(group), _KERNELS_A_PART):
             functions = {}
             for kernel in group[start : start + _KERNELS_A_PART]:
-                winner = chosen[kernel.name]
-                program = (
-                    winner.program(kernel, options) if winner else untuned_program(kernel, options)
-                )
-                function, specs = with_scratch_operands(program["main"])
+                function, specs = step_function(kernel, chosen[kernel.name], options)
                 symbols[kernel.name] = len(requests)
                 functions[kernel.name] = function.with_attr("global_symbol", kernel.name)
                 if specs:
@@ -186,6 +182,14 @@ def _build_parts(
             for name, specs in found.items()
         },
     }
+
+
+def step_function(
+    kernel: Kernel, winner: Winner | None, target: Any
+) -> tuple[Any, tuple[TensorSpec, ...]]:
+    """A kernel's scheduled function, and the scratch operands that it takes last."""
+    program = winner.program(kernel, target) if winner else untuned_program(kernel, target)
+    return with_scratch_operands(program["main"])
 
 
 def _is_tuned(winner: Winner | None) -> bool:

@@ -101,7 +101,7 @@ class Step:
         array = self._arrays[index]
         with path.open("rb", buffering=0) as file:
             file.seek(number * array.nbytes)
-            if file.readinto(memoryview(array.reshape(-1)).cast("B")) != array.nbytes:
+            if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
                 raise ValueError(f"{path} is shorter than {number + 1} tensors")
 
     def _give(self, folder: Path, step: int) -> None:

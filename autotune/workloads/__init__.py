@@ -40,7 +40,7 @@ from autotune.workloads.operators import (
 from autotune.workloads.optimizer import ALGORITHMS, Optimizer
 from autotune.workloads.references import max_relative_error, random_inputs, reference
 from autotune.workloads.spec import parse_kernel, parse_operator, parse_roles
-from autotune.workloads.training_step import StepForm, formed
+from autotune.workloads.training_step import StepForm, TrainingStep, formed
 
 __all__ = [
     "ALGORITHMS",
@@ -80,6 +80,7 @@ __all__ = [
     "Task",
     "Tensor",
     "TensorSpec",
+    "TrainingStep",
     "Value",
     "batches",
     "build_model",

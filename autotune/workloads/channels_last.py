@@ -89,10 +89,8 @@ class _Rewriter:
         layout = self._layouts.get(tensor.name)
         if layout is None:
             return tensor
-        if layout.view == layout.shape:
-            shape = tuple(layout.view[axis] for axis in layout.order)
-        else:
-            shape = tensor.shape
+        stored = tuple(layout.view[axis] for axis in layout.order)
+        shape = stored if layout.view == layout.shape else tensor.shape
         return replace(tensor, shape=shape, layout=layout)
 
 

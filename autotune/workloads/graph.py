@@ -161,6 +161,20 @@ class StepGraph:
         return sum(tensor.elements for tensor in self.parameters)
 
     @property
+    def sample_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of a sample, as the model defines them."""
+        data = next(tensor for tensor in self.tensors if tensor.kind == "input")
+        shape = data.layout.shape if data.layout else data.shape
+        _, c, h, w = shape
+        return c, h, w
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        labels = next(tensor for tensor in self.tensors if tensor.kind == "label")
+        return 0 if labels.initial is None else int(labels.initial.value)
+
+    @property
     def flops(self) -> int:
         """Floating point operations of a step."""
         return sum(node.kernel.flops for node in self.nodes)

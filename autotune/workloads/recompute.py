@@ -19,8 +19,8 @@ def recomputed(graph: StepGraph, segments: int) -> StepGraph:
     """Cuts the forward pass into segments, and keeps only what passes from one to a later one.
 
     When the backward pass first needs another activation of a segment, the segment's kernels that lead to such
-    activations run again (Chen et al., 2016); the last segment's are all kept, since the backward pass begins there.
-    Small tensors, such as a batch's statistics, are kept too, and running statistics are updated once.
+    activations run again (Chen et al., 2016); the last segment's are all kept, since the backward pass begins
+    there. Small tensors, such as a batch's statistics, are kept too, and running statistics are updated once.
 
     Args:
         graph: A valid step without epilogues.

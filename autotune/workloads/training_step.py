@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.workloads.capture import capture
 from autotune.workloads.channels_last import channels_last
 from autotune.workloads.fusion import fused
 from autotune.workloads.graph import StepGraph
+from autotune.workloads.initial import initial_values
 from autotune.workloads.micro_batches import accumulated
+from autotune.workloads.models import DEFAULT_CLASSES, build_model
+from autotune.workloads.optimizer import Optimizer
 from autotune.workloads.recompute import recomputed
 
+SGD = Optimizer()
+_SEGMENTS = (0, 2, 3, 4, 6, 8)
 LayoutName = Literal["channels_first", "channels_last"]
 
 
@@ -55,3 +64,82 @@ def formed(graph: StepGraph, form: StepForm) -> StepGraph:
     if form.segments:
         graph = recomputed(graph, form.segments)
     return fused(accumulated(graph, form.micro_batches))
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """A model's training step, before it has a form.
+
+    Attributes:
+        model: A built-in model's name, or ``package.module:factory`` or ``file.py:factory`` for a PyTorch module.
+        batch: Samples in a step.
+        classes: Classes of a built-in model; a PyTorch module has its own.
+        optimizer: How parameters are updated.
+        input_shape: Channels, height and width of a PyTorch module's input, where it does not say so itself.
+    """
+
+    model: str
+    batch: int
+    classes: int = DEFAULT_CLASSES
+    optimizer: Optimizer = SGD
+    input_shape: tuple[int, int, int] | None = None
+
+    @property
+    def captured(self) -> bool:
+        """Whether the model is the user's own."""
+        return ":" in self.model
+
+    def graph(self, form: StepForm) -> StepGraph:
+        """Builds the step in a form.
+
+        Raises:
+            UsageError: Unknown model, impossible sizes, or parts that do not make up the batch.
+        """
+        return formed(self.plain(form.micro_batches)[0], form)
+
+    def plain(self, parts: int = 1) -> tuple[StepGraph, dict[str, NDArray[Any]]]:
+        """Builds the step of one of ``parts`` parts of the batch, without a form.
+
+        Returns:
+            The step, and the values of a PyTorch module's parameters and running statistics by tensor name.
+        """
+        if parts < 1 or self.batch < 1 or self.batch % parts:
+            raise UsageError(
+                f"{self.model}: a batch of {self.batch} has no {parts} equal parts",
+                hint=f"parts may be {', '.join(map(str, self.parts()))}",
+            )
+        samples = self.batch // parts
+        if not self.captured:
+            if self.input_shape is not None:
+                raise UsageError(
+                    f"{self.model} has an input of its own", hint="leave --input-shape out"
+                )
+            return build_model(self.model, samples, self.classes, self.optimizer), {}
+        found = capture(self.model, samples, input_shape=self.input_shape, optimizer=self.optimizer)
+        return found.graph, dict(found.values)
+
+    def values(self, graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
+        """First values of the sources of this step in some form, in their stored order.
+
+        Parameters are drawn by the seed, but for a PyTorch module's, which has its own.
+        """
+        own = self.plain()[1] if self.captured else {}
+        stored = {name: graph.by_name[name].stored(array) for name, array in own.items()}
+        return initial_values(graph, seed) | stored
+
+    def parts(self) -> list[int]:
+        """Numbers of equal parts that the batch can be taken in."""
+        return [n for n in range(1, self.batch + 1) if self.batch % n == 0]
+
+    def forms(self, layout: LayoutName) -> Iterator[tuple[StepForm, StepGraph]]:
+        """Every form that saves memory, and the plain one first, with its step; equal steps come once."""
+        seen = set()
+        for parts in self.parts():
+            plain = self.plain(parts)[0]
+            for segments in _SEGMENTS:
+                form = StepForm(layout, parts, segments)
+                graph = formed(plain, form)
+                key = (parts, tuple(node.outputs for node in graph.nodes))
+                if key not in seen:
+                    seen.add(key)
+                    yield form, graph

@@ -1,0 +1,140 @@
+"""What tuned runs know of a step: their winners, one target, and how long a step would take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.compiler import spaces, targets
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.scheduled import Winner, winners
+from autotune.compiler.spaces import Space
+from autotune.compiler.step import RUNTIME_BYTES
+from autotune.compiler.step_library import Report, StepLibrary, step_function, step_library
+from autotune.compiler.targets import TargetSpec, tvm_target
+from autotune.errors import UsageError
+from autotune.records import read_run
+from autotune.workloads.graph import StepGraph, tasks
+from autotune.workloads.memory import plan_memory
+from autotune.workloads.operators import Kernel
+from autotune.workloads.training_step import LayoutName, StepForm, TrainingStep
+
+# A kernel that nobody has measured is guessed at, with TVM's default schedule on one core in mind.
+_GUESSED_FLOPS_A_SECOND = 1e9
+_GUESSED_BYTES_A_SECOND = 2e9
+
+
+@dataclass(frozen=True)
+class StepRuns:
+    """Finished kernel runs for one target.
+
+    Attributes:
+        target: What their kernels were compiled for.
+        space: The space that they were found in.
+        winners: The fastest that is known of each kernel, by its name.
+        cache: Folder that keeps compiled steps; None without a run.
+    """
+
+    target: TargetSpec
+    space: Space
+    winners: Mapping[str, Winner]
+    cache: Path | None
+
+    def library(
+        self, graph: StepGraph, report: Report = lambda done, total: None
+    ) -> AbstractContextManager[StepLibrary]:
+        """Compiles a step's kernels; see `step_library`."""
+        kernels = [task.kernel for task in tasks(graph)]
+        return step_library(kernels, self.winners, self.target, self.space, self.cache, report)
+
+    def seconds(self, graph: StepGraph) -> float:
+        """About how long a step takes: measured kernels by their times, others by their size."""
+        return sum(task.count * self._kernel_seconds(task.kernel) for task in tasks(graph))
+
+    def _kernel_seconds(self, kernel: Kernel) -> float:
+        winner = self.winners.get(kernel.name)
+        if winner is not None and winner.task.tuned_ms is not None:
+            return winner.task.tuned_ms / 1e3
+        return kernel.flops / _GUESSED_FLOPS_A_SECOND + kernel.bytes / _GUESSED_BYTES_A_SECOND
+
+
+def step_runs(paths: Sequence[Path]) -> StepRuns:
+    """Reads runs; where two know a kernel, the faster schedule counts.
+
+    Args:
+        paths: Folders of finished kernel runs; without any, nothing is tuned and the target is ``cpu``.
+
+    Raises:
+        UsageError: A run does not exist or has not ended, or the runs are for several targets, or for one whose
+            code cannot run in a step on this machine.
+        RecordError: A run is damaged.
+    """
+    target = targets.find("cpu")
+    space = spaces.load(target.space_path())
+    known: dict[str, Winner] = {}
+    for number, path in enumerate(paths):
+        run = read_run(path)
+        if run.result is None:
+            raise UsageError(
+                f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
+            )
+        request = TuneRequest.from_json(run.about.get("request", {}))
+        if number and request.target != target:
+            raise UsageError(
+                f"run {path} is for {request.target.name}, the one before for {target.name}",
+                hint="give runs of one target",
+            )
+        target, space = request.target, request.space
+        if target.family != "cpu" or target.triple:
+            raise UsageError(
+                f"run {path} is for {target.name}; steps run on this machine's processor",
+                hint="tune with --target cpu",
+            )
+        for name, winner in winners(run).items():
+            if name not in known or _ms(winner) < _ms(known[name]):
+                known[name] = winner
+    return StepRuns(target, space, known, paths[0] / "steps" if paths else None)
+
+
+def _ms(winner: Winner) -> float:
+    return winner.task.tuned_ms or float("inf")
+
+
+def fitting_form(
+    wanted: TrainingStep, runs: StepRuns, layout: LayoutName, limit: int
+) -> tuple[StepForm, StepGraph]:
+    """Chooses the fastest form of a step whose predicted peak memory is within a limit.
+
+    Args:
+        wanted: The step.
+        runs: What is known of its kernels.
+        layout: Layout of the forms to choose from.
+        limit: Bytes.
+
+    Raises:
+        UsageError: No form fits.
+    """
+    target = tvm_target(runs.target, runs.space.limits, runs.space.compile)
+    scratch: dict[str, tuple[int, ...]] = {}
+    least = math.inf
+    forms = sorted(wanted.forms(layout), key=lambda pair: runs.seconds(pair[1]))
+    for form, graph in forms:
+        needed = plan_memory(graph).arena_bytes + RUNTIME_BYTES
+        if needed <= limit:
+            for task in tasks(graph):
+                name = task.kernel.name
+                if name not in scratch:
+                    _, specs = step_function(task.kernel, runs.winners.get(name), target)
+                    scratch[name] = tuple(spec.bytes for spec in specs)
+            needed = plan_memory(graph, scratch).arena_bytes + RUNTIME_BYTES
+            if needed <= limit:
+                return form, graph
+        least = min(least, needed)
+    raise UsageError(
+        f"no form of {wanted.model} at batch {wanted.batch} fits into {limit / 1e6:.4g} MB: "
+        f"the smallest needs {least / 1e6:.4g} MB",
+        hint="raise --memory-limit, or train with a smaller --batch",
+    )

@@ -73,6 +73,7 @@ class Entry:
             max_rel_error=verdict.max_rel_error,
             formulation=won[1].formulation.name if won else "direct" if kept else "",
             digest=DEFAULT if kept else verdict.winner,
+            movement_ms=_ms(verdict.movement_s),
         )
 
 

@@ -39,6 +39,7 @@ class Verdict:
         max_rel_error: The winner's largest relative error.
         samples: Seconds by digest, a sample a block.
         message: Why there is no verdict; empty otherwise.
+        movement_s: Median seconds of what the winner only moves: padding, packing, copies; None if not measured.
     """
 
     winner: str
@@ -48,6 +49,7 @@ class Verdict:
     max_rel_error: float | None
     samples: dict[str, tuple[float, ...]]
     message: str = ""
+    movement_s: float | None = None
 
 
 def settle(

@@ -38,7 +38,7 @@ class Candidate:
 
     Attributes:
         digest: Identity: kernel, formulation and the scheduled program's structural hash.
-        schedule: TVM's `MeasureCandidate`; None for the untuned default.
+        schedule: TVM's `MeasureCandidate`; None for a program that no search has made, such as the untuned default.
         program: The scheduled program as TVM JSON, ready for a build worker.
         trace: The schedule's trace as plain JSON data, enough to make the program again.
     """
@@ -47,6 +47,19 @@ class Candidate:
     schedule: Any
     program: str
     trace: Any
+
+    @classmethod
+    def of(cls, digest: str, module: Any) -> Candidate:
+        """A candidate that no search has made."""
+        import tvm
+
+        return cls(digest, None, str(tvm.ir.save_json(module)), None)
+
+    def scheduled(self) -> Any:
+        """The program as a `tvm.IRModule`."""
+        import tvm
+
+        return tvm.ir.load_json(self.program)
 
 
 class _RejectionCounter(logging.Handler):

@@ -1,16 +1,53 @@
-"""Makes a kernel's large temporaries operands, so that a step can plan their memory like any other."""
+"""A kernel's temporaries: the large ones become operands that a step plans like any other, the rest are counted."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from autotune.workloads.operators import DType, TensorSpec
 
+_ON_THE_STACK_BYTES = 1024
+_PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What a kernel asks the runtime for while it runs, in bytes, largest first.
+
+    Attributes:
+        alone: By the thread that calls it.
+        shared: By each thread of its parallel loops.
+    """
+
+    alone: tuple[int, ...] = ()
+    shared: tuple[int, ...] = ()
+
+
+def held_bytes(workspaces: Iterable[Workspace], threads: int) -> int:
+    """What the runtime's pools come to hold: a thread keeps what it once asked for, and gives it out again.
+
+    A pool with n blocks in use at once keeps n, the k-th largest as large as any kernel's k-th largest; the thread
+    that calls the kernels takes part in their parallel loops.
+    """
+    asked = list(workspaces)
+    caller = [tuple(sorted((*one.alone, *one.shared), reverse=True)) for one in asked]
+    others = [one.shared for one in asked]
+    return _ranked(caller) + (threads - 1) * _ranked(others)
+
+
+def _ranked(blocks: list[tuple[int, ...]]) -> int:
+    return sum(max(rank) for rank in zip_longest(*blocks, fillvalue=0)) if blocks else 0
+
 
 def with_scratch_operands(function: Any) -> tuple[Any, tuple[TensorSpec, ...]]:
-    """Moves the temporaries that pass between a kernel's loop nests behind its outputs.
+    """Moves the temporaries that one thread fills for all behind a kernel's outputs.
 
-    Temporaries inside a loop nest stay: they are tiles that lowering shrinks to a few cache lines.
+    Those inside a parallel loop stay, since each thread needs its own, and so do those that lowering makes smaller:
+    tiles.
 
     Args:
         function: A scheduled `tvm.tirx.PrimFunc`.
@@ -20,18 +57,16 @@ def with_scratch_operands(function: Any) -> tuple[Any, tuple[TensorSpec, ...]]:
     """
     from tvm import tirx
     from tvm.s_tir import SBlock, SBlockRealize
-    from tvm.s_tir.analysis import detect_buffer_access_lca
 
     realize = function.body
     if not isinstance(realize, SBlockRealize) or not realize.block.alloc_buffers:
         return function, ()
     root = realize.block
-    shared_by = detect_buffer_access_lca(function)
+    sizes = _lowered_sizes(function)
     moved: list[Any] = []
     kept: list[Any] = []
     for buffer in root.alloc_buffers:
-        ancestor = shared_by.get(buffer)
-        whole = ancestor is not None and ancestor.same_as(root)
+        whole = sizes.get(str(buffer.name)) == (_bytes(buffer), False)
         plain = buffer.scope() in ("", "global") and str(buffer.dtype) in ("float32", "int32")
         (moved if whole and plain else kept).append(buffer)
     if not moved:
@@ -58,3 +93,54 @@ def with_scratch_operands(function: Any) -> tuple[Any, tuple[TensorSpec, ...]]:
 
 def _type_of(buffer: Any) -> DType:
     return "int32" if str(buffer.dtype) == "int32" else "float32"
+
+
+def workspace(function: Any) -> Workspace:
+    """The temporaries that a scheduled function keeps, at the sizes that lowering leaves them."""
+    sizes = [
+        (-(-size // _PAGE_BYTES) * _PAGE_BYTES, parallel)
+        for size, parallel in _lowered_sizes(function).values()
+        if size > _ON_THE_STACK_BYTES
+    ]
+    return Workspace(
+        tuple(sorted((size for size, parallel in sizes if not parallel), reverse=True)),
+        tuple(sorted((size for size, parallel in sizes if parallel), reverse=True)),
+    )
+
+
+def _lowered_sizes(function: Any) -> dict[str, tuple[int, bool]]:
+    """By the name of a temporary: its bytes after lowering, and whether it lies in a parallel loop."""
+    import tvm
+    from tvm.s_tir import transform
+
+    module = tvm.IRModule({"main": function})
+    for lowered in (
+        transform.CanonicalizeLoop(),
+        transform.LowerInitBlock(),
+        transform.PlanAndUpdateBufferAllocationLocation(),
+        transform.ConvertBlocksToOpaque(),
+        transform.CompactBufferAllocation(),
+    ):
+        module = lowered(module)
+    sizes: dict[str, tuple[int, bool]] = {}
+    _collect(module["main"].body, False, sizes)
+    return sizes
+
+
+def _collect(stmt: Any, parallel: bool, sizes: dict[str, tuple[int, bool]]) -> None:
+    from tvm import tirx
+    from tvm.s_tir import SBlockRealize
+
+    if isinstance(stmt, tirx.SeqStmt):
+        for part in stmt.seq:
+            _collect(part, parallel, sizes)
+    elif isinstance(stmt, tirx.For):
+        _collect(stmt.body, parallel or stmt.kind == tirx.ForKind.PARALLEL, sizes)
+    elif isinstance(stmt, SBlockRealize):
+        for buffer in stmt.block.alloc_buffers:
+            sizes[str(buffer.name)] = _bytes(buffer), parallel
+        _collect(stmt.block.body, parallel, sizes)
+
+
+def _bytes(buffer: Any) -> int:
+    return 4 * math.prod(int(extent) for extent in buffer.shape)

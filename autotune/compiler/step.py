@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
+from autotune.compiler.scratch_operands import Workspace, held_bytes
 from autotune.compiler.step_library import StepLibrary
 from autotune.compiler.workers import Message, Worker, WorkerLost, scratch
 from autotune.errors import AutotuneError
@@ -20,9 +22,15 @@ from autotune.workloads.graph import StepGraph
 from autotune.workloads.memory import MemoryPlan, plan_memory, replaced_in_place
 
 _TIMEOUT_S = 3600.0
-RUNTIME_BYTES = 128 * 1024
-"""What a step takes beside its arena: stacks of the thread pool, Python's own buffers; measured with LeNet."""
+# Stacks of the thread pool and Python's own buffers, as seen with LeNet.
+_RUNTIME_BYTES = 128 * 1024
 Arrays = Mapping[str, NDArray[Any]]
+
+
+def predicted_bytes(plan: MemoryPlan, workspaces: Iterable[Workspace]) -> int:
+    """Peak memory of a step on this machine: its arena, and what the runtime keeps for its kernels."""
+    threads = psutil.cpu_count(logical=False) or 1
+    return plan.arena_bytes + held_bytes(workspaces, threads) + _RUNTIME_BYTES
 
 
 @dataclass(frozen=True)
@@ -64,14 +72,10 @@ class StepSession:
         self._graph, self._worker, self._work = graph, worker, work
         self._index = {tensor.name: at for at, tensor in enumerate(graph.tensors)}
         self.plan = plan
+        self.predicted_bytes = predicted_bytes(plan, library.workspaces.values())
         program = work / "program.json"
         program.write_text(json.dumps(self._program(library, values)), encoding="utf-8")
         self._ask({"op": "load", "program": str(program)})
-
-    @property
-    def predicted_bytes(self) -> int:
-        """Peak memory by the plan."""
-        return self.plan.arena_bytes + RUNTIME_BYTES
 
     def run(self, feeds: Sequence[Arrays]) -> StepTimes:
         """Runs a step for each of ``feeds``: the data, labels and masks by tensor name.

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import psutil
 
 from autotune.compiler.builder import Builder, BuildRequest, target_text
 from autotune.compiler.scheduled import Winner, untuned_program
-from autotune.compiler.scratch_operands import with_scratch_operands
+from autotune.compiler.scratch_operands import Workspace, with_scratch_operands, workspace
 from autotune.compiler.spaces import Space
 from autotune.compiler.targets import TargetSpec, tvm_target
 from autotune.compiler.workers import scratch
@@ -39,12 +39,14 @@ class StepLibrary:
         parts: Shared libraries.
         symbols: Where each kernel is, by its name, which is its symbol too: an index of ``parts``.
         scratch: Scratch operands that a kernel takes after its outputs, by kernel name; none where it is missing.
+        workspaces: What each kernel asks the runtime for while it runs, by its name.
         untuned: Names of the kernels that have no tuned schedule.
     """
 
     parts: tuple[Path, ...]
     symbols: Mapping[str, int]
     scratch: Mapping[str, tuple[TensorSpec, ...]]
+    workspaces: Mapping[str, Workspace]
     untuned: tuple[str, ...]
 
     def scratch_bytes(self) -> dict[str, tuple[int, ...]]:
@@ -110,6 +112,10 @@ def _read(folder: Path, chosen: Mapping[str, Winner | None]) -> StepLibrary:
             name: tuple(TensorSpec(s["name"], tuple(s["shape"]), s["dtype"]) for s in specs)
             for name, specs in index["scratch"].items()
         },
+        {
+            name: Workspace(tuple(w["alone"]), tuple(w["shared"]))
+            for name, w in index["workspaces"].items()
+        },
         tuple(name for name, winner in chosen.items() if winner is None or not winner.tuned),
     )
 
@@ -148,7 +154,7 @@ def _build_parts(
 
     tuned_target = tvm_target(target, space.limits, space.compile)
     plain_target = tvm_target(target, space.limits)
-    found: dict[str, tuple[TensorSpec, ...]] = {}
+    found: dict[str, StepFunction] = {}
     symbols: dict[str, int] = {}
     requests: list[BuildRequest] = []
     for options, group in (
@@ -158,11 +164,10 @@ def _build_parts(
         for start in range(0, len(group), _KERNELS_A_PART):
             functions = {}
             for kernel in group[start : start + _KERNELS_A_PART]:
-                function, specs = step_function(kernel, chosen[kernel.name], options)
+                one = step_function(kernel, chosen[kernel.name], options)
                 symbols[kernel.name] = len(requests)
-                functions[kernel.name] = function.with_attr("global_symbol", kernel.name)
-                if specs:
-                    found[kernel.name] = specs
+                functions[kernel.name] = one.function.with_attr("global_symbol", kernel.name)
+                found[kernel.name] = one
             module = str(tvm.ir.save_json(tvm.IRModule(functions)))
             path = folder / f"part{len(requests)}.so"
             requests.append(BuildRequest(module, target_text(options), path))
@@ -178,18 +183,34 @@ def _build_parts(
         "parts": [request.output.name for request in requests],
         "symbols": symbols,
         "scratch": {
-            name: [{"name": s.name, "shape": list(s.shape), "dtype": s.dtype} for s in specs]
-            for name, specs in found.items()
+            name: [{"name": s.name, "shape": list(s.shape), "dtype": s.dtype} for s in one.scratch]
+            for name, one in found.items()
+            if one.scratch
         },
+        "workspaces": {name: asdict(one.workspace) for name, one in found.items()},
     }
 
 
-def step_function(
-    kernel: Kernel, winner: Winner | None, target: Any
-) -> tuple[Any, tuple[TensorSpec, ...]]:
-    """A kernel's scheduled function, and the scratch operands that it takes last."""
+@dataclass(frozen=True)
+class StepFunction:
+    """A kernel as a step calls it.
+
+    Attributes:
+        function: The scheduled `tvm.tirx.PrimFunc`.
+        scratch: Operands that it takes after its outputs.
+        workspace: What it asks the runtime for beside them.
+    """
+
+    function: Any
+    scratch: tuple[TensorSpec, ...]
+    workspace: Workspace
+
+
+def step_function(kernel: Kernel, winner: Winner | None, target: Any) -> StepFunction:
+    """A kernel as its winner, or the untuned default, computes it in a step."""
     program = winner.program(kernel, target) if winner else untuned_program(kernel, target)
-    return with_scratch_operands(program["main"])
+    function, scratch_operands = with_scratch_operands(program["main"])
+    return StepFunction(function, scratch_operands, workspace(function))
 
 
 def _is_tuned(winner: Winner | None) -> bool:

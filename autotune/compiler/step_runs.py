@@ -12,8 +12,14 @@ from autotune.compiler import spaces, targets
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.scheduled import Winner, winners
 from autotune.compiler.spaces import Space
-from autotune.compiler.step import RUNTIME_BYTES
-from autotune.compiler.step_library import Report, StepLibrary, step_function, step_library
+from autotune.compiler.step import predicted_bytes
+from autotune.compiler.step_library import (
+    Report,
+    StepFunction,
+    StepLibrary,
+    step_function,
+    step_library,
+)
 from autotune.compiler.targets import TargetSpec, tvm_target
 from autotune.errors import UsageError
 from autotune.records import read_run
@@ -118,18 +124,20 @@ def fitting_form(
         UsageError: No form fits.
     """
     target = tvm_target(runs.target, runs.space.limits, runs.space.compile)
-    scratch: dict[str, tuple[int, ...]] = {}
+    known: dict[str, StepFunction] = {}
     least = math.inf
     forms = sorted(wanted.forms(layout), key=lambda pair: runs.seconds(pair[1]))
     for form, graph in forms:
-        needed = plan_memory(graph).arena_bytes + RUNTIME_BYTES
+        needed = predicted_bytes(plan_memory(graph), ())
         if needed <= limit:
+            names = [task.kernel.name for task in tasks(graph)]
             for task in tasks(graph):
                 name = task.kernel.name
-                if name not in scratch:
-                    _, specs = step_function(task.kernel, runs.winners.get(name), target)
-                    scratch[name] = tuple(spec.bytes for spec in specs)
-            needed = plan_memory(graph, scratch).arena_bytes + RUNTIME_BYTES
+                if name not in known:
+                    known[name] = step_function(task.kernel, runs.winners.get(name), target)
+            scratch = {name: tuple(s.bytes for s in known[name].scratch) for name in names}
+            workspaces = [known[name].workspace for name in names]
+            needed = predicted_bytes(plan_memory(graph, scratch), workspaces)
             if needed <= limit:
                 return form, graph
         least = min(least, needed)

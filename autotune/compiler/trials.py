@@ -14,14 +14,16 @@ from pathlib import Path
 from autotune.compiler.builder import Builder, BuildRequest
 from autotune.compiler.lane import Candidate
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
-from autotune.compiler.runner import MeasureRequest, Runner
+from autotune.compiler.runner import CompareRequest, MeasureRequest, Runner
 from autotune.compiler.spaces import Measure
+from autotune.compiler.workers import WorkerLost
 from autotune.errors import RecordError
-from autotune.measurement import Outcome
+from autotune.measurement import Outcome, median
 from autotune.workloads.operators import Kernel
 
 _DEFAULT_PATIENCE = 3.0
 _PATIENCE_S = 0.5
+_BLOCKS = 5
 _LEAST_FREE_BYTES = 1 << 20
 
 
@@ -153,6 +155,16 @@ class Bench:
                 timeout_s=limits.run_timeout_s * (_DEFAULT_PATIENCE if default else 1.0),
             )
         )
+
+    def seconds(self, kernel: Kernel, library: Path) -> float | None:
+        """Median seconds of a library on a kernel's operands, whatever it computes; None where it fails."""
+        request = CompareRequest(
+            (library,), self._data.of(kernel), _BLOCKS, self._measure.final_min_repeat_ms, seed=1
+        )
+        try:
+            return median(self._runner.compare(request).samples[0])
+        except WorkerLost:
+            return None
 
     def trial(
         self,

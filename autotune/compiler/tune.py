@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psutil
@@ -17,6 +17,7 @@ import psutil
 from autotune.compiler.budget import TaskLanes, Turn, next_turn
 from autotune.compiler.builder import Builder, target_text
 from autotune.compiler.cost_model import ScheduleRanker
+from autotune.compiler.data_movement import movement_stages, only_stages
 from autotune.compiler.entries import DEFAULT, Entry
 from autotune.compiler.finals import Entrant, Verdict, settle
 from autotune.compiler.formulations import formulations, prim_func
@@ -133,7 +134,7 @@ class KernelRun:
         direct = formulations(task.kernel, ["direct"])[0]
         program = tvm.IRModule({"main": prim_func(task.kernel, direct)})
         digest = hashlib.sha256(f"{DEFAULT}:{task.kernel.name}".encode()).hexdigest()[:16]
-        return Candidate(digest, None, str(tvm.ir.save_json(program)), None)
+        return Candidate.of(digest, program)
 
     def run(self) -> Result | None:
         """Carries the request out; None when it was interrupted before the last timing.
@@ -319,6 +320,7 @@ class KernelRun:
                 measure,
                 self._request.seed,
             )
+            verdict = replace(verdict, movement_s=self._movement(bench, entry, verdict))
             verdicts[kernel.name] = verdict
             self._folder.event(
                 "final",
@@ -327,10 +329,32 @@ class KernelRun:
                 winner=verdict.winner,
                 default=entry.default.digest,
                 samples={digest: list(row) for digest, row in verdict.samples.items()},
+                movement_s=verdict.movement_s,
                 message=verdict.message,
             )
             self._progress.step(done, kernel.name)
         return verdicts
+
+    def _movement(self, bench: Bench, entry: Entry, verdict: Verdict) -> float | None:
+        """Seconds that the winner takes for moving data alone; None where they could not be measured."""
+        if verdict.winner_s is None:
+            return None
+        untuned = verdict.winner == entry.default.digest
+        kernel, formulation, program = entry.task.kernel, "direct", entry.default.scheduled()
+        if not untuned:
+            candidate, lane, _ = entry.trials[verdict.winner]
+            formulation, program = lane.formulation.name, candidate.scheduled()
+        stages = movement_stages(kernel, formulation)
+        if stages is None:
+            return verdict.winner_s
+        part = only_stages(program, stages)
+        if part is None:
+            return 0.0
+        moving = Candidate.of(f"{verdict.winner}-movement", part)
+        (library,) = bench.build([moving], untuned=untuned)
+        if isinstance(library, Outcome):
+            return None
+        return bench.seconds(kernel, library)
 
     @staticmethod
     def _default_entrant(bench: Bench, entry: Entry) -> Entrant | None:

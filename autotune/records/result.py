@@ -32,6 +32,8 @@ class TaskResult:
         formulation: Formulation of the winner.
         digest: Identity of the winning candidate; `default` when no candidate was better, empty when
             nothing has a valid time.
+        movement_ms: Of `tuned_ms`, what takes moving data alone: padding, packing and copies; measured apart, by
+            the same program without its arithmetic. None where it was not measured.
     """
 
     name: str
@@ -50,6 +52,7 @@ class TaskResult:
     max_rel_error: float | None
     formulation: str
     digest: str
+    movement_ms: float | None = None
 
 
 @dataclass(frozen=True)

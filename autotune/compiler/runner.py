@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
-
+from autotune.compiler.host import cores, kernel_threads, runtime_environment
 from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
 from autotune.compiler.workers import Worker, WorkerLost
 from autotune.measurement import Outcome
@@ -108,9 +107,7 @@ class LocalRunner:
 
     def __init__(self, device: DeviceFingerprint) -> None:
         self.device = device
-        self._worker = Worker(
-            "autotune.compiler.run_worker", [device.kind], {"TVM_USE_RUNTIME_LIB": "1"}
-        )
+        self._worker = Worker("autotune.compiler.run_worker", [device.kind], runtime_environment())
 
     def start(self) -> None:
         self._worker.start()
@@ -184,12 +181,16 @@ def runner_for(target: TargetSpec) -> Runner:
 
 def host_device() -> DeviceFingerprint:
     """This host's processor."""
-    cores = psutil.cpu_count(logical=False) or 1
     return DeviceFingerprint(
         _processor_name(),
         "cpu",
         "",
-        (("cores", cores), ("machine", platform.machine()), ("system", platform.system())),
+        (
+            ("cores", cores()),
+            ("threads", kernel_threads()),
+            ("machine", platform.machine()),
+            ("system", platform.system()),
+        ),
         stand_in=False,
     )
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
+from autotune.compiler.host import kernel_threads, runtime_environment
 from autotune.compiler.scratch_operands import Workspace, held_bytes
 from autotune.compiler.step_library import StepLibrary
 from autotune.compiler.workers import Message, Worker, WorkerLost, scratch
@@ -29,8 +29,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def predicted_bytes(plan: MemoryPlan, workspaces: Iterable[Workspace]) -> int:
     """Peak memory of a step on this machine: its arena, and what the runtime keeps for its kernels."""
-    threads = psutil.cpu_count(logical=False) or 1
-    return plan.arena_bytes + held_bytes(workspaces, threads) + _RUNTIME_BYTES
+    return plan.arena_bytes + held_bytes(workspaces, kernel_threads()) + _RUNTIME_BYTES
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,9 @@ class StepSession:
         self.plan = plan
         self.predicted_bytes = predicted_bytes(plan, library.workspaces.values())
         program = work / "program.json"
-        program.write_text(json.dumps(self._program(library, values)), encoding="utf-8")
+        program.write_text(json.dumps(self._program(library)), encoding="utf-8")
         self._ask({"op": "load", "program": str(program)})
+        self._ask({"op": "start", "values": self._first_values(values)})
 
     def run(self, feeds: Sequence[Arrays]) -> StepTimes:
         """Runs a step for each of ``feeds``: the data, labels and masks by tensor name.
@@ -130,7 +130,7 @@ class StepSession:
                         file.write(feed[tensor.name].astype(tensor.dtype).tobytes())
         return folder
 
-    def _program(self, library: StepLibrary, values: Arrays) -> dict[str, Any]:
+    def _program(self, library: StepLibrary) -> dict[str, Any]:
         graph, plan = self._graph, self.plan
         tensors: list[Any] = [
             [plan.offsets[tensor.name], list(tensor.shape), tensor.dtype]
@@ -166,18 +166,19 @@ class StepSession:
                 for tensor in graph.tensors
                 if tensor.kind in ("input", "label")
             ],
-            "values": [
-                [self._index[tensor.name], self._value(tensor.name, values[tensor.name])]
-                for tensor in graph.tensors
-                if tensor.kind in ("parameter", "state", "constant")
-            ],
             "loss": self._index[graph.loss],
         }
 
-    def _value(self, name: str, value: NDArray[Any]) -> str:
-        path = self._work / f"value{self._index[name]}.bin"
-        value.astype(self._graph.by_name[name].dtype).tofile(path)
-        return str(path)
+    def _first_values(self, values: Arrays) -> list[Any]:
+        """Writes the lasting tensors' first values; index and file of each."""
+        written = []
+        for tensor in self._graph.tensors:
+            if tensor.kind in ("parameter", "state", "constant"):
+                index = self._index[tensor.name]
+                path = self._work / f"value{index}.bin"
+                values[tensor.name].astype(tensor.dtype).tofile(path)
+                written.append([index, str(path)])
+        return written
 
 
 @contextmanager
@@ -193,7 +194,7 @@ def open_step(graph: StepGraph, library: StepLibrary, values: Arrays) -> Iterato
         AutotuneError: It cannot be loaded.
     """
     work = scratch()
-    worker = Worker("autotune.compiler.step_worker", ["cpu"], {"TVM_USE_RUNTIME_LIB": "1"})
+    worker = Worker("autotune.compiler.step_worker", ["cpu"], runtime_environment())
     try:
         plan = plan_memory(graph, library.scratch_bytes())
         yield StepSession(graph, library, plan, values, worker, work)

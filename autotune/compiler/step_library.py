@@ -13,9 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from autotune.compiler.builder import Builder, BuildRequest, target_text
+from autotune.compiler.host import cores
 from autotune.compiler.scheduled import Winner, untuned_program
 from autotune.compiler.scratch_operands import Workspace, with_scratch_operands, workspace
 from autotune.compiler.spaces import Space
@@ -129,9 +128,8 @@ def _compile(
     work: Path,
     report: Report,
 ) -> None:
-    cores = psutil.cpu_count(logical=False) or 1
     builder = Builder(
-        workers=cores, timeout_s=_TIMEOUT_S_A_KERNEL * _KERNELS_A_PART, temporary=work
+        workers=cores(), timeout_s=_TIMEOUT_S_A_KERNEL * _KERNELS_A_PART, temporary=work
     )
     try:
         builder.start()

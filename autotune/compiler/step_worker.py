@@ -3,6 +3,7 @@
 It holds only TVM's runtime. Arguments: the device kind, `cpu`. Requests:
 
 - `{"op": "load", "program"}`: the path of a program (see `step.py`).
+- `{"op": "start", "values"}`: index and file of each lasting tensor's first value.
 - `{"op": "run", "feeds", "steps"}`: a folder with `<index>.bin` for each tensor that is given afresh, one value a
   step; answers loss and seconds of each step, and by how many bytes the step's memory made this process grow.
 - `{"op": "profile", "feeds", "rounds"}`: the least seconds of each kernel call over some steps.
@@ -11,6 +12,8 @@ It holds only TVM's runtime. Arguments: the device kind, `cpu`. Requests:
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import sys
 import time
@@ -58,6 +61,8 @@ class Step:
         match request["op"]:
             case "load":
                 return self._load(json.loads(Path(request["program"]).read_text(encoding="utf-8")))
+            case "start":
+                return self._start(request["values"])
             case "run":
                 return self._run(Path(request["feeds"]), request["steps"])
             case "profile":
@@ -90,9 +95,14 @@ class Step:
         ]
         self._copies = [(source, target) for source, target in program["copies"]]
         self._feeds, self._loss = program["feeds"], program["loss"]
-        # Nothing of the arena was touched so far, so it takes no memory yet.
+        return {}
+
+    def _start(self, values: list[tuple[int, str]]) -> Message:
+        """Gives lasting tensors their first values. Before that, nothing of the arena takes memory."""
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
         self._before = _memory("VmRSS")
-        for index, path in program["values"]:
+        for index, path in values:
             self._fill(index, Path(path), 0)
         return {}
 

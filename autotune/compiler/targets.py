@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
-
 from autotune.compiler import spaces
+from autotune.compiler.host import cores
 from autotune.errors import UsageError
 
 Family = Literal["cpu", "opencl"]
@@ -212,7 +211,7 @@ def host_features() -> dict[str, Any]:
     from tvm.target import Target, codegen
 
     cpu = str(codegen.llvm_get_system_cpu())
-    features: dict[str, Any] = {"mcpu": cpu, "num-cores": psutil.cpu_count(logical=False) or 1}
+    features: dict[str, Any] = {"mcpu": cpu, "num-cores": cores()}
     if platform.machine() != "x86_64":
         return features
     claimed = codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu}))

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import psutil
-
 from autotune.compiler.budget import TaskLanes, Turn, next_turn
 from autotune.compiler.builder import Builder, target_text
 from autotune.compiler.cost_model import ScheduleRanker
@@ -21,6 +19,7 @@ from autotune.compiler.data_movement import movement_stages, only_stages
 from autotune.compiler.entries import DEFAULT, Entry
 from autotune.compiler.finals import Entrant, Verdict, settle
 from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.host import cores
 from autotune.compiler.lane import Candidate, Lane
 from autotune.compiler.progress import Progress
 from autotune.compiler.reference_data import ReferenceData
@@ -83,7 +82,7 @@ class KernelRun:
         self._progress = progress
         self._interrupted = interrupted
         self._earlier = earlier
-        self._cores = psutil.cpu_count(logical=False) or 1
+        self._cores = cores()
         self._ranker = ScheduleRanker(seed=request.seed, warmup=request.space.search.model_warmup)
         self._target: Any = None
         self._entries: list[Entry] = []

@@ -1,0 +1,30 @@
+"""This host's cores: what builds in parallel, and what a kernel's threads may use."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+
+
+def cores() -> int:
+    """Physical cores that this process may run on, at least 1."""
+    physical = psutil.cpu_count(logical=False) or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else physical
+    return max(1, min(physical, usable))
+
+
+def runtime_environment() -> dict[str, str]:
+    """Environment of a process that runs kernels with TVM's runtime alone.
+
+    Unless the user says otherwise, it has as many threads as there are cores: TVM by itself takes half of an
+    x86 machine's processors, for hyper-threads, also where there are none.
+    """
+    threads = os.environ.get("TVM_NUM_THREADS", str(cores()))
+    return {"TVM_USE_RUNTIME_LIB": "1", "TVM_NUM_THREADS": threads}
+
+
+def kernel_threads() -> int:
+    """Threads that a kernel's parallel loops use on this host."""
+    value = runtime_environment()["TVM_NUM_THREADS"]
+    return int(value) if value.isdecimal() and int(value) else cores()

@@ -23,7 +23,7 @@ from autotune.workloads.operators import (
 from autotune.workloads.references.pooling import max_pool2d_forward
 
 RATES = {
-    "learning_rate": 0.01,
+    "learning_rate": -0.01,  # negative: where weight and step cancelled, float32 would have no digits left
     "momentum": 0.9,
     "beta1": 0.9,
     "beta2": 0.999,

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import __version__
+from autotune.cli.breakdown import breakdown
 from autotune.cli.doctor import doctor
 from autotune.cli.export import export
 from autotune.cli.kernels import kernels
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 for _command, _summary in (
     (kernels, "Tune the kernels of a model or of one operator."),
+    (breakdown, "Show where the time of a tuned step goes."),
     (step, "Train some steps with tuned kernels."),
     (export, "Write a run's tuned kernels as a library."),
     (targets, "List what can be tuned for."),

@@ -14,13 +14,9 @@ import numpy as np
 from autotune import __version__
 from autotune.compiler import kernel_runner
 from autotune.compiler.build_worker import linker
-from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.default_schedule import default_schedule
-from autotune.compiler.entries import DEFAULT
-from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.lane import Lane
 from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.request import TuneRequest
+from autotune.compiler.scheduled import winners
 from autotune.compiler.targets import ARM_TRIPLE, tvm_target
 from autotune.errors import RecordError, UsageError
 from autotune.records import Result, TaskResult, read_run
@@ -74,7 +70,7 @@ def export_run(path: Path, out: Path, *, allow_stand_in: bool) -> dict[str, Any]
         )
     _make(out)
     target = tvm_target(request.target, request.space.limits, request.space.compile)
-    _build(run, request, result, target, out / _LIBRARY)
+    _build(run, request, target, out / _LIBRARY)
     example = _write_example(request, result, out)
     manifest = _manifest(run, request, result, target, out, example)
     write_json(out / _MANIFEST, manifest)
@@ -93,29 +89,24 @@ def _make(out: Path) -> None:
         ) from error
 
 
-def _build(run: Run, request: TuneRequest, result: Result, target: Any, library: Path) -> None:
+def _build(run: Run, request: TuneRequest, target: Any, library: Path) -> None:
     import tvm
 
-    traces = {event["digest"]: event["trace"] for event in run.trials()}
+    plain_target = tvm_target(request.target, request.space.limits)
+    kernels = {task.kernel.name: task.kernel for task in request.tasks}
     tuned: dict[str, Any] = {}
     untuned: dict[str, Any] = {}
-    kernels = {task.kernel.name: task.kernel for task in request.tasks}
-    for task in result.tasks:
-        if task.tuned_ms is None:
-            continue
-        kernel = kernels.get(task.name)
+    for name, winner in winners(run).items():
+        kernel = kernels.get(name)
         if kernel is None:
-            raise RecordError(f"{run.path / 'result.json'}: unknown kernel {task.name}")
-        program = _program(request, kernel, task, traces, target)
-        functions = untuned if task.digest == DEFAULT else tuned
-        functions[task.name] = program["main"].with_attr("global_symbol", task.name)
+            raise RecordError(f"{run.path / 'result.json'}: unknown kernel {name}")
+        functions, options = (tuned, target) if winner.tuned else (untuned, plain_target)
+        program = winner.program(kernel, options)
+        functions[name] = program["main"].with_attr("global_symbol", name)
     # Each kernel is compiled with the options that it was measured with.
     parts = [
         tvm.compile(tvm.IRModule(functions), options)
-        for functions, options in (
-            (tuned, target),
-            (untuned, tvm_target(request.target, request.space.limits)),
-        )
+        for functions, options in ((tuned, target), (untuned, plain_target))
         if functions
     ]
     if not parts:
@@ -123,30 +114,6 @@ def _build(run: Run, request: TuneRequest, result: Result, target: Any, library:
     for part in parts[1:]:
         parts[0].mod.import_module(part.mod)
     parts[0].export_library(str(library), fcompile=linker(request.target.triple, fast=False))
-
-
-def _program(
-    request: TuneRequest, kernel: Kernel, task: TaskResult, traces: dict[str, Any], target: Any
-) -> Any:
-    """The kernel's winning program, scheduled."""
-    import tvm
-
-    (formulation,) = formulations(kernel, [task.formulation])
-    if task.digest == DEFAULT:
-        return default_schedule(tvm.IRModule({"main": prim_func(kernel, formulation)}), target)
-    if task.digest not in traces:
-        raise RecordError(f"the trial {task.digest} of {task.name} is missing from the records")
-    ranker = ScheduleRanker(seed=1, warmup=1)
-    lane = Lane(
-        kernel,
-        formulation,
-        space=request.space,
-        target=target,
-        ranker=ranker,
-        seed=1,
-        threads=1,
-    )
-    return lane.replay(traces[task.digest]).schedule.sch.mod
 
 
 def _write_example(request: TuneRequest, result: Result, out: Path) -> Kernel:
@@ -209,13 +176,19 @@ def _manifest(
     }
 
 
+def _layout(kernel: Kernel) -> str:
+    if getattr(kernel.operator, "channels_last", False):
+        return "channels last (NHWC), filters RSCK"
+    return "channels second (NCHW), filters KCRS"
+
+
 def _kernel_entry(kernel: Kernel, task: TaskResult) -> dict[str, Any]:
     return {
         "symbol": kernel.name,
         "operator": task.operator,
         "role": task.role,
         "spec": task.spec,
-        "layout": "contiguous, channels second (NCHW), filters KCRS",
+        "layout": f"contiguous, {_layout(kernel)}",
         "arguments": [
             {**asdict(spec), "shape": list(spec.shape), "direction": direction}
             for direction, specs in (("in", kernel.inputs), ("out", kernel.outputs))

@@ -2,5 +2,6 @@
 
 from autotune.records.folder import RunFolder, read_run
 from autotune.records.result import Result, TaskResult
+from autotune.records.shares import MOVEMENT, Share, step_shares
 
-__all__ = ["Result", "RunFolder", "TaskResult", "read_run"]
+__all__ = ["MOVEMENT", "Result", "RunFolder", "Share", "TaskResult", "read_run", "step_shares"]

@@ -92,7 +92,7 @@ def test_random_inputs_of_special_operands() -> None:
     assert set(labels.tolist()) == set(range(7))
     mask = random_inputs(Kernel(Dropout(1000), "data_grad"), 0)[1]
     assert set(mask.tolist()) == {0.0, 2.0}
-    assert random_inputs(Kernel(Sgd(3), "update"), 0)[2] == np.float32(0.01)
+    assert random_inputs(Kernel(Sgd(3), "update"), 0)[2] == np.float32(-0.01)
 
 
 def test_random_inputs_of_adam_have_second_moments_and_powers() -> None:

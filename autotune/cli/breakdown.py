@@ -1,0 +1,82 @@
+"""`autotune breakdown`: where the time of a tuned step goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from autotune.records import Share
+
+_BAR = 40
+
+
+def breakdown(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Shows the share of a step's kernel time by role and by operator, and what moving data alone takes.
+
+    Data movement is padding, packing, copies and joins. Inside a kernel it is measured apart, by the same
+    program without its arithmetic; it is taken out of the other lines.
+
+    \b
+    Example:
+      autotune breakdown logs/20260102T030405Z-cpu-squeezenet1_1
+    """
+    from autotune.cli.output import write_json, write_table
+    from autotune.errors import RecordError, UsageError
+    from autotune.records import Result, read_run, step_shares
+
+    found = read_run(run)
+    if found.result is None:
+        raise UsageError(
+            f"run {run} has not ended", hint=f"go on with: autotune kernels --resume {run}"
+        )
+    try:
+        shares = step_shares(Result.from_json(found.result))
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"{run / 'result.json'} is damaged: {error}") from error
+    total = sum(share.ms for share in shares)
+    if json:
+        write_json(
+            {
+                "run": str(run),
+                "step_ms": total,
+                "shares": [
+                    {"role": s.role, "operator": s.operator, "ms": s.ms, "share": s.ms / total}
+                    for s in shares
+                ],
+            }
+        )
+        return
+    print(f"{total:.4g} ms of kernels in a step, as tuned\n")
+    write_table(
+        ("role", "ms", "share", ""),
+        [_row(s.role, s.ms, total) for s in _summed(shares)],
+        numbers=("ms", "share"),
+    )
+    print()
+    write_table(
+        ("role and operator", "ms", "share", ""),
+        [_row(f"{s.role} {s.operator}".strip(), s.ms, total) for s in shares],
+        numbers=("ms", "share"),
+    )
+
+
+def _summed(shares: list[Share]) -> list[Share]:
+    """The shares by role alone, largest first."""
+    from autotune.records import Share
+
+    sums: dict[str, float] = {}
+    for share in shares:
+        sums[share.role] = sums.get(share.role, 0.0) + share.ms
+    return sorted((Share(role, "", ms) for role, ms in sums.items()), key=lambda s: -s.ms)
+
+
+def _row(name: str, ms: float, total: float) -> tuple[str, str, str, str]:
+    eighths = round(8 * _BAR * ms / total)
+    bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+    return name, f"{ms:.3g}", f"{100 * ms / total:.1f} %", bar

@@ -33,6 +33,7 @@ class Report:
     """Bars and rows of one run of a benchmark."""
 
     quick: bool
+    options: argparse.Namespace = field(default_factory=argparse.Namespace)
     bars: list[Bar] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
@@ -51,8 +52,17 @@ class Report:
         self.rows.append(fields)
 
 
-def run(description: str, measure: Callable[[Report], None]) -> int:
+def run(
+    description: str,
+    measure: Callable[[Report], None],
+    add_options: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+) -> int:
     """Runs a benchmark: parses the command line, measures, and writes the JSON file.
+
+    Args:
+        description: For `--help`.
+        measure: Takes the measurements.
+        add_options: Adds the benchmark's own options, which `Report.options` then holds.
 
     Returns:
         0, or 1 when a bar was missed.
@@ -62,8 +72,9 @@ def run(description: str, measure: Callable[[Report], None]) -> int:
         "--json", type=Path, metavar="FILE", help="write machine, bars and rows here"
     )
     parser.add_argument("--quick", action="store_true", help="smoke run that judges nothing")
+    add_options(parser)
     options = parser.parse_args()
-    report = Report(quick=options.quick)
+    report = Report(quick=options.quick, options=options)
     measure(report)
     if options.json:
         content = {

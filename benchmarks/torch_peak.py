@@ -1,0 +1,50 @@
+"""Peak memory of PyTorch's training step: a program of its own, so that nothing else is counted.
+
+Prints by how many bytes the process grew over its size before the model was made, at the peak of some steps.
+Arguments: model, batch, threads.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch_step import TorchStep
+
+from autotune.workloads import build_model, initial_values
+
+STEPS = 4
+
+
+def memory(key: str) -> int:
+    """A figure of /proc/self/status, in bytes."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(key)
+
+
+def main() -> None:
+    model, batch, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(threads)
+    graph = build_model(model, batch)
+    values = initial_values(graph, 1)
+    masks = {name: array for name, array in values.items() if name.endswith(".mask")}
+    # Libraries and thread pools start before the count, as they do on our side.
+    small = torch.nn.Conv2d(3, 8, 3)
+    small(torch.zeros(1, 3, 16, 16)).sum().backward()
+    del small
+    gc.collect()
+    before = memory("VmRSS")
+    step = TorchStep(graph, values)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    for _ in range(STEPS):
+        step.step(values["input"], values["labels"], masks)
+    print(json.dumps({"peak_bytes": memory("VmHWM") - before}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,410 @@
+"""The training step of the five CNNs: right, fast, within memory, and against PyTorch and MNN.
+
+Tunes each model with `autotune kernels` (or takes finished runs from --runs), then runs the tuned step, TVM's
+default schedule, PyTorch eager and MNN on the same weights and data, interleaved. Needs torch 2.13.0; MNN's side
+needs MNN 3.6.1 and is left out without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from bars import Report, run
+from numpy.typing import NDArray
+from torch_step import TorchStep
+
+from autotune.compiler.host import kernel_threads
+from autotune.compiler.step import StepSession, open_step
+from autotune.compiler.step_runs import StepRuns, fitting_form, step_runs
+from autotune.errors import UsageError
+from autotune.measurement import median
+from autotune.records import MOVEMENT, Result, read_run, step_shares
+from autotune.workloads import (
+    Conv2d,
+    Matmul,
+    StepForm,
+    StepGraph,
+    TrainingStep,
+    batches,
+    generated_samples,
+    given_values,
+    initial_values,
+    parse_operator,
+)
+
+MODELS = {
+    "lenet": 600,
+    "squeezenet1_1": 2500,
+    "mobilenet_v2": 4500,
+    "googlenet": 6000,
+    "alexnet": 1800,
+}
+BATCH, SEED = 4, 1
+LOSS_STEPS = 20
+CLOSE = ("lenet", "alexnet")
+ROUNDS = 12
+DEFAULT_ROUNDS = 3
+PLAIN = StepForm("channels_first")
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass
+class Side:
+    """One contestant: a name, and a function that trains one step and returns its loss."""
+
+    name: str
+    step: Callable[[int], float]
+    seconds: list[float]
+
+
+class Data:
+    """The batches that all sides see."""
+
+    def __init__(self, graph: StepGraph, count: int) -> None:
+        samples = generated_samples(64, graph.sample_shape, graph.classes, SEED)
+        found = batches(samples, graph.batch, SEED)
+        self.batches = [next(found) for _ in range(count)]
+
+    def given(self, graph: StepGraph, number: int) -> Arrays:
+        """What a step graph is given in a step."""
+        images, labels = self.batches[number % len(self.batches)]
+        return given_values(graph, images, labels, SEED + number)
+
+
+def torch_side(
+    graph: StepGraph, data: Data, dtype: torch.dtype, last: bool
+) -> Callable[[int], float]:
+    step = TorchStep(graph, initial_values(graph, SEED), dtype, channels_last=last)
+
+    def one(number: int) -> float:
+        given = data.given(graph, number)
+        masks = {name: array for name, array in given.items() if name.endswith(".mask")}
+        return step.step(given["input"], given["labels"], masks)
+
+    return one
+
+
+def ours(
+    session: StepSession, graph: StepGraph, data: Data
+) -> Callable[[int], tuple[float, float]]:
+    def one(number: int) -> tuple[float, float]:
+        times = session.run([data.given(graph, number)])
+        return times.losses[0], times.seconds[0]
+
+    return one
+
+
+def run_of(model: str, report: Report, logs: Path) -> Path:
+    """A finished run of a model: one from --runs, or a new one."""
+    given = report.options.runs
+    if given:
+        found = sorted(given.glob(f"*-cpu-{model}"))
+        if not found:
+            raise SystemExit(f"{given} has no run of {model} for the target cpu")
+        return found[-1]
+    trials = 40 if report.quick else MODELS[model]
+    command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(BATCH)]
+    command += ["--trials", str(trials), "--logs", str(logs)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return sorted(logs.glob(f"*-cpu-{model}"))[-1]
+
+
+def mnn_side(graph: StepGraph, data: Data, threads: int) -> Callable[[int], float] | None:
+    if importlib.util.find_spec("MNN") is None:
+        print("MNN is not installed: its side is left out (pip install MNN==3.6.1)")
+        return None
+    from mnn_step import MnnStep
+
+    step = MnnStep(graph, initial_values(graph, SEED), threads=threads)
+
+    def one(number: int) -> float:
+        given = data.given(graph, number)
+        masks = {name: array for name, array in given.items() if name.endswith(".mask")}
+        return step.step(given["input"], given["labels"], masks)
+
+    return one
+
+
+def timed(one: Callable[[int], float]) -> Callable[[int], tuple[float, float]]:
+    def step(number: int) -> tuple[float, float]:
+        start = time.perf_counter()
+        loss = one(number)
+        return loss, time.perf_counter() - start
+
+    return step
+
+
+def interleaved(
+    sides: dict[str, Callable[[int], tuple[float, float]]], rounds: dict[str, int]
+) -> dict[str, list[float]]:
+    """Seconds of each side's steps, taken in rounds of random order after three warm-up steps."""
+    order = random.Random(SEED)
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for name, step in sides.items():
+        for number in range(3 if rounds[name] > DEFAULT_ROUNDS else 1):
+            step(number)
+    for number in range(max(rounds.values())):
+        names = [name for name in sides if number < rounds[name]]
+        order.shuffle(names)
+        for name in names:
+            seconds[name].append(sides[name](number)[1])
+    return seconds
+
+
+def check_losses(
+    report: Report, model: str, graph: StepGraph, data: Data, session: StepSession, plain: StepGraph
+) -> None:
+    """20 steps from the same weights and data: our losses against PyTorch's in float32 and float64."""
+    steps = 3 if report.quick else LOSS_STEPS
+    mine = session.run([data.given(graph, number) for number in range(steps)]).losses
+    single = torch_side(plain, data, torch.float32, last=False)
+    double = torch_side(plain, data, torch.float64, last=False)
+    theirs = [single(number) for number in range(steps)]
+    truth = [double(number) for number in range(steps)]
+    report.row(what="losses", model=model, tuned=list(mine), torch32=theirs, torch64=truth)
+    if model in CLOSE:
+        worst = max(abs(a - b) / abs(b) for a, b in zip(mine, theirs, strict=True))
+        report.bar(
+            f"{model}: largest relative difference to PyTorch's loss", worst, "at most", 1e-3, ""
+        )
+        return
+    distance = max(abs(a - t) for a, t in zip(mine, truth, strict=True))
+    allowed = max(abs(b - t) for b, t in zip(theirs, truth, strict=True))
+    report.row(what="distance to float64", model=model, tuned=distance, torch=allowed)
+    report.bar(
+        f"{model}: distance to float64 over PyTorch float32's",
+        distance / allowed,
+        "at most",
+        2,
+        "x",
+    )
+
+
+def check_batches(report: Report, model: str, runs: StepRuns) -> None:
+    """The step runs at batch 1, 4 and 16, with the loss that PyTorch has."""
+    worst = 0.0
+    for batch in (1, BATCH, 16):
+        wanted = TrainingStep(model, batch)
+        form = StepForm("channels_last")
+        if batch > BATCH:
+            form = (
+                replace(form, micro_batches=batch // BATCH)
+                if "norm" not in _operators(wanted)
+                else form
+            )
+        graph, plain = wanted.graph(form), wanted.plain()[0]
+        data = Data(plain, 2)
+        with (
+            runs.library(graph) as library,
+            open_step(graph, library, initial_values(graph, SEED)) as session,
+        ):
+            mine = session.run([data.given(graph, number) for number in range(2)]).losses
+        reference = torch_side(plain, data, torch.float32, last=False)
+        theirs = [reference(number) for number in range(2)]
+        worst = max(worst, *(abs(a - b) / abs(b) for a, b in zip(mine, theirs, strict=True)))
+        report.row(what="batch", model=model, batch=batch, tuned=list(mine), torch=theirs)
+    report.bar(
+        f"{model}: batch 1, 4, 16: largest relative difference in loss", worst, "at most", 1e-3, ""
+    )
+
+
+def _operators(wanted: TrainingStep) -> str:
+    return " ".join({node.kernel.operator.name for node in wanted.plain()[0].nodes})
+
+
+def slower_kernels(report: Report, model: str, result: Result) -> None:
+    """Convolutions and matmuls that PyTorch computes faster, one by one."""
+    rows = []
+    for task in result.tasks:
+        operator = parse_operator(task.spec.partition("+")[0])
+        if task.tuned_ms is None or not isinstance(operator, Conv2d | Matmul):
+            continue
+        theirs = min(_torch_kernel_ms(operator, task.role, last) for last in (False, True))
+        rows.append((task.count * (task.tuned_ms - theirs), task, theirs))
+        report.row(
+            what="kernel", model=model, spec=task.spec, role=task.role, count=task.count,
+            tuned_ms=task.tuned_ms, torch_ms=theirs,
+        )  # fmt: skip
+    slower = sorted((row for row in rows if row[0] > 0), key=lambda row: -row[0])
+    print(
+        f"{model}: {len(slower)} of {len(rows)} convolutions and matmuls are slower than PyTorch's"
+    )
+    for lost, task, theirs in slower:
+        times = f"{task.tuned_ms:.3f} against {theirs:.3f} ms x{task.count}"
+        print(f"  {lost:8.3f} ms a step: {times}  {task.role} {task.spec}")
+
+
+def _torch_kernel_ms(operator: Conv2d | Matmul, role: str, last: bool) -> float:
+    if isinstance(operator, Matmul):
+        x, w = torch.rand(operator.m, operator.k), torch.rand(operator.n, operator.k)
+        dy = torch.rand(operator.m, operator.n)
+        call = {
+            "forward": lambda: F.linear(x, w),
+            "data_grad": lambda: dy @ w,
+            "weight_grad": lambda: dy.t() @ x,
+        }[role]
+    else:
+        order = torch.channels_last if last else torch.contiguous_format
+        x = torch.rand(operator.n, operator.c, operator.h, operator.w).to(memory_format=order)
+        w = torch.rand(operator.k, operator.c // operator.groups, operator.r, operator.s)
+        w = w.to(memory_format=order)
+        rest = (list(operator.stride), list(operator.pad), list(operator.dilation))
+        dy = F.conv2d(x, w, None, *rest, operator.groups)
+        mask = {"data_grad": [True, False, False], "weight_grad": [False, True, False]}.get(role)
+
+        def call() -> Any:
+            if mask is None:
+                return F.conv2d(x, w, None, *rest, operator.groups)
+            return torch.ops.aten.convolution_backward(
+                dy, x, w, [0], *rest, False, [0, 0], operator.groups, mask
+            )
+
+    with torch.no_grad():
+        seconds = []
+        for number in range(9):
+            start = time.perf_counter()
+            call()
+            if number > 1:
+                seconds.append(time.perf_counter() - start)
+    return 1e3 * median(seconds)
+
+
+def memory_limits(report: Report, found: dict[str, StepRuns]) -> None:
+    """Random limits between what the leanest and the plain form need; the measured peak must stay below."""
+    order = random.Random(SEED)
+    broken = 0
+    count = 2 if report.quick else 20
+    names = [name for name in found if name != "alexnet"] or list(found)
+    for number in range(count):
+        model = names[number % len(names)]
+        wanted = TrainingStep(model, BATCH)
+        needs = [plan_bytes(graph) for _, graph in wanted.forms("channels_last")]
+        limit = int(order.uniform(0.9 * min(needs), 1.2 * needs[0]))
+        try:
+            form, graph = fitting_form(wanted, found[model], "channels_last", limit)
+        except UsageError as refused:
+            report.row(what="memory limit", model=model, limit=limit, refused=str(refused))
+            continue
+        data = Data(wanted.plain()[0], 2)
+        with (
+            found[model].library(graph) as library,
+            open_step(graph, library, initial_values(graph, SEED)) as session,
+        ):
+            peak = session.run([data.given(graph, step) for step in range(2)]).peak_bytes
+        broken += peak > limit
+        report.row(
+            what="memory limit", model=model, limit=limit, peak=peak, micro_batches=form.micro_batches,
+            segments=form.segments,
+        )  # fmt: skip
+        chosen = f"{form.micro_batches} parts, {form.segments} segments"
+        print(
+            f"{model}: limit {limit / 1e6:.4g} MB, {chosen}: peak {peak / 1e6:.4g} MB", flush=True
+        )
+    report.bar(f"random memory limits that were broken, of {count}", broken, "at most", 0, "limits")
+
+
+def plan_bytes(graph: StepGraph) -> int:
+    from autotune.workloads.memory import plan_memory
+
+    return plan_memory(graph).arena_bytes
+
+
+def measure_model(report: Report, model: str, folder: Path) -> tuple[float, StepRuns]:
+    result = Result.from_json(read_run(folder).result or {})
+    report.bar(f"{model}: tuning", result.wall_s / 60, "at most", 45, "min")
+    shares = step_shares(result)
+    moving = sum(s.ms for s in shares if s.role == MOVEMENT) / sum(s.ms for s in shares)
+    report.bar(f"{model}: data movement", 100 * moving, "at most", 20, "% of the step")
+    wanted = TrainingStep(model, BATCH)
+    graph, plain = wanted.graph(StepForm("channels_last")), wanted.plain()[0]
+    runs, untuned = step_runs([folder]), step_runs([])
+    data = Data(plain, LOSS_STEPS)
+    threads = kernel_threads()
+    torch.set_num_threads(threads)
+    with ExitStack() as opened:
+        library = opened.enter_context(runs.library(graph))
+        values = initial_values(graph, SEED)
+        with open_step(graph, library, values) as fresh:
+            check_losses(report, model, graph, data, fresh, plain)
+        session = opened.enter_context(open_step(graph, library, values))
+        simple = opened.enter_context(untuned.library(plain))
+        default = opened.enter_context(open_step(plain, simple, initial_values(plain, SEED)))
+        sides = {
+            "tuned": ours(session, graph, data),
+            "default": ours(default, plain, data),
+            "pytorch": timed(torch_side(plain, data, torch.float32, last=False)),
+            "pytorch channels_last": timed(torch_side(plain, data, torch.float32, last=True)),
+        }
+        mnn = mnn_side(plain, data, threads)
+        if mnn is not None:
+            sides["mnn"] = timed(mnn)
+        rounds = dict.fromkeys(sides, 2 if report.quick else ROUNDS)
+        rounds["default"] = 1 if report.quick else DEFAULT_ROUNDS
+        seconds = interleaved(sides, rounds)
+        peak = session.run([data.given(graph, number) for number in range(4)]).peak_bytes
+        predicted = session.predicted_bytes
+    medians = {name: 1e3 * median(times) for name, times in seconds.items()}
+    print(
+        f"{model}: " + ", ".join(f"{name} {ms:.4g} ms" for name, ms in medians.items()), flush=True
+    )
+    for name, times in seconds.items():
+        report.row(what="step", model=model, side=name, median_ms=medians[name], seconds=times)
+    off = 100 * abs(predicted / peak - 1)
+    report.bar(f"{model}: predicted peak memory is off by", off, "at most", 10, "%")
+    theirs = torch_peak(model, threads)
+    report.row(what="peak memory", model=model, tuned=peak, predicted=predicted, torch=theirs)
+    report.bar(f"{model}: peak memory over PyTorch's", peak / theirs, "at most", 1, "x")
+    check_batches(report, model, runs)
+    slower_kernels(report, model, result)
+    for name, ms in medians.items():
+        if name not in ("tuned", "default"):
+            print(f"{model}: {name} takes {ms / medians['tuned']:.3g} times the tuned step's time")
+    return medians["default"] / medians["tuned"], runs
+
+
+def torch_peak(model: str, threads: int) -> int:
+    program = Path(__file__).with_name("torch_peak.py")
+    command = [sys.executable, str(program), model, str(BATCH), str(threads)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return int(json.loads(done.stdout)["peak_bytes"])
+
+
+def measure(report: Report) -> None:
+    models: Sequence[str] = report.options.models or (["lenet"] if report.quick else list(MODELS))
+    gains: list[float] = []
+    found: dict[str, StepRuns] = {}
+    with tempfile.TemporaryDirectory() as logs:
+        for model in models:
+            gain, found[model] = measure_model(report, model, run_of(model, report, Path(logs)))
+            gains.append(gain)
+            report.row(what="gain over the default schedule", model=model, ratio=gain)
+            print(f"{model}: {gain:.3g}x TVM's default schedule", flush=True)
+        memory_limits(report, found)
+    overall = math.exp(sum(map(math.log, gains)) / len(gains))
+    report.bar(
+        "tuned step over TVM's default schedule, geometric mean", overall, "at least", 6, "x"
+    )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="take finished runs from here")
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), help="only these")
+
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__ or "", measure, add_options))

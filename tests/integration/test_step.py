@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_workloads_forms import early_update, net
+from steps import early_update, net
 
 from autotune.compiler.step import open_step
 from autotune.compiler.step_library import step_library

@@ -59,6 +59,8 @@ SPECS = (
     "conv2d:n=1,c=4,h=12,w=10,k=4,r=3,s=3,stride=2,pad=2,dilation=2,channels_last=1",
     "conv2d:n=2,c=5,h=6,w=6,k=5,r=3,s=3,stride=2,pad=1,groups=5,channels_last=1",
     "conv2d:n=2,c=3,h=5,w=7,k=4,r=1,s=1,stride=1,pad=0,channels_last=1",
+    "conv2d:n=2,c=16,h=9,w=8,k=24,r=3,s=3,stride=1,pad=1,channels_last=1",
+    "conv2d:n=1,c=16,h=6,w=5,k=16,r=3,s=3,stride=1,pad=2x0,channels_last=1",
     "bias:n=2,c=3,s=3,relu=1,channels_last=1",
     "max_pool2d:n=1,c=2,h=9,w=10,r=3,s=3,stride=2,pad=1,ceil=1,channels_last=1",
     "global_avg_pool:n=2,c=3,s=3,channels_last=1",

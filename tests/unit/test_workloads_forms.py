@@ -1,16 +1,14 @@
 """Forms of a step: other layouts, fused, in micro-batches, with activations computed again: the same results."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from steps import early_update, net
 
 from autotune.errors import UsageError
 from autotune.workloads import (
-    Optimizer,
-    StepBuilder,
     StepForm,
     StepGraph,
     TrainingStep,
@@ -24,22 +22,6 @@ from autotune.workloads import (
 from autotune.workloads.memory import ALIGNMENT, plan_memory, replaced_in_place
 
 Arrays = dict[str, NDArray[Any]]
-
-
-def net(batch: int, *, norm: bool = False, optimizer: str = "sgd") -> StepGraph:
-    """A small net with what forms treat differently: groups, joins, sums, dropout, pooling, flattening."""
-    b = StepBuilder("net", batch, (3, 9, 8))
-    x = b.conv("stem", b.input, 8, 3, stride=2, pad=1, bias=not norm, relu=not norm)
-    if norm:
-        x = b.batch_norm("stem.norm", x, relu6=True)
-    y = b.conv("depthwise", x, 8, 3, pad=1, groups=8, relu=True)
-    z = b.conv("pointwise", x, 8, 1)
-    x = b.relu("relu", b.add("sum", y, z))
-    x = b.concat("join", x, b.conv("grouped", x, 4, 3, pad=1, groups=2, relu=True))
-    x = b.max_pool("pool", x, 2, stride=1)
-    x = b.dropout("dropout", x, 0.5)
-    x = b.linear("fc1", b.flatten(x), 7, relu=True)
-    return b.finish(b.linear("fc2", x, 3), Optimizer.parse(optimizer))
 
 
 def values_of(
@@ -186,17 +168,6 @@ def test_an_update_that_cannot_be_done_in_place_gets_memory_of_its_own() -> None
     plan = plan_memory(early_update())
     assert plan.offsets["fc3.weight"] != plan.offsets["fc3.weight.updated"]
     assert plan.offsets["fc3.bias"] == plan.offsets["fc3.bias.updated"]
-
-
-def early_update() -> StepGraph:
-    """LeNet's step with the last weight updated before its data gradient has read it."""
-    graph = build_model("lenet", 1)
-    update = next(node for node in graph.nodes if node.outputs == ("fc3.weight.updated",))
-    nodes = [node for node in graph.nodes if node is not update]
-    made = next(at for at, node in enumerate(nodes) if update.inputs[1] in node.outputs)
-    graph = replace(graph, nodes=(*nodes[: made + 1], update, *nodes[made + 1 :]))
-    graph.validate()
-    return graph
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch_step import TorchStep
 
-from autotune.workloads import build_model, initial_values
+from autotune.workloads import StepBuilder, build_model, initial_values
 
 STEPS = 4
 
@@ -27,16 +27,26 @@ def memory(key: str) -> int:
     raise RuntimeError(key)
 
 
+def warm_up() -> None:
+    """Trains a tiny net, so that libraries and thread pools start before the count, as they do on our side."""
+    builder = StepBuilder("tiny", 2, (3, 16, 16))
+    x = builder.conv("conv", builder.input, 8, 3, pad=1, bias=False)
+    x = builder.max_pool("pool", builder.batch_norm("norm", x, relu=True), 2, stride=2)
+    x = builder.conv("grouped", x, 8, 3, pad=1, groups=8, relu=True)
+    graph = builder.finish(builder.linear("fc", builder.flatten(x), 4))
+    values = initial_values(graph, 1)
+    step = TorchStep(graph, values)
+    for _ in range(3):
+        step.step(values["input"], values["labels"], {})
+
+
 def main() -> None:
     model, batch, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(threads)
     graph = build_model(model, batch)
     values = initial_values(graph, 1)
     masks = {name: array for name, array in values.items() if name.endswith(".mask")}
-    # Libraries and thread pools start before the count, as they do on our side.
-    small = torch.nn.Conv2d(3, 8, 3)
-    small(torch.zeros(1, 3, 16, 16)).sum().backward()
-    del small
+    warm_up()
     gc.collect()
     before = memory("VmRSS")
     step = TorchStep(graph, values)

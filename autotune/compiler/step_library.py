@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from autotune.workloads.operators import Kernel, TensorSpec
 _KERNELS_A_PART = 12
 _TIMEOUT_S_A_KERNEL = 30.0
 _REPORT_S = 0.5
-_INDEX = "index.json"
 Report = Callable[[int, int], None]
 
 
@@ -53,142 +52,6 @@ class StepLibrary:
         return {name: tuple(s.bytes for s in specs) for name, specs in self.scratch.items()}
 
 
-@contextmanager
-def step_library(
-    kernels: Sequence[Kernel],
-    winners: Mapping[str, Winner],
-    target: TargetSpec,
-    space: Space,
-    cache: Path | None,
-    report: Report = lambda done, total: None,
-) -> Iterator[StepLibrary]:
-    """Compiles kernels, each with the options that it was measured with, unless the cache has them.
-
-    Args:
-        kernels: Distinct kernels.
-        winners: How each is to be computed; one that is missing gets the untuned default.
-        target: What to compile for.
-        space: Its space: limits and compiler options.
-        cache: Folder that keeps the libraries; None compiles them into a temporary one.
-        report: Hears of libraries done, of all.
-
-    Yields:
-        The libraries, valid inside the context.
-
-    Raises:
-        AutotuneError: A kernel could not be compiled.
-    """
-    chosen = {kernel.name: winners.get(kernel.name) for kernel in kernels}
-    digest = _digest(chosen, target, space)
-    work = scratch()
-    try:
-        folder = work / digest if cache is None else cache / digest
-        if not (folder / _INDEX).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            _compile(kernels, chosen, target, space, folder, work, report)
-        yield _read(folder, chosen)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _digest(chosen: Mapping[str, Winner | None], target: TargetSpec, space: Space) -> str:
-    content = {
-        "kernels": {n: w.task.digest if w else None for n, w in sorted(chosen.items())},
-        "target": dict(target.tvm),
-        "triple": target.triple,
-        "compile": space.compile.model_dump(mode="json"),
-        "tvm": version("apache-tvm"),
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _read(folder: Path, chosen: Mapping[str, Winner | None]) -> StepLibrary:
-    index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
-    return StepLibrary(
-        tuple(folder / name for name in index["parts"]),
-        index["symbols"],
-        {
-            name: tuple(TensorSpec(s["name"], tuple(s["shape"]), s["dtype"]) for s in specs)
-            for name, specs in index["scratch"].items()
-        },
-        {
-            name: Workspace(tuple(w["alone"]), tuple(w["shared"]))
-            for name, w in index["workspaces"].items()
-        },
-        tuple(name for name, winner in chosen.items() if winner is None or not winner.tuned),
-    )
-
-
-def _compile(
-    kernels: Sequence[Kernel],
-    chosen: Mapping[str, Winner | None],
-    target: TargetSpec,
-    space: Space,
-    folder: Path,
-    work: Path,
-    report: Report,
-) -> None:
-    builder = Builder(
-        workers=cores(), timeout_s=_TIMEOUT_S_A_KERNEL * _KERNELS_A_PART, temporary=work
-    )
-    try:
-        builder.start()
-        index = _build_parts(builder, kernels, chosen, target, space, folder, report)
-    finally:
-        builder.stop()
-    (folder / _INDEX).write_text(json.dumps(index), encoding="utf-8")
-
-
-def _build_parts(
-    builder: Builder,
-    kernels: Sequence[Kernel],
-    chosen: Mapping[str, Winner | None],
-    target: TargetSpec,
-    space: Space,
-    folder: Path,
-    report: Report,
-) -> dict[str, Any]:
-    import tvm
-
-    tuned_target = tvm_target(target, space.limits, space.compile)
-    plain_target = tvm_target(target, space.limits)
-    found: dict[str, StepFunction] = {}
-    symbols: dict[str, int] = {}
-    requests: list[BuildRequest] = []
-    for options, group in (
-        (tuned_target, [k for k in kernels if _is_tuned(chosen[k.name])]),
-        (plain_target, [k for k in kernels if not _is_tuned(chosen[k.name])]),
-    ):
-        for start in range(0, len(group), _KERNELS_A_PART):
-            functions = {}
-            for kernel in group[start : start + _KERNELS_A_PART]:
-                one = step_function(kernel, chosen[kernel.name], options)
-                symbols[kernel.name] = len(requests)
-                functions[kernel.name] = one.function.with_attr("global_symbol", kernel.name)
-                found[kernel.name] = one
-            module = str(tvm.ir.save_json(tvm.IRModule(functions)))
-            path = folder / f"part{len(requests)}.so"
-            requests.append(BuildRequest(module, target_text(options), path))
-    failures = builder.submit(requests)
-    while not wait([failures], timeout=_REPORT_S).done:
-        report(sum(request.output.exists() for request in requests), len(requests))
-    for failure in filter(None, failures.result()):
-        raise AutotuneError(
-            f"the step's kernels cannot be compiled: {failure.message}",
-            hint="run it again; if it fails again, report it",
-        )
-    return {
-        "parts": [request.output.name for request in requests],
-        "symbols": symbols,
-        "scratch": {
-            name: [{"name": s.name, "shape": list(s.shape), "dtype": s.dtype} for s in one.scratch]
-            for name, one in found.items()
-            if one.scratch
-        },
-        "workspaces": {name: asdict(one.workspace) for name, one in found.items()},
-    }
-
-
 @dataclass(frozen=True)
 class StepFunction:
     """A kernel as a step calls it.
@@ -211,5 +74,120 @@ def step_function(kernel: Kernel, winner: Winner | None, target: Any) -> StepFun
     return StepFunction(function, scratch_operands, workspace(function))
 
 
-def _is_tuned(winner: Winner | None) -> bool:
-    return winner is not None and winner.tuned
+@contextmanager
+def step_library(
+    kernels: Sequence[Kernel],
+    winners: Mapping[str, Winner],
+    target: TargetSpec,
+    space: Space,
+    cache: Path | None,
+    report: Report = lambda done, total: None,
+) -> Iterator[StepLibrary]:
+    """Compiles kernels, each with the options that it was measured with, unless the cache has them.
+
+    Args:
+        kernels: Distinct kernels.
+        winners: How each is to be computed; one that is missing gets the untuned default.
+        target: What to compile for.
+        space: Its space: limits and compiler options.
+        cache: Folder that keeps the libraries; None, or one that cannot be written, compiles them anew.
+        report: Hears of libraries done, of all.
+
+    Yields:
+        The libraries, valid inside the context.
+
+    Raises:
+        AutotuneError: A kernel could not be compiled.
+    """
+    groups: dict[bool, list[Kernel]] = {True: [], False: []}
+    for kernel in kernels:
+        winner = winners.get(kernel.name)
+        groups[winner is not None and winner.tuned].append(kernel)
+    functions: dict[str, StepFunction] = {}
+    parts: list[_Part] = []
+    for tuned, group in groups.items():
+        options = tvm_target(target, space.limits, space.compile if tuned else None)
+        for start in range(0, len(group), _KERNELS_A_PART):
+            some = group[start : start + _KERNELS_A_PART]
+            functions |= {k.name: step_function(k, winners.get(k.name), options) for k in some}
+            parts.append(_Part.of({k.name: functions[k.name] for k in some}, options))
+    work = scratch()
+    try:
+        folder = _compiled(parts, cache, work, report)
+        yield StepLibrary(
+            tuple(folder / _name(number) for number in range(len(parts))),
+            {name: number for number, part in enumerate(parts) for name in part.names},
+            {name: one.scratch for name, one in functions.items() if one.scratch},
+            {name: one.workspace for name, one in functions.items()},
+            tuple(kernel.name for kernel in groups[False]),
+        )
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One library: its kernels' names, their module as TVM JSON, and the target as JSON text."""
+
+    names: tuple[str, ...]
+    module: str
+    target: str
+
+    @classmethod
+    def of(cls, functions: Mapping[str, StepFunction], target: Any) -> _Part:
+        import tvm
+
+        module = tvm.IRModule(
+            {n: one.function.with_attr("global_symbol", n) for n, one in functions.items()}
+        )
+        return cls(tuple(functions), str(tvm.ir.save_json(module)), target_text(target))
+
+
+def _name(number: int) -> str:
+    return f"part{number}.so"
+
+
+def _compiled(parts: Sequence[_Part], cache: Path | None, work: Path, report: Report) -> Path:
+    """The folder with the libraries: the cache's where it has them or takes them, else a temporary one."""
+    text = version("apache-tvm") + "".join(part.target + part.module for part in parts)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    if cache is not None and (cache / digest).is_dir():
+        return cache / digest
+    fresh = work / digest
+    if cache is not None:
+        with suppress(OSError):  # a run that may only be read is compiled elsewhere
+            cache.mkdir(exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(dir=cache, prefix=".new-"))
+    fresh.mkdir(exist_ok=True)
+    try:
+        _compile(parts, fresh, work, report)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    if cache is None or fresh.parent != cache:
+        return fresh
+    with suppress(OSError):  # another process was faster
+        return fresh.rename(cache / digest)
+    shutil.rmtree(fresh)
+    return cache / digest
+
+
+def _compile(parts: Sequence[_Part], folder: Path, work: Path, report: Report) -> None:
+    requests = [
+        BuildRequest(part.module, part.target, folder / _name(number))
+        for number, part in enumerate(parts)
+    ]
+    limit = _TIMEOUT_S_A_KERNEL * _KERNELS_A_PART
+    builder = Builder(workers=cores(), timeout_s=limit, temporary=work)
+    try:
+        builder.start()
+        failures = builder.submit(requests)
+        while not wait([failures], timeout=_REPORT_S).done:
+            report(sum(request.output.exists() for request in requests), len(requests))
+        for failure in filter(None, failures.result()):
+            raise AutotuneError(
+                f"the step's kernels cannot be compiled: {failure.message}",
+                hint="run it again; if it fails again, report it",
+            )
+    finally:
+        builder.stop()

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import RecordError, UsageError
-from autotune.records import Result, RunFolder, TaskResult, read_run
+from autotune.records import (
+    MOVEMENT,
+    Result,
+    RunFolder,
+    TaskResult,
+    read_run,
+    step_shares,
+)
 from autotune.records.lines import LineFile, cut_torn_line, read_lines
 
 
@@ -147,3 +154,28 @@ def test_the_mean_speedup_is_geometric_and_only_of_the_named_operators() -> None
     result = Result("cpu", {}, False, 3, 1.5, tasks)
     assert result.geometric_mean_speedup(("matmul",)) == pytest.approx(4.0)
     assert result.geometric_mean_speedup(("conv2d",)) is None
+
+
+def test_shares_of_a_step_take_data_movement_out_of_its_role() -> None:
+    def task(
+        role: str, operator: str, count: int, tuned: float | None, moving: float | None
+    ) -> TaskResult:
+        rest = (None, None, None, 0, 0, {}, None, "direct", "default", moving)
+        return TaskResult("k", operator, role, "spec", count, None, tuned, *rest)
+
+    result = Result(
+        "cpu", {}, False, 0, 1.0,
+        (
+            task("forward", "conv2d", 2, 3.0, 1.0),
+            task("forward", "concat", 1, 0.5, 0.5),
+            task("data_grad", "conv2d", 1, 2.0, None),
+            task("update", "sgd", 1, None, None),
+        ),
+    )  # fmt: skip
+    shares = {(s.role, s.operator): s.ms for s in step_shares(result)}
+    assert shares == {
+        ("forward", "conv2d"): 4.0,
+        (MOVEMENT, "conv2d"): 2.0,
+        ("data_grad", "conv2d"): 2.0,
+        (MOVEMENT, "concat"): 0.5,
+    }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
-from tvm import te
+from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, reader
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import Bias, Concat
+
+_BLOCKS = 64
 
 
 @formulation("bias", "weight_grad", "direct")
@@ -24,6 +27,43 @@ def bias_weight_grad(op: Bias, inputs: Tensors) -> Tensors:
 def bias_weight_grad_planes(op: Bias, inputs: Tensors) -> Tensors:
     """Sums each plane first, then over the batch: n times the parallel work of the direct form."""
     return [channel_sum(op.n, op.c, op.s, "dbias", reader(op, inputs[0]))]
+
+
+def row_sums(op: Any, name: str, *values: Callable[[Any, Any, Any], Any]) -> list[Any]:
+    """Sums several `value(b, i, j)` over batch and pixels at once, for channels-last operands.
+
+    The rows, which are the pixels of the batch, are cut into blocks that are summed on their own. A block's loops
+    can be tiled like a matrix product's where a value depends on something by channel alone, so that channels are
+    vectors and all sums are taken while a tile of rows is in the cache.
+    """
+    rows = op.n * op.s
+    blocks = _blocks(rows)
+    within, across = te.reduce_axis((0, rows // blocks), "rm"), te.reduce_axis((0, blocks), "rp")
+
+    def value(p: Any, which: Any, i: Any) -> Any:
+        row = p * (rows // blocks) + within
+        results = [one(row // op.s, i, row % op.s) for one in values]
+        chosen = results[-1]
+        for number in reversed(range(len(results) - 1)):
+            chosen = tirx.Select(which == number, results[number], chosen)
+        return te.sum(chosen, axis=within)
+
+    partial = te.compute((blocks, len(values), op.c), value, name=f"{name}_blocks")
+
+    def total(which: int) -> Any:
+        return te.compute(
+            (op.c,),
+            lambda i: te.sum(partial[across, which, i], axis=across),
+            name=f"{name}{which}",
+        )
+
+    return [total(which) for which in range(len(values))]
+
+
+def _blocks(rows: int) -> int:
+    """The divisor of the rows that is nearest to 64."""
+    divisors = [d for d in range(1, min(rows, 4 * _BLOCKS) + 1) if rows % d == 0]
+    return min(divisors, key=lambda d: abs(math.log(d / _BLOCKS)))
 
 
 def channel_sum(n: int, c: int, s: int, name: str, value: Callable[[Any, Any, Any], Any]) -> Any:

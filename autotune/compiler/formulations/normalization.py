@@ -7,7 +7,7 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, reader
-from autotune.compiler.formulations.memory_bound import channel_sum
+from autotune.compiler.formulations.memory_bound import channel_sum, row_sums
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import BatchNorm, BatchStats, RunningStats
 
@@ -29,6 +29,30 @@ def batch_stats(op: BatchStats, inputs: Tensors) -> Tensors:
 
     squares = channel_sum(op.n, op.c, op.s, "squares", square)
     return [mean, te.compute((op.c,), lambda i: squares[i] * share, name="variance")]
+
+
+@formulation("batch_stats", "forward", "rows", applies=lambda op: op.channels_last)
+def batch_stats_rows(op: BatchStats, inputs: Tensors) -> Tensors:
+    """One pass over the batch: sums of the values and their squares, less each channel's first value.
+
+    Without the shift all digits would be lost to cancellation where the mean is large against the deviation
+    (Chan, Golub and LeVeque, 1983).
+    """
+    x = reader(op, inputs[0])
+    share = _float(1.0 / (op.n * op.s))
+
+    def shifted(b: Any, i: Any, j: Any) -> Any:
+        return x(b, i, j) - x(0, i, 0)
+
+    total, squares = row_sums(
+        op, "shifted", shifted, lambda b, i, j: shifted(b, i, j) * shifted(b, i, j)
+    )
+    mean = te.compute((op.c,), lambda i: x(0, i, 0) + total[i] * share, name="mean")
+
+    def variance(i: Any) -> Any:
+        return te.max(squares[i] * share - (total[i] * share) * (total[i] * share), _float(0.0))
+
+    return [mean, te.compute((op.c,), variance, name="variance")]
 
 
 def _scale(op: BatchNorm, variance: Any) -> Any:
@@ -82,6 +106,19 @@ def batch_norm_weight_grad(op: BatchNorm, inputs: Tensors) -> Tensors:
     return [
         channel_sum(op.n, op.c, op.s, "dgamma", product),
         channel_sum(op.n, op.c, op.s, "dbeta", dz),
+    ]
+
+
+@formulation("batch_norm", "weight_grad", "rows", applies=lambda op: op.channels_last)
+def batch_norm_weight_grad_rows(op: BatchNorm, inputs: Tensors) -> Tensors:
+    """One pass: both sums are taken block by block of the batch's pixels."""
+    wide, mean, variance, *incoming = inputs
+    x = reader(op, wide)
+    scale, dz = _scale(op, variance), _before_activation(op, incoming)
+    product, dbeta = row_sums(op, "sums", lambda b, i, j: dz(b, i, j) * (x(b, i, j) - mean[i]), dz)
+    return [
+        te.compute((op.c,), lambda i: product[i] * scale[i], name="dgamma"),
+        te.compute((op.c,), lambda i: dbeta[i], name="dbeta"),
     ]
 
 

@@ -1,0 +1,379 @@
+"""A training step in MNN: the model, weights and data of a step graph, as a user of its Python API would run them.
+
+Only the forward nodes are taken from the graph. Backward pass and updates are MNN's own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import UsageError
+from autotune.workloads import (
+    Add,
+    BatchNorm,
+    BatchStats,
+    Bias,
+    Concat,
+    Conv2d,
+    CrossEntropy,
+    Dropout,
+    GlobalAvgPool,
+    Matmul,
+    MaxPool2d,
+    Node,
+    RunningStats,
+    Sgd,
+    StepGraph,
+)
+
+Array = NDArray[Any]
+Var = Any  # MNN.expr.Var: MNN has no type hints
+Function = Callable[..., Var]
+
+_CPU, _HIGH_PRECISION = 0, 1  # the enumerators' values, which set_global_executor_config wants
+
+
+class MnnStep:
+    """One training step, repeated: forward, backward, SGD.
+
+    The layers are modules of ``MNN.nn`` (``conv``, ``linear``, ``batch_norm``) with the given weights; what has no
+    weights is a call of ``MNN.expr``. As in any training with MNN's Python API, the expressions are built anew in
+    each step. Masks of dropout are given rather than drawn. Loss and updates are those of the graph, with three
+    exceptions in MNN 3.6.1:
+
+    - Its gradient of max pooling is wrong, or ends the process, where windows reach beyond the image. Such an image
+      is first made larger by concatenation, a copy that MNN would do without: of the models, only GoogLeNet has
+      such poolings.
+    - That gradient goes in full to every pixel of a window that equals the maximum, not to the first only. In
+      GoogLeNet, where a pooling follows a pooling whose windows overlap, the layers below the last such pair learn
+      otherwise; no step takes another time for it.
+    - Its running variance, which training does not read, is the biased one.
+
+    The number of threads and lazy evaluation are settings of MNN for the whole process: the step made last counts.
+
+    Args:
+        graph: The step, channels first, its kernels not fused.
+        values: One array for each source but the data, masks and labels; the rest is ignored. They are copied.
+        threads: Threads of MNN.
+
+    Raises:
+        UsageError: MNN is not installed, a value is missing, or the graph has an operator, an attribute or an
+            update that is not known here or to MNN.
+    """
+
+    def __init__(self, graph: StepGraph, values: Mapping[str, Array], *, threads: int = 2) -> None:
+        self._graph = graph
+        self._values = values
+        self._mnn = _imported()
+        expr, nn = self._mnn.expr, self._mnn.nn
+        expr.set_global_executor_config(_CPU, _HIGH_PRECISION, threads)
+        expr.lazy_eval(True)  # otherwise the optimiser finds no gradient
+        self._module = nn.Module()
+        self._layers: list[Var] = []
+        self._places: dict[str, tuple[Var, int]] = {}
+        self._calls: list[tuple[Function, tuple[str, ...], str]] = []
+        self._views: set[str] = set()
+        self._written: dict[str, Node] = {}
+        self._readers: defaultdict[str, list[Node]] = defaultdict(list)
+        self._running: dict[str, Node] = {}
+        rate = self._read_updates()
+        self._read_forward()
+        inputs = [tensor.name for tensor in graph.tensors if tensor.kind == "input"]
+        self._masks = [
+            node.inputs[1]
+            for node in self._written.values()
+            if isinstance(node.kernel.operator, Dropout)
+        ]
+        images = [name for name in inputs if name not in self._masks]
+        labels = [tensor.name for tensor in graph.tensors if tensor.kind == "label"]
+        if len(images) != 1 or len(labels) != 1:
+            raise self._error(f"has the inputs {images} and labels {labels}, not one of each")
+        self._images, self._labels = images[0], labels[0]
+        self._loss = self._constant_var(np.zeros(1), (1,))
+        self._module._add_parameter(self._loss)
+        self._module._register_submodules(self._layers)
+        self._module.train(True)
+        self._optimizer = self._mnn.optim.SGD(self._module, rate, 0.0, 0.0)
+
+    def step(self, images: Array, labels: Array, masks: Mapping[str, Array] | None = None) -> float:
+        """Trains on one batch.
+
+        Args:
+            images: [n, c, h, w], the graph's sizes.
+            labels: [n], classes from 0.
+            masks: The dropout masks by the names of their tensors: 0 or ``1 / (1 - p)``.
+
+        Returns:
+            The loss before the update.
+
+        Raises:
+            UsageError: A dropout mask is missing, or MNN could not compute the step.
+        """
+        given = {self._images: images, **(masks or {})}
+        state = {}
+        for name in (self._images, *self._masks):
+            if name not in given:
+                raise self._error(f"got no dropout mask {name!r}", hint="give one for each dropout")
+            state[name] = self._constant_var(given[name], self._shape(name))
+        hot = np.eye(self._graph.classes, dtype=np.float32)[np.asarray(labels)]
+        state[self._labels] = self._constant_var(hot, hot.shape)
+        for function, sources, target in self._calls:
+            state[target] = function(*[state[source] for source in sources])
+        # As a value of the module the loss is computed along with the gradients; to read it would take a forward
+        # pass of its own.
+        self._loss.replace(state[self._graph.loss])
+        if not self._optimizer.step(self._loss):
+            raise self._error("was not updated by MNN", hint="it prints why")
+        return float(self._loss.read().item())
+
+    def parameters(self) -> dict[str, Array]:
+        """Returns copies of the parameters by name, in the graph's shapes."""
+        return self._read(tensor.name for tensor in self._graph.parameters)
+
+    def running_statistics(self) -> dict[str, Array]:
+        """Returns copies of the running averages of batch normalisation by name; the variances are biased."""
+        return self._read(tensor.name for tensor in self._graph.tensors if tensor.kind == "state")
+
+    def _read(self, names: Iterable[str]) -> dict[str, Array]:
+        arrays = {}
+        for name in names:
+            layer, place = self._places[name]
+            array = layer.parameters[place].read()  # a view of MNN's memory
+            arrays[name] = np.array(array, np.float32).reshape(self._shape(name))
+        return arrays
+
+    def _read_updates(self) -> float:
+        """Notes the running averages by their statistics; returns the one learning rate."""
+        rates = set()
+        for node in self._graph.nodes:
+            match node.kernel.operator:
+                case RunningStats():
+                    self._running[node.inputs[2]] = node
+                case Sgd():
+                    rates.add(self._constant(node.inputs[2]))
+                case _ if node.kernel.role == "update":
+                    raise self._error(f"has an update {node.kernel.name} other than plain SGD")
+        if len(rates) != 1:
+            raise self._error(f"has {len(rates)} learning rates, not one")
+        return rates.pop()
+
+    def _read_forward(self) -> None:
+        """Makes the calls, in the order of the nodes."""
+        nodes = [node for node in self._graph.nodes if node.kernel.role == "forward"]
+        for node in nodes:
+            self._written.update(dict.fromkeys(node.outputs, node))
+            for name in node.inputs:
+                self._readers[name].append(node)
+        for node in nodes:
+            self._translate(node)
+
+    def _translate(self, node: Node) -> None:
+        expr, output = self._mnn.expr, node.outputs[0]
+        match node.kernel.operator:
+            case Conv2d() | Matmul():
+                if self._bias_of(node) is None:
+                    self._weighted(node, None)
+            case Bias(relu=relu):
+                producer = self._written.get(node.inputs[0])
+                if producer is None or self._bias_of(producer) is not node:
+                    raise self._error(f"has a bias {node.inputs[1]!r} that is not of one product")
+                self._weighted(producer, node)
+                if relu:
+                    self._calls.append((expr.relu, (output,), output))
+            case BatchStats():
+                self._check_statistics(node)
+            case BatchNorm() as operator:
+                self._batch_norm(node, operator)
+            case MaxPool2d() as operator:
+                self._calls.append((self._max_pool(operator), node.inputs, output))
+            case GlobalAvgPool():
+                self._calls.append((self._average(node), node.inputs, output))
+            case Concat():
+                self._calls.append((lambda *parts: expr.concat(parts, 1), node.inputs, output))
+            case Add():
+                self._calls.append((expr.add, node.inputs, output))
+            case Dropout():
+                shape = self._shape(output)
+                sources = (self._seen(node.inputs[0], shape), node.inputs[1])
+                self._calls.append((self._masked, sources, output))
+            case CrossEntropy():
+                self._calls.append((self._cross_entropy, node.inputs, output))
+            case unknown:
+                raise self._error(f"has an operator {unknown.name} that is not known here")
+
+    def _weighted(self, product: Node, bias: Node | None) -> None:
+        """Appends a convolution or fully connected layer, with its bias if it has one."""
+        x, weight = product.inputs
+        operator = product.kernel.operator
+        if isinstance(operator, Conv2d):
+            layer = self._convolution(operator, bias is not None)
+        else:
+            x = self._seen(x, product.kernel.inputs[0].shape)
+            out_features, in_features = product.kernel.inputs[1].shape
+            layer = self._mnn.nn.linear(in_features, out_features, bias is not None)
+        names = (weight,) if bias is None else (bias.inputs[1], weight)
+        self._load(layer, names)
+        output = (product if bias is None else bias).outputs[0]
+        self._calls.append((layer.forward, (x,), output))
+
+    def _convolution(self, operator: Conv2d, bias: bool) -> Var:
+        depthwise = operator.groups > 1
+        if operator.channels_last or (
+            depthwise and not operator.groups == operator.c == operator.k
+        ):
+            raise self._error(
+                f"has a convolution {operator.label()} that is neither ungrouped nor depthwise, or channels last",
+                hint="MNN.nn.conv knows no other",
+            )
+        return self._mnn.nn.conv(
+            operator.c,
+            operator.k,
+            [operator.s, operator.r],
+            list(operator.stride[::-1]),
+            list(operator.pad[::-1]),
+            list(operator.dilation[::-1]),
+            depthwise=depthwise,
+            bias=bias,
+            padding_mode=self._mnn.expr.CAFFE,
+        )
+
+    def _bias_of(self, node: Node) -> Node | None:
+        """Returns the bias that alone reads a node's product, if there is one."""
+        if not isinstance(node.kernel.operator, Conv2d | Matmul):
+            return None
+        readers = self._readers[node.outputs[0]]
+        if len(readers) != 1 or readers[0].inputs[0] != node.outputs[0]:
+            return None
+        channels = node.kernel.outputs[0].shape[1]
+        operator = readers[0].kernel.operator
+        return readers[0] if isinstance(operator, Bias) and operator.c == channels else None
+
+    def _check_statistics(self, node: Node) -> None:
+        for name in node.outputs:
+            for reader in self._readers[name]:
+                normalises = isinstance(reader.kernel.operator, BatchNorm)
+                if not normalises or reader.inputs[:3] != (node.inputs[0], *node.outputs):
+                    raise self._error(f"uses {name!r} for more than the normalisation of its layer")
+
+    def _batch_norm(self, node: Node, operator: BatchNorm) -> None:
+        x, mean, _, gamma, beta = node.inputs
+        average = self._running.get(mean)
+        if average is None:
+            raise self._error(f"keeps no running averages of {mean!r}, as MNN does")
+        kept = 1.0 - self._constant(average.inputs[4])
+        axes = len(self._shape(x))
+        layer = self._mnn.nn.batch_norm(operator.c, axes, kept, operator.epsilon)
+        running_mean, running_variance = average.inputs[:2]
+        self._load(layer, (gamma, beta, running_variance, running_mean))
+        output = node.outputs[0]
+        self._calls.append((layer.forward, (x,), output))
+        if operator.activated:
+            function = self._mnn.expr.relu6 if operator.relu6 else self._mnn.expr.relu
+            self._calls.append((function, (output,), output))
+
+    def _max_pool(self, operator: MaxPool2d) -> Function:
+        """Where windows reach beyond the image, makes it larger first: see the class."""
+        expr = self._mnn.expr
+        n, c, h, w = operator.n, operator.c, operator.h, operator.w
+        window, stride = [operator.s, operator.r], list(operator.stride[::-1])
+        top, left = operator.pad
+        bottom = max((operator.oh - 1) * operator.stride[0] + operator.r - top - h, 0)
+        right = max((operator.ow - 1) * operator.stride[1] + operator.s - left - w, 0)
+        rows = [self._border((n, c, size, w)) for size in (top, bottom)]
+        columns = [self._border((n, c, top + h + bottom, size)) for size in (left, right)]
+
+        def pool(x: Var) -> Var:
+            for axis, (before, after) in enumerate((rows, columns), start=2):
+                if before or after:
+                    x = expr.concat([*before, x, *after], axis)
+            return expr.max_pool(x, window, stride, expr.VALID, [0, 0])
+
+        return pool
+
+    def _border(self, shape: tuple[int, ...]) -> list[Var]:
+        """Returns an image that no maximum is in, or nothing where it has no pixels."""
+        if 0 in shape:
+            return []
+        expr = self._mnn.expr
+        lowest = np.full(shape, np.finfo(np.float32).min, np.float32)
+        border = expr.convert(self._constant_var(lowest, shape), expr.NC4HW4)
+        border.fix_as_const()
+        return [border]
+
+    def _average(self, node: Node) -> Function:
+        expr = self._mnn.expr
+        n, c, h, w = self._shape(node.inputs[0])
+
+        def average(x: Var) -> Var:
+            return expr.reshape(expr.convert(expr.avg_pool(x, [w, h], [1, 1]), expr.NCHW), [n, c])
+
+        return average
+
+    def _masked(self, x: Var, mask: Var) -> Var:
+        return x * self._mnn.expr.convert(mask, x.data_format)
+
+    def _cross_entropy(self, logits: Var, labels: Var) -> Var:
+        mnn = self._mnn
+        return mnn.nn.loss.cross_entropy(mnn.expr.softmax(logits, 1), labels)
+
+    def _seen(self, name: str, shape: tuple[int, ...]) -> str:
+        """Returns the name of a tensor in another shape: a flattened image."""
+        if self._shape(name) == shape:
+            return name
+        view, expr = f"{name} as {shape}", self._mnn.expr
+        if view not in self._views:
+            self._views.add(view)
+
+            def reshape(x: Var) -> Var:
+                return expr.reshape(expr.convert(x, expr.NCHW), list(shape))
+
+            self._calls.append((reshape, (name,), view))
+        return view
+
+    def _load(self, layer: Var, names: tuple[str, ...]) -> None:
+        """Gives a layer its values, in the order of its parameters, and keeps it."""
+        variables = []
+        for place, (name, old) in enumerate(zip(names, layer.parameters, strict=True)):
+            variable = self._constant_var(self._value(name), tuple(old.shape))
+            if self._graph.by_name[name].kind == "parameter":
+                variable.fix_as_trainable()
+            variables.append(variable)
+            if name in self._places:
+                raise self._error(f"has two layers that share {name!r}")
+            self._places[name] = (layer, place)
+        if not layer.load_parameters(variables):
+            raise self._error(f"has {names}, which MNN does not take")
+        self._layers.append(layer)
+
+    def _constant_var(self, array: Array, shape: tuple[int, ...]) -> Var:
+        expr = self._mnn.expr
+        stored = np.ascontiguousarray(array, np.float32).reshape(shape)
+        return expr.const(stored, list(shape), expr.NCHW)
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return self._graph.by_name[name].shape
+
+    def _constant(self, name: str) -> float:
+        return float(self._value(name).item())
+
+    def _value(self, name: str) -> Array:
+        if name not in self._values:
+            raise self._error(f"got no value for {name!r}", hint="initial_values(graph, seed)")
+        return np.asarray(self._values[name])
+
+    def _error(self, what: str, hint: str = "extend benchmarks/mnn_step.py") -> UsageError:
+        return UsageError(f"step graph {self._graph.name!r} {what}", hint=hint)
+
+
+def _imported() -> ModuleType:
+    try:
+        return import_module("MNN")
+    except ImportError as error:
+        raise UsageError("MNN is not installed", hint="pip install MNN==3.6.1") from error

@@ -84,9 +84,17 @@ def kernels(
     from autotune.records import read_run
     from autotune.workloads import tasks
 
-    of_model = (batch, classes, optimizer, input_shape, micro_batch, recompute, layout)
+    of_model = {
+        "--batch": batch,
+        "--classes": classes,
+        "--optimizer": optimizer,
+        "--input-shape": input_shape,
+        "--micro-batch": micro_batch,
+        "--recompute": recompute,
+        "--layout": layout,
+    }
     if resume is not None:
-        fixed = (target, target_json, model, op, role, seed, space, logs, *of_model)
+        fixed = (target, target_json, model, op, role, seed, space, logs, *of_model.values())
         if any(value is not None for value in fixed):
             raise UsageError(
                 "--resume goes on with the run as it was asked for",
@@ -109,9 +117,10 @@ def kernels(
         graph = wanted.graph(form)
         workload, samples, found = graph.name, wanted.batch, tasks(graph)
     else:
-        if any(value is not None for value in of_model):
+        given = [option for option, value in of_model.items() if value is not None]
+        if given:
             raise UsageError(
-                "options of a model do not go with --op", hint="--op has its own sizes"
+                f"{' and '.join(given)} go with --model", hint="--op has its own sizes"
             )
         workload, samples, found = str(op).split(":", 1)[0], None, _tasks(str(op), role)
     return carry_out(

@@ -16,7 +16,7 @@ _CPUFREQ = Path("/sys/devices/system/cpu/cpufreq")
 
 def torch() -> Check:
     """Checks for PyTorch, without importing it."""
-    name, purpose = "PyTorch", "benchmarks against PyTorch (optional)"
+    name, purpose = "PyTorch", "models of your own; benchmarks against PyTorch (optional)"
     if importlib.util.find_spec("torch") is None:
         return absent(name, "not installed", purpose, pip_install("torch"))
     return Check(name, "ok", metadata.version("torch"), purpose)

@@ -1,13 +1,10 @@
-"""Peak memory of PyTorch's training step: a program of its own, so that nothing else is counted.
-
-Prints by how many bytes the process grew over its size before the model was made, at the peak of some steps.
-Arguments: model, batch, threads.
-"""
+"""Peak memory of PyTorch's training step, in a process of its own, so that nothing else is counted."""
 
 from __future__ import annotations
 
 import gc
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,8 +37,8 @@ def warm_up() -> None:
         step.step(values["input"], values["labels"], {})
 
 
-def main() -> None:
-    model, batch, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def main(model: str, batch: int, threads: int) -> None:
+    """Prints by how many bytes this process grows at the peak of some steps over its size before the model."""
     torch.set_num_threads(threads)
     graph = build_model(model, batch)
     values = initial_values(graph, 1)
@@ -56,5 +53,14 @@ def main() -> None:
     print(json.dumps({"peak_bytes": memory("VmHWM") - before}))
 
 
-if __name__ == "__main__":
-    main()
+def torch_peak(model: str, batch: int, threads: int) -> int:
+    """Peak memory of PyTorch's step in bytes, measured in a fresh process."""
+    code = f"import torch_peak; torch_peak.main({model!r}, {batch}, {threads})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parent,
+    )
+    return int(json.loads(done.stdout)["peak_bytes"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import math
 import random
 import subprocess
@@ -26,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from bars import Report, run
 from numpy.typing import NDArray
+from torch_peak import torch_peak
 from torch_step import TorchStep
 
 from autotune.compiler.host import kernel_threads
@@ -59,6 +59,7 @@ LOSS_STEPS = 20
 CLOSE = ("lenet", "alexnet")
 ROUNDS = 12
 DEFAULT_ROUNDS = 3
+_SETTLE_S = 0.05
 PLAIN = StepForm("channels_first")
 Arrays = dict[str, NDArray[Any]]
 
@@ -162,6 +163,7 @@ def interleaved(
         names = [name for name in sides if number < rounds[name]]
         order.shuffle(names)
         for name in names:
+            time.sleep(_SETTLE_S)  # the pool of the side before still spins
             seconds[name].append(sides[name](number)[1])
     return seconds
 
@@ -366,7 +368,7 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
         report.row(what="step", model=model, side=name, median_ms=medians[name], seconds=times)
     off = 100 * abs(predicted / peak - 1)
     report.bar(f"{model}: predicted peak memory is off by", off, "at most", 10, "%")
-    theirs = torch_peak(model, threads)
+    theirs = torch_peak(model, BATCH, threads)
     report.row(what="peak memory", model=model, tuned=peak, predicted=predicted, torch=theirs)
     report.bar(f"{model}: peak memory over PyTorch's", peak / theirs, "at most", 1, "x")
     check_batches(report, model, runs)
@@ -375,13 +377,6 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
         if name not in ("tuned", "default"):
             print(f"{model}: {name} takes {ms / medians['tuned']:.3g} times the tuned step's time")
     return medians["default"] / medians["tuned"], runs
-
-
-def torch_peak(model: str, threads: int) -> int:
-    program = Path(__file__).with_name("torch_peak.py")
-    command = [sys.executable, str(program), model, str(BATCH), str(threads)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return int(json.loads(done.stdout)["peak_bytes"])
 
 
 def measure(report: Report) -> None:

@@ -84,7 +84,7 @@ class Data:
     def given(self, graph: StepGraph, number: int) -> Arrays:
         """What a step graph is given in a step."""
         images, labels = self.batches[number % len(self.batches)]
-        return given_values(graph, images, labels, SEED + number)
+        return given_values(graph, images, labels, SEED, number)
 
 
 def torch_side(
@@ -217,7 +217,7 @@ def check_batches(report: Report, model: str, runs: StepRuns) -> None:
             runs.library(graph) as library,
             open_step(graph, library, initial_values(graph, SEED)) as session,
         ):
-            mine = session.run([_whole(data, graph, plain, number) for number in range(2)]).losses
+            mine = session.run([data.given(graph, number) for number in range(2)]).losses
         reference = torch_side(plain, data, torch.float32, last=False)
         theirs = [reference(number) for number in range(2)]
         pairs = list(zip(mine, theirs, strict=True))[: 1 if normalised else 2]
@@ -226,18 +226,6 @@ def check_batches(report: Report, model: str, runs: StepRuns) -> None:
     report.bar(
         f"{model}: batch 1, 4, 16: largest relative difference in loss", worst, "at most", 1e-3, ""
     )
-
-
-def _whole(data: Data, graph: StepGraph, plain: StepGraph, number: int) -> Arrays:
-    """What a step in parts is given: the masks of the whole batch, cut up."""
-    given, whole = data.given(graph, number), data.given(plain, number)
-    for name in given:
-        base, _, part = name.partition("#")
-        if base.endswith(".mask"):
-            size = given[name].shape[0]
-            at = int(part or 1) - 1
-            given[name] = graph.by_name[name].stored(whole[base][at * size : (at + 1) * size])
-    return given
 
 
 def slower_kernels(report: Report, model: str, result: Result) -> None:

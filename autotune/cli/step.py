@@ -169,7 +169,7 @@ def _feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[str,
     else:
         samples = load_samples(data, shape, graph.classes, limit=_SAMPLES)
     for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
-        yield given_values(graph, images, labels, seed + number)
+        yield given_values(graph, images, labels, seed, number)
 
 
 def _train(

@@ -5,7 +5,9 @@ It holds only TVM's runtime. Arguments: the device kind, `cpu`. Requests:
 - `{"op": "load", "program"}`: the path of a program (see `step.py`).
 - `{"op": "start", "values"}`: index and file of each lasting tensor's first value.
 - `{"op": "run", "feeds", "steps"}`: a folder with `<index>.bin` for each tensor that is given afresh, one value a
-  step; answers loss and seconds of each step, and by how many bytes the step's memory made this process grow.
+  step; answers loss and seconds of each step, and by how many bytes this process has grown since "start". All
+  that a step asks for stays with the process (the arena, the runtime's pools), so that is its peak; mapped files,
+  such as the libraries, are not counted.
 - `{"op": "profile", "feeds", "rounds"}`: the least seconds of each kernel call over some steps.
 - `{"op": "read", "tensors", "folder"}`: writes tensors, by index, as `<index>.npy`.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import mmap
 import sys
 import time
 from pathlib import Path
@@ -25,8 +28,6 @@ from numpy.typing import NDArray
 
 from autotune.compiler.workers import Message, serve
 
-_ALIGNMENT = 64
-
 
 def _memory(key: str) -> int:
     """A figure of /proc/self/status, in bytes."""
@@ -34,10 +35,6 @@ def _memory(key: str) -> int:
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
     raise RuntimeError(f"/proc/self/status has no {key}")
-
-
-def _reset_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 class Step:
@@ -75,9 +72,9 @@ class Step:
         functions = {
             symbol: self._libraries[part][symbol] for symbol, part in program["symbols"].items()
         }
-        room = np.empty(program["arena_bytes"] + _ALIGNMENT, np.uint8)
-        skip = -room.ctypes.data % _ALIGNMENT
-        arena = room[skip : skip + program["arena_bytes"]]
+        # Pages of its own, none of them in memory yet; a page begins where any vector may.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        arena = np.frombuffer(mmap.mmap(-1, program["arena_bytes"], flags=flags), np.uint8)
         for offset, shape, dtype in program["tensors"]:
             size = int(np.prod(shape)) * np.dtype(dtype).itemsize
             self._arrays.append(arena[offset : offset + size].view(dtype).reshape(shape))
@@ -101,7 +98,7 @@ class Step:
         """Gives lasting tensors their first values. Before that, nothing of the arena takes memory."""
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        self._before = _memory("VmRSS")
+        self._before = _memory("RssAnon")
         for index, path in values:
             self._fill(index, Path(path), 0)
         return {}
@@ -125,7 +122,6 @@ class Step:
 
     def _run(self, folder: Path, steps: int) -> Message:
         losses, seconds = [], []
-        _reset_peak()
         for step in range(steps):
             start = time.perf_counter()
             self._give(folder, step)
@@ -133,7 +129,7 @@ class Step:
                 function(*operands)
             losses.append(self._finish())
             seconds.append(time.perf_counter() - start)
-        return {"losses": losses, "seconds": seconds, "peak": _memory("VmHWM") - self._before}
+        return {"losses": losses, "seconds": seconds, "bytes": _memory("RssAnon") - self._before}
 
     def _profile(self, folder: Path, rounds: int) -> Message:
         least = [float("inf")] * len(self._calls)

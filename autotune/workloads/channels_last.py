@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import replace
 
 from autotune.workloads.graph import Node, StepGraph, Tensor
 from autotune.workloads.layout import Layout, filters_last, images_last, with_channels_last
+from autotune.workloads.layout_check import agrees
 from autotune.workloads.operators import Conv2d, Kernel, Matmul
+
+LOGGER = logging.getLogger("autotune.workloads")
 
 
 def channels_last(graph: StepGraph) -> StepGraph:
@@ -21,7 +25,8 @@ def channels_last(graph: StepGraph) -> StepGraph:
         graph: A valid step with channels first and without epilogues.
 
     Returns:
-        A valid step that computes the same.
+        A valid step that computes the same; the step as it was, with a warning in the log, where a kernel sees a
+        tensor in a shape that means other elements once they are reordered (an image that is cut or joined flat).
     """
     return _Rewriter(graph).result()
 
@@ -30,12 +35,22 @@ class _Rewriter:
     def __init__(self, graph: StepGraph) -> None:
         self._graph = graph
         self._layouts: dict[str, Layout] = {}
+        filters = {tensor.name for tensor in graph.parameters}
         for tensor in graph.tensors:
-            if len(tensor.shape) == 4 and tensor.kind in ("input", "activation", "gradient"):
+            image = len(tensor.shape) == 4 and tensor.kind in ("input", "activation", "gradient")
+            if image and tensor.name.rpartition(".grad")[0] not in filters:
                 self._layouts[tensor.name] = images_last(tensor.shape)
 
     def result(self) -> StepGraph:
         nodes = tuple(self._rewritten(node) for node in self._graph.nodes)
+        for node in self._graph.nodes:
+            kernel = Kernel(with_channels_last(node.kernel.operator), node.kernel.role)
+            if not agrees(node, kernel, self._layouts):
+                LOGGER.warning(
+                    "%s: %s (%s) sees an image in another shape, so the step keeps its channels first",
+                    self._graph.name, node.place, node.kernel.operator.name,
+                )  # fmt: skip
+                return self._graph
         tensors = tuple(self._stored(tensor) for tensor in self._graph.tensors)
         graph = replace(self._graph, tensors=tensors, nodes=nodes)
         graph.validate()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.workloads.graph import StepGraph, Tensor
-from autotune.workloads.micro_batches import part_of
+from autotune.workloads.micro_batches import whole_of
 from autotune.workloads.references import dropout_mask
 
 
@@ -41,7 +41,7 @@ def initial_values(graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
 
 
 def given_values(
-    graph: StepGraph, images: NDArray[Any], labels: NDArray[Any], seed: int
+    graph: StepGraph, images: NDArray[Any], labels: NDArray[Any], seed: int, step: int
 ) -> dict[str, NDArray[Any]]:
     """Makes what a step is given afresh: its data, its labels and its dropout masks.
 
@@ -49,23 +49,32 @@ def given_values(
         graph: The step, whole or in micro-batches.
         images: [batch, c, h, w].
         labels: [batch], classes.
-        seed: Seed of the masks, not negative; the same seed gives the same masks, and other ones by micro-batch.
+        seed: Seed of the masks, not negative.
+        step: Number of the step, not negative: each has masks of its own. They are drawn for the whole batch, so a
+            step in micro-batches has the same.
 
     Returns:
         Tensor name -> array in its stored shape and order.
     """
     values = {}
+    whole: dict[str, NDArray[Any]] = {}
     for tensor in graph.tensors:
         if tensor.kind not in ("input", "label"):
             continue
-        if tensor.initial is not None and tensor.initial.distribution == "mask":
-            generator = np.random.default_rng([seed, _number(tensor.name)])
-            values[tensor.name] = _draw(graph, tensor, generator)
-            continue
+        name, part = whole_of(tensor.name)
+        if tensor.kind == "label":
+            whole[name] = labels
+        elif tensor.initial is None or tensor.initial.distribution != "mask":
+            whole[name] = images
+        elif name not in whole:
+            generator = np.random.default_rng([seed, step, _number(name)])
+            shape = tensor.layout.shape if tensor.layout else tensor.shape
+            parts = graph.batch // shape[0]
+            whole[name] = dropout_mask(
+                generator, (parts * shape[0], *shape[1:]), tensor.initial.value
+            )
         samples = tensor.shape[0]
-        part = part_of(tensor.name)
-        whole = labels if tensor.kind == "label" else images
-        values[tensor.name] = tensor.stored(whole[part * samples : (part + 1) * samples])
+        values[tensor.name] = tensor.stored(whole[name][part * samples : (part + 1) * samples])
     return values
 
 

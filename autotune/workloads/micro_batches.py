@@ -15,10 +15,10 @@ def part_name(name: str, part: int) -> str:
     return name if part == 0 else f"{name}#{part + 1}"
 
 
-def part_of(name: str) -> int:
-    """The part of the batch that a tensor given afresh belongs to: the inverse of `part_name`."""
-    _, _, number = name.partition("#")
-    return int(number) - 1 if number else 0
+def whole_of(name: str) -> tuple[str, int]:
+    """A part's tensor as the plain step's tensor and the number of the part: the inverse of `part_name`."""
+    base, _, number = name.partition("#")
+    return base, int(number) - 1 if number else 0
 
 
 def accumulated(graph: StepGraph, parts: int) -> StepGraph:

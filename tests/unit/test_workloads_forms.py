@@ -9,9 +9,11 @@ from steps import early_update, net
 
 from autotune.errors import UsageError
 from autotune.workloads import (
+    StepBuilder,
     StepForm,
     StepGraph,
     TrainingStep,
+    Value,
     build_model,
     evaluate,
     formed,
@@ -24,31 +26,14 @@ from autotune.workloads.memory import ALIGNMENT, plan_memory, replaced_in_place
 Arrays = dict[str, NDArray[Any]]
 
 
-def values_of(
-    graph: StepGraph, images: NDArray[Any], labels: NDArray[Any], masks: Arrays
-) -> Arrays:
-    """The same values for a step in any form: `masks` are those of the whole batch, channels first."""
-    values = initial_values(graph, 5) | given_values(graph, images, labels, 5)
-    for name in values:
-        whole = masks.get(name.partition("#")[0])
-        if whole is not None:
-            tensor = graph.by_name[name]
-            part = int(name.partition("#")[2] or 1) - 1
-            size = tensor.shape[0]
-            values[name] = tensor.stored(whole[part * size : (part + 1) * size])
-    return values
-
-
 def run(graph: StepGraph, batch: int) -> Arrays:
     """Loss and updated tensors of one step, as the model defines them."""
     generator = np.random.default_rng(0)
-    plain = net(batch)
     images = generator.normal(size=(batch, 3, 9, 8)).astype(np.float32)
     labels = generator.integers(0, 3, batch).astype(np.int32)
-    mask = plain.by_name["dropout.mask"]
-    masks = {"dropout.mask": (generator.random(mask.shape) > 0.5).astype(np.float32) * 2}
+    values = initial_values(graph, 5) | given_values(graph, images, labels, 5, 0)
     wanted = graph.updates
-    found = evaluate(graph, values_of(graph, images, labels, masks), [*wanted.values(), graph.loss])
+    found = evaluate(graph, values, [*wanted.values(), graph.loss])
     results = {old: graph.by_name[new].restored(found[new]) for old, new in wanted.items()}
     return results | {"loss": found[graph.loss]}
 
@@ -78,6 +63,18 @@ def test_batch_norm_survives_layout_fusion_and_recomputation(layout: Any) -> Non
     assert_same(run(net(4, norm=True), 4), run(graph, 4))
 
 
+def test_masks_are_fresh_in_each_step_and_the_same_for_the_same_seed() -> None:
+    graph, images, labels = net(4), np.zeros((4, 3, 9, 8), np.float32), np.zeros(4, np.int32)
+    masks = {
+        (seed, step): given_values(graph, images, labels, seed, step)["dropout.mask"].tobytes()
+        for seed in (1, 2)
+        for step in (0, 1, 2)
+    }
+    assert len(set(masks.values())) == 6
+    again = given_values(graph, images, labels, 2, 1)["dropout.mask"].tobytes()
+    assert masks[2, 1] == again
+
+
 def test_running_statistics_are_updated_by_each_micro_batch_in_turn() -> None:
     whole = formed(net(2, norm=True), StepForm("channels_last", 2))
     parts = run(whole, 4)
@@ -92,6 +89,58 @@ def test_running_statistics_are_updated_by_each_micro_batch_in_turn() -> None:
             values[name] = found[small.updates[name]]
     for name in ("stem.norm.running_mean", "stem.norm.running_var"):
         assert max_relative_error(parts[name], values[name]) < 1e-9
+
+
+def seen_otherwise(name: str) -> StepGraph:
+    """Steps in which a kernel sees an image in another shape, so that its channels cannot simply come last."""
+    b = StepBuilder(name, 2, (3, 6, 6))
+    x = b.conv("conv", b.input, 4, 3, pad=1, relu=True)
+    flat = b.flatten(x)
+    match name:
+        case "norm of features":
+            x = b.batch_norm("norm", flat, relu=True)
+        case "sum with features":
+            x = b.relu("relu", b.add("sum", flat, b.linear("inner", flat, 144)))
+        case "features as an image":
+            y = b.linear("inner", flat, 144)
+            x = b.flatten(b.conv("late", Value(y.name, (2, 4, 6, 6), True), 3, 3, relu=True))
+        case "image cut otherwise":
+            x = b.flatten(b.max_pool("pool", Value(x.name, (2, 8, 3, 6), True), 2, stride=1))
+        case "shared filters":
+            y = b.conv("twice", x, 4, 3, pad=1, weight="shared", bias=False)
+            x = b.flatten(b.conv("again", y, 4, 3, pad=1, weight="shared", bias=False))
+    return b.finish(b.linear("head", x, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        ("norm of features", False),
+        ("sum with features", False),
+        ("features as an image", False),
+        ("image cut otherwise", False),
+        ("shared filters", True),
+    ],
+)
+def test_a_step_stays_right_where_images_are_seen_in_other_shapes(
+    name: str, last: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = seen_otherwise(name)
+    graph = formed(plain, StepForm("channels_last"))
+    assert any(tensor.layout for tensor in graph.tensors) == last
+    assert ("another shape" in caplog.text) != last
+    generator = np.random.default_rng(0)
+    images = generator.normal(size=(2, 3, 6, 6)).astype(np.float32)
+    labels = generator.integers(0, 3, 2).astype(np.int32)
+    found = []
+    for one in (plain, graph):
+        values = initial_values(one, 5) | given_values(one, images, labels, 5, 0)
+        results = evaluate(one, values, [one.loss, *one.updates.values()])
+        found.append(
+            {old: one.by_name[new].restored(results[new]) for old, new in one.updates.items()}
+            | {"loss": results[one.loss]}
+        )
+    assert_same(*found)
 
 
 def test_fusion_leaves_no_stored_gradient_of_a_parameter() -> None:

@@ -36,14 +36,21 @@ def breakdown(
             f"run {run} has not ended", hint=f"go on with: autotune kernels --resume {run}"
         )
     try:
-        shares = step_shares(Result.from_json(found.result))
+        result = Result.from_json(found.result)
     except (KeyError, TypeError) as error:
         raise RecordError(f"{run / 'result.json'} is damaged: {error}") from error
+    shares = step_shares(result)
     total = sum(share.ms for share in shares)
+    untimed = [task.name for task in result.tasks if task.tuned_ms is None]
+    device = str(result.device.get("name", "an unknown device"))
     if json:
         write_json(
             {
                 "run": str(run),
+                "target": result.target,
+                "device": result.device,
+                "stand_in": result.stand_in,
+                "kernels_without_a_time": untimed,
                 "step_ms": total,
                 "shares": [
                     {"role": s.role, "operator": s.operator, "ms": s.ms, "share": s.ms / total}
@@ -52,7 +59,11 @@ def breakdown(
             }
         )
         return
-    print(f"{total:.4g} ms of kernels in a step, as tuned\n")
+    stand_in = f", a STAND-IN for {result.target}" if result.stand_in else ""
+    print(f"{total:.4g} ms of kernels in a step, as tuned on {device}{stand_in}")
+    if untimed:
+        print(f"left out, for want of a valid time: {', '.join(untimed)}")
+    print()
     write_table(
         ("role", "ms", "share", ""),
         [_row(s.role, s.ms, total) for s in _summed(shares)],

@@ -19,7 +19,8 @@ def models(
 ) -> None:
     """Lists the models with the kernels of one training step: forward, backward and update.
 
-    Kernels are counted twice: distinct ones, which are tuned once, and all that a step runs.
+    Kernels are counted twice: distinct ones, which are tuned once, and all that a step runs. Updates that are fused
+    with a weight gradient count as part of it.
 
     \b
     Example:
@@ -54,9 +55,9 @@ def models(
 
 
 def _describe(model: ModelInfo, batch: int, classes: int) -> dict[str, Any]:
-    from autotune.workloads import ROLES, build_model, tasks
+    from autotune.workloads import ROLES, StepForm, build_model, formed, tasks
 
-    graph = build_model(model.name, batch, classes)
+    graph = formed(build_model(model.name, batch, classes), StepForm("channels_last"))
     counts = {role: {"distinct": 0, "total": 0} for role in ROLES}
     for task in tasks(graph):
         counts[task.kernel.role]["distinct"] += 1

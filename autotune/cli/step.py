@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from autotune.workloads import StepGraph
 
 WARM_UP = 3
-_SAMPLES = 2048
+_SAMPLES_BYTES = 2**30
 _AT_ONCE_BYTES = 64 * 2**20
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
@@ -55,8 +57,8 @@ def step(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="MNIST files, CIFAR files (binary version), or .npz with images and labels. "
-            "[default: generated]"
+            help="MNIST files, CIFAR files (binary version), or .npz with images and labels; as many samples, "
+            "spread over the file, as fit into 1 GiB. [default: generated]"
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of parameters, data and dropout.")] = 1,
@@ -89,6 +91,7 @@ def step(
     from autotune.compiler.step_runs import fitting_form, step_runs
     from autotune.errors import INTERRUPTED, UsageError
     from autotune.measurement import median
+    from autotune.workloads.recompute import output_again
 
     if steps <= WARM_UP:
         raise UsageError(
@@ -118,21 +121,24 @@ def step(
             open_step(graph, library, wanted.values(graph, seed)) as session,
         ):
             progress.phase("steps", steps)
-            losses, seconds, peak = _train(session, graph, chain([first], feeds), steps, progress)
+            given = _Prepared(chain([first], feeds))
+            losses, seconds, peak = _train(session, graph, given, steps, progress)
         result = {
             "model": graph.name,
             "batch": graph.batch,
             "micro_batch": graph.batch // form.micro_batches,
-            "recompute": form.segments,
-            "layout": form.layout,
+            "recomputed_kernels": sum(output_again(node) for node in graph.nodes),
+            "layout": "channels_last" if any(t.layout for t in graph.tensors) else "channels_first",
             "optimizer": wanted.optimizer.spec(),
             "device": host_device().to_json(),
             "runs": [str(path) for path in run or []],
             "kernels": len({node.kernel for node in graph.nodes}),
-            "untuned_kernels": list(library.untuned),
-            "losses": losses,
+            "never_tuned_kernels": [n for n in library.untuned if n not in runs.winners],
+            "kept_default_kernels": [n for n in library.untuned if n in runs.winners],
+            "losses": [loss if math.isfinite(loss) else None for loss in losses],
             "warm_up_steps": WARM_UP,
             "seconds": seconds,
+            "prepare_ms": 1e3 * median(given.seconds),
             "step_ms": 1e3 * median(seconds[WARM_UP:]) if len(seconds) > WARM_UP else None,
             "peak_bytes": peak,
             "predicted_peak_bytes": session.predicted_bytes,
@@ -167,9 +173,27 @@ def _feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[str,
     if data is None:
         samples = generated_samples(max(64, 2 * graph.batch), shape, graph.classes, seed)
     else:
-        samples = load_samples(data, shape, graph.classes, limit=_SAMPLES)
+        limit = max(graph.batch, _SAMPLES_BYTES // (4 * math.prod(shape)))
+        samples = load_samples(data, shape, graph.classes, limit=limit)
     for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
         yield given_values(graph, images, labels, seed, number)
+
+
+class _Prepared:
+    """What steps are given, and the seconds that it takes to make."""
+
+    def __init__(self, feeds: Iterator[dict[str, NDArray[Any]]]) -> None:
+        self._feeds = feeds
+        self.seconds: list[float] = []
+
+    def __iter__(self) -> _Prepared:
+        return self
+
+    def __next__(self) -> dict[str, NDArray[Any]]:
+        start = time.perf_counter()
+        given = next(self._feeds)
+        self.seconds.append(time.perf_counter() - start)
+        return given
 
 
 def _train(
@@ -204,15 +228,23 @@ def _show(result: dict[str, Any]) -> None:
     form = f"batch {result['batch']}"
     if result["micro_batch"] != result["batch"]:
         form += f" in micro-batches of {result['micro_batch']}"
-    if result["recompute"]:
-        form += f", activations recomputed in {result['recompute']} segments"
+    if result["recomputed_kernels"]:
+        form += f", {result['recomputed_kernels']} kernels run again for their activations"
     print(f"{result['model']}, {form}, {result['optimizer']}, on {result['device']['name']}")
-    untuned = len(result["untuned_kernels"])
-    if untuned:
-        print(f"{untuned} of {result['kernels']} kernels have TVM's default schedule")
-    print(f"loss         {losses[0]:.6f} -> {losses[-1]:.6f} in {len(losses)} steps")
+    never, kept = len(result["never_tuned_kernels"]), len(result["kept_default_kernels"])
+    if never:
+        print(f"{never} of {result['kernels']} kernels were never tuned: TVM's default schedule")
+    if kept:
+        print(
+            f"{kept} of {result['kernels']} kernels keep TVM's default schedule: nothing was faster"
+        )
+    shown = [
+        f"{loss:.6f}" if loss is not None else "not finite" for loss in (losses[0], losses[-1])
+    ]
+    print(f"loss         {shown[0]} -> {shown[1]} in {len(losses)} steps")
     if step_ms is not None:
         print(f"time a step  {step_ms:.4g} ms (median of {len(losses) - WARM_UP})")
         print(f"samples/s    {result['batch'] / step_ms * 1e3:.4g}")
+        print(f"data         {result['prepare_ms']:.4g} ms a step to prepare, beside the step")
     peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]
     print(f"peak memory  {peak / 1e6:.4g} MB (predicted {predicted / 1e6:.4g} MB)")

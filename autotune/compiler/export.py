@@ -177,9 +177,10 @@ def _manifest(
 
 
 def _layout(kernel: Kernel) -> str:
-    if getattr(kernel.operator, "channels_last", False):
-        return "channels last (NHWC), filters RSCK"
-    return "channels second (NCHW), filters KCRS"
+    last = getattr(kernel.operator, "channels_last", None)
+    if last is None:
+        return "no channels: elements in the order in which the step stores them"
+    return "channels last (NHWC), filters RSCK" if last else "channels second (NCHW), filters KCRS"
 
 
 def _kernel_entry(kernel: Kernel, task: TaskResult) -> dict[str, Any]:

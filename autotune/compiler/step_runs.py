@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -109,6 +108,35 @@ def _ms(winner: Winner) -> float:
     return winner.task.tuned_ms or float("inf")
 
 
+class _Sizes:
+    """Predicted peaks of a step's forms; a kernel is scheduled once for all of them."""
+
+    def __init__(self, runs: StepRuns) -> None:
+        self._runs = runs
+        self._target = tvm_target(runs.target, runs.space.limits, runs.space.compile)
+        self._known: dict[str, StepFunction] = {}
+
+    def of(self, graph: StepGraph) -> int:
+        """Bytes that a step needs at its peak."""
+        names = [task.kernel.name for task in tasks(graph)]
+        for task in tasks(graph):
+            name = task.kernel.name
+            if name not in self._known:
+                winner = self._runs.winners.get(name)
+                self._known[name] = step_function(task.kernel, winner, self._target)
+        scratch = {name: tuple(s.bytes for s in self._known[name].scratch) for name in names}
+        workspaces = [self._known[name].workspace for name in names]
+        return predicted_bytes(plan_memory(graph, scratch), workspaces)
+
+
+def form_sizes(
+    wanted: TrainingStep, runs: StepRuns, layout: LayoutName
+) -> list[tuple[StepForm, StepGraph, int]]:
+    """Every form of a step, the plain one first, with its predicted peak memory in bytes."""
+    sizes = _Sizes(runs)
+    return [(form, graph, sizes.of(graph)) for form, graph in wanted.forms(layout)]
+
+
 def fitting_form(
     wanted: TrainingStep, runs: StepRuns, layout: LayoutName, limit: int
 ) -> tuple[StepForm, StepGraph]:
@@ -123,26 +151,14 @@ def fitting_form(
     Raises:
         UsageError: No form fits.
     """
-    target = tvm_target(runs.target, runs.space.limits, runs.space.compile)
-    known: dict[str, StepFunction] = {}
-    least = math.inf
+    sizes = _Sizes(runs)
     forms = sorted(wanted.forms(layout), key=lambda pair: runs.seconds(pair[1]))
     for form, graph in forms:
-        needed = predicted_bytes(plan_memory(graph), ())
-        if needed <= limit:
-            names = [task.kernel.name for task in tasks(graph)]
-            for task in tasks(graph):
-                name = task.kernel.name
-                if name not in known:
-                    known[name] = step_function(task.kernel, runs.winners.get(name), target)
-            scratch = {name: tuple(s.bytes for s in known[name].scratch) for name in names}
-            workspaces = [known[name].workspace for name in names]
-            needed = predicted_bytes(plan_memory(graph, scratch), workspaces)
-            if needed <= limit:
-                return form, graph
-        least = min(least, needed)
+        if predicted_bytes(plan_memory(graph), ()) <= limit and sizes.of(graph) <= limit:
+            return form, graph
+    _, leanest = min(forms, key=lambda pair: plan_memory(pair[1]).arena_bytes)
     raise UsageError(
         f"no form of {wanted.model} at batch {wanted.batch} fits into {limit / 1e6:.4g} MB: "
-        f"the smallest needs {least / 1e6:.4g} MB",
+        f"the leanest needs {sizes.of(leanest) / 1e6:.4g} MB",
         hint="raise --memory-limit, or train with a smaller --batch",
     )

@@ -15,6 +15,11 @@ def again(name: str) -> str:
     return f"{name}!"
 
 
+def output_again(node: Node) -> bool:
+    """Whether a node computes something a second time."""
+    return any(name.partition("#")[0].endswith("!") for name in node.outputs)
+
+
 def recomputed(graph: StepGraph, segments: int) -> StepGraph:
     """Cuts the forward pass into segments, and keeps only what passes from one to a later one.
 

@@ -97,8 +97,12 @@ class TrainingStep:
         """
         return formed(self.plain(form.micro_batches)[0], form)
 
-    def plain(self, parts: int = 1) -> tuple[StepGraph, dict[str, NDArray[Any]]]:
+    def plain(self, parts: int = 1, seed: int = 1) -> tuple[StepGraph, dict[str, NDArray[Any]]]:
         """Builds the step of one of ``parts`` parts of the batch, without a form.
+
+        Args:
+            parts: Equal parts of the batch.
+            seed: PyTorch's seed, set before a PyTorch module is made.
 
         Returns:
             The step, and the values of a PyTorch module's parameters and running statistics by tensor name.
@@ -121,9 +125,9 @@ class TrainingStep:
     def values(self, graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
         """First values of the sources of this step in some form, in their stored order.
 
-        Parameters are drawn by the seed, but for a PyTorch module's, which has its own.
+        Parameters are drawn by the seed; a PyTorch module's are its own, made after its seed was set to this one.
         """
-        own = self.plain()[1] if self.captured else {}
+        own = self.plain(seed=seed)[1] if self.captured else {}
         stored = {name: graph.by_name[name].stored(array) for name, array in own.items()}
         return initial_values(graph, seed) | stored
 

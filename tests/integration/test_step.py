@@ -90,7 +90,7 @@ def test_peak_memory_is_what_was_predicted(runs: StepRuns) -> None:
             open_step(graph, library, initial_values(graph, 1)) as session,
         ):
             times = session.run([given(graph, 0)])
-            assert times.peak_bytes == pytest.approx(session.predicted_bytes, rel=0.1)
+            assert times.peak_bytes == pytest.approx(session.predicted_bytes, rel=0.02)
 
 
 def test_a_profile_has_a_time_for_each_kernel(runs: StepRuns) -> None:
@@ -123,5 +123,5 @@ def test_the_fastest_form_within_a_limit_is_chosen(runs: StepRuns) -> None:
     assert plain == StepForm("channels_last")
     lean, _ = fitting_form(wanted, runs, "channels_last", 30 * 10**6)
     assert lean != plain
-    with pytest.raises(UsageError, match="the smallest needs"):
+    with pytest.raises(UsageError, match="the leanest needs"):
         fitting_form(wanted, runs, "channels_last", 10**6)

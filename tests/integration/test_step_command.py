@@ -55,8 +55,8 @@ def test_a_tuned_step_reports_loss_time_and_memory(run: Path) -> None:
     assert len(result["losses"]) == len(result["seconds"]) == 8
     assert all(np.isfinite(result["losses"]))
     assert result["step_ms"] == pytest.approx(1e3 * np.median(result["seconds"][3:]))
-    assert result["peak_bytes"] == pytest.approx(result["predicted_peak_bytes"], rel=0.25)
-    assert len(result["untuned_kernels"]) < result["kernels"]
+    assert result["peak_bytes"] == pytest.approx(result["predicted_peak_bytes"], rel=0.05)
+    assert len(result["never_tuned_kernels"]) < result["kernels"]
 
 
 def test_the_same_seed_gives_the_same_losses_tuned_or_not(run: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_report_says_what_was_done(run: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "momentum" in done.stdout
-    assert "TVM's default schedule" in done.stdout  # the updates of another optimiser
+    assert "never tuned" in done.stdout  # the updates of another optimiser
     for word in ("loss", "time a step", "samples/s", "peak memory", "predicted"):
         assert word in done.stdout
 
@@ -138,7 +138,7 @@ def test_ctrl_c_keeps_the_steps_that_are_done() -> None:
         (("--model", "lenet", "--recompute", "0"), "give 1 or more segments"),
         (("--model", "lenet", "--memory-limit", "lots"), "is not a size"),
         (("--model", "lenet", "--memory-limit", "1GB", "--recompute", "2"), "leave them out"),
-        (("--model", "lenet", "--memory-limit", "1KB"), "the smallest needs"),
+        (("--model", "lenet", "--memory-limit", "1KB"), "the leanest needs"),
         (("--model", "lenet", "--run", "nowhere"), "nowhere"),
         (("--model", "lenet", "--data", "nowhere"), "nowhere"),
         (("--model", "lenet", "--optimizer", "sgdd"), "sgdd"),

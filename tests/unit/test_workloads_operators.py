@@ -31,6 +31,7 @@ from autotune.workloads import (
     Sgd,
     TensorSpec,
     operator_from_spec,
+    parse_kernel,
     parse_operator,
     parse_roles,
 )
@@ -253,3 +254,19 @@ def test_operators_check_what_python_code_passes() -> None:
         Kernel(CONV, "update")
     with pytest.raises(UsageError, match="has no role 'update'"):
         CONV.inputs("update")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "conv2d:n=2,c=3,h=5,w=7,k=4,r=3,s=3,stride=1,pad=1,channels_last=1"
+        "+bias.forward:n=2,c=4,s=35,relu=1",
+        "conv2d:n=2,c=3,h=5,w=7,k=4,r=3,s=3,stride=1,pad=1+bias.forward:n=2,c=8,s=35,relu=1",
+        "conv2d:n=2,c=3,h=5,w=7,k=4,r=3,s=3,stride=1,pad=1+bias.forward:n=4,c=2,s=35,relu=1",
+        "conv2d:n=2,c=3,h=5,w=7,k=4,r=3,s=3,stride=1,pad=1+bias.weight_grad:n=2,c=4,s=35,relu=1",
+        "max_pool2d:n=1,c=2,h=8,w=8,r=2,s=2,stride=2,pad=0,ceil=0+relu.forward:size=32",
+    ],
+)
+def test_an_epilogue_that_does_not_fit_is_refused(spec: str) -> None:
+    with pytest.raises(UsageError):
+        parse_kernel(spec, "forward")

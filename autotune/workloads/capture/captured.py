@@ -40,6 +40,7 @@ def capture(
     *,
     input_shape: Shape | None = None,
     optimizer: Optimizer = DEFAULT_OPTIMIZER,
+    seed: int = 1,
 ) -> Captured:
     """Captures the module that a user's own function makes; this runs the user's code.
 
@@ -49,6 +50,7 @@ def capture(
         batch: Samples in a step, at least 1.
         input_shape: Channels, height and width of a sample; None takes the module's attribute ``input_shape``.
         optimizer: What updates the parameters.
+        seed: PyTorch's seed, set before the factory runs.
 
     Returns:
         The step, named like the factory, and the module's values.
@@ -57,7 +59,7 @@ def capture(
         UsageError: torch is missing; there is no such file, module or factory; the factory fails or returns
             something else; or anything that ``capture_module`` raises.
     """
-    module = load_module(reference)
+    module = load_module(reference, seed)
     name = reference.rpartition(":")[2].strip()
     return capture_module(module, batch, input_shape=input_shape, optimizer=optimizer, name=name)
 

@@ -32,11 +32,12 @@ def import_torch() -> Any:
     return torch
 
 
-def load_module(reference: str) -> Any:
+def load_module(reference: str, seed: int = 1) -> Any:
     """Imports what is before the colon and calls what is after it.
 
     Args:
         reference: ``package.module:factory`` or ``path/to/file.py:factory``.
+        seed: PyTorch's seed, set before the factory runs.
 
     Returns:
         The ``torch.nn.Module`` that the factory returns.
@@ -59,6 +60,7 @@ def load_module(reference: str) -> Any:
         raise UsageError(
             f"{source} {what} {factory!r}", hint="it takes no arguments and returns the module"
         )
+    torch.manual_seed(seed)
     try:
         module = make()
     except (Exception, SystemExit) as error:

@@ -50,7 +50,24 @@ class Kernel:
                     f"{result[0].elements}",
                     hint="make the sizes of both agree",
                 )
+            self._check_channels(follower)
             result = follower.outputs
+
+    def _check_channels(self, follower: Kernel) -> None:
+        """Channels that a follower tells apart must be where the result has them."""
+        channels = getattr(follower.operator, "c", None)
+        if channels is None:
+            return
+        last = getattr(follower.operator, "channels_last", False)
+        image = len(self.operator.outputs(self.role)[0].shape) > 2
+        agree = last == getattr(self.operator, "channels_last", last)
+        wide = self.operator.outputs(self.role)[0].shape
+        if (image and not agree) or channels != (wide[-1] if last else wide[1]):
+            raise UsageError(
+                f"{follower.name} has {channels} channels {'last' if last else 'first'}, but follows a kernel that "
+                f"makes {list(wide)}",
+                hint="make channels and layout of both agree",
+            )
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -135,6 +136,20 @@ def step(
             "kernels": len({node.kernel for node in graph.nodes}),
             "never_tuned_kernels": [n for n in library.untuned if n not in runs.winners],
             "kept_default_kernels": [n for n in library.untuned if n in runs.winners],
+            "tune_command": _tune_command(
+                {
+                    "--model": model,
+                    "--batch": graph.batch,
+                    "--classes": classes,
+                    "--optimizer": optimizer,
+                    "--input-shape": input_shape,
+                    "--micro-batch": graph.batch // form.micro_batches
+                    if form.micro_batches > 1
+                    else None,
+                    "--recompute": form.segments or None,
+                    "--layout": layout,
+                }
+            ),
             "losses": [loss if math.isfinite(loss) else None for loss in losses],
             "warm_up_steps": WARM_UP,
             "seconds": seconds,
@@ -221,6 +236,13 @@ def _train(
     return losses, seconds, peak
 
 
+def _tune_command(options: dict[str, object]) -> str:
+    given = [
+        part for key, value in options.items() if value is not None for part in (key, str(value))
+    ]
+    return shlex.join(["autotune", "kernels", *given])
+
+
 def _show(result: dict[str, Any]) -> None:
     losses, step_ms = result["losses"], result["step_ms"]
     if not losses:
@@ -234,6 +256,7 @@ def _show(result: dict[str, Any]) -> None:
     never, kept = len(result["never_tuned_kernels"]), len(result["kept_default_kernels"])
     if never:
         print(f"{never} of {result['kernels']} kernels were never tuned: TVM's default schedule")
+        print(f"  tune them with: {result['tune_command']}")
     if kept:
         print(
             f"{kept} of {result['kernels']} kernels keep TVM's default schedule: nothing was faster"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from autotune.errors import UsageError
 from autotune.workloads.graph import Node, StepGraph
 from autotune.workloads.operators import Add, Kernel
 
@@ -76,13 +77,11 @@ class _Fusion:
             after = self._after(turn, made, added)
             if after is None:
                 continue
-            kernel = producer.kernel
-            joined = Node(
-                Kernel(kernel.operator, kernel.role, (*kernel.epilogue, follower.kernel)),
-                (*producer.inputs, *added),
-                follower.outputs,
-                producer.place,
-            )
+            kernel = _with_follower(producer.kernel, follower.kernel)
+            if kernel is None:
+                continue
+            inputs = (*producer.inputs, *added)
+            joined = Node(kernel, inputs, follower.outputs, producer.place)
             self._take(turn)
             self._take(made)
             self._moved += 1
@@ -101,6 +100,14 @@ class _Fusion:
             return made if waits == made else None
         readers = {t for old, _ in follower.replaced for t in self._readers[old]}
         return max([waits, *(readers - {turn})])
+
+
+def _with_follower(kernel: Kernel, follower: Kernel) -> Kernel | None:
+    """The kernel with one more in its epilogue; None where that sees the result in a shape that does not fit."""
+    try:
+        return Kernel(kernel.operator, kernel.role, (*kernel.epilogue, follower))
+    except UsageError:
+        return None
 
 
 def _counters_first(graph: StepGraph) -> list[Node]:

@@ -106,6 +106,9 @@ def seen_otherwise(name: str) -> StepGraph:
             x = b.flatten(b.conv("late", Value(y.name, (2, 4, 6, 6), True), 3, 3, relu=True))
         case "image cut otherwise":
             x = b.flatten(b.max_pool("pool", Value(x.name, (2, 8, 3, 6), True), 2, stride=1))
+        case "features with a bias by channel":
+            y = b.linear("inner", flat, 144, bias=False)
+            x = b.flatten(b.batch_norm("norm", Value(y.name, (2, 4, 6, 6), True), relu=True))
         case "shared filters":
             y = b.conv("twice", x, 4, 3, pad=1, weight="shared", bias=False)
             x = b.flatten(b.conv("again", y, 4, 3, pad=1, weight="shared", bias=False))
@@ -119,6 +122,7 @@ def seen_otherwise(name: str) -> StepGraph:
         ("sum with features", False),
         ("features as an image", False),
         ("image cut otherwise", False),
+        ("features with a bias by channel", False),
         ("shared filters", True),
     ],
 )

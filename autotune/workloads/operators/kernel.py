@@ -54,18 +54,19 @@ class Kernel:
             result = follower.outputs
 
     def _check_channels(self, follower: Kernel) -> None:
-        """Channels that a follower tells apart must be where the result has them."""
-        channels = getattr(follower.operator, "c", None)
-        if channels is None:
+        """What a follower reads by channel must find the channels where the result has them."""
+        (result,) = self.operator.outputs(self.role)
+        channels = getattr(follower.operator, "c", 0)
+        if (channels,) not in [
+            s.shape for s in follower.added_inputs
+        ] or channels == result.elements:
             return
         last = getattr(follower.operator, "channels_last", False)
-        image = len(self.operator.outputs(self.role)[0].shape) > 2
-        agree = last == getattr(self.operator, "channels_last", last)
-        wide = self.operator.outputs(self.role)[0].shape
-        if (image and not agree) or channels != (wide[-1] if last else wide[1]):
+        agree = len(result.shape) == 2 or last == getattr(self.operator, "channels_last", last)
+        if not agree or channels != (result.shape[-1] if last else result.shape[1]):
             raise UsageError(
                 f"{follower.name} has {channels} channels {'last' if last else 'first'}, but follows a kernel that "
-                f"makes {list(wide)}",
+                f"makes {list(result.shape)}",
                 hint="make channels and layout of both agree",
             )
 

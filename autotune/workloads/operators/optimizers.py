@@ -9,7 +9,22 @@ from autotune.workloads.operators.base import Operator, Role, Signature, TensorS
 
 
 @dataclass(frozen=True)
-class Sgd(Operator):
+class _Update(Operator):
+    """What replaces a tensor of so many elements by its value after the step."""
+
+    size: int
+
+    def roles(self) -> tuple[Role, ...]:
+        """Returns ``update``."""
+        return ("update",)
+
+    def label(self) -> str:
+        """Returns such as ``size1024``."""
+        return f"size{self.size}"
+
+
+@dataclass(frozen=True)
+class Sgd(_Update):
     """Plain stochastic gradient descent on one parameter, float32.
 
     update: ``weight[size], grad[size], learning_rate[1] -> new_weight[size]``, where
@@ -24,29 +39,14 @@ class Sgd(Operator):
 
     name: ClassVar[str] = "sgd"
 
-    size: int
-
-    def roles(self) -> tuple[Role, ...]:
-        """Returns ``update``."""
-        return ("update",)
-
-    def label(self) -> str:
-        """Returns such as ``size1024``."""
-        return f"size{self.size}"
-
     def streamed(self, role: Role) -> int | None:
         """Returns ``grad``."""
         return 1
 
     def _signature(self, role: Role) -> Signature:
-        flat = (self.size,)
         return Signature(
-            (
-                TensorSpec("weight", flat),
-                TensorSpec("grad", flat),
-                TensorSpec("learning_rate", (1,)),
-            ),
-            (TensorSpec("new_weight", flat),),
+            (*_flat(self.size, "weight", "grad"), *_flat(1, "learning_rate")),
+            _flat(self.size, "new_weight"),
         )
 
     def _flops(self, role: Role) -> int:
@@ -54,7 +54,7 @@ class Sgd(Operator):
 
 
 @dataclass(frozen=True)
-class Momentum(Operator):
+class Momentum(_Update):
     """SGD with momentum on one parameter, as in PyTorch: no dampening, not Nesterov's; float32.
 
     update: ``weight[size], velocity[size], grad[size], learning_rate[1], momentum[1] -> new_weight, new_velocity``,
@@ -69,16 +69,6 @@ class Momentum(Operator):
     """
 
     name: ClassVar[str] = "momentum"
-
-    size: int
-
-    def roles(self) -> tuple[Role, ...]:
-        """Returns ``update``."""
-        return ("update",)
-
-    def label(self) -> str:
-        """Returns such as ``size1024``."""
-        return f"size{self.size}"
 
     def streamed(self, role: Role) -> int | None:
         """Returns ``grad``."""
@@ -98,7 +88,7 @@ class Momentum(Operator):
 
 
 @dataclass(frozen=True)
-class Adam(Operator):
+class Adam(_Update):
     """Adam on one parameter (Kingma and Ba, ICLR 2015), with PyTorch's bias correction; float32.
 
     update: ``weight[size], first[size], second[size], grad[size], learning_rate[1], beta1[1], beta2[1],
@@ -120,16 +110,6 @@ class Adam(Operator):
 
     name: ClassVar[str] = "adam"
 
-    size: int
-
-    def roles(self) -> tuple[Role, ...]:
-        """Returns ``update``."""
-        return ("update",)
-
-    def label(self) -> str:
-        """Returns such as ``size1024``."""
-        return f"size{self.size}"
-
     def streamed(self, role: Role) -> int | None:
         """Returns ``grad``."""
         return 3
@@ -147,7 +127,7 @@ class Adam(Operator):
 
 
 @dataclass(frozen=True)
-class RunningPower(Operator):
+class RunningPower(_Update):
     """Counts steps as a power: ``base`` to the number of steps, which Adam's bias correction needs; float32.
 
     update: ``power[size], base[size] -> new_power[size]``, where ``new_power = power * base``.
@@ -160,16 +140,6 @@ class RunningPower(Operator):
     """
 
     name: ClassVar[str] = "running_power"
-
-    size: int
-
-    def roles(self) -> tuple[Role, ...]:
-        """Returns ``update``."""
-        return ("update",)
-
-    def label(self) -> str:
-        """Returns such as ``size1``."""
-        return f"size{self.size}"
 
     def _signature(self, role: Role) -> Signature:
         return Signature(_flat(self.size, "power", "base"), _flat(self.size, "new_power"))

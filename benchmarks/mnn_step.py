@@ -1,18 +1,14 @@
-"""A training step in MNN: the model, weights and data of a step graph, as a user of its Python API would run them.
-
-Only the forward nodes are taken from the graph. Backward pass and updates are MNN's own.
-"""
+"""A training step in MNN: the model, weights and data of a step graph, as its Python API would run them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from graph_reader import Array, GraphReader
 
 from autotune.errors import UsageError
 from autotune.workloads import (
@@ -28,12 +24,9 @@ from autotune.workloads import (
     Matmul,
     MaxPool2d,
     Node,
-    RunningStats,
-    Sgd,
     StepGraph,
 )
 
-Array = NDArray[Any]
 Var = Any  # MNN.expr.Var: MNN has no type hints
 Function = Callable[..., Var]
 
@@ -70,7 +63,7 @@ class MnnStep:
 
     def __init__(self, graph: StepGraph, values: Mapping[str, Array], *, threads: int = 2) -> None:
         self._graph = graph
-        self._values = values
+        self._reader = GraphReader(graph, values, "benchmarks/mnn_step.py")
         self._mnn = _imported()
         expr, nn = self._mnn.expr, self._mnn.nn
         expr.set_global_executor_config(_CPU, _HIGH_PRECISION, threads)
@@ -80,27 +73,13 @@ class MnnStep:
         self._places: dict[str, tuple[Var, int]] = {}
         self._calls: list[tuple[Function, tuple[str, ...], str]] = []
         self._views: set[str] = set()
-        self._written: dict[str, Node] = {}
-        self._readers: defaultdict[str, list[Node]] = defaultdict(list)
-        self._running: dict[str, Node] = {}
-        rate = self._read_updates()
-        self._read_forward()
-        inputs = [tensor.name for tensor in graph.tensors if tensor.kind == "input"]
-        self._masks = [
-            node.inputs[1]
-            for node in self._written.values()
-            if isinstance(node.kernel.operator, Dropout)
-        ]
-        images = [name for name in inputs if name not in self._masks]
-        labels = [tensor.name for tensor in graph.tensors if tensor.kind == "label"]
-        if len(images) != 1 or len(labels) != 1:
-            raise self._error(f"has the inputs {images} and labels {labels}, not one of each")
-        self._images, self._labels = images[0], labels[0]
+        for node in self._reader.forward:
+            self._translate(node)
         self._loss = self._constant_var(np.zeros(1), (1,))
         self._module._add_parameter(self._loss)
         self._module._register_submodules(self._layers)
         self._module.train(True)
-        self._optimizer = self._mnn.optim.SGD(self._module, rate, 0.0, 0.0)
+        self._optimizer = self._mnn.optim.SGD(self._module, self._reader.rate, 0.0, 0.0)
 
     def step(self, images: Array, labels: Array, masks: Mapping[str, Array] | None = None) -> float:
         """Trains on one batch.
@@ -116,21 +95,23 @@ class MnnStep:
         Raises:
             UsageError: A dropout mask is missing, or MNN could not compute the step.
         """
-        given = {self._images: images, **(masks or {})}
+        given = {self._reader.images: images, **(masks or {})}
         state = {}
-        for name in (self._images, *self._masks):
+        for name in (self._reader.images, *self._reader.masks):
             if name not in given:
-                raise self._error(f"got no dropout mask {name!r}", hint="give one for each dropout")
-            state[name] = self._constant_var(given[name], self._shape(name))
+                raise self._reader.error(
+                    f"got no dropout mask {name!r}", hint="give one for each dropout"
+                )
+            state[name] = self._constant_var(given[name], self._reader.shape(name))
         hot = np.eye(self._graph.classes, dtype=np.float32)[np.asarray(labels)]
-        state[self._labels] = self._constant_var(hot, hot.shape)
+        state[self._reader.labels] = self._constant_var(hot, hot.shape)
         for function, sources, target in self._calls:
             state[target] = function(*[state[source] for source in sources])
         # As a value of the module the loss is computed along with the gradients; to read it would take a forward
         # pass of its own.
         self._loss.replace(state[self._graph.loss])
         if not self._optimizer.step(self._loss):
-            raise self._error("was not updated by MNN", hint="it prints why")
+            raise self._reader.error("was not updated by MNN", hint="it prints why")
         return float(self._loss.read().item())
 
     def parameters(self) -> dict[str, Array]:
@@ -146,49 +127,26 @@ class MnnStep:
         for name in names:
             layer, place = self._places[name]
             array = layer.parameters[place].read()  # a view of MNN's memory
-            arrays[name] = np.array(array, np.float32).reshape(self._shape(name))
+            arrays[name] = np.array(array, np.float32).reshape(self._reader.shape(name))
         return arrays
-
-    def _read_updates(self) -> float:
-        """Notes the running averages by their statistics; returns the one learning rate."""
-        rates = set()
-        for node in self._graph.nodes:
-            match node.kernel.operator:
-                case RunningStats():
-                    self._running[node.inputs[2]] = node
-                case Sgd():
-                    rates.add(self._constant(node.inputs[2]))
-                case _ if node.kernel.role == "update":
-                    raise self._error(f"has an update {node.kernel.name} other than plain SGD")
-        if len(rates) != 1:
-            raise self._error(f"has {len(rates)} learning rates, not one")
-        return rates.pop()
-
-    def _read_forward(self) -> None:
-        """Makes the calls, in the order of the nodes."""
-        nodes = [node for node in self._graph.nodes if node.kernel.role == "forward"]
-        for node in nodes:
-            self._written.update(dict.fromkeys(node.outputs, node))
-            for name in node.inputs:
-                self._readers[name].append(node)
-        for node in nodes:
-            self._translate(node)
 
     def _translate(self, node: Node) -> None:
         expr, output = self._mnn.expr, node.outputs[0]
         match node.kernel.operator:
             case Conv2d() | Matmul():
-                if self._bias_of(node) is None:
+                if self._reader.bias_of(node) is None:
                     self._weighted(node, None)
             case Bias(relu=relu):
-                producer = self._written.get(node.inputs[0])
-                if producer is None or self._bias_of(producer) is not node:
-                    raise self._error(f"has a bias {node.inputs[1]!r} that is not of one product")
+                producer = self._reader.written.get(node.inputs[0])
+                if producer is None or self._reader.bias_of(producer) is not node:
+                    raise self._reader.error(
+                        f"has a bias {node.inputs[1]!r} that is not of one product"
+                    )
                 self._weighted(producer, node)
                 if relu:
                     self._calls.append((expr.relu, (output,), output))
             case BatchStats():
-                self._check_statistics(node)
+                self._reader.check_statistics(node)
             case BatchNorm() as operator:
                 self._batch_norm(node, operator)
             case MaxPool2d() as operator:
@@ -200,13 +158,13 @@ class MnnStep:
             case Add():
                 self._calls.append((expr.add, node.inputs, output))
             case Dropout():
-                shape = self._shape(output)
+                shape = self._reader.shape(output)
                 sources = (self._seen(node.inputs[0], shape), node.inputs[1])
                 self._calls.append((self._masked, sources, output))
             case CrossEntropy():
                 self._calls.append((self._cross_entropy, node.inputs, output))
             case unknown:
-                raise self._error(f"has an operator {unknown.name} that is not known here")
+                raise self._reader.error(f"has an operator {unknown.name} that is not known here")
 
     def _weighted(self, product: Node, bias: Node | None) -> None:
         """Appends a convolution or fully connected layer, with its bias if it has one."""
@@ -228,7 +186,7 @@ class MnnStep:
         if operator.channels_last or (
             depthwise and not operator.groups == operator.c == operator.k
         ):
-            raise self._error(
+            raise self._reader.error(
                 f"has a convolution {operator.label()} that is neither ungrouped nor depthwise, or channels last",
                 hint="MNN.nn.conv knows no other",
             )
@@ -244,31 +202,13 @@ class MnnStep:
             padding_mode=self._mnn.expr.CAFFE,
         )
 
-    def _bias_of(self, node: Node) -> Node | None:
-        """Returns the bias that alone reads a node's product, if there is one."""
-        if not isinstance(node.kernel.operator, Conv2d | Matmul):
-            return None
-        readers = self._readers[node.outputs[0]]
-        if len(readers) != 1 or readers[0].inputs[0] != node.outputs[0]:
-            return None
-        channels = node.kernel.outputs[0].shape[1]
-        operator = readers[0].kernel.operator
-        return readers[0] if isinstance(operator, Bias) and operator.c == channels else None
-
-    def _check_statistics(self, node: Node) -> None:
-        for name in node.outputs:
-            for reader in self._readers[name]:
-                normalises = isinstance(reader.kernel.operator, BatchNorm)
-                if not normalises or reader.inputs[:3] != (node.inputs[0], *node.outputs):
-                    raise self._error(f"uses {name!r} for more than the normalisation of its layer")
-
     def _batch_norm(self, node: Node, operator: BatchNorm) -> None:
         x, mean, _, gamma, beta = node.inputs
-        average = self._running.get(mean)
+        average = self._reader.running.get(mean)
         if average is None:
-            raise self._error(f"keeps no running averages of {mean!r}, as MNN does")
-        kept = 1.0 - self._constant(average.inputs[4])
-        axes = len(self._shape(x))
+            raise self._reader.error(f"keeps no running averages of {mean!r}, as MNN does")
+        kept = 1.0 - self._reader.constant(average.inputs[4])
+        axes = len(self._reader.shape(x))
         layer = self._mnn.nn.batch_norm(operator.c, axes, kept, operator.epsilon)
         running_mean, running_variance = average.inputs[:2]
         self._load(layer, (gamma, beta, running_variance, running_mean))
@@ -309,7 +249,7 @@ class MnnStep:
 
     def _average(self, node: Node) -> Function:
         expr = self._mnn.expr
-        n, c, h, w = self._shape(node.inputs[0])
+        n, c, h, w = self._reader.shape(node.inputs[0])
 
         def average(x: Var) -> Var:
             return expr.reshape(expr.convert(expr.avg_pool(x, [w, h], [1, 1]), expr.NCHW), [n, c])
@@ -325,7 +265,7 @@ class MnnStep:
 
     def _seen(self, name: str, shape: tuple[int, ...]) -> str:
         """Returns the name of a tensor in another shape: a flattened image."""
-        if self._shape(name) == shape:
+        if self._reader.shape(name) == shape:
             return name
         view, expr = f"{name} as {shape}", self._mnn.expr
         if view not in self._views:
@@ -341,35 +281,21 @@ class MnnStep:
         """Gives a layer its values, in the order of its parameters, and keeps it."""
         variables = []
         for place, (name, old) in enumerate(zip(names, layer.parameters, strict=True)):
-            variable = self._constant_var(self._value(name), tuple(old.shape))
+            variable = self._constant_var(self._reader.value(name), tuple(old.shape))
             if self._graph.by_name[name].kind == "parameter":
                 variable.fix_as_trainable()
             variables.append(variable)
             if name in self._places:
-                raise self._error(f"has two layers that share {name!r}")
+                raise self._reader.error(f"has two layers that share {name!r}")
             self._places[name] = (layer, place)
         if not layer.load_parameters(variables):
-            raise self._error(f"has {names}, which MNN does not take")
+            raise self._reader.error(f"has {names}, which MNN does not take")
         self._layers.append(layer)
 
     def _constant_var(self, array: Array, shape: tuple[int, ...]) -> Var:
         expr = self._mnn.expr
         stored = np.ascontiguousarray(array, np.float32).reshape(shape)
         return expr.const(stored, list(shape), expr.NCHW)
-
-    def _shape(self, name: str) -> tuple[int, ...]:
-        return self._graph.by_name[name].shape
-
-    def _constant(self, name: str) -> float:
-        return float(self._value(name).item())
-
-    def _value(self, name: str) -> Array:
-        if name not in self._values:
-            raise self._error(f"got no value for {name!r}", hint="initial_values(graph, seed)")
-        return np.asarray(self._values[name])
-
-    def _error(self, what: str, hint: str = "extend benchmarks/mnn_step.py") -> UsageError:
-        return UsageError(f"step graph {self._graph.name!r} {what}", hint=hint)
 
 
 def _imported() -> ModuleType:

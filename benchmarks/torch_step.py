@@ -1,21 +1,13 @@
-"""A training step in PyTorch eager: the model, weights and data of a step graph, as a PyTorch user would run them.
-
-Only the forward nodes are taken from the graph. Backward pass and updates are PyTorch's own, so that the graph's
-can be checked against them, and their time compared.
-"""
+"""A training step in PyTorch eager: model, weights and data of a step graph, as a PyTorch user would run them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
+from graph_reader import Array, GraphReader
 
-from autotune.errors import UsageError
 from autotune.workloads import (
     Add,
     BatchNorm,
@@ -29,12 +21,9 @@ from autotune.workloads import (
     Matmul,
     MaxPool2d,
     Node,
-    RunningStats,
-    Sgd,
     StepGraph,
 )
 
-Array = NDArray[Any]
 Function = Callable[..., torch.Tensor]
 
 
@@ -64,16 +53,12 @@ class TorchStep:
         channels_last: bool = False,
     ) -> None:
         self._graph = graph
-        self._values = values
+        self._reader = GraphReader(graph, values, "benchmarks/torch_step.py")
         self._dtype = dtype
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
         self._slots: dict[str, int] = {}
         self._state: list[torch.Tensor | None] = []
         self._calls: list[tuple[Function, tuple[int, ...], int]] = []
-        self._written: dict[str, Node] = {}
-        self._readers: defaultdict[str, list[Node]] = defaultdict(list)
-        self._running: dict[str, Node] = {}
-        rate = self._read_updates()
         self._parameters = {
             tensor.name: self._load(tensor.name).requires_grad_() for tensor in graph.parameters
         }
@@ -84,20 +69,15 @@ class TorchStep:
         }
         for name, tensor in (*self._parameters.items(), *self._statistics.items()):
             self._state[self._slot(name)] = tensor
-        self._read_forward()
-        inputs = [tensor.name for tensor in graph.tensors if tensor.kind == "input"]
-        self._masks = {
-            node.inputs[1]: self._slot(node.inputs[1])
-            for node in self._written.values()
-            if isinstance(node.kernel.operator, Dropout)
-        }
-        images = [name for name in inputs if name not in self._masks]
-        labels = [tensor.name for tensor in graph.tensors if tensor.kind == "label"]
-        if len(images) != 1 or len(labels) != 1:
-            raise self._error(f"has the inputs {images} and labels {labels}, not one of each")
-        self._images, self._labels = self._slot(images[0]), self._slot(labels[0])
+        for node in self._reader.forward:
+            self._translate(node)
+        self._masks = {name: self._slot(name) for name in self._reader.masks}
+        self._images, self._labels = (
+            self._slot(self._reader.images),
+            self._slot(self._reader.labels),
+        )
         self._loss = self._slot(graph.loss)
-        self._optimizer = torch.optim.SGD(self._parameters.values(), lr=rate)
+        self._optimizer = torch.optim.SGD(self._parameters.values(), lr=self._reader.rate)
 
     def step(
         self,
@@ -141,7 +121,9 @@ class TorchStep:
         gradients = {}
         for name, tensor in self._parameters.items():
             if tensor.grad is None:
-                raise self._error(f"has no gradient of {name!r} yet", hint="run a step first")
+                raise self._reader.error(
+                    f"has no gradient of {name!r} yet", hint="run a step first"
+                )
             gradients[name] = tensor.grad.numpy().copy()
         return gradients
 
@@ -158,7 +140,9 @@ class TorchStep:
         state[self._labels] = torch.as_tensor(labels, dtype=torch.int64)
         for name, slot in self._masks.items():
             if name not in masks:
-                raise self._error(f"got no dropout mask {name!r}", hint="give one for each dropout")
+                raise self._reader.error(
+                    f"got no dropout mask {name!r}", hint="give one for each dropout"
+                )
             state[slot] = torch.as_tensor(masks[name], dtype=self._dtype)
         for function, sources, target in self._calls:
             state[target] = function(*[state[source] for source in sources])
@@ -166,42 +150,17 @@ class TorchStep:
         assert loss is not None
         return loss
 
-    def _read_updates(self) -> float:
-        """Notes the running averages by their statistics; returns the one learning rate."""
-        rates = set()
-        for node in self._graph.nodes:
-            match node.kernel.operator:
-                case RunningStats():
-                    self._running[node.inputs[2]] = node
-                case Sgd():
-                    rates.add(self._constant(node.inputs[2]))
-                case _ if node.kernel.role == "update":
-                    raise self._error(f"has an update {node.kernel.name} other than plain SGD")
-        if len(rates) != 1:
-            raise self._error(f"has {len(rates)} learning rates, not one")
-        return rates.pop()
-
-    def _read_forward(self) -> None:
-        """Makes the calls, in the order of the nodes."""
-        nodes = [node for node in self._graph.nodes if node.kernel.role == "forward"]
-        for node in nodes:
-            self._written.update(dict.fromkeys(node.outputs, node))
-            for name in node.inputs:
-                self._readers[name].append(node)
-        for node in nodes:
-            self._translate(node)
-
     def _translate(self, node: Node) -> None:
         output, result = node.outputs[0], node.kernel.outputs[0].shape
         shapes = [spec.shape for spec in node.kernel.inputs]
         match node.kernel.operator:
             case Conv2d() | Matmul():
-                if not self._takes_bias(node):
+                if self._reader.bias_of(node) is None:
                     self._call(_weighted(node), node.inputs, shapes, output, result)
             case Bias() as operator:
                 self._bias(node, operator)
             case BatchStats():
-                self._check_statistics(node)
+                self._reader.check_statistics(node)
             case BatchNorm() as operator:
                 self._batch_norm(node, operator)
             case MaxPool2d() as operator:
@@ -216,23 +175,23 @@ class TorchStep:
                 joined = (*result[:2], *parts[0][2:])
                 self._call(lambda *parts: torch.cat(parts, 1), node.inputs, parts, output, joined)
             case Add():
-                self._call(torch.add, node.inputs, [self._shape(output)] * 2, output)
+                self._call(torch.add, node.inputs, [self._reader.shape(output)] * 2, output)
             case Dropout():
-                self._call(torch.mul, node.inputs, [self._shape(output)] * 2, output)
+                self._call(torch.mul, node.inputs, [self._reader.shape(output)] * 2, output)
             case CrossEntropy():
                 self._call(F.cross_entropy, node.inputs, shapes, output)
             case unknown:
-                raise self._error(f"has an operator {unknown.name} that is not known here")
+                raise self._reader.error(f"has an operator {unknown.name} that is not known here")
 
     def _wide(self, name: str, operand: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the tensor's own shape where it is that of the operand [n, c, s] with s split up."""
-        shape = self._shape(name)
+        shape = self._reader.shape(name)
         return shape if shape[:2] == operand[:2] else operand
 
     def _bias(self, node: Node, operator: Bias) -> None:
         (x, offsets), output = node.inputs, node.outputs[0]
-        producer = self._written.get(x)
-        if producer is not None and self._takes_bias(producer):
+        producer = self._reader.written.get(x)
+        if producer is not None and self._reader.bias_of(producer) is node:
             shapes = [spec.shape for spec in producer.kernel.inputs]
             function, names = _weighted(producer), (*producer.inputs, offsets)
             shapes, result = [*shapes, (operator.c,)], producer.kernel.outputs[0].shape
@@ -242,31 +201,13 @@ class TorchStep:
             shapes = [result, (operator.c, *[1] * len(result[2:]))]
         self._call(_activated(function, operator.relu), names, shapes, output, result)
 
-    def _takes_bias(self, node: Node) -> bool:
-        """Tells whether a node's product goes into one bias and nowhere else."""
-        if not isinstance(node.kernel.operator, Conv2d | Matmul):
-            return False
-        readers = self._readers[node.outputs[0]]
-        if len(readers) != 1 or readers[0].inputs[0] != node.outputs[0]:
-            return False
-        channels = node.kernel.outputs[0].shape[1]
-        operator = readers[0].kernel.operator
-        return isinstance(operator, Bias) and operator.c == channels
-
-    def _check_statistics(self, node: Node) -> None:
-        for name in node.outputs:
-            for reader in self._readers[name]:
-                normalises = isinstance(reader.kernel.operator, BatchNorm)
-                if not normalises or reader.inputs[:3] != (node.inputs[0], *node.outputs):
-                    raise self._error(f"uses {name!r} for more than the normalisation of its layer")
-
     def _batch_norm(self, node: Node, operator: BatchNorm) -> None:
         x, mean, _, gamma, beta = node.inputs
-        if not isinstance(self._written[mean].kernel.operator, BatchStats):
-            raise self._error(f"normalises by {mean!r}, which is not of the batch")
-        average = self._running.get(mean)
+        if not isinstance(self._reader.written[mean].kernel.operator, BatchStats):
+            raise self._reader.error(f"normalises by {mean!r}, which is not of the batch")
+        average = self._reader.running.get(mean)
         running = average.inputs[:2] if average is not None else ()
-        momentum = self._constant(average.inputs[4]) if average is not None else 0.0
+        momentum = self._reader.constant(average.inputs[4]) if average is not None else 0.0
         epsilon = operator.epsilon
 
         def normalise(
@@ -295,12 +236,12 @@ class TorchStep:
         """Appends a call that takes operands in ``shapes``; ``produced`` is the result's, if not the output's."""
         sources = tuple(map(self._seen, names, shapes))
         self._calls.append((function, sources, self._slot(output)))
-        shape = self._shape(output)
+        shape = self._reader.shape(output)
         if produced not in (None, shape):
             self._calls.append((_reshaped(shape), (self._slot(output),), self._slot(output)))
 
     def _seen(self, name: str, shape: tuple[int, ...]) -> int:
-        if self._shape(name) == shape:
+        if self._reader.shape(name) == shape:
             return self._slot(name)
         view = f"{name} as {shape}"
         if view not in self._slots:
@@ -313,24 +254,10 @@ class TorchStep:
             self._state.append(None)
         return self._slots[name]
 
-    def _shape(self, name: str) -> tuple[int, ...]:
-        return self._graph.by_name[name].shape
-
     def _load(self, name: str) -> torch.Tensor:
-        array = self._value(name).reshape(self._shape(name))
+        array = self._reader.value(name).reshape(self._reader.shape(name))
         tensor = torch.tensor(array, dtype=self._dtype)
         return tensor.contiguous(memory_format=self._layout) if tensor.ndim == 4 else tensor
-
-    def _constant(self, name: str) -> float:
-        return float(self._value(name).item())
-
-    def _value(self, name: str) -> Array:
-        if name not in self._values:
-            raise self._error(f"got no value for {name!r}", hint="initial_values(graph, seed)")
-        return np.asarray(self._values[name])
-
-    def _error(self, what: str, hint: str = "extend benchmarks/torch_step.py") -> UsageError:
-        return UsageError(f"step graph {self._graph.name!r} {what}", hint=hint)
 
 
 def _reshaped(shape: tuple[int, ...]) -> Function:

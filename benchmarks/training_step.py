@@ -1,7 +1,8 @@
 """The training step of the five CNNs: right, fast, within memory, and against PyTorch and MNN.
 
 Tunes each model with `autotune kernels` (or takes finished runs from --runs), then runs the tuned step, TVM's
-default schedule, PyTorch eager and MNN on the same weights and data, interleaved. Needs torch 2.13.0; MNN's side
+default schedule of the plain step (channels first, not fused), PyTorch eager and MNN on the same weights and data,
+interleaved. Needs torch 2.13.0; MNN's side
 needs MNN 3.6.1 and is left out without it.
 """
 
@@ -20,10 +21,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from bars import Report, run
 from numpy.typing import NDArray
+from torch_kernels import torch_kernel_ms
 from torch_peak import torch_peak
 from torch_step import TorchStep
 
@@ -51,7 +53,7 @@ MODELS = {
     "squeezenet1_1": 2500,
     "mobilenet_v2": 4500,
     "googlenet": 6000,
-    "alexnet": 1800,
+    "alexnet": 1500,
 }
 BATCH, SEED = 4, 1
 LOSS_STEPS = 20
@@ -149,12 +151,23 @@ def interleaved(sides: dict[str, Step], rounds: dict[str, int]) -> dict[str, lis
     return seconds
 
 
-def check_losses(
-    report: Report, model: str, graph: StepGraph, data: Data, session: StepSession, plain: StepGraph
-) -> None:
+def ratios(theirs: Sequence[float], mine: Sequence[float]) -> tuple[float, float, float]:
+    """Ratio of the medians, between the ratios of opposite quartiles."""
+    (a25, a50, a75), (b25, b50, b75) = (np.quantile(x, (0.25, 0.5, 0.75)) for x in (theirs, mine))
+    return float(a25 / b75), float(a50 / b50), float(a75 / b25)
+
+
+def check_losses(report: Report, model: str, runs: StepRuns) -> None:
     """20 steps from the same weights and data: our losses against PyTorch's in float32 and float64."""
     steps = 3 if report.quick else LOSS_STEPS
-    mine = session.run([data.given(graph, number) for number in range(steps)]).losses
+    wanted = TrainingStep(model, BATCH)
+    graph, plain = wanted.graph(StepForm("channels_last")), wanted.plain()[0]
+    data = Data(plain, steps)
+    with (
+        runs.library(graph) as library,
+        open_step(graph, library, initial_values(graph, SEED)) as session,
+    ):
+        mine = session.run([data.given(graph, number) for number in range(steps)]).losses
     single = torch_side(plain, data, torch.float32, last=False)
     double = torch_side(plain, data, torch.float64, last=False)
     theirs = [single(number)[0] for number in range(steps)]
@@ -214,7 +227,7 @@ def slower_kernels(report: Report, model: str, result: Result) -> None:
         operator = parse_operator(task.spec.partition("+")[0])
         if task.tuned_ms is None or not isinstance(operator, Conv2d | Matmul):
             continue
-        theirs = min(_torch_kernel_ms(operator, task.role, last) for last in (False, True))
+        theirs = torch_kernel_ms(operator, task.role)
         rows.append((task.count * (task.tuned_ms - theirs), task, theirs))
         report.row(
             what="kernel", model=model, spec=task.spec, role=task.role, count=task.count,
@@ -227,41 +240,6 @@ def slower_kernels(report: Report, model: str, result: Result) -> None:
     for lost, task, theirs in slower:
         times = f"{task.tuned_ms:.3f} against {theirs:.3f} ms x{task.count}"
         print(f"  {lost:8.3f} ms a step: {times}  {task.role} {task.spec}")
-
-
-def _torch_kernel_ms(operator: Conv2d | Matmul, role: str, last: bool) -> float:
-    if isinstance(operator, Matmul):
-        x, w = torch.rand(operator.m, operator.k), torch.rand(operator.n, operator.k)
-        dy = torch.rand(operator.m, operator.n)
-        call = {
-            "forward": lambda: F.linear(x, w),
-            "data_grad": lambda: dy @ w,
-            "weight_grad": lambda: dy.t() @ x,
-        }[role]
-    else:
-        order = torch.channels_last if last else torch.contiguous_format
-        x = torch.rand(operator.n, operator.c, operator.h, operator.w).to(memory_format=order)
-        w = torch.rand(operator.k, operator.c // operator.groups, operator.r, operator.s)
-        w = w.to(memory_format=order)
-        rest = (list(operator.stride), list(operator.pad), list(operator.dilation))
-        dy = F.conv2d(x, w, None, *rest, operator.groups)
-        mask = {"data_grad": [True, False, False], "weight_grad": [False, True, False]}.get(role)
-
-        def call() -> Any:
-            if mask is None:
-                return F.conv2d(x, w, None, *rest, operator.groups)
-            return torch.ops.aten.convolution_backward(
-                dy, x, w, [0], *rest, False, [0, 0], operator.groups, mask
-            )
-
-    with torch.no_grad():
-        seconds = []
-        for number in range(9):
-            start = time.perf_counter()
-            call()
-            if number > 1:
-                seconds.append(time.perf_counter() - start)
-    return 1e3 * median(seconds)
 
 
 def memory_limits(report: Report, found: dict[str, StepRuns]) -> None:
@@ -278,7 +256,7 @@ def memory_limits(report: Report, found: dict[str, StepRuns]) -> None:
             needs[model] = [size for _, _, size in form_sizes(wanted, runs, "channels_last")]
         limit = int(order.uniform(0.9 * min(needs[model]), 1.2 * needs[model][0]))
         try:
-            form, graph = fitting_form(wanted, runs, "channels_last", limit)
+            form, graph = fitting_form(wanted, runs, ["channels_last"], limit)
         except UsageError as refused:
             refused_wrongly += limit >= min(needs[model])
             report.row(what="memory limit", model=model, limit=limit, refused=str(refused))
@@ -315,11 +293,10 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     data = Data(plain, LOSS_STEPS)
     threads = kernel_threads()
     torch.set_num_threads(threads)
+    check_losses(report, model, runs)
     with ExitStack() as opened:
         library = opened.enter_context(runs.library(graph))
         values = initial_values(graph, SEED)
-        with open_step(graph, library, values) as fresh:
-            check_losses(report, model, graph, data, fresh, plain)
         session = opened.enter_context(open_step(graph, library, values))
         simple = opened.enter_context(untuned.library(plain))
         default = opened.enter_context(open_step(plain, simple, initial_values(plain, SEED)))
@@ -343,6 +320,15 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     )
     for name, times in seconds.items():
         report.row(what="step", model=model, side=name, median_ms=medians[name], seconds=times)
+    fused_ms = result.step_ms(tuned=False)
+    report.row(
+        what="default schedule of the fused, channels-last kernels, summed",
+        model=model,
+        ms=fused_ms,
+    )
+    print(
+        f"{model}: the tuned step's own kernels with the default schedule take {fused_ms:.4g} ms in sum"
+    )
     off = 100 * abs(predicted / peak - 1)
     report.bar(f"{model}: predicted peak memory is off by", off, "at most", 10, "%")
     theirs = torch_peak(model, BATCH, threads)
@@ -350,9 +336,11 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     report.bar(f"{model}: peak memory over PyTorch's", peak / theirs, "at most", 1, "x")
     check_batches(report, model, runs)
     slower_kernels(report, model, result)
-    for name, ms in medians.items():
-        if name not in ("tuned", "default"):
-            print(f"{model}: {name} takes {ms / medians['tuned']:.3g} times the tuned step's time")
+    for name in seconds:
+        if name != "tuned":
+            low, ratio, high = ratios(seconds[name], seconds["tuned"])
+            report.row(what="ratio", model=model, side=name, low=low, ratio=ratio, high=high)
+            print(f"{model}: {name} over tuned: {ratio:.3g}x (quartiles {low:.3g} to {high:.3g})")
     return medians["default"] / medians["tuned"], runs
 
 
@@ -366,6 +354,9 @@ def measure(report: Report) -> None:
             gains.append(gain)
             report.row(what="gain over the default schedule", model=model, ratio=gain)
             print(f"{model}: {gain:.3g}x TVM's default schedule", flush=True)
+        if "squeezenet1_1" in found:  # 1.0 with 1.1's kernels, and the default schedule elsewhere
+            check_losses(report, "squeezenet1_0", found["squeezenet1_1"])
+            check_batches(report, "squeezenet1_0", found["squeezenet1_1"])
         memory_limits(report, found)
     overall = math.exp(sum(map(math.log, gains)) / len(gains))
     report.bar(

@@ -35,7 +35,9 @@ def kernels(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model, see `autotune models`; or file.py:factory for a PyTorch module."),
+        typer.Option(
+            help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory."
+        ),
     ] = None,
     op: Annotated[
         str | None, typer.Option(metavar="SPEC", help="One operator instead of a model.")
@@ -120,7 +122,8 @@ def kernels(
         given = [option for option, value in of_model.items() if value is not None]
         if given:
             raise UsageError(
-                f"{' and '.join(given)} go with --model", hint="--op has its own sizes"
+                f"{' and '.join(given)} {'goes' if len(given) == 1 else 'go'} with --model",
+                hint="--op has its own sizes",
             )
         workload, samples, found = str(op).split(":", 1)[0], None, _tasks(str(op), role)
     return carry_out(

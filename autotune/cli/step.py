@@ -7,6 +7,7 @@ import re
 import shlex
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 WARM_UP = 3
 _SAMPLES_BYTES = 2**30
 _AT_ONCE_BYTES = 64 * 2**20
+_AT_ONCE_S = 0.5  # what Ctrl-C may lose
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
@@ -42,7 +44,7 @@ def step(
     model: Annotated[
         str,
         typer.Option(
-            help="Model, see `autotune models`; or file.py:factory for a PyTorch module.",
+            help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory.",
             show_default=False,
         ),
     ],
@@ -93,14 +95,15 @@ def step(
     from autotune.errors import INTERRUPTED, UsageError
     from autotune.measurement import median
     from autotune.workloads.recompute import output_again
+    from autotune.workloads.training_step import LAYOUTS
 
     if steps <= WARM_UP:
         raise UsageError(
             f"--steps is {steps}",
             hint=f"give {WARM_UP + 1} or more: the first {WARM_UP} are not timed",
         )
-    if seed < 0:
-        raise UsageError(f"--seed is {seed}", hint="give 0 or more")
+    if not 0 <= seed < 2**31:
+        raise UsageError(f"--seed is {seed}", hint="give a whole number from 0 to 2147483647")
     limit = None if memory_limit is None else parse_size(memory_limit)
     if limit is not None and (micro_batch is not None or recompute is not None):
         raise UsageError(
@@ -109,10 +112,13 @@ def step(
     wanted = training_step(model, batch, classes, optimizer, input_shape)
     runs = step_runs(run or [])
     form = step_form(wanted.batch, micro_batch, recompute, layout, runs.space.layout)
+    if layout is None:
+        form = replace(form, layout=runs.layout(wanted, form.micro_batches, form.segments))
     if limit is None:
         graph = wanted.graph(form)
     else:
-        form, graph = fitting_form(wanted, runs, form.layout, limit)
+        layouts = (form.layout,) if layout else sorted(LAYOUTS, key=lambda one: one != form.layout)
+        form, graph = fitting_form(wanted, runs, layouts, limit)
     feeds = _feeds(graph, data, seed)
     first = next(feeds)  # Bad data is found before anything is compiled.
     with LiveProgress() as progress:
@@ -124,6 +130,7 @@ def step(
             progress.phase("steps", steps)
             given = _Prepared(chain([first], feeds))
             losses, seconds, peak = _train(session, graph, given, steps, progress)
+        step_ms = 1e3 * median(seconds[WARM_UP:]) if len(seconds) > WARM_UP else None
         result = {
             "model": graph.name,
             "batch": graph.batch,
@@ -154,7 +161,8 @@ def step(
             "warm_up_steps": WARM_UP,
             "seconds": seconds,
             "prepare_ms": 1e3 * median(given.seconds),
-            "step_ms": 1e3 * median(seconds[WARM_UP:]) if len(seconds) > WARM_UP else None,
+            "step_ms": step_ms,
+            "samples_per_s": 1e3 * graph.batch / step_ms if step_ms else None,
             "peak_bytes": peak,
             "predicted_peak_bytes": session.predicted_bytes,
         }
@@ -174,7 +182,7 @@ def parse_size(text: str) -> int:
     from autotune.errors import UsageError
 
     match = _SIZE.fullmatch(text.strip())
-    if match is None or float(match[1]) == 0:
+    if match is None or not 0 < float(match[1]) < 1e15:
         raise UsageError(f"{text!r} is not a size", hint="such as 1GB, 512MiB or 300000000")
     power = " KMGT".index(match[2].upper() or " ")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
@@ -220,7 +228,7 @@ def _train(
 ) -> tuple[list[float], list[float], int]:
     """Runs the steps, some at a time; Ctrl-C keeps those that are done."""
     given = sum(t.bytes for t in graph.tensors if t.kind in ("input", "label"))
-    at_once = max(1, min(16, _AT_ONCE_BYTES // given))
+    at_once = 1
     losses: list[float] = []
     seconds: list[float] = []
     peak = 0
@@ -231,6 +239,7 @@ def _train(
             seconds += times.seconds
             peak = max(peak, times.peak_bytes)
             progress.step(len(losses), f"loss {losses[-1]:.4f}, {1e3 * seconds[-1]:.4g} ms")
+            at_once = max(1, min(16, _AT_ONCE_BYTES // given, int(_AT_ONCE_S / seconds[-1])))
     except KeyboardInterrupt:
         progress.notice(f"interrupted after {len(losses)} of {steps} steps")
     return losses, seconds, peak
@@ -267,7 +276,7 @@ def _show(result: dict[str, Any]) -> None:
     print(f"loss         {shown[0]} -> {shown[1]} in {len(losses)} steps")
     if step_ms is not None:
         print(f"time a step  {step_ms:.4g} ms (median of {len(losses) - WARM_UP})")
-        print(f"samples/s    {result['batch'] / step_ms * 1e3:.4g}")
+        print(f"samples/s    {result['samples_per_s']:.4g}")
         print(f"data         {result['prepare_ms']:.4g} ms a step to prepare, beside the step")
     peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]
     print(f"peak memory  {peak / 1e6:.4g} MB (predicted {predicted / 1e6:.4g} MB)")

@@ -21,10 +21,19 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")]
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to what `sys.stderr` is then, so that a live progress display can take it."""
+    """Writes to what `sys.stderr` is then, so that a live progress display can take it; each warning once."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
+        self._warned: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno == logging.WARNING:
+            text = record.getMessage()
+            if text in self._warned:
+                return
+            self._warned.add(text)
+        super().emit(record)
 
     @property
     def stream(self) -> Any:

@@ -45,7 +45,10 @@ Recompute = Annotated[
 ]
 Layout = Annotated[
     Literal["channels-first", "channels-last"] | None,
-    typer.Option(help="Order of images and filters in memory. [default: the target's]"),
+    typer.Option(
+        help="Order of images and filters in memory. [default: the target's; for a step, "
+        "the faster one where runs know both]"
+    ),
 ]
 
 _SHAPE = re.compile(r"([0-9]{1,6})x([0-9]{1,6})x([0-9]{1,6})")

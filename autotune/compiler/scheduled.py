@@ -47,9 +47,9 @@ def winners(run: Run) -> Mapping[str, Winner]:
     """
     try:
         result = Result.from_json(run.result or {})
+        traces = {event["digest"]: event["trace"] for event in run.trials()}
     except (KeyError, TypeError) as error:
-        raise RecordError(f"{run.path / 'result.json'} is damaged: {error}") from error
-    traces = {event["digest"]: event["trace"] for event in run.trials()}
+        raise RecordError(f"the records of {run.path} are damaged: {error}") from error
     found = {}
     for task in result.tasks:
         if task.tuned_ms is None:
@@ -71,12 +71,23 @@ def untuned_program(kernel: Kernel, target: Any) -> Any:
 
 
 def replayed(kernel: Kernel, formulation: str, trace: Any) -> Any:
-    """A formulation of the kernel with a recorded schedule."""
+    """A formulation of the kernel with a recorded schedule.
+
+    Raises:
+        RecordError: The schedule is damaged, or one of another program.
+    """
     import tvm
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import Trace
 
     (chosen,) = formulations(kernel, [formulation])
     schedule = Schedule(tvm.IRModule({"main": prim_func(kernel, chosen)}))
-    Trace.apply_json_to_schedule(trace, schedule)
+    try:
+        Trace.apply_json_to_schedule(trace, schedule)
+    except Exception as error:  # TVM raises whatever its parser meets first
+        reason = str(error).strip().splitlines()[-1]
+        raise RecordError(
+            f"the recorded schedule of {kernel.name} does not fit its program: {reason}",
+            hint="the record is damaged or of another version of autotune or TVM: tune again",
+        ) from error
     return schedule.mod

@@ -87,12 +87,6 @@ class StepSession:
         answer = self._ask({"op": "run", "feeds": str(folder), "steps": len(feeds)})
         return StepTimes(tuple(answer["losses"]), tuple(answer["seconds"]), answer["bytes"])
 
-    def profile(self, feeds: Sequence[Arrays]) -> tuple[float, ...]:
-        """Runs a step for each of ``feeds`` and returns the least seconds of each node."""
-        folder = self._feed(feeds)
-        answer = self._ask({"op": "profile", "feeds": str(folder), "rounds": len(feeds)})
-        return tuple(answer["seconds"])
-
     def read(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Tensors as they are now, in the model's own shape and order.
 
@@ -194,7 +188,7 @@ def open_step(graph: StepGraph, library: StepLibrary, values: Arrays) -> Iterato
         AutotuneError: It cannot be loaded.
     """
     work = scratch()
-    worker = Worker("autotune.compiler.step_worker", ["cpu"], runtime_environment())
+    worker = Worker("autotune.compiler.step_worker", [], runtime_environment())
     try:
         plan = plan_memory(graph, library.scratch_bytes())
         yield StepSession(graph, library, plan, values, worker, work)

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from autotune.compiler.build_worker import linker
 from autotune.compiler.builder import Builder, BuildRequest, target_text
 from autotune.compiler.host import cores
 from autotune.compiler.scheduled import Winner, untuned_program
@@ -98,6 +99,8 @@ def step_library(
 
     Raises:
         AutotuneError: A kernel could not be compiled.
+        ToolchainError: There is no linker.
+        RecordError: A winner's schedule is damaged.
     """
     groups: dict[bool, list[Kernel]] = {True: [], False: []}
     for kernel in kernels:
@@ -177,6 +180,7 @@ def _compile(parts: Sequence[_Part], folder: Path, work: Path, report: Report) -
         BuildRequest(part.module, part.target, folder / _name(number))
         for number, part in enumerate(parts)
     ]
+    linker("", fast=True)  # says so here where there is none
     limit = _TIMEOUT_S_A_KERNEL * _KERNELS_A_PART
     builder = Builder(workers=cores(), timeout_s=limit, temporary=work)
     try:

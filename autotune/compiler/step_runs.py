@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from autotune.compiler import spaces, targets
@@ -25,9 +27,16 @@ from autotune.records import read_run
 from autotune.workloads.graph import StepGraph, tasks
 from autotune.workloads.memory import plan_memory
 from autotune.workloads.operators import Kernel
-from autotune.workloads.training_step import LayoutName, StepForm, TrainingStep
+from autotune.workloads.spec import parse_kernel
+from autotune.workloads.training_step import (
+    LAYOUTS,
+    LayoutName,
+    StepForm,
+    TrainingStep,
+    formed,
+)
 
-# A kernel that nobody has measured is guessed at, with TVM's default schedule on one core in mind.
+# A kernel of a kind that nobody has measured is guessed at, with TVM's default schedule on one core in mind.
 _GUESSED_FLOPS_A_SECOND = 1e9
 _GUESSED_BYTES_A_SECOND = 2e9
 
@@ -56,14 +65,61 @@ class StepRuns:
         return step_library(kernels, self.winners, self.target, self.space, self.cache, report)
 
     def seconds(self, graph: StepGraph) -> float:
-        """About how long a step takes: measured kernels by their times, others by their size."""
+        """About how long a step takes: tuned kernels by their times, others by their size.
+
+        Others run at the pace that was measured for untuned kernels of their operator and role, if it was.
+        """
         return sum(task.count * self._kernel_seconds(task.kernel) for task in tasks(graph))
 
     def _kernel_seconds(self, kernel: Kernel) -> float:
         winner = self.winners.get(kernel.name)
         if winner is not None and winner.task.tuned_ms is not None:
             return winner.task.tuned_ms / 1e3
-        return kernel.flops / _GUESSED_FLOPS_A_SECOND + kernel.bytes / _GUESSED_BYTES_A_SECOND
+        return _guessed_seconds(kernel) * self._untuned_pace.get(_kind(kernel), 1.0)
+
+    @cached_property
+    def _untuned_pace(self) -> dict[tuple[str, str], float]:
+        """Measured over guessed time of untuned kernels, by operator and role."""
+        measured: defaultdict[tuple[str, str], float] = defaultdict(float)
+        guessed: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for winner in self.winners.values():
+            kernel = parse_kernel(winner.task.spec, winner.task.role)
+            if winner.task.default_ms is not None:
+                measured[_kind(kernel)] += winner.task.default_ms / 1e3
+                guessed[_kind(kernel)] += _guessed_seconds(kernel)
+        return {kind: seconds / guessed[kind] for kind, seconds in measured.items()}
+
+    def layout(self, wanted: TrainingStep, parts: int = 1, segments: int = 0) -> LayoutName:
+        """The layout in which the whole step is fastest, of those whose kernels the runs all know.
+
+        Args:
+            wanted: The step.
+            parts: Micro-batches.
+            segments: Segments that are computed again.
+
+        Returns:
+            That layout; the target's usual one if neither is known in full.
+
+        Raises:
+            UsageError: The step cannot be built.
+        """
+        timed: dict[LayoutName, float] = {}
+        if not self.winners:
+            return self.space.layout
+        plain = wanted.plain(parts)[0]
+        for layout in LAYOUTS:
+            graph = formed(plain, StepForm(layout, parts, segments))
+            if all(task.kernel.name in self.winners for task in tasks(graph)):
+                timed[layout] = self.seconds(graph)
+        return min(timed, key=lambda layout: timed[layout], default=self.space.layout)
+
+
+def _guessed_seconds(kernel: Kernel) -> float:
+    return kernel.flops / _GUESSED_FLOPS_A_SECOND + kernel.bytes / _GUESSED_BYTES_A_SECOND
+
+
+def _kind(kernel: Kernel) -> tuple[str, str]:
+    return kernel.operator.name, kernel.role
 
 
 def step_runs(paths: Sequence[Path]) -> StepRuns:
@@ -73,8 +129,8 @@ def step_runs(paths: Sequence[Path]) -> StepRuns:
         paths: Folders of finished kernel runs; without any, nothing is tuned and the target is ``cpu``.
 
     Raises:
-        UsageError: A run does not exist or has not ended, or the runs are for several targets, or for one whose
-            code cannot run in a step on this machine.
+        UsageError: A run does not exist or has not ended, or the runs are for several targets or compiler options,
+            or for a target whose code cannot run in a step on this machine.
         RecordError: A run is damaged.
     """
     target = targets.find("cpu")
@@ -91,6 +147,12 @@ def step_runs(paths: Sequence[Path]) -> StepRuns:
             raise UsageError(
                 f"run {path} is for {request.target.name}, the one before for {target.name}",
                 hint="give runs of one target",
+            )
+        options = (request.space.limits, request.space.compile)
+        if number and options != (space.limits, space.compile):
+            raise UsageError(
+                f"run {path} was compiled with other options than the one before",
+                hint="give runs of one search space",
             )
         target, space = request.target, request.space
         if target.family != "cpu" or target.triple:
@@ -138,27 +200,32 @@ def form_sizes(
 
 
 def fitting_form(
-    wanted: TrainingStep, runs: StepRuns, layout: LayoutName, limit: int
+    wanted: TrainingStep, runs: StepRuns, layouts: Sequence[LayoutName], limit: int
 ) -> tuple[StepForm, StepGraph]:
     """Chooses the fastest form of a step whose predicted peak memory is within a limit.
 
     Args:
         wanted: The step.
         runs: What is known of its kernels.
-        layout: Layout of the forms to choose from.
+        layouts: Layouts of the forms to choose from.
         limit: Bytes.
 
     Raises:
         UsageError: No form fits.
     """
     sizes = _Sizes(runs)
-    forms = sorted(wanted.forms(layout), key=lambda pair: runs.seconds(pair[1]))
-    for form, graph in forms:
-        if predicted_bytes(plan_memory(graph), ()) <= limit and sizes.of(graph) <= limit:
+    forms = [found for layout in layouts for found in wanted.forms(layout)]
+    least = {form: predicted_bytes(plan_memory(graph), ()) for form, graph in forms}
+    for form, graph in sorted(forms, key=lambda pair: runs.seconds(pair[1])):
+        if least[form] <= limit and sizes.of(graph) <= limit:
             return form, graph
-    _, leanest = min(forms, key=lambda pair: plan_memory(pair[1]).arena_bytes)
+    leanest = 0
+    for form, graph in sorted(forms, key=lambda pair: least[pair[0]]):
+        if leanest and least[form] >= leanest:
+            break
+        leanest = min(leanest or sizes.of(graph), sizes.of(graph))
     raise UsageError(
         f"no form of {wanted.model} at batch {wanted.batch} fits into {limit / 1e6:.4g} MB: "
-        f"the leanest needs {sizes.of(leanest) / 1e6:.4g} MB",
+        f"the leanest needs {leanest / 1e6:.4g} MB",
         hint="raise --memory-limit, or train with a smaller --batch",
     )

@@ -1,6 +1,6 @@
-"""A step worker: holds a step's memory and kernels on this host's CPU or OpenCL device, and runs steps.
+"""A step worker: holds a step's memory and kernels on this host's processor, and runs steps.
 
-It holds only TVM's runtime. Arguments: the device kind, `cpu`. Requests:
+It holds only TVM's runtime. Requests:
 
 - `{"op": "load", "program"}`: the path of a program (see `step.py`).
 - `{"op": "start", "values"}`: index and file of each lasting tensor's first value.
@@ -8,7 +8,6 @@ It holds only TVM's runtime. Arguments: the device kind, `cpu`. Requests:
   step; answers loss and seconds of each step, and by how many bytes this process has grown since "start". All
   that a step asks for stays with the process (the arena, the runtime's pools), so that is its peak; mapped files,
   such as the libraries, are not counted.
-- `{"op": "profile", "feeds", "rounds"}`: the least seconds of each kernel call over some steps.
 - `{"op": "read", "tensors", "folder"}`: writes tensors, by index, as `<index>.npy`.
 """
 
@@ -40,11 +39,10 @@ def _memory(key: str) -> int:
 class Step:
     """A loaded step."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self) -> None:
         import tvm
 
         self._tvm = tvm
-        self._device = tvm.device(kind, 0)
         self._libraries: list[Any] = []
         self._arrays: list[NDArray[Any]] = []
         self._calls: list[tuple[Any, tuple[Any, ...]]] = []
@@ -62,8 +60,6 @@ class Step:
                 return self._start(request["values"])
             case "run":
                 return self._run(Path(request["feeds"]), request["steps"])
-            case "profile":
-                return self._profile(Path(request["feeds"]), request["rounds"])
             case _:
                 return self._read(request["tensors"], Path(request["folder"]))
 
@@ -131,17 +127,6 @@ class Step:
             seconds.append(time.perf_counter() - start)
         return {"losses": losses, "seconds": seconds, "bytes": _memory("RssAnon") - self._before}
 
-    def _profile(self, folder: Path, rounds: int) -> Message:
-        least = [float("inf")] * len(self._calls)
-        for step in range(rounds):
-            self._give(folder, step)
-            for at, (function, operands) in enumerate(self._calls):
-                start = time.perf_counter()
-                function(*operands)
-                least[at] = min(least[at], time.perf_counter() - start)
-            self._finish()
-        return {"seconds": least}
-
     def _read(self, tensors: list[int], folder: Path) -> Message:
         for index in tensors:
             np.save(folder / f"{index}.npy", self._arrays[index])
@@ -149,4 +134,4 @@ class Step:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1:], Step(sys.argv[2]).handle)
+    serve(sys.argv[1:], Step().handle)

@@ -38,14 +38,12 @@ class MemoryPlan:
         offsets: First byte of each tensor in the arena.
         scratch: First byte of each scratch buffer, by node and number.
         arena_bytes: Size of the arena: the peak memory of the step.
-        lasting_bytes: Of that, parameters, optimiser states and constants.
         bound_bytes: Largest sum of what is needed at one time; no plan of this order of nodes takes less.
     """
 
     offsets: Mapping[str, int]
     scratch: Mapping[tuple[int, int], int]
     arena_bytes: int
-    lasting_bytes: int
     bound_bytes: int
 
 
@@ -86,7 +84,6 @@ def plan_memory(
         offsets,
         {key: offset for key, offset in at.items() if isinstance(key, tuple)},
         top,
-        lasting,
         lasting + _largest_sum(passing, len(graph.nodes)),
     )
 

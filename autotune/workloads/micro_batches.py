@@ -17,8 +17,8 @@ def part_name(name: str, part: int) -> str:
 
 def whole_of(name: str) -> tuple[str, int]:
     """A part's tensor as the plain step's tensor and the number of the part: the inverse of `part_name`."""
-    base, _, number = name.partition("#")
-    return base, int(number) - 1 if number else 0
+    base, mark, number = name.rpartition("#")
+    return (base, int(number) - 1) if mark and number.isdecimal() else (name, 0)
 
 
 def accumulated(graph: StepGraph, parts: int) -> StepGraph:
@@ -40,16 +40,19 @@ def accumulated(graph: StepGraph, parts: int) -> StepGraph:
     nodes: list[Node] = []
     sums: dict[str, str] = {}
     optimiser = [node for node in graph.nodes if _is_optimiser(node)]
-    gradients = {name for node in optimiser for name in node.inputs if name in _computed(graph)}
+    updating = {id(node) for node in optimiser}
+    updated = {name for node in optimiser for name in node.outputs}
+    computed = {t.name for t in graph.tensors if t.kind == "gradient"}
+    gradients = {name for node in optimiser for name in node.inputs if name in computed}
     states: dict[str, str] = {}
     for part in range(parts):
         for tensor in graph.tensors:
-            if not _shared(tensor) and not _by_optimiser(tensor, optimiser):
+            if not _shared(tensor) and tensor.name not in updated:
                 tensors[part_name(tensor.name, part)] = replace(
                     tensor, name=part_name(tensor.name, part)
                 )
         for node in graph.nodes:
-            if node in optimiser:
+            if id(node) in updating:
                 continue
             copy = _copied(graph, node, part, parts, states)
             nodes.append(copy)
@@ -82,16 +85,8 @@ def _shared(tensor: Tensor) -> bool:
     return tensor.kind in SOURCE_KINDS and tensor.kind not in _GIVEN_AFRESH
 
 
-def _computed(graph: StepGraph) -> set[str]:
-    return {t.name for t in graph.tensors if t.kind == "gradient"}
-
-
 def _is_optimiser(node: Node) -> bool:
     return node.kernel.role == "update" and not isinstance(node.kernel.operator, RunningStats)
-
-
-def _by_optimiser(tensor: Tensor, optimiser: list[Node]) -> bool:
-    return any(tensor.name in node.outputs for node in optimiser)
 
 
 def _copied(graph: StepGraph, node: Node, part: int, parts: int, states: dict[str, str]) -> Node:

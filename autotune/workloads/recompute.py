@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from autotune.workloads.graph import Node, StepGraph, Tensor
+from autotune.workloads.micro_batches import whole_of
 
 _SMALL_BYTES = 16384
 _BOUNDS = 32
@@ -17,7 +21,7 @@ def again(name: str) -> str:
 
 def output_again(node: Node) -> bool:
     """Whether a node computes something a second time."""
-    return any(name.partition("#")[0].endswith("!") for name in node.outputs)
+    return any(whole_of(name)[0].endswith("!") for name in node.outputs)
 
 
 def recomputed(graph: StepGraph, segments: int) -> StepGraph:
@@ -126,23 +130,30 @@ def _best_cuts(cuts: list[_Cut], count: int) -> list[int]:
 
 
 def _least_kept(cuts: list[_Cut], count: int, bound: int) -> tuple[int, list[int]] | None:
-    """The cuts that keep least, with no segment over ``bound`` bytes; None where there are none."""
-    start = _Cut(0, 0, 0)
-    reached: dict[_Cut, tuple[int, list[int]]] = {start: (0, [])}
-    for _ in range(count):
-        further: dict[_Cut, tuple[int, list[int]]] = {}
-        for origin, (kept, path) in reached.items():
-            for cut in cuts:
-                if cut.at <= origin.at or cut.before - origin.before > bound:
-                    continue
-                candidate = (kept + cut.kept, [*path, cut.at])
-                if cut not in further or candidate[0] < further[cut][0]:
-                    further[cut] = candidate
-        if cuts[-1] in further:
-            kept, path = further[cuts[-1]]
-            return kept, path[:-1]
-        reached = further
-    return None
+    """The cuts that keep least, with no segment over ``bound`` bytes; None where there are none.
+
+    Round by round, the least that is kept where a pass with one segment more ends at each cut.
+    """
+    before = np.array([0, *(cut.before for cut in cuts)])
+    kept = np.array([0, *(cut.kept for cut in cuts)])
+    place = np.arange(len(before))
+    fits = (place[:, None] < place) & (before - before[:, None] <= bound)
+    cost = np.where(place == 0, 0.0, np.inf)
+    origins: list[NDArray[np.intp]] = []
+    least, rounds = np.inf, 0
+    while len(origins) < min(count, len(cuts)):
+        through = np.where(fits, cost[:, None], np.inf)
+        origins.append(through.argmin(0))
+        cost = through.min(0) + kept
+        if cost[-1] < least:
+            least, rounds = cost[-1], len(origins)
+    if not rounds:
+        return None
+    path, at = [], len(cuts)
+    for origin in reversed(origins[1:rounds]):
+        at = int(origin[at])
+        path.append(cuts[at - 1].at)
+    return int(least), path[::-1]
 
 
 def _kept(graph: StepGraph, forward: list[Node], segment_of: dict[int, int]) -> set[str]:

@@ -42,10 +42,15 @@ def parse_kernel(text: str, role: str) -> Kernel:
                 f"{part!r} has no role", hint="such as +bias.forward:n=8,c=64,s=3136,relu=1"
             )
         follower = parse_operator(f"{name}:{body}")
-        (only,) = parse_roles(its_role, follower)
-        followers.append(Kernel(follower, only))
-    (main,) = parse_roles(role, operator)
-    return Kernel(operator, main, tuple(followers))
+        followers.append(Kernel(follower, _one_role(its_role, follower)))
+    return Kernel(operator, _one_role(role, operator), tuple(followers))
+
+
+def _one_role(text: str, operator: Operator) -> Role:
+    roles = parse_roles(text, operator)
+    if len(roles) > 1:
+        raise UsageError(f"{operator.name} has several roles: {text!r}", hint=f"give {roles[0]}")
+    return roles[0]
 
 
 def parse_roles(text: str, operator: Operator) -> tuple[Role, ...]:

@@ -22,6 +22,7 @@ from autotune.workloads.recompute import recomputed
 SGD = Optimizer()
 _SEGMENTS = (0, 2, 3, 4, 6, 8)
 LayoutName = Literal["channels_first", "channels_last"]
+LAYOUTS: tuple[LayoutName, ...] = ("channels_first", "channels_last")
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,9 @@ class TrainingStep:
         Returns:
             The step, and the values of a PyTorch module's parameters and running statistics by tensor name.
         """
-        if parts < 1 or self.batch < 1 or self.batch % parts:
+        if self.batch < 1:
+            raise UsageError(f"{self.model}: a batch of {self.batch}", hint="batch starts at 1")
+        if parts < 1 or self.batch % parts:
             raise UsageError(
                 f"{self.model}: a batch of {self.batch} has no {parts} equal parts",
                 hint=f"parts may be {', '.join(map(str, self.parts()))}",
@@ -136,10 +139,19 @@ class TrainingStep:
         return [n for n in range(1, self.batch + 1) if self.batch % n == 0]
 
     def forms(self, layout: LayoutName) -> Iterator[tuple[StepForm, StepGraph]]:
-        """Every form that saves memory, and the plain one first, with its step; equal steps come once."""
+        """Every form that saves memory, and the plain one first, with its step; equal steps come once.
+
+        Raises:
+            UsageError: The model cannot be built at the whole batch.
+        """
         seen = set()
         for parts in self.parts():
-            plain = self.plain(parts)[0]
+            try:
+                plain = self.plain(parts)[0]
+            except UsageError:
+                if parts == 1:
+                    raise
+                continue  # too few samples a part, such as one for batch norm on features
             for segments in _SEGMENTS:
                 form = StepForm(layout, parts, segments)
                 graph = formed(plain, form)

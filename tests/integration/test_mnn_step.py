@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pytest
 from mnn_step import MnnStep
-from numpy.typing import NDArray
+from small_steps import Layers, masks_of, pooled, step_of
 
 from autotune.errors import UsageError
 from autotune.workloads import (
     StepBuilder,
-    StepGraph,
     Value,
     batches,
     build_model,
@@ -25,15 +22,7 @@ from autotune.workloads import (
     max_relative_error,
 )
 
-Layers = Callable[[StepBuilder], Value]
-
-
-def masks_of(graph: StepGraph, values: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {
-        tensor.name: values[tensor.name]
-        for tensor in graph.tensors
-        if tensor.initial is not None and tensor.initial.distribution == "mask"
-    }
+SHAPE = (3, 10, 8)
 
 
 def branches(builder: StepBuilder) -> Value:
@@ -53,20 +42,10 @@ def branches(builder: StepBuilder) -> Value:
     return builder.linear("last", x, 4)
 
 
-def pooled(builder: StepBuilder) -> Value:
-    """Ends, as SqueezeNet does, in a convolution and a mean."""
-    return builder.global_avg_pool("mean", builder.conv("conv", builder.input, 4, 1, relu=True))
-
-
-def step_of(layers: Layers, shape: tuple[int, int, int] = (3, 10, 8)) -> StepGraph:
-    builder = StepBuilder("small", 3, shape)
-    return builder.finish(layers(builder))
-
-
 @pytest.mark.parametrize("layers", [branches, pooled])
 def test_small_steps_are_those_of_the_references(layers: Layers) -> None:
     pytest.importorskip("MNN")
-    graph = step_of(layers)
+    graph = step_of(layers, SHAPE)
     values = initial_values(graph, seed=1) | {"learning_rate": np.array([0.5], np.float32)}
     step = MnnStep(graph, values, threads=1)
     loss = step.step(values["input"], values["labels"], masks_of(graph, values))
@@ -100,7 +79,7 @@ def test_lenet_starts_and_learns() -> None:
 def test_steps_follow_one_another() -> None:
     """Three steps with fresh data and masks against three evaluations."""
     pytest.importorskip("MNN")
-    graph = step_of(branches)
+    graph = step_of(branches, SHAPE)
     values = initial_values(graph, seed=0)
     step = MnnStep(graph, values, threads=1)
     for seed in range(1, 4):
@@ -116,7 +95,7 @@ def test_steps_follow_one_another() -> None:
 
 def test_what_is_missing_or_unknown_is_named() -> None:
     pytest.importorskip("MNN")
-    graph = step_of(branches)
+    graph = step_of(branches, SHAPE)
     values = initial_values(graph, seed=0)
     step = MnnStep(graph, values)
     with pytest.raises(UsageError, match=r"no dropout mask 'dropout1\.mask'"):
@@ -133,7 +112,7 @@ def test_what_is_missing_or_unknown_is_named() -> None:
 
 def test_without_mnn_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "MNN", None)
-    graph = step_of(pooled)
+    graph = step_of(pooled, SHAPE)
     with pytest.raises(UsageError, match="MNN is not installed") as error:
         MnnStep(graph, initial_values(graph, seed=0))
     assert "pip install MNN==3.6.1" in str(error.value.hint)

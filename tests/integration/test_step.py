@@ -1,21 +1,23 @@
 """A training step, compiled and run: against the float64 evaluation of its graph, and in its memory."""
 
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from steps import early_update, net
 
+from autotune.compiler.scheduled import Winner
 from autotune.compiler.step import open_step
 from autotune.compiler.step_library import step_library
-from autotune.compiler.step_runs import StepRuns, fitting_form, step_runs
-from autotune.errors import UsageError
+from autotune.compiler.step_runs import StepRuns, fitting_form, form_sizes, step_runs
+from autotune.errors import RecordError, ToolchainError, UsageError
+from autotune.records import TaskResult
 from autotune.workloads import (
+    Kernel,
     StepForm,
     StepGraph,
     TrainingStep,
-    build_model,
     evaluate,
     formed,
     initial_values,
@@ -93,35 +95,87 @@ def test_peak_memory_is_what_was_predicted(runs: StepRuns) -> None:
             assert times.peak_bytes == pytest.approx(session.predicted_bytes, rel=0.02)
 
 
-def test_a_profile_has_a_time_for_each_kernel(runs: StepRuns) -> None:
-    graph = formed(build_model("lenet", 2), StepForm("channels_last"))
-    with (
-        runs.library(graph) as library,
-        open_step(graph, library, initial_values(graph, 1)) as session,
-    ):
-        seconds = session.profile([given(graph, 0)] * 2)
-    assert len(seconds) == len(graph.nodes)
-    assert all(0 < s < 1 for s in seconds)
-
-
-def test_compiled_kernels_are_kept_and_used_again(runs: StepRuns, tmp_path: Path) -> None:
+def test_compiled_kernels_are_kept_and_used_again(
+    runs: StepRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernels = [task.kernel for task in tasks(formed(net(2), StepForm("channels_last")))]
-    asked: list[int] = []
 
-    def parts() -> Iterator[Path]:
-        rest = (kernels, {}, runs.target, runs.space, tmp_path, lambda *_: asked.append(1))
-        with step_library(*rest) as library:
-            yield from library.parts
+    def parts() -> dict[Path, int]:
+        with step_library(kernels, {}, runs.target, runs.space, tmp_path) as library:
+            return {path: path.stat().st_mtime_ns for path in library.parts}
 
-    first = {path: path.stat().st_mtime_ns for path in parts()}
-    assert first == {path: path.stat().st_mtime_ns for path in parts()}
+    first = parts()
+    assert all(path.is_relative_to(tmp_path) for path in first)
+    monkeypatch.setenv("PATH", "")  # without a linker nothing can be compiled
+    assert parts() == first
+    with (
+        pytest.raises(ToolchainError, match="no linker"),
+        step_library(kernels[:2], {}, runs.target, runs.space, tmp_path),
+    ):
+        pass
+
+
+def test_a_damaged_schedule_is_named(runs: StepRuns) -> None:
+    kernel = tasks(formed(net(2), StepForm("channels_last")))[0].kernel
+    task = TaskResult(
+        kernel.name, kernel.operator.name, kernel.role, kernel.spec, 1, 1.0, 0.5, 2.0, (1.9, 2.1), None, 1, 1, {},
+        0.0, "direct", "0123",
+    )  # fmt: skip
+    winners = {kernel.name: Winner(task, [[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []])}
+    with (
+        pytest.raises(RecordError, match="the recorded schedule of"),
+        step_library([kernel], winners, runs.target, runs.space, None),
+    ):
+        pass
+
+
+def test_a_kernel_that_no_run_knows_is_estimated_by_the_pace_of_its_kind(runs: StepRuns) -> None:
+    """LeNet at batch 8 with the untuned times of batch 4 at a tenth of the usual guess."""
+    known = TrainingStep("lenet", 4).graph(StepForm("channels_last"))
+    larger = TrainingStep("lenet", 8).graph(StepForm("channels_last"))
+    found = {}
+    for task in tasks(known):
+        kernel, guess_ms = task.kernel, 1e3 * runs.seconds(only(known, task.kernel))
+        found[kernel.name] = Winner(
+            TaskResult(
+                kernel.name, kernel.operator.name, kernel.role, kernel.spec, 1, guess_ms / 10,
+                guess_ms / 1000, 100.0, (99.0, 101.0), None, 1, 1, {}, 0.0, "direct", "default",
+            ),
+            None,
+        )  # fmt: skip
+    informed = replace(runs, winners=found)
+    assert informed.seconds(known) == pytest.approx(runs.seconds(known) / 1000)
+    new = [task.kernel for task in tasks(larger) if task.kernel.name not in found]
+    assert new
+    for kernel in new:
+        assert informed.seconds(only(larger, kernel)) == pytest.approx(
+            runs.seconds(only(larger, kernel)) / 10
+        )
+
+
+def only(graph: StepGraph, kernel: Kernel) -> StepGraph:
+    """The nodes of one kernel; once, whatever the count."""
+    node = next(node for node in graph.nodes if node.kernel == kernel)
+    return replace(graph, nodes=(node,))
 
 
 def test_the_fastest_form_within_a_limit_is_chosen(runs: StepRuns) -> None:
     wanted = TrainingStep("squeezenet1_1", 2)
-    plain, _ = fitting_form(wanted, runs, "channels_last", 10**9)
+    plain, _ = fitting_form(wanted, runs, ["channels_last"], 10**9)
     assert plain == StepForm("channels_last")
-    lean, _ = fitting_form(wanted, runs, "channels_last", 30 * 10**6)
+    lean, _ = fitting_form(wanted, runs, ["channels_last"], 30 * 10**6)
     assert lean != plain
     with pytest.raises(UsageError, match="the leanest needs"):
-        fitting_form(wanted, runs, "channels_last", 10**6)
+        fitting_form(wanted, runs, ["channels_last"], 10**6)
+
+
+def test_the_leanest_form_is_named_over_both_layouts(runs: StepRuns) -> None:
+    wanted = TrainingStep("lenet", 2)
+    needs = [
+        size
+        for layout in ("channels_first", "channels_last")
+        for _, _, size in form_sizes(wanted, runs, layout)
+    ]
+    with pytest.raises(UsageError, match=f"the leanest needs {min(needs) / 1e6:.4g} MB"):
+        fitting_form(wanted, runs, ["channels_first", "channels_last"], min(needs) - 1)
+    fitting_form(wanted, runs, ["channels_first", "channels_last"], min(needs))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import autotune
+from command import autotune, one_folder
 
 from autotune.cli.step import parse_size
 from autotune.errors import UsageError
@@ -34,15 +34,19 @@ def make():
 """
 
 
+def tuned(logs: Path, *extra: str) -> Path:
+    """A short run of LeNet at batch 2."""
+    done = autotune(
+        "kernels", "--model", "lenet", "--batch", "2", "--trials", "30", "--logs", logs, *extra,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return one_folder(logs)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    logs = tmp_path_factory.mktemp("logs")
-    done = autotune(
-        "kernels", "--model", "lenet", "--batch", "2", "--trials", "30", "--logs", logs, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    (found,) = logs.iterdir()
-    return found
+    return tuned(tmp_path_factory.mktemp("logs"))
 
 
 def test_a_tuned_step_reports_loss_time_and_memory(run: Path) -> None:
@@ -56,7 +60,8 @@ def test_a_tuned_step_reports_loss_time_and_memory(run: Path) -> None:
     assert all(np.isfinite(result["losses"]))
     assert result["step_ms"] == pytest.approx(1e3 * np.median(result["seconds"][3:]))
     assert result["peak_bytes"] == pytest.approx(result["predicted_peak_bytes"], rel=0.05)
-    assert len(result["never_tuned_kernels"]) < result["kernels"]
+    assert result["never_tuned_kernels"] == []
+    assert result["samples_per_s"] == pytest.approx(2e3 / result["step_ms"])
 
 
 def test_the_same_seed_gives_the_same_losses_tuned_or_not(run: Path) -> None:
@@ -68,6 +73,32 @@ def test_the_same_seed_gives_the_same_losses_tuned_or_not(run: Path) -> None:
         losses.append(json.loads(done.stdout)["losses"])
     for other in losses[1:]:
         assert other == pytest.approx(losses[0], rel=1e-4)
+
+
+def test_the_layout_is_the_faster_one_that_the_runs_know(run: Path, tmp_path: Path) -> None:
+    first = tuned(tmp_path, "--layout", "channels-first")
+    tasks: dict[Path, dict[str, float]] = {
+        folder: {
+            task["name"]: task["count"] * task["tuned_ms"]
+            for task in json.loads((folder / "result.json").read_text("utf-8"))["tasks"]
+        }
+        for folder in (first, run)
+    }
+    best = {
+        name: min(t[name] for t in tasks.values() if name in t)
+        for t in tasks.values()
+        for name in t
+    }
+    seconds = {folder: sum(best[name] for name in tasks[folder]) for folder in tasks}
+    fastest = min(seconds, key=lambda folder: seconds[folder])
+    names = {first: "channels_first", run: "channels_last"}
+    for runs, layout in (((first,), "channels_first"), ((run, first), names[fastest])):
+        options = [part for folder in runs for part in ("--run", str(folder))]
+        done = autotune(
+            "step", "--model", "lenet", "--batch", "2", "--steps", "4", "--json", *options
+        )
+        assert json.loads(done.stdout)["layout"] == layout
+        assert json.loads(done.stdout)["never_tuned_kernels"] == []
 
 
 def test_the_report_says_what_was_done(run: Path) -> None:
@@ -145,7 +176,10 @@ def test_ctrl_c_keeps_the_steps_that_are_done() -> None:
         (("--model", "lenet", "--input-shape", "3x3x3"), "input of its own"),
         (("--model", "net.py:make", "--classes", "4"), "a PyTorch module has its own"),
         (("--model", "net.py:make", "--input-shape", "3x3"), "3x32x32"),
-        (("--model", "lenet", "--seed", "-1"), "give 0 or more"),
+        (("--model", "lenet", "--seed", "-1"), "from 0 to"),
+        (("--model", "lenet", "--seed", "18446744073709551616"), "from 0 to"),
+        (("--model", "lenet", "--batch", "0"), "batch starts at 1"),
+        (("--model", "lenet.py"), "lenet.py:make"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], text: str) -> None:
@@ -179,7 +213,7 @@ def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "1XB", "-1GB", "0", "1e9"])
+@pytest.mark.parametrize("text", ["", "1XB", "-1GB", "0", "1e9", "9" * 400])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(UsageError):
         parse_size(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from small_steps import Layers, masks_of, pooled, step_of
 
 pytest.importorskip("torch")
 
@@ -34,20 +34,7 @@ from autotune.workloads import (
     max_relative_error,
 )
 
-Layers = Callable[[StepBuilder], Value]
-
-
-def step_of(layers: Layers, shape: tuple[int, int, int] = (3, 8, 8)) -> StepGraph:
-    builder = StepBuilder("small", 3, shape)
-    return builder.finish(layers(builder))
-
-
-def masks_of(graph: StepGraph, values: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {
-        tensor.name: values[tensor.name]
-        for tensor in graph.tensors
-        if tensor.initial is not None and tensor.initial.distribution == "mask"
-    }
+SHAPE = (3, 8, 8)
 
 
 def branches(builder: StepBuilder) -> Value:
@@ -71,11 +58,6 @@ def flat(builder: StepBuilder) -> Value:
     return builder.linear("last", x, 4)
 
 
-def pooled(builder: StepBuilder) -> Value:
-    """Ends, as SqueezeNet does, in a convolution and a mean."""
-    return builder.global_avg_pool("mean", builder.conv("conv", builder.input, 4, 1, relu=True))
-
-
 def linear(builder: StepBuilder) -> Value:
     return builder.linear("last", builder.flatten(builder.input), 4)
 
@@ -93,7 +75,7 @@ def scaled(graph: StepGraph) -> dict[str, NDArray[Any]]:
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("layers", [branches, flat, pooled, linear])
 def test_small_steps_are_those_of_the_references(layers: Layers, channels_last: bool) -> None:
-    graph = step_of(layers)
+    graph = step_of(layers, SHAPE)
     values = scaled(graph)
     step = TorchStep(graph, values, torch.float64, channels_last=channels_last)
     loss = step.step(values["input"], values["labels"], masks_of(graph, values))
@@ -128,7 +110,7 @@ def test_a_bias_that_cannot_be_joined_to_its_product_is_a_call_of_its_own() -> N
 
 def test_steps_follow_one_another() -> None:
     """Three float32 steps with fresh data and masks against three evaluations."""
-    graph = step_of(branches)
+    graph = step_of(branches, SHAPE)
     values = initial_values(graph, seed=0)
     step = TorchStep(graph, values)
     for seed in range(1, 4):
@@ -145,7 +127,7 @@ def test_steps_follow_one_another() -> None:
 
 
 def test_given_values_and_returned_arrays_are_no_views() -> None:
-    graph = step_of(linear)
+    graph = step_of(linear, SHAPE)
     values = initial_values(graph, seed=0)
     before = {name: array.copy() for name, array in values.items()}
     step = TorchStep(graph, values)
@@ -168,7 +150,7 @@ def test_lenet_learns_the_generated_set() -> None:
 
 
 def test_what_is_missing_is_named() -> None:
-    graph = step_of(flat)
+    graph = step_of(flat, SHAPE)
     values = initial_values(graph, seed=0)
     step = TorchStep(graph, values)
     with pytest.raises(UsageError, match=r"no gradient of 'conv\.weight' yet"):
@@ -181,7 +163,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_another_use_of_the_batchs_statistics_is_refused() -> None:
-    graph = step_of(branches)
+    graph = step_of(branches, SHAPE)
     nodes = [
         replace(node, inputs=(node.inputs[0], "norm2.mean", *node.inputs[2:]))
         if node.place == "norm1" and node.kernel.operator.name == "batch_norm"
@@ -193,7 +175,7 @@ def test_another_use_of_the_batchs_statistics_is_refused() -> None:
 
 
 def test_a_second_input_is_refused() -> None:
-    graph = step_of(linear)
+    graph = step_of(linear, SHAPE)
     other = replace(graph.by_name["input"], name="other", initial=Initial("normal", 1.0))
     graph = replace(graph, tensors=(*graph.tensors, other))
     with pytest.raises(UsageError, match=r"inputs \['input', 'other'\]"):

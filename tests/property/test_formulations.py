@@ -1,18 +1,35 @@
 """Every formulation of every role computes what the float64 reference computes, whatever the shape."""
 
 import math
-import zlib
-from typing import Any
 
-import numpy as np
 import pytest
-import tvm
+from compiled import check_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.compiler.formulations import formulations, prim_func, registered
-from autotune.workloads import Kernel, max_relative_error, parse_operator, random_inputs, reference
-from autotune.workloads.operators import OPERATORS, AvgPool2d, Conv2d, Matmul, MaxPool2d, Operator
+from autotune.compiler.formulations import formulations, registered
+from autotune.workloads import Kernel, parse_operator
+from autotune.workloads.operators import (
+    OPERATORS,
+    Adam,
+    Add,
+    AvgPool2d,
+    BatchNorm,
+    BatchStats,
+    Bias,
+    Concat,
+    Conv2d,
+    CrossEntropy,
+    Dropout,
+    GlobalAvgPool,
+    Matmul,
+    MaxPool2d,
+    Momentum,
+    Operator,
+    Relu,
+    RunningStats,
+    Sgd,
+)
 from autotune.workloads.spec import parse_kernel
 
 SPECS = (
@@ -116,16 +133,6 @@ def check(operator: Operator) -> None:
         check_kernel(Kernel(operator, role))
 
 
-def check_kernel(kernel: Kernel) -> None:
-    inputs = random_inputs(kernel, zlib.crc32(kernel.name.encode()))
-    expected = reference(kernel, inputs)
-    for formulation in formulations(kernel):
-        outputs = run(prim_func(kernel, formulation), inputs, expected)
-        for output, wanted in zip(outputs, expected, strict=True):
-            error = max_relative_error(output, wanted)
-            assert error < 1e-4, f"{kernel.name} {formulation.name}: {error}"
-
-
 @pytest.mark.parametrize(("spec", "role"), FUSED)
 def test_an_epilogue_computes_what_its_kernels_compute_one_after_the_other(
     spec: str, role: str
@@ -133,21 +140,6 @@ def test_an_epilogue_computes_what_its_kernels_compute_one_after_the_other(
     kernel = parse_kernel(spec, role)
     assert parse_kernel(kernel.spec, kernel.role) == kernel
     check_kernel(kernel)
-
-
-def run(function: Any, inputs: list[Any], expected: list[Any]) -> list[Any]:
-    module = tvm.compile(tvm.IRModule({"main": function}), {"kind": "llvm", "opt-level": 1})
-    arguments = [tvm.runtime.tensor(array) for array in inputs]
-    results = [
-        tvm.runtime.tensor(
-            np.full(array.shape, np.nan, np.float32)
-            if array.dtype.kind == "f"
-            else np.full(array.shape, -7, np.int32)
-        )
-        for array in expected
-    ]
-    module["main"](*arguments, *results)
-    return [result.numpy() for result in results]
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -207,15 +199,63 @@ def test_matmuls_of_random_shape(m: int, n: int, k: int) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(
-    st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2), st.booleans(),
+    st.integers(1, 4), st.integers(1, 4), st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(st.integers(0, 2), st.integers(0, 2)), st.booleans(), st.integers(4, 9),
     st.integers(4, 9),
 )  # fmt: skip
 def test_pooling_of_random_shape(
-    r: int, s: int, stride: int, pad: int, ceil: bool, size: int
+    r: int, s: int, stride: tuple[int, int], pad: tuple[int, int], ceil: bool, h: int, w: int
 ) -> None:
-    pads = (min(pad, r // 2), min(pad, s // 2))
-    check(MaxPool2d(2, 2, size, size + 1, r, s, (stride, stride), pads, ceil))
-    check(AvgPool2d(2, 2, size, size + 1, r, s, (stride, stride), pads))
+    pads = (min(pad[0], r // 2), min(pad[1], s // 2))
+    for last in (False, True):
+        check(MaxPool2d(2, 2, h, w, r, s, stride, pads, ceil, last))
+        check(AvgPool2d(2, 2, h, w, r, s, stride, pads, last))
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(1, 4), st.integers(1, 7), st.integers(1, 40), st.sampled_from([0, 1, 2]),
+    st.booleans(),
+)  # fmt: skip
+def test_operators_by_channel_of_random_shape(
+    n: int, c: int, s: int, activation: int, last: bool
+) -> None:
+    relu, relu6 = activation == 1, activation == 2
+    check(Bias(n, c, s, relu, last))
+    check(BatchNorm(n, c, s, 10, relu, relu6, last))
+    check(BatchStats(n, c, max(s, 2), last))
+    check(GlobalAvgPool(n, c, s, last))
+    for c3, c4 in ((0, 0), (c + 1, 0), (1, c)):
+        check(Concat(n, c, 2 * c + 1, s, c3, c4, channels_last=last))
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 20), st.integers(1, 4), st.integers(2, 50))
+def test_losses_and_running_averages_of_random_shape(
+    n: int, classes: int, parts: int, samples: int
+) -> None:
+    check(CrossEntropy(n, classes))
+    check(CrossEntropy(n, classes, of=n * parts))
+    check(RunningStats(classes, samples))
+    for update in (Sgd, Momentum, Adam):
+        check(update(samples))
+    for elementwise in (Add, Dropout, Relu):
+        check(elementwise(samples))
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(1, 2), st.integers(16, 20), st.integers(16, 20), st.integers(1, 9),
+    st.integers(1, 9), st.integers(0, 2), st.integers(0, 2),
+)  # fmt: skip
+def test_winograd_of_random_shape(
+    n: int, c: int, k: int, h: int, w: int, high: int, wide: int
+) -> None:
+    h, w = max(h, 3 - 2 * high), max(w, 3 - 2 * wide)
+    convolution = Conv2d(n, c, h, w, k, 3, 3, (1, 1), (high, wide), (1, 1), 1, channels_last=True)
+    names = {f.name for f in formulations(Kernel(convolution, "forward"))}
+    assert "winograd" in names
+    check(convolution)
 
 
 def test_a_formulation_that_does_not_exist_is_refused() -> None:

@@ -205,6 +205,7 @@ def test_log_goes_to_stderr(
             logger.debug("said")
             logger.info("said")
             logger.warning("said")
+            logger.warning("said")  # shown once
             logger.error("said")
         return build(name, batch, classes)
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import copy
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from autotune.errors import UsageError
 from autotune.workloads import (
     Optimizer,
+    StepForm,
     StepGraph,
+    TrainingStep,
     capture,
     capture_module,
     evaluate,
+    formed,
+    given_values,
     initial_values,
 )
 
@@ -333,3 +339,62 @@ def test_a_factory_in_a_file_or_in_a_package(
     monkeypatch.syspath_prepend(tmp_path)
     again = capture("nets_for_capture:Bare", 2, input_shape=(1, 2, 2))
     assert set(again.values) == {"fc.weight", "fc.bias"}
+
+
+def test_modules_beside_a_factorys_file_or_in_the_working_folder_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside_the_factory.py").write_text("HIDDEN = 5\n")
+    body = FILE.replace(
+        'hidden: "int" = 4', 'hidden: "int" = __import__("beside_the_factory").HIDDEN'
+    )
+    (tmp_path / "with_sibling.py").write_text(body)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    parameters = 12 * 5 + 5 + 5 * 3 + 3
+    captured = capture(f"{tmp_path / 'with_sibling.py'}:small", 2)
+    assert captured.graph.parameter_count == parameters
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])
+    monkeypatch.chdir(tmp_path)
+    assert capture("with_sibling:small", 2).graph.parameter_count == parameters
+
+
+class Named(nn.Module):
+    """Layers with the names of an optimiser's settings and of a part of a batch."""
+
+    input_shape = (2, 4, 4)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.learning_rate = nn.Conv2d(2, 3, 3)
+        self.momentum = nn.ModuleDict({"a#2": nn.Dropout(0.5), "b": nn.Linear(12, 4)})
+
+    def forward(self, x: Any) -> Any:
+        x = self.learning_rate(x).relu().flatten(1)
+        return self.momentum["b"](self.momentum["a#2"](x))
+
+
+def test_layers_may_have_the_names_of_constants_and_parts() -> None:
+    captured = capture_module(Named(), 2, optimizer=Optimizer("momentum"))
+    graph = formed(captured.graph, StepForm("channels_last", 2, 2))
+    images, labels = np.zeros((4, 2, 4, 4), np.float32), np.zeros(4, np.int32)
+    given = given_values(graph, images, labels, 1, 0)
+    masks = [name for name in given if ".mask" in name]
+    assert len(masks) == 2
+    assert not np.array_equal(given[masks[0]], given[masks[1]])
+    values = initial_values(graph, 1) | given
+    assert np.isfinite(evaluate(graph, values, [graph.loss])[graph.loss]).all()
+
+
+def test_forms_leave_out_parts_that_the_model_cannot_take(tmp_path: Path) -> None:
+    """Batch norm on features needs two samples a part."""
+    (tmp_path / "normed.py").write_text(
+        "from torch import nn\n"
+        "def make():\n"
+        "    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))\n"
+        "    model.input_shape = (3, 2, 2)\n"
+        "    return model\n"
+    )
+    wanted = TrainingStep(f"{tmp_path / 'normed.py'}:make", 4)
+    assert {form.micro_batches for form, _ in wanted.forms("channels_first")} == {1, 2}
+    with pytest.raises(UsageError):
+        next(TrainingStep(wanted.model, 1).forms("channels_first"))

@@ -214,7 +214,12 @@ def test_recomputation_and_micro_batches_need_less_memory() -> None:
     }
     assert sizes[1, 4] < 0.5 * sizes[1, 0]
     assert sizes[4, 4] < sizes[2, 4] < sizes[1, 4]
-    assert len(set(sizes)) == len(sizes)
+
+
+def test_more_segments_than_there_are_places_to_cut_change_nothing() -> None:
+    plain = build_model("lenet", 2)
+    many = formed(plain, StepForm("channels_last", 1, 10**9))
+    assert many.nodes == formed(plain, StepForm("channels_last", 1, 1000)).nodes
 
 
 def test_an_update_that_cannot_be_done_in_place_gets_memory_of_its_own() -> None:

@@ -265,6 +265,9 @@ def test_operators_check_what_python_code_passes() -> None:
         "conv2d:n=2,c=3,h=5,w=7,k=4,r=3,s=3,stride=1,pad=1+bias.forward:n=4,c=2,s=35,relu=1",
         "conv2d:n=2,c=3,h=5,w=7,k=4,r=3,s=3,stride=1,pad=1+bias.weight_grad:n=2,c=4,s=35,relu=1",
         "max_pool2d:n=1,c=2,h=8,w=8,r=2,s=2,stride=2,pad=0,ceil=0+relu.forward:size=32",
+        "matmul:m=4,n=10,k=84+bias.forward,data_grad:n=4,c=10,s=1,relu=1",
+        "add:size=12+bias.forward:n=2,c=3,s=2,relu=0",
+        "relu:size=12+bias.forward:n=2,c=3,s=2,relu=0",
     ],
 )
 def test_an_epilogue_that_does_not_fit_is_refused(spec: str) -> None:

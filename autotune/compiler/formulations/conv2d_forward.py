@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import te
 
-from autotune.compiler.formulations.layouts import compute, filter_reader, reader
+from autotune.compiler.formulations.layouts import compute, filter_reader, framed, reader
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
@@ -16,15 +16,9 @@ Read = Callable[..., Any]
 
 def guarded(x: Any, conv: Conv2d) -> Read:
     """Reads x[n,c,h+2ph,w+2pw], zero outside the image, by a test at each element."""
-    (ph, pw), read = conv.pad, reader(conv, x)
-    if (ph, pw) == (0, 0):
-        return read
-
-    def value(b: Any, i: Any, y: Any, z: Any) -> Any:
-        inside = te.all(y >= ph, y < conv.h + ph, z >= pw, z < conv.w + pw)
-        return te.if_then_else(inside, read(b, i, y - ph, z - pw), te.const(0.0, x.dtype))
-
-    return value
+    if conv.pad == (0, 0):
+        return reader(conv, x)
+    return framed(conv, x, te.const(0.0, x.dtype))
 
 
 def padded(x: Any, conv: Conv2d) -> Read:

@@ -28,6 +28,17 @@ def reader(op: Any, tensor: Any) -> Callable[..., Any]:
     return lambda b, i, *at: tensor[(b, *at, i)]
 
 
+def framed(op: Any, x: Any, outside: Any) -> Callable[..., Any]:
+    """Reads an image x[n, c, h, w] moved by the operator's padding; ``outside`` beyond its border."""
+    (ph, pw), read = op.pad, reader(op, x)
+
+    def value(b: Any, i: Any, y: Any, z: Any) -> Any:
+        inside = te.all(y >= ph, y < op.h + ph, z >= pw, z < op.w + pw)
+        return te.if_then_else(inside, read(b, i, y - ph, z - pw), outside)
+
+    return value
+
+
 def filter_reader(op: Any, weight: Any) -> Callable[..., Any]:
     """Reads filters as [k, c, r, s]; they are stored [r, s, c, k] with channels last."""
     if not op.channels_last:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import te, tirx
 
 from autotune.compiler.formulations.elementwise import zero
-from autotune.compiler.formulations.layouts import compute, reader
+from autotune.compiler.formulations.layouts import compute, framed, reader
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import AvgPool2d, GlobalAvgPool, MaxPool2d
 
@@ -19,14 +20,9 @@ def max_pool_forward(op: MaxPool2d, inputs: Tensors) -> Tensors:
     (sh, sw), (ph, pw) = op.stride, op.pad
     high, wide = (op.oh - 1) * sh + op.r, (op.ow - 1) * sw + op.s
     if (ph, pw) != (0, 0) or high > op.h or wide > op.w:
-        lowest, plain = te.min_value("float32"), x
         shape = (op.n, op.c, max(high, op.h + ph), max(wide, op.w + pw))
-
-        def inside(b: Any, i: Any, y: Any, z: Any) -> Any:
-            within = te.all(y >= ph, y < op.h + ph, z >= pw, z < op.w + pw)
-            return te.if_then_else(within, plain(b, i, y - ph, z - pw), lowest)
-
-        x = reader(op, compute(op, shape, inside, "pad"))
+        value = framed(op, inputs[0], te.min_value("float32"))
+        x = reader(op, compute(op, shape, value, "pad"))
     shape = (op.n, op.c, op.oh, op.ow)
     rr, rs = te.reduce_axis((0, op.r), "rr"), te.reduce_axis((0, op.s), "rs")
     y = compute(
@@ -49,14 +45,10 @@ def max_pool_forward(op: MaxPool2d, inputs: Tensors) -> Tensors:
 def max_pool_data_grad(op: MaxPool2d, inputs: Tensors) -> Tensors:
     """Gathers: each input position sums the gradients of the windows whose first maximum it is."""
     dy, index = (reader(op, tensor) for tensor in inputs)
-    (sh, sw), (ph, pw) = op.stride, op.pad
-    th, tw = -(-op.r // sh), -(-op.s // sw)
-    rr, rs = te.reduce_axis((0, th), "rr"), te.reduce_axis((0, tw), "rs")
+    (rr, rs), windows = _windows(op)
 
     def value(b: Any, i: Any, y: Any, z: Any) -> Any:
-        p, q = (y + ph) // sh - rr, (z + pw) // sw - rs
-        r, s = (y + ph) % sh + rr * sh, (z + pw) % sw + rs * sw
-        inside = te.all(p >= 0, p < op.oh, q >= 0, q < op.ow, r < op.r, s < op.s)
+        (p, q), (r, s), inside = windows(y, z)
         hit = te.if_then_else(inside, index(b, i, p, q), te.const(-1, "int32")) == r * op.s + s
         return te.if_then_else(te.all(inside, hit), dy(b, i, p, q), zero())
 
@@ -69,13 +61,8 @@ def avg_pool_forward(op: AvgPool2d, inputs: Tensors) -> Tensors:
     x = reader(op, inputs[0])
     (sh, sw), (ph, pw) = op.stride, op.pad
     if (ph, pw) != (0, 0):
-        plain = x
-
-        def inside(b: Any, i: Any, y: Any, z: Any) -> Any:
-            within = te.all(y >= ph, y < op.h + ph, z >= pw, z < op.w + pw)
-            return te.if_then_else(within, plain(b, i, y - ph, z - pw), zero())
-
-        x = reader(op, compute(op, (op.n, op.c, op.h + 2 * ph, op.w + 2 * pw), inside, "pad"))
+        shape = (op.n, op.c, op.h + 2 * ph, op.w + 2 * pw)
+        x = reader(op, compute(op, shape, framed(op, inputs[0], zero()), "pad"))
     rr, rs = te.reduce_axis((0, op.r), "rr"), te.reduce_axis((0, op.s), "rs")
     shape, share = (op.n, op.c, op.oh, op.ow), te.const(1.0 / (op.r * op.s), "float32")
     total = compute(
@@ -91,15 +78,11 @@ def avg_pool_forward(op: AvgPool2d, inputs: Tensors) -> Tensors:
 def avg_pool_data_grad(op: AvgPool2d, inputs: Tensors) -> Tensors:
     """Gathers: each input position sums the gradients of the windows that it lies in."""
     dy = reader(op, inputs[0])
-    (sh, sw), (ph, pw) = op.stride, op.pad
-    th, tw = -(-op.r // sh), -(-op.s // sw)
-    rr, rs = te.reduce_axis((0, th), "rr"), te.reduce_axis((0, tw), "rs")
+    (rr, rs), windows = _windows(op)
     shape, share = (op.n, op.c, op.h, op.w), te.const(1.0 / (op.r * op.s), "float32")
 
     def value(b: Any, i: Any, y: Any, z: Any) -> Any:
-        p, q = (y + ph) // sh - rr, (z + pw) // sw - rs
-        r, s = (y + ph) % sh + rr * sh, (z + pw) % sw + rs * sw
-        inside = te.all(p >= 0, p < op.oh, q >= 0, q < op.ow, r < op.r, s < op.s)
+        (p, q), _, inside = windows(y, z)
         return te.if_then_else(inside, dy(b, i, p, q), zero())
 
     total = compute(op, shape, lambda *at: te.sum(value(*at), axis=[rr, rs]), "total")
@@ -123,3 +106,22 @@ def global_avg_pool_data_grad(op: GlobalAvgPool, inputs: Tensors) -> Tensors:
     (dy,) = inputs
     share = te.const(1.0 / op.s, "float32")
     return [compute(op, (op.n, op.c, op.s), lambda b, i, j: dy[b, i] * share, "dx")]
+
+
+def _windows(op: MaxPool2d | AvgPool2d) -> tuple[tuple[Any, Any], Callable[[Any, Any], Any]]:
+    """The windows that an input position lies in.
+
+    Returns:
+        Two reduction axes over them; and, for a position (y, z), the window (p, q), the place (r, s) in it, and
+        whether there is such a window.
+    """
+    (sh, sw), (ph, pw) = op.stride, op.pad
+    th, tw = -(-op.r // sh), -(-op.s // sw)
+    rr, rs = te.reduce_axis((0, th), "rr"), te.reduce_axis((0, tw), "rs")
+
+    def at(y: Any, z: Any) -> Any:
+        p, q = (y + ph) // sh - rr, (z + pw) // sw - rs
+        r, s = (y + ph) % sh + rr * sh, (z + pw) % sw + rs * sw
+        return (p, q), (r, s), te.all(p >= 0, p < op.oh, q >= 0, q < op.ow, r < op.r, s < op.s)
+
+    return (rr, rs), at

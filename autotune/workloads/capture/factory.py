@@ -97,6 +97,7 @@ def _file(path: Path) -> ModuleType:
         raise UsageError(f"{path} cannot be imported", hint="give the path of a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    _search_also(path.resolve().parent)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -107,7 +108,14 @@ def _file(path: Path) -> ModuleType:
     return module
 
 
+def _search_also(folder: Path) -> None:
+    """Makes the modules of a folder importable, those beside the model too; what is installed comes first."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
 def _package(name: str) -> ModuleType:
+    _search_also(Path.cwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

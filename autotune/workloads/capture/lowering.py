@@ -16,7 +16,20 @@ SUPPORTED = (
     "adaptive_avg_pool2d to sizes that divide, mean over height and width, dropout, add of equal shapes, "
     "cat of channels, flatten, view, reshape, squeeze, unsqueeze"
 )
-TAKEN = frozenset(("input", "labels", "loss", "beta1_power", "beta2_power"))
+TAKEN = frozenset(
+    [
+        "input",
+        "labels",
+        "loss",
+        "learning_rate",
+        "momentum",
+        "beta1",
+        "beta2",
+        "epsilon",
+        "beta1_power",
+        "beta2_power",
+    ]
+)
 
 
 def lower(name: str, program: Program, builder: StepBuilder) -> Value:

@@ -47,7 +47,10 @@ def build_model(
     """
     models = {model.name: model for model in MODELS}
     if name not in models:
-        raise UsageError(f"unknown model {name!r}", hint=f"models: {', '.join(models)}")
+        hint = f"models: {', '.join(models)}"
+        if name.endswith(".py"):
+            hint = f"name the function that makes your module too: {name}:make"
+        raise UsageError(f"unknown model {name!r}", hint=hint)
     for what, value in (("batch", batch), ("classes", classes)):
         if value < 1:
             raise UsageError(f"{name}: {what}={value} is too small", hint=f"{what} starts at 1")

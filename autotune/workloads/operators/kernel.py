@@ -62,8 +62,9 @@ class Kernel:
         ] or channels == result.elements:
             return
         last = getattr(follower.operator, "channels_last", False)
+        flat = len(result.shape) == 1
         agree = len(result.shape) == 2 or last == getattr(self.operator, "channels_last", last)
-        if not agree or channels != (result.shape[-1] if last else result.shape[1]):
+        if flat or not agree or channels != (result.shape[-1] if last else result.shape[1]):
             raise UsageError(
                 f"{follower.name} has {channels} channels {'last' if last else 'first'}, but follows a kernel that "
                 f"makes {list(result.shape)}",

@@ -1,0 +1,76 @@
+"""The training step with channels first and with channels last, both tuned with the same number of trials.
+
+Tunes each model in both layouts, runs both steps interleaved on the same weights and data, and judges whether the
+layout that `autotune step` takes of its own accord, given both runs, is the faster one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from bars import Report, run
+from training_step import BATCH, MODELS, ROUNDS, SEED, Data, Step, interleaved, ours
+
+from autotune.compiler.step import open_step
+from autotune.compiler.step_runs import step_runs
+from autotune.measurement import median
+from autotune.workloads import StepForm, TrainingStep, initial_values
+from autotune.workloads.training_step import LAYOUTS, LayoutName
+
+USUAL = ("squeezenet1_1", "mobilenet_v2")
+
+
+def tuned(model: str, layout: LayoutName, trials: int, logs: Path) -> Path:
+    """Folder of a new run of a model in a layout."""
+    folder = logs / layout
+    command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(BATCH)]
+    command += ["--trials", str(trials), "--layout", layout.replace("_", "-")]
+    subprocess.run([*command, "--logs", str(folder)], check=True, stdout=subprocess.DEVNULL)
+    return max(folder.glob(f"*-cpu-{model}"))
+
+
+def measure_model(report: Report, model: str, logs: Path) -> None:
+    trials = 40 if report.quick else MODELS[model]
+    folders = {layout: tuned(model, layout, trials, logs) for layout in LAYOUTS}
+    wanted = TrainingStep(model, BATCH)
+    chosen = step_runs([*folders.values()]).layout(wanted)
+    data = Data(wanted.plain()[0], ROUNDS)
+    with ExitStack() as opened:
+        sides: dict[str, Step] = {}
+        for layout, folder in folders.items():
+            graph = wanted.graph(StepForm(layout))
+            library = opened.enter_context(step_runs([folder]).library(graph))
+            values = initial_values(graph, SEED)
+            session = opened.enter_context(open_step(graph, library, values))
+            sides[layout] = ours(session, graph, data)
+        seconds = interleaved(sides, dict.fromkeys(sides, 2 if report.quick else ROUNDS))
+    medians = {layout: 1e3 * median(times) for layout, times in seconds.items()}
+    for layout, times in seconds.items():
+        report.row(
+            model=model, layout=layout, trials=trials, median_ms=medians[layout], seconds=times
+        )
+    ratio = medians["channels_first"] / medians["channels_last"]
+    print(f"{model}: channels first takes {ratio:.3g} times the time of channels last", flush=True)
+    over = medians[chosen] / min(medians.values())
+    report.bar(
+        f"{model}: the chosen layout's time over the faster one's", over, "at most", 1.05, "x"
+    )
+
+
+def measure(report: Report) -> None:
+    with tempfile.TemporaryDirectory() as logs:
+        for model in report.options.models or (["lenet"] if report.quick else USUAL):
+            measure_model(report, model, Path(logs))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), help="these instead")
+
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__ or "", measure, add_options))

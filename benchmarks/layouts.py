@@ -22,12 +22,15 @@ from autotune.measurement import median
 from autotune.workloads import StepForm, TrainingStep, initial_values
 from autotune.workloads.training_step import LAYOUTS, LayoutName
 
-USUAL = ("squeezenet1_1", "mobilenet_v2")
+USUAL = ("squeezenet1_1",)
 
 
 def tuned(model: str, layout: LayoutName, trials: int, logs: Path) -> Path:
-    """Folder of a new run of a model in a layout."""
+    """Folder of a run of a model in a layout: a finished one, or a new one."""
     folder = logs / layout
+    finished = [path.parent for path in folder.glob(f"*-cpu-{model}/result.json")]
+    if finished:
+        return max(finished)
     command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(BATCH)]
     command += ["--trials", str(trials), "--layout", layout.replace("_", "-")]
     subprocess.run([*command, "--logs", str(folder)], check=True, stdout=subprocess.DEVNULL)
@@ -65,11 +68,17 @@ def measure_model(report: Report, model: str, logs: Path) -> None:
 def measure(report: Report) -> None:
     with tempfile.TemporaryDirectory() as logs:
         for model in report.options.models or (["lenet"] if report.quick else USUAL):
-            measure_model(report, model, Path(logs))
+            measure_model(report, model, report.options.runs or Path(logs))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", nargs="+", choices=list(MODELS), help="these instead")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        metavar="DIR",
+        help="take runs from DIR/channels_first and DIR/channels_last where there are, and keep new ones there",
+    )
 
 
 if __name__ == "__main__":

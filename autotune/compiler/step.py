@@ -22,8 +22,8 @@ from autotune.workloads.graph import StepGraph
 from autotune.workloads.memory import MemoryPlan, plan_memory, replaced_in_place
 
 _TIMEOUT_S = 3600.0
-# Stacks and small buffers: 0.5 to 11 kB were seen.
-_RUNTIME_BYTES = 16 * 1024
+# Stacks and small buffers: 2 to 24 kB were seen.
+_RUNTIME_BYTES = 32 * 1024
 Arrays = Mapping[str, NDArray[Any]]
 
 

@@ -92,6 +92,7 @@ class Step:
 
     def _start(self, values: list[tuple[int, str]]) -> Message:
         """Gives lasting tensors their first values. Before that, nothing of the arena takes memory."""
+        self._tvm.get_global_func("runtime.NumThreads")()  # starts the threads
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         self._before = _memory("RssAnon")

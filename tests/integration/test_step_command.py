@@ -59,7 +59,8 @@ def test_a_tuned_step_reports_loss_time_and_memory(run: Path) -> None:
     assert len(result["losses"]) == len(result["seconds"]) == 8
     assert all(np.isfinite(result["losses"]))
     assert result["step_ms"] == pytest.approx(1e3 * np.median(result["seconds"][3:]))
-    assert result["peak_bytes"] == pytest.approx(result["predicted_peak_bytes"], rel=0.05)
+    assert result["peak_bytes"] == pytest.approx(result["predicted_peak_bytes"], rel=0.1)
+    assert result["peak_bytes"] <= result["predicted_peak_bytes"]
     assert result["never_tuned_kernels"] == []
     assert result["samples_per_s"] == pytest.approx(2e3 / result["step_ms"])
 

@@ -117,14 +117,19 @@ def step(
     if limit is None:
         graph = wanted.graph(form)
     else:
-        layouts = (form.layout,) if layout else sorted(LAYOUTS, key=lambda one: one != form.layout)
-        form, graph = fitting_form(wanted, runs, layouts, limit)
+        layouts = [form.layout, *(one for one in LAYOUTS if not layout and one != form.layout)]
+        with LiveProgress() as progress:
+            most = wanted.forms_at_most * len(layouts)
+            form, graph = fitting_form(
+                wanted, runs, layouts, limit, lambda done: progress.at("memory plans", done, most)
+            )
     feeds = _feeds(graph, data, seed)
     first = next(feeds)  # Bad data is found before anything is compiled.
     with LiveProgress() as progress:
-        progress.phase("compiling", 1)
         with (
-            runs.library(graph, lambda done, total: progress.step(done, "")) as library,
+            runs.library(
+                graph, lambda done, total: progress.at("compiling", done, total)
+            ) as library,
             open_step(graph, library, wanted.values(graph, seed)) as session,
         ):
             progress.phase("steps", steps)
@@ -154,7 +159,9 @@ def step(
                     if form.micro_batches > 1
                     else None,
                     "--recompute": form.segments or None,
-                    "--layout": layout,
+                    "--layout": form.layout.replace("_", "-")
+                    if form.layout != runs.space.layout
+                    else None,
                 }
             ),
             "losses": [loss if math.isfinite(loss) else None for loss in losses],

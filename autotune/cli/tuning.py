@@ -87,6 +87,12 @@ class LiveProgress:
         if not self._console.is_terminal and total:
             self.notice(f"{name}: {total}")
 
+    def at(self, name: str, done: int, total: int) -> None:
+        """Shows how far a phase is, which begins when it is first named."""
+        if name != self._name:
+            self.phase(name, total)
+        self.step(done, "")
+
     def step(self, done: int, text: str) -> None:
         self._bar.update(self._task, completed=min(done, self._total), detail=text)
         share = done / self._total if self._total else 1.0

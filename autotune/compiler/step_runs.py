@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -200,30 +201,40 @@ def form_sizes(
 
 
 def fitting_form(
-    wanted: TrainingStep, runs: StepRuns, layouts: Sequence[LayoutName], limit: int
+    wanted: TrainingStep,
+    runs: StepRuns,
+    layouts: Sequence[LayoutName],
+    limit: int,
+    report: Callable[[int], None] = lambda planned: None,
 ) -> tuple[StepForm, StepGraph]:
     """Chooses the fastest form of a step whose predicted peak memory is within a limit.
 
     Args:
         wanted: The step.
         runs: What is known of its kernels.
-        layouts: Layouts of the forms to choose from.
+        layouts: Layouts of the forms to choose from; a later one counts where no form of an earlier one fits.
         limit: Bytes.
+        report: Hears of forms planned so far.
 
     Raises:
         UsageError: No form fits.
     """
     sizes = _Sizes(runs)
-    forms = [found for layout in layouts for found in wanted.forms(layout)]
-    least = {form: predicted_bytes(plan_memory(graph), ()) for form, graph in forms}
-    for form, graph in sorted(forms, key=lambda pair: runs.seconds(pair[1])):
-        if least[form] <= limit and sizes.of(graph) <= limit:
-            return form, graph
-    leanest = 0
-    for form, graph in sorted(forms, key=lambda pair: least[pair[0]]):
-        if leanest and least[form] >= leanest:
+    bounds: list[tuple[int, StepGraph]] = []
+    for layout in layouts:
+        forms = []
+        for form, graph in wanted.forms(layout):
+            bounds.append((predicted_bytes(plan_memory(graph), ()), graph))
+            forms.append((runs.seconds(graph), bounds[-1][0], form, graph))
+            report(len(bounds))
+        for _, bound, form, graph in sorted(forms, key=lambda entry: entry[0]):
+            if bound <= limit and sizes.of(graph) <= limit:
+                return form, graph
+    leanest = math.inf
+    for bound, graph in sorted(bounds, key=lambda entry: entry[0]):
+        if bound >= leanest:
             break
-        leanest = min(leanest or sizes.of(graph), sizes.of(graph))
+        leanest = min(leanest, sizes.of(graph))
     raise UsageError(
         f"no form of {wanted.model} at batch {wanted.batch} fits into {limit / 1e6:.4g} MB: "
         f"the leanest needs {leanest / 1e6:.4g} MB",

@@ -138,6 +138,11 @@ class TrainingStep:
         """Numbers of equal parts that the batch can be taken in."""
         return [n for n in range(1, self.batch + 1) if self.batch % n == 0]
 
+    @property
+    def forms_at_most(self) -> int:
+        """How many forms `forms` yields at most."""
+        return len(self.parts()) * len(_SEGMENTS)
+
     def forms(self, layout: LayoutName) -> Iterator[tuple[StepForm, StepGraph]]:
         """Every form that saves memory, and the plain one first, with its step; equal steps come once.
 

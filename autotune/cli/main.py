@@ -97,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _complain("error", error.format_message(), _help_hint(error))
             code = error.exit_code
         except (KeyboardInterrupt, typer.Abort):
+            print("autotune: interrupted", file=sys.stderr)
             code = INTERRUPTED
         except Exception as error:
             _report_bug(error)

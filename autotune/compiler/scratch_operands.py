@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Iterable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 from autotune.workloads.operators import DType, TensorSpec
 
 _ON_THE_STACK_BYTES = 1024
 _PAGE_BYTES = 4096
+_SHUFFLES, _STEPS = 16, 2
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a kernel asks the runtime for while it runs, in bytes, largest first.
+    """What a kernel asks the runtime for while it runs, in bytes.
 
     Attributes:
         alone: By the thread that calls it.
@@ -27,20 +29,45 @@ class Workspace:
     shared: tuple[int, ...] = ()
 
 
-def held_bytes(workspaces: Iterable[Workspace], threads: int) -> int:
-    """What the runtime's pools come to hold: a thread keeps what it once asked for, and gives it out again.
+def held_bytes(calls: Sequence[Workspace], threads: int) -> int:
+    """What the runtime's pools come to hold at most: a thread keeps what it once asked for, and gives it out again.
 
-    A pool with n blocks in use at once keeps n, the k-th largest as large as any kernel's k-th largest; the thread
-    that calls the kernels takes part in their parallel loops.
+    The thread that calls the kernels takes part in their parallel loops. Lowering may change the order in which a
+    kernel asks, and with it which block serves which request, so the largest of several orders counts.
+
+    Args:
+        calls: The kernels' workspaces in the order of their calls.
+        threads: Threads of parallel loops.
     """
-    asked = list(workspaces)
-    caller = [tuple(sorted((*one.alone, *one.shared), reverse=True)) for one in asked]
-    others = [one.shared for one in asked]
-    return _ranked(caller) + (threads - 1) * _ranked(others)
+    caller = [(*one.alone, *one.shared) for one in calls]
+    others = [one.shared for one in calls]
+    return _most_held(caller) + (threads - 1) * _most_held(others)
 
 
-def _ranked(blocks: list[tuple[int, ...]]) -> int:
-    return sum(max(rank) for rank in zip_longest(*blocks, fillvalue=0)) if blocks else 0
+def _most_held(calls: Sequence[tuple[int, ...]]) -> int:
+    shuffled = random.Random(0)
+    orders: list[Callable[[tuple[int, ...]], Sequence[int]]] = [
+        lambda sizes: sizes,
+        lambda sizes: sizes[::-1],
+        lambda sizes: sorted(sizes),
+        lambda sizes: sorted(sizes, reverse=True),
+        *[lambda sizes: shuffled.sample(sizes, len(sizes))] * _SHUFFLES,
+    ]
+    return max(_pool([order(sizes) for sizes in calls]) for order in orders)
+
+
+def _pool(calls: Sequence[Sequence[int]]) -> int:
+    """Bytes of a pool after some steps: it gives the smallest free block that fits, or else grows the largest."""
+    free: list[int] = []
+    for sizes in [*calls] * _STEPS:
+        taken = []
+        for size in sizes:
+            fitting = bisect.bisect_left(free, size)
+            block = free.pop(min(fitting, len(free) - 1)) if free else 0
+            taken.append(max(block, size))
+        for block in taken:
+            bisect.insort(free, block)
+    return sum(free)
 
 
 def with_scratch_operands(function: Any) -> tuple[Any, tuple[TensorSpec, ...]]:
@@ -103,8 +130,8 @@ def workspace(function: Any) -> Workspace:
         if size > _ON_THE_STACK_BYTES
     ]
     return Workspace(
-        tuple(sorted((size for size, parallel in sizes if not parallel), reverse=True)),
-        tuple(sorted((size for size, parallel in sizes if parallel), reverse=True)),
+        tuple(size for size, parallel in sizes if not parallel),
+        tuple(size for size, parallel in sizes if parallel),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +27,9 @@ _RUNTIME_BYTES = 32 * 1024
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def predicted_bytes(plan: MemoryPlan, workspaces: Iterable[Workspace]) -> int:
-    """Peak memory of a step on this machine: its arena, and what the runtime keeps for its kernels."""
-    return plan.arena_bytes + held_bytes(workspaces, kernel_threads()) + _RUNTIME_BYTES
+def predicted_bytes(plan: MemoryPlan, calls: Sequence[Workspace]) -> int:
+    """Peak memory of a step on this machine: its arena, and what the runtime keeps for its calls of kernels."""
+    return plan.arena_bytes + held_bytes(calls, kernel_threads()) + _RUNTIME_BYTES
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,9 @@ class StepSession:
         self._graph, self._worker, self._work = graph, worker, work
         self._index = {tensor.name: at for at, tensor in enumerate(graph.tensors)}
         self.plan = plan
-        self.predicted_bytes = predicted_bytes(plan, library.workspaces.values())
+        self.predicted_bytes = predicted_bytes(
+            plan, [library.workspaces[node.kernel.name] for node in graph.nodes]
+        )
         program = work / "program.json"
         program.write_text(json.dumps(self._program(library)), encoding="utf-8")
         self._ask({"op": "load", "program": str(program)})

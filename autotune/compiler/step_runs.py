@@ -188,8 +188,8 @@ class _Sizes:
                 winner = self._runs.winners.get(name)
                 self._known[name] = step_function(task.kernel, winner, self._target)
         scratch = {name: tuple(s.bytes for s in self._known[name].scratch) for name in names}
-        workspaces = [self._known[name].workspace for name in names]
-        return predicted_bytes(plan_memory(graph, scratch), workspaces)
+        calls = [self._known[node.kernel.name].workspace for node in graph.nodes]
+        return predicted_bytes(plan_memory(graph, scratch), calls)
 
 
 def form_sizes(

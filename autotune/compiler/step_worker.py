@@ -27,6 +27,9 @@ from numpy.typing import NDArray
 
 from autotune.compiler.workers import Message, serve
 
+_M_MMAP_THRESHOLD = -3  # <malloc.h>
+_OF_ITS_OWN_BYTES = 32 * 1024
+
 
 def _memory(key: str) -> int:
     """A figure of /proc/self/status, in bytes."""
@@ -94,7 +97,10 @@ class Step:
         """Gives lasting tensors their first values. Before that, nothing of the arena takes memory."""
         self._tvm.get_global_func("runtime.NumThreads")()  # starts the threads
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)
+        c_library = ctypes.CDLL(None)
+        # What the runtime's pools outgrow goes back to the system, rather than into holes of the heap.
+        c_library.mallopt(_M_MMAP_THRESHOLD, _OF_ITS_OWN_BYTES)
+        c_library.malloc_trim(0)
         self._before = _memory("RssAnon")
         for index, path in values:
             self._fill(index, Path(path), 0)

@@ -122,7 +122,13 @@ class TrainingStep:
                     f"{self.model} has an input of its own", hint="leave --input-shape out"
                 )
             return build_model(self.model, samples, self.classes, self.optimizer), {}
-        found = capture(self.model, samples, input_shape=self.input_shape, optimizer=self.optimizer)
+        found = capture(
+            self.model,
+            samples,
+            input_shape=self.input_shape,
+            optimizer=self.optimizer,
+            seed=seed,
+        )
         return found.graph, dict(found.values)
 
     def values(self, graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:

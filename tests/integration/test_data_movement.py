@@ -64,8 +64,10 @@ def test_large_temporaries_become_operands_and_results_stay_right() -> None:
     assert max_relative_error(operands[len(inputs)].numpy(), expected) < 1e-4
 
 
-def test_what_the_runtime_keeps_is_the_largest_of_each_rank_for_each_thread() -> None:
+def test_what_the_runtime_keeps_for_each_thread() -> None:
     kernels = [Workspace((100,), (40, 30)), Workspace((), (50,)), Workspace((20, 10, 5))]
     assert held_bytes(kernels, 1) == (100 + 40 + 30)
     assert held_bytes(kernels, 3) == (100 + 40 + 30) + 2 * (50 + 30)
+    # Asked for first, 20 takes the block of 100, and 90 needs one of its own.
+    assert held_bytes([Workspace((), (100,)), Workspace((), (90, 20))], 1) == 100 + 90
     assert held_bytes([], 2) == 0

@@ -385,8 +385,8 @@ def test_layers_may_have_the_names_of_constants_and_parts() -> None:
     assert np.isfinite(evaluate(graph, values, [graph.loss])[graph.loss]).all()
 
 
-def test_forms_leave_out_parts_that_the_model_cannot_take(tmp_path: Path) -> None:
-    """Batch norm on features needs two samples a part."""
+def test_forms_and_first_values_of_a_users_model(tmp_path: Path) -> None:
+    """Batch norm on features needs two samples a part; the seed draws the parameters."""
     (tmp_path / "normed.py").write_text(
         "from torch import nn\n"
         "def make():\n"
@@ -396,5 +396,9 @@ def test_forms_leave_out_parts_that_the_model_cannot_take(tmp_path: Path) -> Non
     )
     wanted = TrainingStep(f"{tmp_path / 'normed.py'}:make", 4)
     assert {form.micro_batches for form, _ in wanted.forms("channels_first")} == {1, 2}
+    graph = wanted.graph(StepForm())
+    first, again, other = (wanted.values(graph, seed)["1.weight"] for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
     with pytest.raises(UsageError):
         next(TrainingStep(wanted.model, 1).forms("channels_first"))

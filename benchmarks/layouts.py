@@ -7,14 +7,13 @@ layout that `autotune step` takes of its own accord, given both runs, is the fas
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
 from bars import Report, run
-from training_step import BATCH, MODELS, ROUNDS, SEED, Data, Step, interleaved, ours
+from training_step import BATCH, MODELS, ROUNDS, SEED, Data, Step, interleaved, ours, tuned
 
 from autotune.compiler.step import open_step
 from autotune.compiler.step_runs import step_runs
@@ -25,21 +24,17 @@ from autotune.workloads.training_step import LAYOUTS, LayoutName
 USUAL = ("squeezenet1_1",)
 
 
-def tuned(model: str, layout: LayoutName, trials: int, logs: Path) -> Path:
+def run_of(report: Report, model: str, layout: LayoutName, logs: Path) -> Path:
     """Folder of a run of a model in a layout: a finished one, or a new one."""
     folder = logs / layout
     finished = [path.parent for path in folder.glob(f"*-cpu-{model}/result.json")]
     if finished:
         return max(finished)
-    command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(BATCH)]
-    command += ["--trials", str(trials), "--layout", layout.replace("_", "-")]
-    subprocess.run([*command, "--logs", str(folder)], check=True, stdout=subprocess.DEVNULL)
-    return max(folder.glob(f"*-cpu-{model}"))
+    return tuned(report, model, folder, "--layout", layout.replace("_", "-"))
 
 
 def measure_model(report: Report, model: str, logs: Path) -> None:
-    trials = 40 if report.quick else MODELS[model]
-    folders = {layout: tuned(model, layout, trials, logs) for layout in LAYOUTS}
+    folders = {layout: run_of(report, model, layout, logs) for layout in LAYOUTS}
     wanted = TrainingStep(model, BATCH)
     chosen = step_runs([*folders.values()]).layout(wanted)
     data = Data(wanted.plain()[0], ROUNDS)
@@ -54,9 +49,7 @@ def measure_model(report: Report, model: str, logs: Path) -> None:
         seconds = interleaved(sides, dict.fromkeys(sides, 2 if report.quick else ROUNDS))
     medians = {layout: 1e3 * median(times) for layout, times in seconds.items()}
     for layout, times in seconds.items():
-        report.row(
-            model=model, layout=layout, trials=trials, median_ms=medians[layout], seconds=times
-        )
+        report.row(model=model, layout=layout, median_ms=medians[layout], seconds=times)
     ratio = medians["channels_first"] / medians["channels_last"]
     print(f"{model}: channels first takes {ratio:.3g} times the time of channels last", flush=True)
     over = medians[chosen] / min(medians.values())

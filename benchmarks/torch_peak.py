@@ -50,9 +50,8 @@ def main(model: str, batch: int, threads: int) -> None:
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     for _ in range(STEPS):
         step.step(values["input"], values["labels"], masks)
-    mapped = (
-        memory("RssFile") - files
-    )  # pages of libraries, which are not counted on our side either
+    # Pages of libraries are not counted on our side either.
+    mapped = memory("RssFile") - files
     print(json.dumps({"peak_bytes": memory("VmHWM") - before - mapped}))
 
 

@@ -2,8 +2,7 @@
 
 Tunes each model with `autotune kernels` (or takes finished runs from --runs), then runs the tuned step, TVM's
 default schedule of the plain step (channels first, not fused), PyTorch eager and MNN on the same weights and data,
-interleaved. Needs torch 2.13.0; MNN's side
-needs MNN 3.6.1 and is left out without it.
+interleaved. Needs torch 2.13.0; MNN's side needs MNN 3.6.1 and is left out without it.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ ROUNDS = 12
 DEFAULT_ROUNDS = 3
 _SETTLE_S = 0.1
 _FAST_S, _STEPS_A_TURN = 0.1, 5
-PLAIN = StepForm("channels_first")
 Arrays = dict[str, NDArray[Any]]
 Step = Callable[[int], tuple[float, float]]  # number of the step -> loss, seconds
 
@@ -123,11 +121,16 @@ def run_of(model: str, report: Report, logs: Path) -> Path:
         if not found:
             raise SystemExit(f"{given} has no run of {model} for the target cpu")
         return found[-1]
+    return tuned(report, model, logs)
+
+
+def tuned(report: Report, model: str, logs: Path, *options: str) -> Path:
+    """Folder of a new run of a model."""
     trials = 40 if report.quick else MODELS[model]
     command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(BATCH)]
-    command += ["--trials", str(trials), "--logs", str(logs)]
+    command += ["--trials", str(trials), "--logs", str(logs), *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return sorted(logs.glob(f"*-cpu-{model}"))[-1]
+    return max(logs.glob(f"*-cpu-{model}"))
 
 
 def mnn_side(graph: StepGraph, data: Data, threads: int) -> Step | None:

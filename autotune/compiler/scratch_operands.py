@@ -39,8 +39,8 @@ def held_bytes(calls: Sequence[Workspace], threads: int) -> int:
         calls: The kernels' workspaces in the order of their calls.
         threads: Threads of parallel loops.
     """
-    caller = [(*one.alone, *one.shared) for one in calls]
-    others = [one.shared for one in calls]
+    caller = [(*one.alone, *one.shared) for one in calls if one.alone or one.shared]
+    others = [one.shared for one in calls if one.shared]
     return _most_held(caller) + (threads - 1) * _most_held(others)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from compiled import check_kernel
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -25,6 +25,7 @@ from autotune.workloads import (
 )
 
 BATCH, CLASSES = 4, 3
+ROUNDING = 1e-10  # sums of float64 values of about 1; the tensors compared are 1e-6 and more
 Layer = tuple[str, int, int, bool]  # kind, channels, a number that settles the rest, relu
 
 KINDS = ("conv", "depthwise", "norm", "max_pool", "avg_pool", "add", "concat", "dropout", "relu")
@@ -94,6 +95,8 @@ def results(graph: StepGraph) -> dict[str, NDArray[Any]]:
 
 @settings(max_examples=60, deadline=None)
 @given(nets, st.sampled_from([1, 2, 4]), st.integers(0, 4), st.sampled_from([False, True]))
+@example(([("conv", 2, 0, False), ("norm", 1, 0, False)], False, "momentum"), 1, 0, True)
+@example(([("conv", 2, 0, False), ("norm", 1, 0, False)], False, "adam"), 1, 0, True)
 def test_every_form_computes_what_the_plain_step_computes(
     net: Any, parts: int, segments: int, last: bool
 ) -> None:
@@ -106,7 +109,10 @@ def test_every_form_computes_what_the_plain_step_computes(
     assert set(found) == set(expected)
     for name, array in expected.items():
         assert found[name].shape == array.shape
-        assert max_relative_error(found[name], array) < 1e-7, name
+        # A bias under batch normalisation has no gradient but what rounding leaves of it.
+        assert max_relative_error(found[name], array) < 1e-7 or np.allclose(
+            found[name], array, rtol=0, atol=ROUNDING
+        ), name
 
 
 @settings(max_examples=6, deadline=None)

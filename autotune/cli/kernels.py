@@ -60,6 +60,16 @@ def kernels(
     space: Annotated[
         Path | None, typer.Option(help="Search space to use instead of the target's own.")
     ] = None,
+    tracker: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Measure on the devices of this TVM tracker; `autotune tracker up` starts one.",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Key that the tracker has the devices under.")
+    ] = None,
     logs: Annotated[
         Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
     ] = None,
@@ -78,8 +88,10 @@ def kernels(
       autotune kernels --target adreno --model lenet --batch 4 --trials 128
       autotune kernels --op conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1 --role weight_grad
       autotune kernels --op matmul:m=64,n=4096,k=1024 --target mali --json
+      autotune kernels --target adreno --model lenet --batch 4 --tracker 127.0.0.1:9190 --key adreno640
       autotune kernels --resume logs/20260102T030405Z-cpu-lenet
     """
+    from autotune.cli.fleet import fleet_of, target_on
     from autotune.cli.tuning import carry_out
     from autotune.compiler.request import TuneRequest
     from autotune.errors import UsageError
@@ -96,7 +108,8 @@ def kernels(
         "--layout": layout,
     }
     if resume is not None:
-        fixed = (target, target_json, model, op, role, seed, space, logs, *of_model.values())
+        search = (target, target_json, model, op, role, seed, space, tracker, key, logs)
+        fixed = (*search, *of_model.values())
         if any(value is not None for value in fixed):
             raise UsageError(
                 "--resume goes on with the run as it was asked for",
@@ -110,6 +123,9 @@ def kernels(
     if (model is None) == (op is None):
         raise UsageError("give either --model or --op", hint="`autotune models` lists the models")
     spec = _target(target, target_json)
+    fleet = fleet_of(tracker, key)
+    if fleet is not None:
+        spec = target_on(spec, fleet)
     chosen = _space(spec, space)
     if model is not None:
         if role is not None:
@@ -135,6 +151,7 @@ def kernels(
             tasks=found,
             trials=_positive("--trials", 256 if trials is None else trials),
             seed=_positive("--seed", 1 if seed is None else seed),
+            fleet=fleet,
         ),
         Path("logs") if logs is None else logs,
         earlier=None,

@@ -27,6 +27,7 @@ from rich.progress import (
 from rich.table import Column
 
 from autotune import __version__
+from autotune.cli.fleet import fleet_runner
 from autotune.cli.output import write_table
 from autotune.cli.verbosity import LOGGER
 from autotune.compiler.build_worker import linker
@@ -139,7 +140,7 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
     Returns:
         The exit code: 0, or 130 when interrupted.
     """
-    runner = runner_for(request.target)
+    runner = fleet_runner(request) if request.fleet else runner_for(request.target)
     linker(request.target.triple, fast=True)
     if earlier is not None:
         _same_conditions(earlier, runner)

@@ -80,7 +80,7 @@ def _part(triple: Triple) -> NativePart:
         target="autotune_kernel_runner",
         artifact="kernel_runner/autotune_kernel_runner",
         sources=("CMakeLists.txt", "cmake", "common", "kernel_runner"),
-        definitions=(("AUTOTUNE_OPENCL", "OFF"), ("AUTOTUNE_KERNEL_RUNNER", "ON")),
+        definitions=(("AUTOTUNE_OPENCL", "OFF"), ("AUTOTUNE_SERVER", "OFF")),
         toolchain="cmake/aarch64-linux-gnu.cmake" if cross else "",
         compilers=("aarch64-linux-gnu-g++",) if cross else ("c++", "g++", "clang++"),
         compiler_package="g++-aarch64-linux-gnu" if cross else "g++",

@@ -29,6 +29,7 @@ Log = Callable[[str], None]
 _TVM = "apache-tvm"
 _TVM_FFI = "apache-tvm-ffi"
 _BUILD_TIMEOUT_S = 900.0
+_INCLUDE_FOLDERS = ("/usr/include", "/usr/local/include")
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,11 @@ def require_tool(names: tuple[str, ...], package: str, purpose: str) -> str:
     )
 
 
+def has_opencl_headers() -> bool:
+    """Whether the OpenCL headers are where compilers look."""
+    return any((Path(root) / "CL" / "cl.h").is_file() for root in _INCLUDE_FOLDERS)
+
+
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
@@ -172,7 +178,12 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _package_folder(module: str) -> Path:
+def package_folder(module: str) -> Path:
+    """Folder of an installed Python package, which is not imported for it.
+
+    Raises:
+        ToolchainError: It is not installed.
+    """
     spec = importlib.util.find_spec(module)  # Finds it without importing it.
     if spec is None or spec.origin is None:
         raise ToolchainError(f"the Python package {module} is not installed")
@@ -194,8 +205,8 @@ def _build(part: NativePart, path: Path, log: Log) -> None:
             cmake,
             *("-S", str(rpc_sources()), "-B", str(build)),
             *("-G", "Ninja" if ninja else "Unix Makefiles"),
-            f"-DTVM_ROOT={_package_folder('tvm')}",
-            f"-DTVM_FFI_ROOT={_package_folder('tvm_ffi')}",
+            f"-DTVM_ROOT={package_folder('tvm')}",
+            f"-DTVM_FFI_ROOT={package_folder('tvm_ffi')}",
             *(f"-D{name}={value}" for name, value in part.definitions),
         ]
         if part.toolchain:

@@ -36,7 +36,7 @@ _PART = NativePart(
     target="autotune_opencl",
     artifact="libautotune_opencl.so",
     sources=("CMakeLists.txt", "common", "opencl"),
-    definitions=(("AUTOTUNE_OPENCL", "ON"), ("AUTOTUNE_KERNEL_RUNNER", "OFF")),
+    definitions=(("AUTOTUNE_KERNEL_RUNNER", "OFF"), ("AUTOTUNE_SERVER", "OFF")),
 )
 _CREATE_MODULE = "ffi.Module.create.opencl"
 _LIST_DEVICES = "autotune.opencl.devices"

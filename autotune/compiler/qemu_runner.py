@@ -38,6 +38,8 @@ class QemuRunner:
         ToolchainError: qemu-user or the cross compiler is missing.
     """
 
+    apart = False
+
     def __init__(self) -> None:
         self._command = kernel_runner.command("aarch64-linux-gnu")
         version = subprocess.run(
@@ -51,8 +53,15 @@ class QemuRunner:
             stand_in=True,
         )
 
+    def at_once(self) -> int:
+        """One: every candidate is to have this machine for itself."""
+        return 1
+
     def start(self) -> None:
         """Nothing to begin: every candidate is a process of its own."""
+
+    def interrupt(self) -> None:
+        """Nothing is waited for."""
 
     def stop(self) -> None:
         """Nothing to free."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.compiler.spaces import Space
@@ -10,6 +10,14 @@ from autotune.compiler.targets import TargetSpec
 from autotune.errors import RecordError, UsageError
 from autotune.workloads.graph import Task
 from autotune.workloads.spec import parse_kernel
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Devices behind a tracker: its address as `HOST:PORT`, and the key that it has them under."""
+
+    tracker: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,7 @@ class TuneRequest:
         tasks: Distinct kernels with their counts.
         trials: Candidates to measure in all.
         seed: Seed of everything random, between 1 and 2^31-1.
+        fleet: Where the devices are; None for this host, or what stands in for the target on it.
     """
 
     target: TargetSpec
@@ -33,6 +42,7 @@ class TuneRequest:
     tasks: tuple[Task, ...]
     trials: int
     seed: int
+    fleet: Fleet | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, enough to carry the run on later."""
@@ -60,6 +70,7 @@ class TuneRequest:
             ],
             "trials": self.trials,
             "seed": self.seed,
+            "fleet": asdict(self.fleet) if self.fleet else None,
         }
 
     @classmethod
@@ -85,6 +96,7 @@ class TuneRequest:
                 tasks=tuple(_task(entry) for entry in content["tasks"]),
                 trials=content["trials"],
                 seed=content["seed"],
+                fleet=Fleet(**content["fleet"]) if content.get("fleet") else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
             raise RecordError(f"the run's request is damaged: {error}") from error

@@ -25,12 +25,13 @@ class Replayed:
 
 def outcome_fields(outcome: Outcome) -> dict[str, Any]:
     """An outcome as fields of an event."""
-    return {
+    fields: dict[str, Any] = {
         "status": outcome.status,
         "samples_s": list(outcome.samples),
         "message": outcome.message,
         "max_rel_error": outcome.max_rel_error,
     }
+    return {**fields, "serial": outcome.device} if outcome.device else fields
 
 
 def restore(entries: Sequence[Entry], run: Run) -> tuple[list[Replayed], float]:

@@ -2,6 +2,7 @@
 
 It holds only TVM's runtime. Arguments: the device kind, `cpu` or `opencl`. Requests:
 
+- `{"op": "load", "data"}`
 - `{"op": "measure", "library", "data", "outputs", "repeats", "min_repeat_ms", "give_up_s", "tolerance"}`
 - `{"op": "compare", "libraries": [...], "data", "outputs", "blocks", "min_repeat_ms", "tolerance", "seed"}`
 
@@ -26,13 +27,17 @@ _POISON_INT = 0x7F7F7F7F
 
 
 class Bench:
-    """The device, and the data of the kernel that is being measured."""
+    """A device, and the data of the kernel that is being measured.
 
-    def __init__(self, kind: str) -> None:
+    Args:
+        device: TVM's device, of this host or of a session.
+    """
+
+    def __init__(self, device: Any) -> None:
         import tvm
 
         self._tvm = tvm
-        self._device = tvm.device(kind, 0)
+        self._device = device
         self._folder: Path | None = None
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
@@ -41,6 +46,8 @@ class Bench:
     def handle(self, request: Message) -> Message:
         """Carries out one request."""
         self._open(Path(request["data"]), fresh=False)
+        if request["op"] == "load":
+            return {}
         if request["op"] == "measure":
             return self._measure(request)
         return self._compare(request)
@@ -83,6 +90,10 @@ class Bench:
         self._device.sync()
         return time.perf_counter() - start
 
+    def _once(self, library: Any, function: Any) -> float:
+        """Seconds of one execution, roughly."""
+        return self._execute(function)
+
     def _load(self, path: str) -> tuple[Any, Any]:
         library = self._tvm.runtime.load_module(path)
         return library, library["main"]
@@ -97,7 +108,7 @@ class Bench:
         if not error <= request["tolerance"]:
             self._open(Path(request["data"]), fresh=True)
             return {"samples": [], "max_rel_error": error if math.isfinite(error) else None}
-        first = self._execute(function)
+        first = self._once(library, function)
         samples = [first]
         if first <= request["give_up_s"]:
             number = _executions(first, request["min_repeat_ms"])
@@ -108,9 +119,9 @@ class Bench:
         """Times several libraries in interleaved blocks, each block in a new random order."""
         loaded = [self._load(path) for path in request["libraries"]]
         numbers = []
-        for _, function in loaded:
+        for library, function in loaded:
             self._execute(function)
-            numbers.append(_executions(self._execute(function), request["min_repeat_ms"]))
+            numbers.append(_executions(self._once(library, function), request["min_repeat_ms"]))
         order = np.random.default_rng(request["seed"])
         samples: list[list[float]] = [[0.0] * request["blocks"] for _ in loaded]
         for block in range(request["blocks"]):
@@ -143,5 +154,4 @@ if __name__ == "__main__":
         from autotune.compiler import opencl_sidecar
 
         opencl_sidecar.load()
-    tvm.device(sys.argv[2], 0)
-    serve(sys.argv[1:], Bench(sys.argv[2]).handle)
+    serve(sys.argv[1:], Bench(tvm.device(sys.argv[2], 0)).handle)

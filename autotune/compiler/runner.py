@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from autotune.compiler.host import cores, kernel_threads, runtime_environment
 from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
-from autotune.compiler.workers import Worker, WorkerLost
+from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.measurement import Outcome
 
 _COMPARE_TIMEOUT_S = 600.0
@@ -22,8 +22,8 @@ class DeviceFingerprint:
 
     Attributes:
         name: Model name, such as the processor's or the OpenCL device's.
-        kind: `cpu`, `opencl` or `qemu-user`.
-        driver: Driver or emulator version; empty for a processor.
+        kind: `cpu`, `opencl` or `qemu-user` here; `rpc-cpu` or `rpc-opencl` behind a tracker.
+        driver: Driver, or what emulates the device; empty for a processor.
         details: Cores, limits and the like, by name.
         stand_in: Whether it only stands in for the target's real device.
     """
@@ -84,6 +84,11 @@ class Runner(Protocol):
     """Checks and times kernels on one device, each within a time limit."""
 
     device: DeviceFingerprint
+    apart: bool
+    """Whether the device is not this host: it may then measure while this host builds."""
+
+    def at_once(self) -> int:
+        """How many candidates can be measured at the same time; asked again for every round."""
 
     def start(self) -> None:
         """Begins what takes long, without waiting for it."""
@@ -98,12 +103,17 @@ class Runner(Protocol):
             WorkerLost: The process that ran them crashed or hung.
         """
 
+    def interrupt(self) -> None:
+        """Ends every wait for a device; what runs on one is finished. May be called from any thread."""
+
     def stop(self) -> None:
         """Frees the device."""
 
 
 class LocalRunner:
     """Measures on this host's processor or OpenCL device, in a process that is replaced when it is lost."""
+
+    apart = False
 
     def __init__(self, device: DeviceFingerprint) -> None:
         self.device = device
@@ -112,47 +122,72 @@ class LocalRunner:
     def start(self) -> None:
         self._worker.start()
 
+    def at_once(self) -> int:
+        return 1
+
     def measure(self, request: MeasureRequest) -> Outcome:
-        message = {
-            "op": "measure",
-            "library": str(request.library),
-            "data": str(request.data),
-            "repeats": request.repeats,
-            "min_repeat_ms": request.min_repeat_ms,
-            "give_up_s": request.give_up_s,
-            "tolerance": request.tolerance,
-        }
         try:
-            answer = self._worker.ask(message, timeout=request.timeout_s)
+            answer = self._worker.ask(measurement_message(request), timeout=request.timeout_s)
         except WorkerLost as lost:
             return Outcome("timeout" if lost.timed_out else "run_error", message=f"run: {lost}")
-        if "error" in answer:
-            return Outcome("run_error", message=str(answer["error"])[:2000])
-        error = math.inf if answer["max_rel_error"] is None else answer["max_rel_error"]
-        if not error <= request.tolerance:
-            return wrong_result(error, request.tolerance)
-        return Outcome("ok", tuple(answer["samples"]), "", error)
+        return measured(answer, request.tolerance)
 
     def compare(self, request: CompareRequest) -> Comparison:
-        answer = self._worker.ask(
-            {
-                "op": "compare",
-                "libraries": [str(path) for path in request.libraries],
-                "data": str(request.data),
-                "blocks": request.blocks,
-                "min_repeat_ms": request.min_repeat_ms,
-                "seed": request.seed,
-            },
-            timeout=_COMPARE_TIMEOUT_S,
-        )
-        if "error" in answer:
-            raise WorkerLost(str(answer["error"]), timed_out=False)
-        return Comparison(
-            tuple(tuple(row) for row in answer["samples"]), tuple(answer["max_rel_errors"])
-        )
+        return comparison(self._worker.ask(comparison_message(request), timeout=_COMPARE_TIMEOUT_S))
+
+    def interrupt(self) -> None:
+        """Nothing is waited for: the device is here."""
 
     def stop(self) -> None:
         self._worker.stop()
+
+
+def measurement_message(request: MeasureRequest) -> Message:
+    """A request to check and time one candidate, as `run_worker` takes it."""
+    return {
+        "op": "measure",
+        "library": str(request.library),
+        "data": str(request.data),
+        "repeats": request.repeats,
+        "min_repeat_ms": request.min_repeat_ms,
+        "give_up_s": request.give_up_s,
+        "tolerance": request.tolerance,
+    }
+
+
+def measured(answer: Message, tolerance: float, *, device: str = "") -> Outcome:
+    """What became of a candidate, from the answer of `run_worker`."""
+    if "error" in answer:
+        return Outcome("run_error", message=str(answer["error"])[:2000], device=device)
+    error = math.inf if answer["max_rel_error"] is None else answer["max_rel_error"]
+    if not error <= tolerance:
+        return replace(wrong_result(error, tolerance), device=device)
+    return Outcome("ok", tuple(answer["samples"]), "", error, device)
+
+
+def comparison_message(request: CompareRequest) -> Message:
+    """A request to time libraries against each other, as `run_worker` takes it."""
+    return {
+        "op": "compare",
+        "libraries": [str(path) for path in request.libraries],
+        "data": str(request.data),
+        "blocks": request.blocks,
+        "min_repeat_ms": request.min_repeat_ms,
+        "seed": request.seed,
+    }
+
+
+def comparison(answer: Message) -> Comparison:
+    """The samples of an answer of `run_worker`.
+
+    Raises:
+        WorkerLost: The answer is an error.
+    """
+    if "error" in answer:
+        raise WorkerLost(str(answer["error"]), timed_out=False)
+    return Comparison(
+        tuple(tuple(row) for row in answer["samples"]), tuple(answer["max_rel_errors"])
+    )
 
 
 def wrong_result(error: float, tolerance: float) -> Outcome:
@@ -235,6 +270,8 @@ def stand_in_notice(target: TargetSpec, device: DeviceFingerprint) -> str | None
     """The line that tells a user that times are not the target's own; None where they are."""
     if not device.stand_in:
         return None
+    if device.kind.startswith("rpc"):
+        return f"STAND-IN: {device.name} is {device.driver}: a model's times, not a device's"
     how = (
         "emulated by qemu-user; its times say nothing of a phone"
         if device.kind == "qemu-user"

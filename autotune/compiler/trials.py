@@ -1,4 +1,4 @@
-"""One round of trials: candidates are built in parallel, then checked and timed one at a time."""
+"""One round of trials: candidates are built in parallel, then checked and timed, one at a time on each device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from autotune.compiler.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.runner import CompareRequest, MeasureRequest, Runner
 from autotune.compiler.spaces import Measure
 from autotune.compiler.workers import WorkerLost
-from autotune.errors import RecordError
+from autotune.errors import DeviceError, RecordError
 from autotune.measurement import Outcome, median
 from autotune.workloads.operators import Kernel
 
@@ -174,20 +174,43 @@ class Bench:
         done: Callable[[Candidate, Outcome], None],
         interrupted: Callable[[], bool],
     ) -> None:
-        """Waits until all candidates are built, then measures each; `done` hears of every outcome at once.
+        """Waits until all candidates are built, then measures as many at once as there are devices.
 
-        Ends early when `interrupted` says so; the candidates left were not tried.
+        `done` hears of every outcome at once, in this thread. Ends early when `interrupted` says so; the candidates
+        left were not tried.
         """
         while not building.ready(_PATIENCE_S):
             if interrupted():
                 return
-        for candidate, built in zip(building.candidates, building.libraries(), strict=True):
-            if interrupted():
-                return
-            if isinstance(built, Outcome):
-                outcome = built
-            else:
-                outcome = self.run(kernel, built, best_s)
-                shutil.rmtree(built.parent)
-            best_s = min(best_s, outcome.seconds)
-            done(candidate, outcome)
+        waiting = list(zip(building.candidates, building.libraries(), strict=True))
+        waiting.reverse()
+        self._data.of(kernel)  # Made here once, not by the first few threads.
+        at_once = self._runner.at_once()
+        failure: DeviceError | None = None
+        with ThreadPoolExecutor(at_once) as devices:
+            running: dict[Future[Outcome], Candidate] = {}
+            while running or (waiting and failure is None and not interrupted()):
+                if interrupted() or failure is not None:
+                    self._runner.interrupt()
+                    waiting.clear()
+                while waiting and len(running) < at_once:
+                    candidate, built = waiting.pop()
+                    running[devices.submit(self._tried, kernel, built, best_s)] = candidate
+                for finished in wait(running, _PATIENCE_S, FIRST_COMPLETED).done:
+                    candidate = running.pop(finished)
+                    try:
+                        outcome = finished.result()
+                    except DeviceError as error:  # The others may still have something to say.
+                        failure = error
+                        continue
+                    best_s = min(best_s, outcome.seconds)
+                    done(candidate, outcome)
+        if failure is not None and not interrupted():
+            raise failure
+
+    def _tried(self, kernel: Kernel, built: Outcome | Path, best_s: float) -> Outcome:
+        if isinstance(built, Outcome):
+            return built
+        outcome = self.run(kernel, built, best_s)
+        shutil.rmtree(built.parent)
+        return outcome

@@ -47,11 +47,11 @@ class Round:
     entry: Entry
     lane: Lane
     candidates: list[Candidate]
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[tuple[Candidate, Outcome]] = field(default_factory=list)
 
     def learn(self) -> None:
         """Tells the lane what became of the candidates."""
-        self.lane.observe(self.candidates[: len(self.outcomes)], self.outcomes)
+        self.lane.observe([c for c, _ in self.outcomes], [outcome for _, outcome in self.outcomes])
 
 
 class KernelRun:
@@ -208,18 +208,23 @@ class KernelRun:
         """Spends the budget.
 
         While the workers build a round, the one before it is learnt from, and the next one is chosen and sampled.
-        Nothing is built while the device measures: it may be this very processor.
+        Nothing is built while the device measures where it is this very processor; while another device
+        measures, the next round is built.
         """
         self._progress.phase("search", self._request.trials)
         self._progress.step(self._done, "")
         previous, current = None, self._propose()
-        while current is not None:
-            building = bench.start(current.candidates)
+        building = bench.start(current.candidates) if current is not None else None
+        while current is not None and building is not None:
             if previous is not None:
                 previous.learn()
-            following = self._propose(len(current.candidates))
+            following, ahead = self._propose(len(current.candidates)), None
+            if following is not None and self._runner.apart:
+                ahead = bench.start(following.candidates)
             self._measure(bench, current, building)
-            previous, current = current, following
+            if following is not None and ahead is None:
+                ahead = bench.start(following.candidates)
+            previous, current, building = current, following, ahead
         if self._done < self._request.trials and not self._interrupted():
             self._progress.notice(self._exhausted())
 
@@ -274,7 +279,7 @@ class KernelRun:
 
     def _measure(self, bench: Bench, current: Round, building: Building) -> None:
         def done(candidate: Candidate, outcome: Outcome) -> None:
-            current.outcomes.append(outcome)
+            current.outcomes.append((candidate, outcome))
             self._record(current.entry, current.lane, candidate, outcome)
 
         bench.trial(

@@ -21,12 +21,14 @@ class Outcome:
         samples: Seconds of one execution, a sample a repeat; empty unless the status is `ok`.
         message: Text of the failure; empty when `ok`.
         max_rel_error: Largest relative error against the float64 reference; None when it was not run.
+        device: Serial of the device that ran it, where there may be several; empty otherwise.
     """
 
     status: Status
     samples: tuple[float, ...] = ()
     message: str = ""
     max_rel_error: float | None = None
+    device: str = ""
 
     def __post_init__(self) -> None:
         if (self.status == "ok") != bool(self.samples):

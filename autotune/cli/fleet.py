@@ -1,0 +1,120 @@
+"""Devices behind a tracker, as the command line names them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from autotune.errors import DeviceError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from autotune.compiler.request import Fleet, TuneRequest
+    from autotune.compiler.rpc_runner import RpcRunner
+    from autotune.compiler.targets import TargetSpec
+    from autotune.tracker import Served, TrackerLink
+
+_DEFAULT_TRACKER = "127.0.0.1:9190"
+
+
+def fleet_of(tracker: str | None, key: str | None) -> Fleet | None:
+    """The devices that --tracker and --key name; None where neither is given.
+
+    What is not given is taken from `TVM_TRACKER_HOST`, `TVM_TRACKER_PORT` and `TVM_TRACKER_KEY`.
+
+    Raises:
+        UsageError: The key is missing, or the tracker's address is none.
+    """
+    from autotune.compiler.request import Fleet
+    from autotune.tracker import TrackerLink
+
+    if tracker is None and key is None:
+        return None
+    key = key or os.environ.get("TVM_TRACKER_KEY")
+    if not key:
+        raise UsageError(
+            "--tracker needs --key", hint="`autotune tracker status` shows the keys that there are"
+        )
+    return Fleet(str(TrackerLink.parse(tracker or _tracker_of_environment())), key)
+
+
+def _tracker_of_environment() -> str:
+    host, port = os.environ.get("TVM_TRACKER_HOST"), os.environ.get("TVM_TRACKER_PORT")
+    return f"{host or '127.0.0.1'}:{port or 9190}" if host or port else _DEFAULT_TRACKER
+
+
+def target_on(target: TargetSpec, fleet: Fleet) -> TargetSpec:
+    """The target with its host code for the machine that the devices are.
+
+    Raises:
+        DeviceError: The tracker does not answer, or has nothing under the key.
+        UsageError: The target is not what the devices are.
+    """
+    from autotune.compiler.targets import ARM_TRIPLE
+
+    served = _served(_link(fleet), fleet.key)
+    machine = served[0].machine or _usual_machine(target)
+    if target.name == "cpu" and served[0].serial != "local":
+        raise UsageError(
+            f"--target cpu is this host's processor, and key '{fleet.key}' is another device",
+            hint="give --target arm-cpu, or --target-json with the device's processor",
+        )
+    if target.triple:
+        return target
+    if machine == "aarch64" and platform.machine() != "aarch64":
+        return replace(target, triple=ARM_TRIPLE)
+    return target
+
+
+def _usual_machine(target: TargetSpec) -> str:
+    """Of a device whose server does not tell: phones are 64-bit ARM."""
+    return "aarch64" if target.name in ("arm-cpu", "adreno", "mali") else platform.machine()
+
+
+def fleet_runner(request: TuneRequest) -> RpcRunner:
+    """The runner of a request's devices.
+
+    Raises:
+        DeviceError: The tracker does not answer, or has nothing under the key.
+    """
+    from autotune.compiler.rpc_runner import RpcRunner
+    from autotune.compiler.runner import DeviceFingerprint
+
+    if request.fleet is None:
+        raise ValueError("the request names no tracker")
+    link, key = _link(request.fleet), request.fleet.key
+    served = _served(link, key)
+    emulated = sorted({one.emulated for one in served if one.emulated})
+    device = DeviceFingerprint(
+        name=key,
+        kind=f"rpc-{request.target.family}",
+        driver="; ".join(emulated),
+        details=(
+            ("machine", served[0].machine),
+            ("serials", tuple(one.serial for one in served)),
+            ("emulated", bool(emulated)),
+        ),
+        stand_in=bool(emulated),
+    )
+    return RpcRunner(link, key, device)
+
+
+def _link(fleet: Fleet) -> TrackerLink:
+    from autotune.tracker import TrackerLink
+
+    return TrackerLink.parse(fleet.tracker)
+
+
+def _served(link: TrackerLink, key: str) -> Sequence[Served]:
+    served = link.served()
+    found = [one for one in served if one.key == key]
+    if not found:
+        keys = sorted({one.key for one in served})
+        raise DeviceError(
+            f"the tracker at {link} has no device under key '{key}'",
+            hint=f"it has {', '.join(keys)}" if keys else "start one with `autotune tracker up`",
+        )
+    return found

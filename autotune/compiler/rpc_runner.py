@@ -1,0 +1,388 @@
+"""The runner for devices behind a tracker: any number of them, which may crash, hang and go away."""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from autotune.compiler.host import runtime_environment
+from autotune.compiler.runner import (
+    CompareRequest,
+    Comparison,
+    DeviceFingerprint,
+    MeasureRequest,
+    comparison,
+    comparison_message,
+    measured,
+    measurement_message,
+)
+from autotune.compiler.workers import Message, Worker, WorkerLost
+from autotune.errors import TransientDeviceError
+from autotune.measurement import Outcome
+
+LOGGER = logging.getLogger("autotune.devices")
+
+CLIENT_GONE = "client gone"
+_SESSION_TIMEOUT_S = 3600.0
+_OPEN_TIMEOUT_S = 60.0
+_LOAD_TIMEOUT_S = 60.0
+_SLOWEST_LINK_BYTES_PER_S = 1e6
+_COMPARE_TIMEOUT_S = 600.0
+_TURN_S = 120.0
+_VERDICT_WITHIN_S = 12.0
+_LINK_FAILURES = 5
+_DEADLY_TIMES = 2
+_RETRY_S = 2.0
+_MOST_LANES = 64
+
+
+class SeenCrash(Protocol):
+    """A session that a device's server saw die."""
+
+    @property
+    def session(self) -> int: ...
+    @property
+    def unix_s(self) -> int: ...
+    @property
+    def cause(self) -> str: ...
+    @property
+    def candidate(self) -> str: ...
+
+
+class SeenServer(Protocol):
+    """A device server as the tracker tells of it."""
+
+    @property
+    def serial(self) -> str: ...
+    @property
+    def ours(self) -> bool: ...
+    @property
+    def recent(self) -> Sequence[SeenCrash]: ...
+
+
+class Tracker(Protocol):
+    """The tracker that devices are asked from."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+    def served(self, key: str | None = None) -> Sequence[SeenServer]:
+        """The device servers of a key.
+
+        Raises:
+            TransientDeviceError: The tracker does not answer.
+        """
+
+
+class Asked(Protocol):
+    """What carries requests to a session: a worker process, or an emulated one."""
+
+    def ask(self, request: Message, *, timeout: float) -> Message:
+        """Sends a request and waits for its answer.
+
+        Raises:
+            WorkerLost: It crashed, or its time was over.
+        """
+
+    def stop(self) -> None:
+        """Ends it; the next request begins anew."""
+
+
+@dataclass
+class _Lane:
+    """One session's worth of work.
+
+    Attributes:
+        worker: Carries the requests.
+        serial: The device of the open session; empty where none is open.
+        opened_s: When the session was opened, by the monotonic clock.
+        loaded: The data that the device holds.
+    """
+
+    worker: Asked
+    serial: str = ""
+    opened_s: float | None = None
+    loaded: Path | None = None
+
+    def end(self) -> None:
+        self.worker.stop()
+        self.serial, self.opened_s, self.loaded = "", None, None
+
+
+class _SessionLost(Exception):  # noqa: N818  # what happened
+    def __init__(self, message: str, *, timed_out: bool, serial: str) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+        self.serial = serial
+
+
+class RpcRunner:
+    """Measures on the devices that a tracker has under a key, as many at once as there are.
+
+    A session that is lost has a cause. Where the device's server has seen the candidate kill it, the candidate
+    is tried once more and then quarantined; a candidate that ran into its time limit is given up at once. Where
+    it has seen nothing of the kind, the link was cut or the device went away, and the candidate is measured
+    again when a device is back. No candidate counts twice.
+
+    Args:
+        tracker: The tracker.
+        key: Key of the devices.
+        device: What they are.
+        make: Gives a worker; a process of its own by default.
+        patience_s: How long to wait for a device to come (back).
+    """
+
+    apart = True
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        key: str,
+        device: DeviceFingerprint,
+        *,
+        make: Callable[[], Asked] | None = None,
+        patience_s: float = 600.0,
+    ) -> None:
+        self.device = device
+        self._tracker = tracker
+        self._key = key
+        self._make = make or self._process
+        self._patience_s = patience_s
+        self._lanes: queue.SimpleQueue[_Lane] = queue.SimpleQueue()
+        self._all: list[_Lane] = []
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._deaths: Counter[str] = Counter()
+
+    def _process(self) -> Worker:
+        about = {
+            "host": self._tracker.host,
+            "port": self._tracker.port,
+            "key": self._key,
+            "session_timeout_s": _SESSION_TIMEOUT_S,
+        }
+        kind = "opencl" if self.device.kind.endswith("opencl") else "cpu"
+        return Worker(
+            "autotune.compiler.rpc_worker", [kind, json.dumps(about)], runtime_environment()
+        )
+
+    def at_once(self) -> int:
+        """Devices under the key now, at least 1; see `Runner.at_once`."""
+        try:
+            found = len(self._tracker.served(self._key))
+        except TransientDeviceError:
+            found = 0
+        wanted = max(1, min(found, _MOST_LANES), len(self._all))
+        with self._lock:
+            while len(self._all) < wanted:
+                lane = _Lane(self._make())
+                self._all.append(lane)
+                self._lanes.put(lane)
+        return wanted
+
+    def start(self) -> None:
+        """See `Runner.start`."""
+        self.at_once()
+
+    def interrupt(self) -> None:
+        """See `Runner.interrupt`."""
+        self._stopped.set()
+
+    def stop(self) -> None:
+        """See `Runner.stop`."""
+        self._stopped.set()
+        for lane in self._all:
+            lane.end()
+
+    def measure(self, request: MeasureRequest) -> Outcome:
+        """See `Runner.measure`. May be called by several threads.
+
+        Raises:
+            TransientDeviceError: No device came back in time.
+        """
+        candidate = request.library.parent.name
+        message = {**measurement_message(request), "candidate": candidate}
+        try:
+            answer, serial = self._carried_out(message, request.data, candidate, request.timeout_s)
+        except _SessionLost as lost:
+            status = "timeout" if lost.timed_out else "run_error"
+            return Outcome(status, message=f"run: {lost}", device=lost.serial)  # type: ignore[arg-type]
+        return measured(answer, request.tolerance, device=serial)
+
+    def compare(self, request: CompareRequest) -> Comparison:
+        """See `Runner.compare`.
+
+        Raises:
+            TransientDeviceError: No device came back in time.
+        """
+        name = "+".join(path.parent.name for path in request.libraries)
+        message = {**comparison_message(request), "candidate": name}
+        try:
+            answer, _ = self._carried_out(message, request.data, name, _COMPARE_TIMEOUT_S)
+        except _SessionLost as lost:
+            raise WorkerLost(str(lost), timed_out=lost.timed_out) from lost
+        return comparison(answer)
+
+    def _carried_out(
+        self, message: Message, data: Path, candidate: str, timeout_s: float
+    ) -> tuple[Message, str]:
+        """The answer, and the device that gave it. Goes on over lost links; raises for the candidate's
+        own faults.
+        """
+        failures = 0
+        until = time.monotonic() + self._patience_s
+        while True:
+            with self._lane(until) as lane:
+                before = self._crashes(candidate)
+                serial = lane.serial
+                try:
+                    self._load(lane, data)
+                    answer = self._ask(lane, message, timeout_s)
+                except _SessionLost as lost:
+                    verdict = self._verdict(candidate, before, lost)
+                else:
+                    return answer, serial
+            if verdict is not None:
+                if verdict.timed_out:
+                    raise verdict
+                self._deaths[candidate] += 1
+                if self._deaths[candidate] >= _DEADLY_TIMES:
+                    raise _SessionLost(
+                        f"{verdict}; it killed its session {_DEADLY_TIMES} times and is quarantined",
+                        timed_out=False,
+                        serial=verdict.serial,
+                    )
+                continue
+            failures += 1
+            LOGGER.warning(
+                "%s: the session was lost, not by the candidate; measuring again", serial
+            )
+            if failures >= _LINK_FAILURES:
+                raise _SessionLost(
+                    f"the link to the device was lost {failures} times", timed_out=False, serial=serial
+                )  # fmt: skip
+            until = max(until, time.monotonic() + self._patience_s)
+
+    @contextmanager
+    def _lane(self, until: float) -> Iterator[_Lane]:
+        """A lane with an open session."""
+        lane = self._lanes.get()
+        try:
+            if lane.opened_s is not None and time.monotonic() - lane.opened_s > _TURN_S:
+                # Others wait at the same tracker: whoever is next gets the device.
+                lane.end()
+            while lane.opened_s is None:
+                self._open(lane, until)
+            yield lane
+        finally:
+            self._lanes.put(lane)
+
+    def _open(self, lane: _Lane, until: float) -> None:
+        """Opens a session, or waits a little."""
+        left = until - time.monotonic()
+        if self._stopped.is_set() or left <= 0:
+            raise TransientDeviceError(
+                f"no device under key '{self._key}' within {self._patience_s:.0f} s",
+                hint="`autotune tracker status` shows them; everything measured is kept, go on with --resume",
+            )
+        try:
+            answer = lane.worker.ask({"op": "open"}, timeout=min(left, _OPEN_TIMEOUT_S))
+        except WorkerLost as lost:
+            answer = {"lost": str(lost)}
+        reason = answer.get("lost") or answer.get("error")
+        if reason is None:
+            lane.serial = str(answer.get("info", {}).get("serial", "")) or self._key
+            lane.opened_s = time.monotonic()
+            lane.loaded = None
+            return
+        LOGGER.warning("no session under key '%s' yet: %s", self._key, _first_line(str(reason)))
+        lane.end()
+        self._stopped.wait(min(_RETRY_S, max(0.0, left)))
+
+    def _load(self, lane: _Lane, data: Path) -> None:
+        """Brings a kernel's data to the device, unless it is there."""
+        if lane.loaded == data:
+            return
+        size = sum(file.stat().st_size for file in data.glob("*.npy"))
+        timeout = _LOAD_TIMEOUT_S + size / _SLOWEST_LINK_BYTES_PER_S
+        self._ask(lane, {"op": "load", "data": str(data)}, timeout)
+        lane.loaded = data
+
+    def _ask(self, lane: _Lane, message: Message, timeout_s: float) -> Message:
+        serial = lane.serial
+        try:
+            answer = lane.worker.ask(message, timeout=timeout_s)
+        except WorkerLost as lost:
+            lane.end()
+            raise _SessionLost(str(lost), timed_out=lost.timed_out, serial=serial) from lost
+        if "lost" in answer:
+            lane.end()
+            raise _SessionLost(_first_line(str(answer["lost"])), timed_out=False, serial=serial)
+        return answer
+
+    def _crashes(self, candidate: str) -> set[tuple[str, int, int]]:
+        return {mark for mark, _ in self._seen(candidate)}
+
+    def _seen(self, candidate: str) -> list[tuple[tuple[str, int, int], str]]:
+        """Crashes of a candidate that servers have told the tracker of, each with its cause."""
+        try:
+            served = self._tracker.served(self._key)
+        except TransientDeviceError:
+            return []
+        return [
+            ((server.serial, crash.session, crash.unix_s), crash.cause)
+            for server in served
+            for crash in server.recent
+            if crash.candidate == candidate[:255]
+        ]
+
+    def _verdict(
+        self, candidate: str, before: set[tuple[str, int, int]], lost: _SessionLost
+    ) -> _SessionLost | None:
+        """The candidate's own fault, with its cause; None where the link or the device was at fault."""
+        served = self._servers()
+        if served and not any(server.ours for server in served):
+            return (
+                lost  # TVM's own server remembers nothing: the candidate is all there is to blame.
+            )
+        deadline = time.monotonic() + _VERDICT_WITHIN_S
+        while not self._stopped.is_set():
+            causes = [cause for mark, cause in self._seen(candidate) if mark not in before]
+            if causes:
+                return _blamed(causes[-1], lost)
+            if time.monotonic() > deadline:
+                return None
+            self._stopped.wait(0.3)
+        return None
+
+    def _servers(self) -> Sequence[SeenServer]:
+        try:
+            return self._tracker.served(self._key)
+        except TransientDeviceError:
+            return ()
+
+
+def _blamed(cause: str, lost: _SessionLost) -> _SessionLost | None:
+    """What a server's word of a session's end says of the candidate that ran in it."""
+    if cause == CLIENT_GONE:
+        # This host ended the session at the candidate's limit, or the link did it.
+        return lost if lost.timed_out else None
+    timed_out = lost.timed_out or cause == "timeout"
+    text = "it took longer than its limit" if timed_out else f"it died of {cause}"
+    return _SessionLost(f"{text} on {lost.serial}", timed_out=timed_out, serial=lost.serial)
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no reason given"

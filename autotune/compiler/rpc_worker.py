@@ -1,0 +1,117 @@
+"""An RPC worker: checks and times kernels on a device behind a tracker, in a session that it opens and keeps.
+
+Arguments: `cpu` or `opencl`, and a JSON object with `host`, `port`, `key` and `session_timeout_s`. Requests are
+those of `run_worker`, with the candidate's name in `candidate`, and `{"op": "open"}` and `{"op": "close"}`.
+
+An answer `{"lost": text}` says that the session is gone. TVM's client does not recover from that: the worker is
+to be replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.run_worker import Bench
+from autotune.compiler.workers import Message, serve
+
+_PRIORITY = 1
+
+
+class Session:
+    """One session at a time, opened when asked.
+
+    Args:
+        kind: The device's kind.
+        about: Where the tracker is, the key, and how long a session may take in seconds.
+    """
+
+    def __init__(self, kind: str, about: dict[str, Any]) -> None:
+        self._kind = kind
+        self._about = about
+        self._session: Any = None
+        self._bench: SessionBench | None = None
+
+    def handle(self, request: Message) -> Message:
+        """Carries out one request."""
+        try:
+            if request["op"] == "open":
+                return self._open()
+            if request["op"] == "close":
+                self._bench = self._session = None
+                return {}
+            if self._bench is None:
+                return {"lost": "no session is open"}
+            self._say(request.get("candidate", ""))
+            answer = self._bench.handle(request)
+            self._say("")
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if self._session is not None and self._alive():
+                return {"error": text}
+            return {"lost": text}
+        return answer
+
+    def _open(self) -> Message:
+        from tvm import rpc
+
+        tracker = rpc.connect_tracker(self._about["host"], self._about["port"])
+        self._session = tracker.request(
+            self._about["key"],
+            priority=_PRIORITY,
+            session_timeout=self._about["session_timeout_s"],
+        )
+        self._bench = SessionBench(self._session, self._kind)
+        info = self._function("autotune.server.info")
+        return {"info": json.loads(str(info())) if info else {}}
+
+    def _function(self, name: str) -> Any:
+        """A function of our own server; None on another one."""
+        try:
+            return self._session.get_function(name)
+        except Exception:
+            return None
+
+    def _say(self, candidate: str) -> None:
+        """Tells the server what runs next, so that it can say what killed it."""
+        function = self._function("autotune.server.candidate")
+        if function is not None:
+            function(candidate)
+
+    def _alive(self) -> bool:
+        """Whether the session still answers: an error may be the kernel's, or the session's own end."""
+        try:
+            self._session.get_function("runtime.GetDeviceAttr")
+        except Exception:
+            return False
+        self._say("")
+        return True
+
+
+class SessionBench(Bench):
+    """Measures over a session."""
+
+    def __init__(self, session: Any, kind: str) -> None:
+        super().__init__(session.device(kind, 0))
+        self._session = session
+
+    def _load(self, path: str) -> tuple[Any, Any]:
+        # One folder a candidate here, one folder for all there: the folder's name becomes the file's.
+        name = f"{Path(path).parent.name}.so"
+        self._session.upload(path, target=name)
+        library = self._session.load_module(name)
+        self._session.remove(name)  # What is loaded stays; what was tried fills no phone.
+        return library, library["main"]
+
+    def _once(self, library: Any, function: Any) -> float:
+        # On the device's own clock: the way there and back takes longer than many kernels.
+        (seconds,) = self._time(library, number=1, repeats=1)
+        return seconds
+
+
+if __name__ == "__main__":
+    import tvm.rpc  # noqa: F401  # imported before the worker says it is ready
+
+    serve(sys.argv[1:], Session(sys.argv[2], json.loads(sys.argv[3])).handle)

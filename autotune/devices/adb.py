@@ -1,0 +1,210 @@
+"""Android phones, through the adb server of this host."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+import adbutils
+
+from autotune.devices.device import Completed, quoted
+from autotune.devices.shell import ShellDevice
+from autotune.errors import StableDeviceError, ToolchainError, TransientDeviceError
+
+_R = TypeVar("_R")
+_START_TIMEOUT_S = 20.0
+_STATES = {
+    "device": "ready",
+    "offline": "offline",
+    "unauthorized": "unauthorized",
+}
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A phone as the adb server lists it: its serial, and `ready`, `offline`, `unauthorized` or adb's own word."""
+
+    serial: str
+    state: str
+
+
+class _Client(adbutils.AdbClient):  # type: ignore[misc]  # it has no types
+    """A client whose connections can be cut off from another thread.
+
+    A socket's own timeout would bound each read but not the call, and makes `send` stop half-way, which
+    adbutils does not expect. Cutting the connection at the limit ends whatever waits on it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened: list[adbutils.AdbConnection] = []
+        self._cut = False
+
+    def make_connection(self, timeout: float | None = None) -> adbutils.AdbConnection:
+        connection = super().make_connection()
+        self._opened.append(connection)
+        if self._cut:
+            self.cut()
+        return connection
+
+    def cut(self) -> None:
+        """Ends everything that goes on over this client."""
+        self._cut = True
+        for connection in self._opened:
+            with suppress(OSError, adbutils.AdbError):
+                connection.conn.shutdown(socket.SHUT_RDWR)
+
+
+def start_server() -> None:
+    """Sees to it that an adb server runs on this host.
+
+    Raises:
+        ToolchainError: There is no `adb`, or it does not start.
+    """
+    program = shutil.which("adb")
+    if program is None:
+        raise ToolchainError("adb is not installed", hint="sudo apt install adb")
+    try:
+        subprocess.run(
+            [program, "start-server"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_START_TIMEOUT_S,
+            check=True,
+        )
+    except (subprocess.SubprocessError, OSError) as error:
+        raise ToolchainError(
+            f"the adb server does not start: {error}", hint="try `adb kill-server`"
+        ) from error
+
+
+def attached(timeout: float = 10.0) -> list[Attached]:
+    """The phones that the adb server knows, ready or not.
+
+    Raises:
+        ToolchainError: There is no adb server and none can be started.
+        TransientDeviceError: The server does not answer.
+    """
+    start_server()
+    with _limited("the adb server", timeout) as client:
+        listed = client.list()
+    return [Attached(item.serial, _STATES.get(item.state, item.state)) for item in listed]
+
+
+@contextmanager
+def _limited(who: str, timeout: float) -> Iterator[_Client]:
+    """A client of its own for one call, that is cut off when the time is over."""
+    client = _Client()
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        client.cut()
+
+    timer = threading.Timer(timeout, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield client
+    except (adbutils.AdbError, EOFError, OSError) as error:
+        if late.is_set():
+            raise TransientDeviceError(f"{who}: no answer within {timeout:g} s") from error
+        raise _mapped(who, error) from error
+    except (IndexError, UnicodeDecodeError, ValueError) as error:
+        # What adbutils makes of an answer that ends early or is no adb at all.
+        raise TransientDeviceError(f"{who}: the answer is garbled: {error}") from error
+    else:
+        # Some of adbutils' calls take a cut connection for the end of the output.
+        if late.is_set():
+            raise TransientDeviceError(f"{who}: no answer within {timeout:g} s")
+    finally:
+        timer.cancel()
+
+
+def _mapped(who: str, error: Exception) -> TransientDeviceError | StableDeviceError:
+    text = str(error) or type(error).__name__
+    if "unauthorized" in text:
+        return StableDeviceError(
+            f"{who} does not trust this computer", hint="unlock it and allow USB debugging"
+        )
+    if "Permission denied" in text or "No such file" in text or "No space left" in text:
+        return StableDeviceError(f"{who}: {text}")
+    return TransientDeviceError(f"{who}: {text}")
+
+
+class AdbDevice(ShellDevice):
+    """A phone that the adb server reaches.
+
+    Args:
+        serial: adb's serial.
+    """
+
+    kind = "adb"
+    # Magisk's and SuperSU's form, then that of userdebug builds.
+    root_prefixes = (("su", "-c"), ("su", "0", "sh", "-c"))
+
+    def _call(self, timeout: float, work: Callable[[adbutils.AdbDevice], _R]) -> _R:
+        with _limited(self.serial, timeout) as client:
+            return work(client.device(self.serial))
+
+    def _script(self, script: str, argv: Sequence[str], *, timeout: float) -> Completed:
+        def shell(device: adbutils.AdbDevice) -> Completed:
+            # Protocol 2: version 1 has no exit code, and ends silently where the connection does.
+            done = device.shell2(quoted(["sh", "-c", script]), timeout=None, encoding=None, v2=True)
+            return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+
+        return self._call(timeout, shell)
+
+    def push(self, source: Path, target: PurePosixPath, *, timeout: float) -> None:
+        """See `Device.push`."""
+        size = source.stat().st_size
+        part = f"{target}.part"
+        self._call(
+            timeout,
+            lambda device: device.sync.push(
+                source, part, source.stat().st_mode & 0o777, check=True
+            ),
+        )
+        script = f"mv -f {quoted([part])} {quoted([str(target)])}"
+        done = self._script(script, ["mv"], timeout=timeout)
+        if done.exit_code != 0:
+            raise StableDeviceError(
+                f"{self.serial}: cannot write {target} ({size} bytes): {done.complaint}"
+            )
+
+    def pull(self, source: PurePosixPath, target: Path, *, timeout: float) -> None:
+        """See `Device.pull`."""
+        target.write_bytes(self._call(timeout, lambda device: device.sync.read_bytes(str(source))))
+
+    def forward(self, device_port: int, *, timeout: float) -> int:
+        """See `Device.forward`."""
+        return self._call(timeout, lambda device: int(device.forward_port(device_port)))
+
+    def reverse(self, host_port: int, *, timeout: float) -> int:
+        """See `Device.reverse`."""
+        # The same number on both sides, so that what the device is told of this host's ports is true there.
+        where = f"tcp:{host_port}"
+        self._call(timeout, lambda device: device.reverse(where, where))
+        return host_port
+
+    def unforward(self, host_port: int, *, timeout: float) -> None:
+        """See `Device.unforward`."""
+        self._call(
+            timeout,
+            lambda device: device.forward_remove(f"tcp:{host_port}", raise_non_found=False),
+        )
+
+    def unreverse(self, device_port: int, *, timeout: float) -> None:
+        """See `Device.unreverse`."""
+        try:
+            self._call(timeout, lambda device: device.reverse_remove(f"tcp:{device_port}"))
+        except TransientDeviceError as error:
+            if "not found" not in error.message:
+                raise

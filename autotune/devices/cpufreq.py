@@ -1,0 +1,92 @@
+"""Setting clocks and cores for the length of a block, journalled, and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import PurePosixPath
+
+from autotune.devices.device import Device
+from autotune.devices.journal import Change, Journal
+from autotune.devices.topology import Cluster
+from autotune.errors import StableDeviceError
+
+_TIMEOUT_S = 15.0
+_ONLINE = "/sys/devices/system/cpu/cpu{}/online"
+
+
+@contextmanager
+def fixed_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int) -> Iterator[None]:
+    """Holds a cluster at one frequency by closing its limits around it.
+
+    Many kernels have no `userspace` governor, so the limits are set and not the speed. The upper limit is raised
+    before the lower one, and lowered after it, since a kernel refuses limits that cross.
+
+    Args:
+        device: A rooted device.
+        journal: Where the old limits are noted first.
+        cluster: The cluster.
+        khz: One of its frequencies.
+
+    Raises:
+        StableDeviceError: The device refuses, or something on it (a thermal or power service) caps the clock:
+            the limit reads back as another one.
+    """
+    with ExitStack() as stack:
+        for policy in cluster.policies:
+            low, high = f"{policy}/scaling_min_freq", f"{policy}/scaling_max_freq"
+            rising = khz >= int(_read(device, high))
+            for path in (high, low) if rising else (low, high):
+                stack.enter_context(written(device, journal, path, str(khz)))
+        yield
+
+
+@contextmanager
+def governor(device: Device, journal: Journal, cluster: Cluster, name: str) -> Iterator[None]:
+    """Puts a cluster under another governor.
+
+    Raises:
+        StableDeviceError: The device refuses.
+    """
+    with ExitStack() as stack:
+        for policy in cluster.policies:
+            path = f"{policy}/scaling_governor"
+            stack.enter_context(written(device, journal, path, name))
+        yield
+
+
+@contextmanager
+def cores_online(device: Device, journal: Journal, wanted: Mapping[int, bool]) -> Iterator[None]:
+    """Switches cores on or off.
+
+    Raises:
+        StableDeviceError: The device refuses.
+    """
+    with ExitStack() as stack:
+        for cpu, on in sorted(wanted.items()):
+            stack.enter_context(written(device, journal, _ONLINE.format(cpu), str(int(on))))
+        yield
+
+
+@contextmanager
+def written(device: Device, journal: Journal, path: str, value: str) -> Iterator[None]:
+    """A setting for the length of a block: noted, written, read back; put back afterwards.
+
+    Raises:
+        StableDeviceError: The device refuses the value, or it does not stay.
+    """
+    old = _read(device, path)
+    change = Change(f"{path}: {old} -> {value}", "write", path=path, text=old)
+    with journal.changed(change):
+        device.write(PurePosixPath(path), value.encode(), timeout=_TIMEOUT_S)
+        held = _read(device, path)
+        if held != value:
+            raise StableDeviceError(
+                f"{device.serial}: {path} reads {held} after {value} was written",
+                hint="a thermal or power service of the device holds it; let it cool, or stop the service",
+            )
+        yield
+
+
+def _read(device: Device, path: str) -> str:
+    return device.read(PurePosixPath(path), timeout=_TIMEOUT_S).decode(errors="replace").strip()

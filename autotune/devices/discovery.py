@@ -1,0 +1,123 @@
+"""Which devices there are, and how to reach one by its serial."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from autotune.devices.device import Device
+from autotune.devices.info import DeviceInfo, probe
+from autotune.errors import DeviceError, ToolchainError, UsageError
+
+READY = "ready"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A device of the list.
+
+    Attributes:
+        serial: What names it.
+        kind: `adb`, `ssh` or `local`.
+        state: `ready`, or why it is not: `offline`, `unauthorized`, `unreachable`.
+        info: What it is; None unless it is ready.
+        reason: Why it is not ready, in words.
+    """
+
+    serial: str
+    kind: str
+    state: str
+    info: DeviceInfo | None
+    reason: str = ""
+
+
+_REASONS = {
+    "offline": "adb sees it but it does not answer; unplug it and plug it in again",
+    "unauthorized": "unlock it and allow USB debugging from this computer",
+    "no permissions": "this user may not open it; see `adb devices` about udev rules",
+}
+
+
+def known(ssh: Iterable[str] = ()) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Serial, kind and state of every device there is, none of them asked yet; and notices.
+
+    Args:
+        ssh: Boards, as `user@host`.
+    """
+    notices: list[str] = []
+    found = [("local", "local", READY)]
+    try:
+        from autotune.devices import adb
+
+        found = [(a.serial, "adb", a.state) for a in adb.attached()] + found
+    except (ToolchainError, DeviceError) as error:
+        notices.append(f"no adb phones: {error.message}")
+    return [*((name, "ssh", READY) for name in ssh), *found], notices
+
+
+def look(serial: str, kind: str, state: str) -> Listed:
+    """Asks one device what it is; one that does not answer is listed with the reason."""
+    if state != READY:
+        return Listed(serial, kind, state, None, _REASONS.get(state, f"adb says '{state}'"))
+    try:
+        return Listed(serial, kind, READY, probe(reach(serial, kind)))
+    except (DeviceError, ToolchainError) as error:
+        return Listed(serial, kind, "unreachable", None, error.message)
+
+
+def reach(serial: str, kind: str) -> Device:
+    """The device of a serial and kind, not asked anything yet.
+
+    Raises:
+        UsageError: There is no such kind.
+    """
+    if kind == "adb":
+        from autotune.devices.adb import AdbDevice
+
+        return AdbDevice(serial)
+    if kind == "ssh":
+        from autotune.devices.ssh import SshDevice
+
+        return SshDevice(serial)
+    if kind == "local":
+        from autotune.devices.local import LocalDevice
+
+        return LocalDevice()
+    raise UsageError(f"there is no way to reach a device of kind '{kind}'")
+
+
+def choose(wanted: Sequence[str], ssh: Iterable[str] = ()) -> list[tuple[str, str]]:
+    """Serial and kind of the devices asked for.
+
+    Args:
+        wanted: Serials; empty for `ANDROID_SERIAL`'s or, without it, every phone and board that is ready.
+        ssh: Boards, as `user@host`.
+
+    Raises:
+        UsageError: A serial is not there.
+        DeviceError: Nothing is there, or one asked for is not ready.
+    """
+    devices, notices = known(ssh)
+    by_serial = {serial: (kind, state) for serial, kind, state in devices}
+    chosen = list(wanted) or list(filter(None, [os.environ.get("ANDROID_SERIAL", "")]))
+    for serial in chosen:
+        if serial not in by_serial:
+            raise UsageError(
+                f"there is no device '{serial}'",
+                hint=f"there are {', '.join(by_serial)}; `autotune devices` lists them",
+            )
+        state = by_serial[serial][1]
+        if state != READY:
+            raise DeviceError(f"{serial} is {state}", hint=_REASONS.get(state, ""))
+    if not chosen:
+        chosen = [s for s, (kind, state) in by_serial.items() if kind != "local" and state == READY]
+    if not chosen:
+        raise DeviceError(
+            "no phone or board is ready" + "".join(f"; {notice}" for notice in notices),
+            hint="connect one and allow USB debugging, or give --ssh user@host, or --device local",
+        )
+    return [(serial, by_serial[serial][0]) for serial in chosen]
+
+
+__all__ = ["READY", "Listed", "choose", "known", "look", "reach"]

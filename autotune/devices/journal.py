@@ -1,0 +1,259 @@
+"""The restore journal: what was changed on a device, written down before it is changed.
+
+A journal is a file of JSON lines, one journal a device and process. An entry is flushed to disk before the
+change that it undoes, and crossed out when the change has been undone; a journal with nothing left is removed.
+A process holds a lock on its journal for as long as it lives, so whoever finds one that is not locked knows
+that its owner died, and undoes what is left in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Literal
+
+from autotune.devices.device import Device
+from autotune.errors import AutotuneError, DeviceError, RecordError, StableDeviceError
+
+LOGGER = logging.getLogger("autotune.devices")
+_TIMEOUT_S = 15.0
+
+Kind = Literal["write", "command", "remove", "forward", "reverse"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a device, as what undoes it.
+
+    Attributes:
+        what: The change in words, for people.
+        kind: `write` puts `text` back into `path`; `command` runs `argv`; `remove` deletes `path`, a folder
+            with all that is in it; `forward` and `reverse` close `port`.
+        path: A path on the device.
+        text: What the file held.
+        argv: A command.
+        port: A port.
+    """
+
+    what: str
+    kind: Kind
+    path: str = ""
+    text: str = ""
+    argv: tuple[str, ...] = ()
+    port: int = 0
+
+    def undo(self, device: Device) -> None:
+        """Takes the change back.
+
+        Raises:
+            DeviceError: The device cannot be reached, or refuses.
+        """
+        if self.kind == "write":
+            device.write(PurePosixPath(self.path), self.text.encode(), timeout=_TIMEOUT_S)
+            held = device.read(PurePosixPath(self.path), timeout=_TIMEOUT_S).decode().strip()
+            if held != self.text.strip():
+                raise StableDeviceError(
+                    f"{device.serial}: {self.path} holds '{held}' after '{self.text.strip()}' was put back"
+                )
+        elif self.kind == "forward":
+            device.unforward(self.port, timeout=_TIMEOUT_S)
+        elif self.kind == "reverse":
+            device.unreverse(self.port, timeout=_TIMEOUT_S)
+        else:
+            argv = self.argv if self.kind == "command" else ("rm", "-rf", self.path)
+            done = device.run(argv, timeout=_TIMEOUT_S)
+            if done.exit_code != 0:
+                raise StableDeviceError(f"{device.serial}: `{' '.join(argv)}`: {done.complaint}")
+
+
+def journals_folder() -> Path:
+    """Returns `$XDG_STATE_HOME/autotune/restore`, or `~/.local/state/autotune/restore`."""
+    chosen = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(chosen) if chosen.startswith("/") else Path.home() / ".local" / "state"
+    return base / "autotune" / "restore"
+
+
+class Journal:
+    """The changes that this process has made to one device and not yet undone.
+
+    Args:
+        device: The device.
+        folder: Where journals are kept.
+
+    Raises:
+        RecordError: The journal cannot be written; nothing may be changed then.
+    """
+
+    def __init__(self, device: Device, folder: Path | None = None) -> None:
+        self._device = device
+        self._left: dict[int, Change] = {}
+        self._next = 0
+        where = folder or journals_folder()
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", device.serial)
+        self._path = where / f"{name}-{os.getpid()}-{id(self):x}.jsonl"
+        try:
+            where.mkdir(parents=True, exist_ok=True)
+            self._file: IO[str] = self._path.open("a", encoding="utf-8")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+        self._write({"serial": device.serial, "kind": device.kind})
+
+    @property
+    def changes(self) -> list[Change]:
+        """What has not been undone, oldest first."""
+        return list(self._left.values())
+
+    def note(self, change: Change) -> int:
+        """Writes down a change that is about to be made; returns what crosses it out.
+
+        Raises:
+            RecordError: It could not be written: the change must not be made.
+        """
+        number = self._next
+        self._write({"id": number, **asdict(change)})
+        self._next += 1
+        self._left[number] = change
+        return number
+
+    def settle(self, number: int) -> None:
+        """Crosses out a change that has been undone."""
+        self._left.pop(number, None)
+        self._write({"undone": number})
+
+    @contextmanager
+    def changed(self, change: Change) -> Iterator[None]:
+        """A change for the length of a block: noted before it, undone after it, whatever ends the block."""
+        number = self.note(change)
+        try:
+            yield
+        finally:
+            change.undo(self._device)
+            self.settle(number)
+
+    def undo(self) -> list[str]:
+        """Undoes what is left, newest first; returns what could not be, in words. Those stay in the journal."""
+        failures = []
+        for number, change in reversed(list(self._left.items())):
+            try:
+                change.undo(self._device)
+            except DeviceError as error:
+                failures.append(f"{change.what}: {error.message}")
+                continue
+            self.settle(number)
+        return failures
+
+    def close(self) -> None:
+        """Lets go of the journal; it is removed unless something in it is left to undo."""
+        if not self._left:
+            self._path.unlink(missing_ok=True)
+        self._file.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            for failure in self.undo():
+                LOGGER.warning("not restored: %s; `autotune devices restore` tries again", failure)
+        finally:
+            self.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        try:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> RecordError:
+    return RecordError(
+        f"the restore journal {path} cannot be written: {error}",
+        hint="free space there, or set XDG_STATE_HOME; no device is changed without it",
+    )
+
+
+@dataclass(frozen=True)
+class LeftBehind:
+    """What a process that died has left changed on a device, oldest change first."""
+
+    path: Path
+    serial: str
+    kind: str
+    changes: tuple[tuple[int, Change], ...]
+
+
+def left_behind(folder: Path | None = None) -> list[LeftBehind]:
+    """The journals whose owners died. Those of living processes are left alone."""
+    found = []
+    for path in sorted((folder or journals_folder()).glob("*.jsonl")):
+        with suppress(OSError), path.open("r+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            journal = _read(path, file.read())
+            if journal.serial:  # Else its owner is just about to write the first line.
+                found.append(journal)
+    return found
+
+
+def _read(path: Path, text: str) -> LeftBehind:
+    """A journal read back; a line cut off by the crash was not followed by its change."""
+    serial = kind = ""
+    left: dict[int, Change] = {}
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+            if "serial" in entry:
+                serial, kind = str(entry["serial"]), str(entry["kind"])
+            elif "undone" in entry:
+                left.pop(int(entry["undone"]), None)
+            else:
+                number = int(entry.pop("id"))
+                left[number] = Change(**{**entry, "argv": tuple(entry["argv"])})
+        except (ValueError, KeyError, TypeError):
+            LOGGER.warning("%s: a line is damaged and was skipped: %s", path, line[:80])
+    return LeftBehind(path, serial, kind, tuple(left.items()))
+
+
+def restore(
+    left: Sequence[LeftBehind],
+    reach: Callable[[str, str], Device],
+    folder: Path | None = None,
+) -> Iterator[tuple[LeftBehind, list[str]]]:
+    """Undoes what died processes have left; yields each journal with what could not be undone.
+
+    Args:
+        left: From `left_behind`.
+        reach: Gives the device of a serial and kind.
+        folder: Where journals are kept.
+    """
+    for journal in left:
+        failures: list[str] = []
+        kept: list[tuple[int, Change]] = []
+        try:
+            device = reach(journal.serial, journal.kind)
+        except AutotuneError as error:
+            yield journal, [error.message]
+            continue
+        for number, change in reversed(journal.changes):
+            try:
+                change.undo(device)
+            except DeviceError as error:
+                failures.append(f"{change.what}: {error.message}")
+                kept.append((number, change))
+        if kept:
+            # Once more, under this process's name, with what is left; the old file goes when the new one is there.
+            again = Journal(device, folder)
+            for _, change in reversed(kept):
+                again.note(change)
+            again.close()
+        journal.path.unlink(missing_ok=True)
+        yield journal, failures

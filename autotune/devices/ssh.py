@@ -1,0 +1,158 @@
+"""Boards reached through the user's own OpenSSH client, with the user's keys and configuration."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from autotune.devices.device import Completed, quoted
+from autotune.devices.processes import run_limited
+from autotune.devices.shell import ShellDevice
+from autotune.errors import StableDeviceError, ToolchainError, TransientDeviceError
+
+_CONNECTION_FAILED = 255
+_PERSIST_S = 300
+_FORWARD_TRIES = 5
+_REFUSED = ("Permission denied", "Host key verification failed", "Could not resolve hostname")
+
+
+class SshDevice(ShellDevice):
+    """A board behind `ssh`.
+
+    All calls share one connection (OpenSSH's `ControlMaster`), which ends by itself some minutes after the last
+    call.
+
+    Args:
+        destination: As for `ssh`: `user@host`, or a host of `~/.ssh/config`.
+        options: Further options of `ssh`, such as `-p 2222`.
+    """
+
+    kind = "ssh"
+    root_prefixes = (("sudo", "-n", "sh", "-c"),)
+
+    def __init__(self, destination: str, options: Sequence[str] = ()) -> None:
+        super().__init__(destination)
+        if destination.startswith("-"):
+            raise StableDeviceError(f"'{destination}' is not a host", hint="give user@host")
+        self._options = list(options)
+        self._ways: dict[tuple[str, int], tuple[str, str]] = {}
+        # Short: a socket's path holds 108 bytes at most, and OpenSSH adds 17 while it connects.
+        self._sockets = Path(tempfile.gettempdir()) / f"autotune-ssh-{os.getuid()}"
+
+    def _ssh(self, timeout: float) -> list[str]:
+        self._sockets.mkdir(mode=0o700, exist_ok=True)
+        if self._sockets.stat().st_uid != os.getuid():
+            raise StableDeviceError(f"{self._sockets} belongs to somebody else")
+        settings = {
+            "BatchMode": "yes",  # Never ask for a password: nobody may be there.
+            "ConnectTimeout": str(max(1, round(timeout))),
+            "ServerAliveInterval": "5",
+            "ServerAliveCountMax": "3",
+            "ControlMaster": "auto",
+            "ControlPersist": str(_PERSIST_S),
+            "ControlPath": str(self._sockets / "%C"),
+        }
+        return ["ssh", *(f"-o{k}={v}" for k, v in settings.items()), *self._options]
+
+    def _call(
+        self, words: Sequence[str], argv: Sequence[str], timeout: float, stdin: bytes | None = None
+    ) -> Completed:
+        command = [*self._ssh(timeout), *words]
+        try:
+            done = run_limited(command, argv, who=self.serial, timeout=timeout, stdin=stdin)
+        except FileNotFoundError as error:
+            raise ToolchainError(
+                "ssh is not installed", hint="sudo apt install openssh-client"
+            ) from error
+        if done.exit_code == _CONNECTION_FAILED:
+            text = done.stderr.decode(errors="replace")
+            if any(reason in text for reason in _REFUSED):
+                raise StableDeviceError(
+                    f"{self.serial}: {done.complaint}",
+                    hint=f"make `ssh {self.serial} true` work without a password first",
+                )
+            raise TransientDeviceError(f"{self.serial}: {done.complaint}")
+        return done
+
+    def _script(
+        self, script: str, argv: Sequence[str], *, timeout: float, stdin: bytes | None = None
+    ) -> Completed:
+        # The login shell may be any; `sh -c` is the one that the scripts are written for.
+        return self._call(
+            ["--", self.serial, quoted(["sh", "-c", script])], argv, timeout, stdin=stdin
+        )
+
+    def push(self, source: Path, target: PurePosixPath, *, timeout: float) -> None:
+        """See `Device.push`."""
+        where, part = quoted([str(target)]), quoted([f"{target}.part"])
+        mode = f"{source.stat().st_mode & 0o777:o}"
+        folder = quoted([str(target.parent)])
+        script = f"mkdir -p {folder} && cat > {part} && chmod {mode} {part} && mv -f {part} {where}"
+        done = self._script(script, ["push"], timeout=timeout, stdin=source.read_bytes())
+        if done.exit_code != 0:
+            raise StableDeviceError(f"{self.serial}: cannot write {target}: {done.complaint}")
+
+    def pull(self, source: PurePosixPath, target: Path, *, timeout: float) -> None:
+        """See `Device.pull`."""
+        done = self._script(quoted(["cat", str(source)]), ["pull"], timeout=timeout)
+        if done.exit_code != 0:
+            raise StableDeviceError(f"{self.serial}: cannot read {source}: {done.complaint}")
+        target.write_bytes(done.stdout)
+
+    def forward(self, device_port: int, *, timeout: float) -> int:
+        """See `Device.forward`."""
+        self._script("true", ["true"], timeout=timeout)  # A master must be there to be told.
+        for _ in range(_FORWARD_TRIES):
+            port = _free_port()
+            spec = ("-L", f"127.0.0.1:{port}:127.0.0.1:{device_port}")
+            done = self._control("forward", spec, timeout)
+            if done.exit_code == 0:
+                self._ways["-L", port] = spec
+                return port
+        raise TransientDeviceError(f"{self.serial}: no way to port {device_port}: {done.complaint}")
+
+    def reverse(self, host_port: int, *, timeout: float) -> int:
+        """See `Device.reverse`."""
+        self._script("true", ["true"], timeout=timeout)
+        spec = ("-R", f"127.0.0.1:0:127.0.0.1:{host_port}")  # 0: the board chooses, and tells.
+        done = self._control("forward", spec, timeout)
+        if done.exit_code != 0 or not done.text.isdecimal():
+            raise TransientDeviceError(
+                f"{self.serial}: no way back to port {host_port}: {done.complaint}",
+                hint="the board's sshd may forbid it: AllowTcpForwarding",
+            )
+        self._ways["-R", int(done.text)] = spec
+        return int(done.text)
+
+    def unforward(self, host_port: int, *, timeout: float) -> None:
+        """See `Device.unforward`."""
+        self._cancel("-L", host_port, timeout)
+
+    def unreverse(self, device_port: int, *, timeout: float) -> None:
+        """See `Device.unreverse`."""
+        self._cancel("-R", device_port, timeout)
+
+    def _cancel(self, way: str, port: int, timeout: float) -> None:
+        # A way that another process opened ends with the connection that it shared.
+        spec = self._ways.pop((way, port), None)
+        if spec is not None:
+            with suppress(TransientDeviceError):
+                self._control("cancel", spec, timeout)
+
+    def _control(self, verb: str, spec: tuple[str, str], timeout: float) -> Completed:
+        return self._call(["-O", verb, *spec, self.serial], ["ssh", "-O", verb], timeout)
+
+    def disconnect(self) -> None:
+        """Ends the shared connection, and every forwarded port with it."""
+        with suppress(TransientDeviceError, StableDeviceError):
+            self._call(["-O", "exit", self.serial], ["ssh", "-O", "exit"], 5.0)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,176 @@
+"""Processor cores by cluster: which share a clock, how fast they are, and what may be set."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Files = Mapping[str, bytes | None]
+
+_CPU = "/sys/devices/system/cpu"
+PATTERNS = (
+    f"{_CPU}/present",
+    f"{_CPU}/online",
+    f"{_CPU}/cpu[0-9]*/cpu_capacity",
+    *(
+        f"{_CPU}/cpufreq/policy*/{name}"
+        for name in (
+            "related_cpus",
+            "cpuinfo_min_freq",
+            "cpuinfo_max_freq",
+            "scaling_min_freq",
+            "scaling_max_freq",
+            "scaling_cur_freq",
+            "scaling_governor",
+            "scaling_available_governors",
+            "scaling_available_frequencies",
+        )
+    ),
+)
+_NAMES: dict[int, tuple[str, ...]] = {
+    1: ("all",),
+    2: ("little", "big"),
+    3: ("little", "big", "prime"),
+    4: ("little", "mid", "big", "prime"),
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Cores of one kind under one clock.
+
+    Attributes:
+        name: `all` where there is one; else `little`, `mid`, `big`, `prime` from slow to fast.
+        cpus: Numbers of its cores.
+        capacity: Relative speed of a core as the kernel has it (`cpu_capacity`, 1024 for the fastest); None
+            unknown.
+        min_khz: Lowest frequency in kHz; None where the system does not say.
+        max_khz: Highest frequency in kHz; None where the system does not say.
+        frequencies_khz: What can be chosen, rising; empty where the driver takes any or does not say.
+        governors: What can be chosen.
+        policies: Folders under `/sys/devices/system/cpu/cpufreq` that set its clock; several where each core
+            has one.
+    """
+
+    name: str
+    cpus: tuple[int, ...]
+    capacity: int | None
+    min_khz: int | None
+    max_khz: int | None
+    frequencies_khz: tuple[int, ...]
+    governors: tuple[str, ...]
+    policies: tuple[str, ...]
+
+
+def cpu_list(text: str) -> tuple[int, ...]:
+    """Core numbers of the kernel's lists: `0-3,6`, or `0 1 2` as `related_cpus` has them.
+
+    Raises:
+        ValueError: The text is neither.
+    """
+    cpus: set[int] = set()
+    for part in re.split(r"[,\s]+", text.strip()):
+        if not part:
+            continue
+        first, dash, last = part.partition("-")
+        cpus.update(range(int(first), int(last if dash else first) + 1))
+    return tuple(sorted(cpus))
+
+
+def cpu_list_text(cpus: tuple[int, ...]) -> str:
+    """Core numbers as the kernel and `taskset` write them: `0-3,6`."""
+    parts: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if parts and cpu == parts[-1][-1] + 1:
+            parts[-1].append(cpu)
+        else:
+            parts.append([cpu])
+    return ",".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
+
+
+def clusters(files: Files) -> tuple[Cluster, ...]:
+    """Clusters from slow to fast, from what `PATTERNS` found.
+
+    Policies tell clusters apart; where each core has a policy of its own, cores of equal limits and capacity
+    are one cluster. Without cpufreq, as in most virtual machines, cores are told apart by capacity.
+    """
+    capacities = {
+        int(match[1]): value
+        for path in files
+        if (match := re.search(r"/cpu(\d+)/cpu_capacity$", path))
+        and (value := number(files, path)) is not None
+    }
+    policies = sorted(
+        {match[1] for path in files if (match := re.match(rf"({_CPU}/cpufreq/policy\d+)/", path))},
+        key=lambda path: int(path.rpartition("policy")[2]),
+    )
+    groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for policy in policies:
+        cpus = cpu_list(text(files, f"{policy}/related_cpus"))
+        alone = len(cpus) == 1
+        groups[_limits(files, policy, capacities, cpus) + (() if alone else (policy,))].append(
+            policy
+        )
+    found = [_cluster(files, group, capacities) for group in groups.values()]
+    if not found:
+        found = _without_cpufreq(files, capacities)
+    found.sort(key=lambda c: (c.capacity or 0, c.max_khz or 0, c.cpus))
+    names = _NAMES.get(len(found)) or tuple(f"cluster{i}" for i in range(len(found)))
+    return tuple(
+        Cluster(
+            name, c.cpus, c.capacity, c.min_khz, c.max_khz, c.frequencies_khz, c.governors, c.policies
+        )
+        for name, c in zip(names, found, strict=True)
+    )  # fmt: skip
+
+
+def _limits(
+    files: Files, policy: str, capacities: Mapping[int, int], cpus: tuple[int, ...]
+) -> tuple[object, ...]:
+    return (
+        number(files, f"{policy}/cpuinfo_min_freq"),
+        number(files, f"{policy}/cpuinfo_max_freq"),
+        capacities.get(cpus[0]) if cpus else None,
+    )
+
+
+def _cluster(files: Files, policies: list[str], capacities: Mapping[int, int]) -> Cluster:
+    first = policies[0]
+    cpus = tuple(
+        sorted({cpu for p in policies for cpu in cpu_list(text(files, f"{p}/related_cpus"))})
+    )
+    return Cluster(
+        "",
+        cpus,
+        capacities.get(cpus[0]) if cpus else None,
+        number(files, f"{first}/cpuinfo_min_freq"),
+        number(files, f"{first}/cpuinfo_max_freq"),
+        tuple(
+            sorted({int(f) for f in text(files, f"{first}/scaling_available_frequencies").split()})
+        ),
+        tuple(text(files, f"{first}/scaling_available_governors").split()),
+        tuple(policies),
+    )
+
+
+def _without_cpufreq(files: Files, capacities: Mapping[int, int]) -> list[Cluster]:
+    groups: dict[int | None, list[int]] = defaultdict(list)
+    for cpu in cpu_list(text(files, f"{_CPU}/present")):
+        groups[capacities.get(cpu)].append(cpu)
+    return [
+        Cluster("", tuple(cpus), capacity, None, None, (), (), ())
+        for capacity, cpus in groups.items()
+    ]
+
+
+def text(files: Files, path: str) -> str:
+    """A file's text without the white space around it; empty where it is absent or cannot be read."""
+    return (files.get(path) or b"").replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def number(files: Files, path: str) -> int | None:
+    """A file's whole number; None where it has none."""
+    found = text(files, path)
+    return int(found) if re.fullmatch(r"-?\d+", found) else None

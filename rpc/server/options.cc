@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <stdexcept>
+
+namespace autotune {
+namespace server {
+namespace {
+
+constexpr int kMostCpus = 1024;
+
+[[noreturn]] void Refuse(const std::string& message) {
+  std::fprintf(stderr, "autotune_server: %s\n%s", message.c_str(),
+               "usage: autotune_server --dir DIR --key KEY [--tracker HOST:PORT] [--bind ADDRESS]\n"
+               "         [--port PORT] [--public-host HOST] [--public-port PORT] [--cpus LIST]\n"
+               "         [--session-timeout SECONDS] [--serial NAME] [--emulated TEXT]\n"
+               "         [--thermal-zone FILE] [--daemon]\n"
+               "       autotune_server --dir DIR --status | --stop\n"
+               "       autotune_server --version\n");
+  std::exit(2);
+}
+
+/// The whole text as a number within limits.
+long Number(const std::string& option, const std::string& text, long low, long high) {
+  size_t used = 0;
+  long value = 0;
+  try {
+    value = std::stol(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used == 0 || used != text.size() || value < low || value > high) {
+    Refuse(option + " takes a number from " + std::to_string(low) + " to " + std::to_string(high) +
+           ", not '" + text + "'");
+  }
+  return value;
+}
+
+void SetTracker(const std::string& text, Options* options) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) Refuse("--tracker takes HOST:PORT, not '" + text + "'");
+  options->tracker_host = text.substr(0, colon);
+  options->tracker_port = static_cast<int>(Number("--tracker", text.substr(colon + 1), 1, 65535));
+}
+
+}  // namespace
+
+std::vector<int> ParseCpuList(const std::string& text) {
+  std::vector<int> cpus;
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = text.find(',', at);
+    if (end == std::string::npos) end = text.size();
+    const std::string part = text.substr(at, end - at);
+    const size_t dash = part.find('-');
+    size_t used = 0;
+    const int first = std::stoi(part, &used);
+    int last = first;
+    if (dash != std::string::npos) {
+      if (used != dash) throw std::invalid_argument(part);
+      last = std::stoi(part.substr(dash + 1), &used);
+      used += dash + 1;
+    }
+    if (used != part.size() || first < 0 || last < first || last >= kMostCpus) {
+      throw std::invalid_argument(part);
+    }
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    at = end + 1;
+  }
+  return cpus;
+}
+
+Options ParseOptions(int argc, char** argv) {
+  Options options;
+  const std::map<std::string, std::function<void()>> flags = {
+      {"--daemon", [&] { options.daemon = true; }},
+      {"--status", [&] { options.mode = Mode::kStatus; }},
+      {"--stop", [&] { options.mode = Mode::kStop; }},
+      {"--version", [&] { options.mode = Mode::kVersion; }},
+  };
+  const std::map<std::string, std::function<void(const std::string&)>> valued = {
+      {"--dir", [&](const std::string& text) { options.folder = text; }},
+      {"--key", [&](const std::string& text) { options.key = text; }},
+      {"--tracker", [&](const std::string& text) { SetTracker(text, &options); }},
+      {"--bind", [&](const std::string& text) { options.bind = text; }},
+      {"--port",
+       [&](const std::string& text) {
+         options.port = static_cast<int>(Number("--port", text, 0, 65535));
+       }},
+      {"--public-host", [&](const std::string& text) { options.public_host = text; }},
+      {"--public-port",
+       [&](const std::string& text) {
+         options.public_port = static_cast<int>(Number("--public-port", text, 0, 65535));
+       }},
+      {"--cpus",
+       [&](const std::string& text) {
+         try {
+           ParseCpuList(text);
+         } catch (const std::exception&) {
+           Refuse("--cpus takes a list such as 0-3,6, not '" + text + "'");
+         }
+         options.cpus = text;
+       }},
+      {"--session-timeout",
+       [&](const std::string& text) {
+         options.session_timeout_s = static_cast<double>(Number("--session-timeout", text, 1, 86400));
+       }},
+      {"--serial", [&](const std::string& text) { options.serial = text; }},
+      {"--emulated", [&](const std::string& text) { options.emulated = text; }},
+      {"--thermal-zone", [&](const std::string& text) { options.thermal_zone = text; }},
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (const auto flag = flags.find(name); flag != flags.end()) {
+      flag->second();
+      continue;
+    }
+    const auto option = valued.find(name);
+    if (option == valued.end()) Refuse("there is no option '" + name + "'");
+    if (++i == argc) Refuse(name + " needs a value");
+    option->second(argv[i]);
+  }
+  if (options.mode == Mode::kVersion) return options;
+  if (options.folder.empty()) Refuse("--dir is missing");
+  if (options.mode == Mode::kServe && options.key.empty()) Refuse("--key is missing");
+  // The key goes into JSON and into the space-separated handshake as it is.
+  for (const char c : options.key) {
+    if (c <= ' ' || c == '"' || c == '\\' || c == ':' || c == 0x7f) {
+      Refuse("--key may hold no white space, quotes, backslashes or colons");
+    }
+  }
+  return options;
+}
+
+}  // namespace server
+}  // namespace autotune

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include "../common/json_writer.h"
+#include "folders.h"
+#include "log.h"
+#include "version.h"
+
+namespace autotune {
+namespace server {
+namespace {
+
+constexpr int32_t kMagic = 0xff271;
+constexpr int32_t kMismatch = kMagic + 2;
+constexpr int32_t kLongestKey = 4096;
+constexpr double kHandshakeTimeoutS = 5;
+constexpr double kWordEveryS = 2;
+// A client that took the key and did not come within this time lost its way.
+constexpr double kComeWithinS = 10;
+constexpr size_t kRecentCrashes = 8;
+constexpr int kTickMs = 200;
+constexpr int kBusyTickMs = 20;
+
+volatile sig_atomic_t stop_asked = 0;
+void OnStop(int) { stop_asked = 1; }
+
+std::string Machine() {
+  utsname about{};
+  return uname(&about) == 0 ? about.machine : "";
+}
+
+std::string Celsius(const std::string& zone) {
+  double value = 0;
+  if (zone.empty() || !(std::ifstream(zone) >> value)) return "null";
+  return JsonReal(value >= 1000 || value <= -1000 ? value / 1000 : value);
+}
+
+}  // namespace
+
+Server::Server(Options options)
+    : options_(std::move(options)),
+      listener_(Listen(options_.bind, &options_.port)),
+      tracker_(options_.tracker_host, options_.tracker_port),
+      crashes_(options_.folder + "/crashes.jsonl"),
+      page_(NewSharedPage()),
+      random_(std::random_device{}()) {
+  RemoveFolder(options_.folder + "/sessions");  // Of a server that was killed.
+  if (options_.public_port == 0) options_.public_port = options_.port;
+  NewMatchKey();
+}
+
+void Server::NewMatchKey() {
+  offered_ = false;
+  taken_since_ = 0;
+  // TVM reads the tracker's key back from the part before the colon.
+  match_key_ = options_.tracker_port == 0
+                   ? options_.key
+                   : options_.key + ":" + std::to_string(random_() >> 11);
+}
+
+void Server::Run() {
+  struct sigaction action {};
+  action.sa_handler = OnStop;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  Log("serving key " + options_.key + " on " + options_.bind + ":" + std::to_string(options_.port));
+  while (!stop_asked) {
+    if (session_.running()) LookAfterSession();
+    if (options_.tracker_port != 0) LookAfterTracker();
+    const bool waiting = !session_.running();
+    pollfd watched[2] = {{listener_.get(), POLLIN, 0}, {tracker_.descriptor(), POLLIN, 0}};
+    const int ready = poll(waiting ? watched : watched + 1, waiting ? 2 : 1,
+                           waiting ? kTickMs : kBusyTickMs);
+    if (ready <= 0) continue;
+    if (watched[1].revents != 0) tracker_.Drop();  // Nothing was asked: it has closed.
+    if (waiting && watched[0].revents != 0) Accept();
+  }
+  Log("stopping");
+  if (session_.running()) {
+    session_.Kill("");
+    for (double end = Now() + 6; session_.running() && Now() < end; usleep(10000)) {
+      LookAfterSession();
+    }
+  }
+  RemoveFolder(options_.folder + "/sessions");
+}
+
+void Server::LookAfterSession() {
+  const uint64_t number = session_.number();
+  const SessionEnd end = session_.Check();
+  if (!end.ended) return;
+  if (end.cause.empty()) {
+    Log("session " + std::to_string(number) + ": closed");
+  } else {
+    const std::string candidate = page_->candidate;
+    Log("session " + std::to_string(number) + ": ended by " + end.cause +
+        (candidate.empty() ? "" : " while it ran " + candidate));
+    crashes_.Add(number, end.cause, candidate);
+  }
+  page_->candidate[0] = '\0';
+  device_lock_.Close();
+  NewMatchKey();
+  next_word_ = 0;  // The host may be waiting to hear what became of it.
+}
+
+std::string Server::InfoJson() const {
+  const std::string host = options_.public_host.empty() ? "null" : JsonString(options_.public_host);
+  return JsonObject()
+      .Text("key", "server:" + options_.key)
+      .Raw("addr", JsonList({host, std::to_string(options_.public_port)}))
+      .Text("serial", options_.serial)
+      .Text("emulated", options_.emulated)
+      .Text("machine", Machine())
+      .Number("sessions", sessions_)
+      .Number("candidates", page_->candidates)
+      .Number("crashes", crashes_.size())
+      .Raw("recent", crashes_.Json(kRecentCrashes))
+      .Flag("busy", session_.running())
+      .Raw("celsius", Celsius(options_.thermal_zone))
+      .str();
+}
+
+void Server::LookAfterTracker() {
+  if (!tracker_.Connected()) {
+    offered_ = false;
+    last_info_.clear();
+    return;
+  }
+  const double now = Now();
+  if (now >= next_word_ || last_info_.empty()) {
+    next_word_ = now + kWordEveryS;
+    const std::string info = InfoJson();
+    if (info != last_info_ && tracker_.Inform(info)) last_info_ = info;
+    bool there = true;
+    if (offered_ && !session_.running() && tracker_.StillOffered(match_key_, &there)) {
+      // Taken, but nobody came: the client died, and the key is offered again under a new number.
+      if (there) taken_since_ = 0;
+      else if (taken_since_ == 0) taken_since_ = now;
+      else if (now > taken_since_ + kComeWithinS) NewMatchKey();
+    }
+  }
+  if (!offered_ && !session_.running()) {
+    offered_ =
+        tracker_.Offer(options_.key, options_.public_host, options_.public_port, match_key_);
+  }
+}
+
+bool Server::Handshake(int connection, double* timeout_s) {
+  int32_t magic = 0;
+  int32_t size = 0;
+  if (!ReceiveInt(connection, &magic, kHandshakeTimeoutS) || magic != kMagic) return false;
+  if (!ReceiveInt(connection, &size, kHandshakeTimeoutS) || size <= 0 || size > kLongestKey) {
+    return false;
+  }
+  std::string key(static_cast<size_t>(size), '\0');
+  if (!ReceiveAll(connection, key.data(), key.size(), kHandshakeTimeoutS)) return false;
+  std::istringstream words(key);
+  std::string word;
+  words >> word;
+  if (word != "client:" + match_key_) {
+    SendInt(connection, kMismatch, kHandshakeTimeoutS);
+    Log("a client with another key was refused");
+    return false;
+  }
+  const std::string option = "-timeout=";
+  while (words >> word) {
+    if (word.compare(0, option.size(), option) != 0) continue;
+    try {
+      *timeout_s = std::stod(word.substr(option.size()));
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Server::TakeDevice() {
+  const std::string path = options_.folder + "/../device.lock";
+  Descriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.valid()) return true;  // No lock, no other server that would respect it.
+  for (const double end = Now() + options_.session_timeout_s; !stop_asked && Now() < end;
+       usleep(50000)) {
+    if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
+      device_lock_ = std::move(lock);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Server::Accept() {
+  Descriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!connection.valid()) return;
+  double timeout_s = 0;
+  if (!Handshake(connection.get(), &timeout_s)) return;
+  if (!TakeDevice()) return;
+  if (timeout_s <= 0) timeout_s = options_.session_timeout_s;
+  const std::string name = "server:" + options_.key;
+  if (!SendInt(connection.get(), kMagic, kHandshakeTimeoutS) ||
+      !SendInt(connection.get(), static_cast<int32_t>(name.size()), kHandshakeTimeoutS) ||
+      !SendAll(connection.get(), name.data(), name.size(), kHandshakeTimeoutS)) {
+    device_lock_.Close();
+    NewMatchKey();
+    return;
+  }
+  try {
+    session_.Start(options_, ++sessions_, std::move(connection), timeout_s, page_, crashes_.Json());
+    Log("session " + std::to_string(sessions_) + ": begun");
+  } catch (const std::exception& error) {
+    // No memory or no disk now: the next client may have better luck.
+    Log(std::string("no session: ") + error.what());
+    device_lock_.Close();
+    NewMatchKey();
+  }
+}
+
+}  // namespace server
+}  // namespace autotune

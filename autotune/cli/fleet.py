@@ -81,7 +81,7 @@ def fleet_runner(request: TuneRequest) -> RpcRunner:
         DeviceError: The tracker does not answer, or has nothing under the key.
     """
     from autotune.compiler.rpc_runner import RpcRunner
-    from autotune.compiler.runner import DeviceFingerprint
+    from autotune.compiler.runner import DeviceFingerprint, opencl_fingerprint
 
     if request.fleet is None:
         raise ValueError("the request names no tracker")
@@ -99,7 +99,18 @@ def fleet_runner(request: TuneRequest) -> RpcRunner:
         ),
         stand_in=bool(emulated),
     )
-    return RpcRunner(link, key, device)
+    runner = RpcRunner(link, key, device)
+    if request.target.family == "opencl":
+        found = runner.opencl_device()
+        if found is not None:
+            seen = opencl_fingerprint(request.target, found)
+            runner.device = replace(
+                device,
+                driver="; ".join([*emulated, f"{seen.name} ({seen.driver})"]),
+                details=device.details + seen.details,
+                stand_in=device.stand_in or seen.stand_in,
+            )
+    return runner
 
 
 def _link(fleet: Fleet) -> TrackerLink:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from autotune import __version__
+from autotune.cli import devices as devices_commands
+from autotune.cli import rpc as rpc_commands
+from autotune.cli import tracker as tracker_commands
 from autotune.cli.breakdown import breakdown
 from autotune.cli.doctor import doctor
 from autotune.cli.export import export
@@ -48,6 +51,39 @@ for _command, _summary in (
     (doctor, "Check this machine; tell how to mend what is missing."),
 ):
     app.command(short_help=_summary)(with_verbosity(_command))
+
+
+def _group(name: str, summary: str, *commands: tuple[str, Callable[..., Any], str]) -> typer.Typer:
+    """A command of commands."""
+    group = typer.Typer(
+        name=name, help=summary, rich_markup_mode=None, no_args_is_help=name != "devices",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )  # fmt: skip
+    for word, command, short in commands:
+        group.command(word, short_help=short)(with_verbosity(command))
+    app.add_typer(group, short_help=summary)
+    return group
+
+
+_devices = _group(
+    "devices",
+    "List phones, boards and this host; show what can be tuned on them.",
+    ("show", devices_commands.show, "Show what can be tuned on a device."),
+    ("restore", devices_commands.restore, "Undo what a run that died left changed."),
+)
+_devices.callback(invoke_without_command=True)(devices_commands.list_unless_subcommand)
+_group(
+    "tracker",
+    "Serve the connected devices on a TVM tracker.",
+    ("up", tracker_commands.up, "Start the tracker and the devices' servers."),
+    ("status", tracker_commands.status, "Show devices, queue, trials a minute, temperature."),
+    ("down", tracker_commands.down, "End it and leave the devices as they were."),
+)
+_group(
+    "rpc",
+    "Build the device server.",
+    ("build", rpc_commands.build, "Build it for this host, a board or a phone."),
+)
 
 
 def _print_version(wanted: bool) -> None:

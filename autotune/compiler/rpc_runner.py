@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from autotune.compiler.host import runtime_environment
+from autotune.compiler.opencl_sidecar import OpenCLDevice
 from autotune.compiler.runner import (
     CompareRequest,
     Comparison,
@@ -26,14 +27,14 @@ from autotune.compiler.runner import (
     measurement_message,
 )
 from autotune.compiler.workers import Message, Worker, WorkerLost
-from autotune.errors import TransientDeviceError
+from autotune.errors import ToolchainError, TransientDeviceError
 from autotune.measurement import Outcome
 
 LOGGER = logging.getLogger("autotune.devices")
 
 CLIENT_GONE = "client gone"
 _SESSION_TIMEOUT_S = 3600.0
-_OPEN_TIMEOUT_S = 60.0
+_OPEN_TIMEOUT_S = 30.0
 _LOAD_TIMEOUT_S = 60.0
 _SLOWEST_LINK_BYTES_PER_S = 1e6
 _COMPARE_TIMEOUT_S = 600.0
@@ -41,7 +42,7 @@ _TURN_S = 120.0
 _VERDICT_WITHIN_S = 12.0
 _LINK_FAILURES = 5
 _DEADLY_TIMES = 2
-_RETRY_S = 2.0
+_RETRY_S = 0.5
 _MOST_LANES = 64
 
 
@@ -79,6 +80,13 @@ class Tracker(Protocol):
 
     def served(self, key: str | None = None) -> Sequence[SeenServer]:
         """The device servers of a key.
+
+        Raises:
+            TransientDeviceError: The tracker does not answer.
+        """
+
+    def free(self, key: str) -> int:
+        """Devices of a key that wait for a client.
 
         Raises:
             TransientDeviceError: The tracker does not answer.
@@ -195,6 +203,26 @@ class RpcRunner:
         """See `Runner.start`."""
         self.at_once()
 
+    def opencl_device(self) -> OpenCLDevice | None:
+        """The devices' first OpenCL device, asked over a session; None where the server is not ours.
+
+        Raises:
+            TransientDeviceError: No device is free within half a minute, or its session was lost.
+            ToolchainError: The device has no OpenCL.
+        """
+        self.at_once()
+        with self._lane(time.monotonic() + _OPEN_TIMEOUT_S) as lane:
+            serial = lane.serial
+            try:
+                found = self._ask(lane, {"op": "opencl"}, _OPEN_TIMEOUT_S).get("device")
+            except _SessionLost as lost:
+                raise TransientDeviceError(f"{serial}: {lost}") from lost
+        if found is None:
+            return None
+        if not found["devices"]:
+            raise ToolchainError(f"{serial} has no OpenCL: {found['reason']}")
+        return OpenCLDevice.from_json(found["devices"][0])
+
     def interrupt(self) -> None:
         """See `Runner.interrupt`."""
         self._stopped.set()
@@ -250,6 +278,7 @@ class RpcRunner:
                     self._load(lane, data)
                     answer = self._ask(lane, message, timeout_s)
                 except _SessionLost as lost:
+                    reason = str(lost)
                     verdict = self._verdict(candidate, before, lost)
                 else:
                     return answer, serial
@@ -265,9 +294,7 @@ class RpcRunner:
                     )
                 continue
             failures += 1
-            LOGGER.warning(
-                "%s: the session was lost, not by the candidate; measuring again", serial
-            )
+            LOGGER.warning("%s: session lost, not by its candidate (%s); again", serial, reason)
             if failures >= _LINK_FAILURES:
                 raise _SessionLost(
                     f"the link to the device was lost {failures} times", timed_out=False, serial=serial
@@ -276,39 +303,48 @@ class RpcRunner:
 
     @contextmanager
     def _lane(self, until: float) -> Iterator[_Lane]:
-        """A lane with an open session."""
-        lane = self._lanes.get()
-        try:
+        """A lane with an open session.
+
+        Raises:
+            TransientDeviceError: None could be opened in time.
+        """
+        while True:
+            lane = self._lanes.get()
             if lane.opened_s is not None and time.monotonic() - lane.opened_s > _TURN_S:
                 # Others wait at the same tracker: whoever is next gets the device.
                 lane.end()
-            while lane.opened_s is None:
-                self._open(lane, until)
+            if lane.opened_s is not None or self._open(lane):
+                break
+            self._lanes.put(lane)
+            if self._stopped.wait(_RETRY_S) or time.monotonic() > until:
+                raise TransientDeviceError(
+                    f"no device under key '{self._key}' is free",
+                    hint="see `autotune tracker status`; all that was measured is kept: --resume goes on",
+                )
+        try:
             yield lane
         finally:
             self._lanes.put(lane)
 
-    def _open(self, lane: _Lane, until: float) -> None:
-        """Opens a session, or waits a little."""
-        left = until - time.monotonic()
-        if self._stopped.is_set() or left <= 0:
-            raise TransientDeviceError(
-                f"no device under key '{self._key}' within {self._patience_s:.0f} s",
-                hint="`autotune tracker status` shows them; everything measured is kept, go on with --resume",
-            )
+    def _open(self, lane: _Lane) -> bool:
+        """Opens a session if a device is free."""
         try:
-            answer = lane.worker.ask({"op": "open"}, timeout=min(left, _OPEN_TIMEOUT_S))
+            if not self._tracker.free(self._key):
+                return False
+            answer = lane.worker.ask({"op": "open"}, timeout=_OPEN_TIMEOUT_S)
+        except TransientDeviceError as error:
+            answer = {"lost": error.message}
         except WorkerLost as lost:
             answer = {"lost": str(lost)}
         reason = answer.get("lost") or answer.get("error")
-        if reason is None:
-            lane.serial = str(answer.get("info", {}).get("serial", "")) or self._key
-            lane.opened_s = time.monotonic()
-            lane.loaded = None
-            return
-        LOGGER.warning("no session under key '%s' yet: %s", self._key, _first_line(str(reason)))
-        lane.end()
-        self._stopped.wait(min(_RETRY_S, max(0.0, left)))
+        if reason is not None:
+            LOGGER.warning("no session under '%s' yet: %s", self._key, _first_line(str(reason)))
+            lane.end()
+            return False
+        lane.serial = str(answer.get("info", {}).get("serial", "")) or self._key
+        lane.opened_s = time.monotonic()
+        lane.loaded = None
+        return True
 
     def _load(self, lane: _Lane, data: Path) -> None:
         """Brings a kernel's data to the device, unless it is there."""

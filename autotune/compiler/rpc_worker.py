@@ -1,7 +1,8 @@
 """An RPC worker: checks and times kernels on a device behind a tracker, in a session that it opens and keeps.
 
 Arguments: `cpu` or `opencl`, and a JSON object with `host`, `port`, `key` and `session_timeout_s`. Requests are
-those of `run_worker`, with the candidate's name in `candidate`, and `{"op": "open"}` and `{"op": "close"}`.
+those of `run_worker`, with the candidate's name in `candidate`, and `{"op": "open"}`, `{"op": "close"}` and
+`{"op": "opencl"}`.
 
 An answer `{"lost": text}` says that the session is gone. TVM's client does not recover from that: the worker is
 to be replaced.
@@ -44,6 +45,8 @@ class Session:
                 return {}
             if self._bench is None:
                 return {"lost": "no session is open"}
+            if request["op"] == "opencl":
+                return self._opencl()
             self._say(request.get("candidate", ""))
             answer = self._bench.handle(request)
             self._say("")
@@ -66,6 +69,11 @@ class Session:
         self._bench = SessionBench(self._session, self._kind)
         info = self._function("autotune.server.info")
         return {"info": json.loads(str(info())) if info else {}}
+
+    def _opencl(self) -> Message:
+        """The session's OpenCL devices, as the sidecar lists them; null where the server has none."""
+        devices = self._function("autotune.opencl.devices")
+        return {"device": json.loads(str(devices())) if devices else None}
 
     def _function(self, name: str) -> Any:
         """A function of our own server; None on another one."""

@@ -6,12 +6,15 @@ import math
 import platform
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.compiler.host import cores, kernel_threads, runtime_environment
 from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
 from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.measurement import Outcome
+
+if TYPE_CHECKING:
+    from autotune.compiler.opencl_sidecar import OpenCLDevice
 
 _COMPARE_TIMEOUT_S = 600.0
 
@@ -234,23 +237,27 @@ def _opencl_device(target: TargetSpec) -> DeviceFingerprint:
     from autotune.compiler import opencl_sidecar
 
     opencl_sidecar.ensure()
-    first = opencl_sidecar.devices()[0]
-    vendor = f"{first.vendor} {first.name}".lower()
+    return opencl_fingerprint(target, opencl_sidecar.devices()[0])
+
+
+def opencl_fingerprint(target: TargetSpec, found: OpenCLDevice) -> DeviceFingerprint:
+    """An OpenCL device as what a target is measured on; a stand-in unless it is of the target's maker."""
+    vendor = f"{found.vendor} {found.name}".lower()
     wanted = {"adreno": ("qualcomm", "adreno"), "mali": ("mali", "arm ")}.get(
         dict(target.tvm).get("device", ""), ()
     )
-    real = any(word in vendor for word in wanted) if wanted else first.type != "cpu"
+    real = any(word in vendor for word in wanted) if wanted else found.type != "cpu"
     return DeviceFingerprint(
-        first.name,
+        found.name,
         "opencl",
-        f"{first.platform}, {first.driver_version}",
+        f"{found.platform}, {found.driver_version}",
         (
-            ("vendor", first.vendor),
-            ("type", first.type),
-            ("compute_units", first.compute_units),
-            ("max_work_group_size", first.max_work_group_size),
-            ("local_mem_bytes", first.local_mem_bytes),
-            ("local_mem_type", first.local_mem_type),
+            ("vendor", found.vendor),
+            ("type", found.type),
+            ("compute_units", found.compute_units),
+            ("max_work_group_size", found.max_work_group_size),
+            ("local_mem_bytes", found.local_mem_bytes),
+            ("local_mem_type", found.local_mem_type),
         ),
         stand_in=not real,
     )
@@ -271,7 +278,7 @@ def stand_in_notice(target: TargetSpec, device: DeviceFingerprint) -> str | None
     if not device.stand_in:
         return None
     if device.kind.startswith("rpc"):
-        return f"STAND-IN: {device.name} is {device.driver}: a model's times, not a device's"
+        return f"STAND-IN: key '{device.name}' is no {target.name} device but {device.driver}"
     how = (
         "emulated by qemu-user; its times say nothing of a phone"
         if device.kind == "qemu-user"

@@ -25,6 +25,7 @@ _DEFAULT_PATIENCE = 3.0
 _PATIENCE_S = 0.5
 _BLOCKS = 5
 _LEAST_FREE_BYTES = 1 << 20
+_MOST_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,12 @@ class Bench:
         self._measure = measure
         self._targets = targets
         self._folder = folder
+        # Kept for the whole run: a worker process dies with the thread that started it.
+        self._threads = ThreadPoolExecutor(_MOST_AT_ONCE)
+
+    def close(self) -> None:
+        """Lets go of what waits for devices; to be called when the runner has stopped."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def start(self, candidates: Sequence[Candidate], *, untuned: bool = False) -> Building:
         """Begins to build candidates in parallel, and returns at once.
@@ -185,26 +192,25 @@ class Bench:
         waiting = list(zip(building.candidates, building.libraries(), strict=True))
         waiting.reverse()
         self._data.of(kernel)  # Made here once, not by the first few threads.
-        at_once = self._runner.at_once()
+        at_once = min(self._runner.at_once(), _MOST_AT_ONCE)
         failure: DeviceError | None = None
-        with ThreadPoolExecutor(at_once) as devices:
-            running: dict[Future[Outcome], Candidate] = {}
-            while running or (waiting and failure is None and not interrupted()):
-                if interrupted() or failure is not None:
-                    self._runner.interrupt()
-                    waiting.clear()
-                while waiting and len(running) < at_once:
-                    candidate, built = waiting.pop()
-                    running[devices.submit(self._tried, kernel, built, best_s)] = candidate
-                for finished in wait(running, _PATIENCE_S, FIRST_COMPLETED).done:
-                    candidate = running.pop(finished)
-                    try:
-                        outcome = finished.result()
-                    except DeviceError as error:  # The others may still have something to say.
-                        failure = error
-                        continue
-                    best_s = min(best_s, outcome.seconds)
-                    done(candidate, outcome)
+        running: dict[Future[Outcome], Candidate] = {}
+        while running or (waiting and failure is None and not interrupted()):
+            if interrupted() or failure is not None:
+                self._runner.interrupt()
+                waiting.clear()
+            while waiting and len(running) < at_once:
+                candidate, built = waiting.pop()
+                running[self._threads.submit(self._tried, kernel, built, best_s)] = candidate
+            for finished in wait(running, _PATIENCE_S, FIRST_COMPLETED).done:
+                candidate = running.pop(finished)
+                try:
+                    outcome = finished.result()
+                except DeviceError as error:  # The others may still have something to say.
+                    failure = error
+                    continue
+                best_s = min(best_s, outcome.seconds)
+                done(candidate, outcome)
         if failure is not None and not interrupted():
             raise failure
 

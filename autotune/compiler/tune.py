@@ -8,7 +8,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -168,16 +168,12 @@ class KernelRun:
             self._runner.start()
             limits = request.space.limits
             self._target = tvm_target(request.target, limits, request.space.compile)
-            yield Bench(
-                builder,
-                self._runner,
-                ReferenceData(work / "data", request.seed),
-                measure,
-                BuildTargets(
-                    target_text(self._target), target_text(tvm_target(request.target, limits))
-                ),
-                work / "libraries",
+            targets = BuildTargets(
+                target_text(self._target), target_text(tvm_target(request.target, limits))
             )
+            data, libraries = ReferenceData(work / "data", request.seed), work / "libraries"
+            with closing(Bench(builder, self._runner, data, measure, targets, libraries)) as bench:
+                yield bench
         finally:
             builder.stop()
             self._runner.stop()

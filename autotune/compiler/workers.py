@@ -255,7 +255,7 @@ def serve(argv: list[str], handle: Callable[[Message], Message]) -> None:
         argv: Command-line arguments of the process; the first is the socket's file descriptor.
         handle: Maps a request to an answer; exceptions become `{"error": text}`.
     """
-    _die_with_parent()
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection: Connection[Any, Any] = Connection(int(argv[0]))
     connection.send_bytes(b"{}")
@@ -275,7 +275,7 @@ def _requests(connection: Connection[Any, Any]) -> Iterator[Message]:
             return
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Asks Linux to kill this process when its parent dies, so that none outlives a killed run."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from typing import TypeVar
 import adbutils
 
 from autotune.devices.device import Completed, quoted
-from autotune.devices.shell import ShellDevice
+from autotune.devices.shell import BOOT_ID, ShellDevice, wait_until
 from autotune.errors import StableDeviceError, ToolchainError, TransientDeviceError
 
 _R = TypeVar("_R")
 _START_TIMEOUT_S = 20.0
+_CALL_S = 10.0
 _STATES = {
     "device": "ready",
     "offline": "offline",
@@ -193,6 +195,50 @@ class AdbDevice(ShellDevice):
         where = f"tcp:{host_port}"
         self._call(timeout, lambda device: device.reverse(where, where))
         return host_port
+
+    def reconnect(self, *, timeout: float) -> None:
+        """See `Device.reconnect`."""
+        deadline = time.monotonic() + timeout
+        self._dial()
+        wait_until(self._answers, self.serial, max(1.0, deadline - time.monotonic()))
+
+    def reboot(self, *, timeout: float) -> None:
+        """See `Device.reboot`."""
+        deadline = time.monotonic() + timeout
+        before = self._boot_id()
+        with suppress(TransientDeviceError), _limited(self.serial, _CALL_S) as client:
+            connection = client.device(self.serial).open_transport()
+            connection.send_command("reboot:")
+            connection.check_okay()
+
+        def back() -> bool:
+            return self._answers() and self._boot_id() != before and self._booted()
+
+        wait_until(back, self.serial, max(1.0, deadline - time.monotonic()))
+
+    def _dial(self) -> None:
+        """Has the adb server make its connection to the device anew."""
+        with suppress(TransientDeviceError), _limited(self.serial, _CALL_S) as client:
+            if ":" in self.serial:  # An address: reached over the network, not over USB.
+                client.disconnect(self.serial)
+                client.connect(self.serial)
+            else:
+                client.device(self.serial).open_transport("reconnect").close()
+
+    def _answers(self) -> bool:
+        try:
+            return self._script("echo here", ["echo"], timeout=_CALL_S).text == "here"
+        except TransientDeviceError:
+            self._dial()
+            raise
+
+    def _boot_id(self) -> str:
+        return self._script(f"cat {BOOT_ID}", ["cat", BOOT_ID], timeout=_CALL_S).text
+
+    def _booted(self) -> bool:
+        """Whether Android itself is up; the shell answers long before."""
+        script = "getprop sys.boot_completed"
+        return self._script(script, ["getprop"], timeout=_CALL_S).text == "1"
 
     def unforward(self, host_port: int, *, timeout: float) -> None:
         """See `Device.unforward`."""

@@ -108,6 +108,21 @@ class Device(Protocol):
     def reverse(self, host_port: int, *, timeout: float) -> int:
         """Makes a port of this host's loopback reachable on the device's; returns the device's port."""
 
+    def reconnect(self, *, timeout: float) -> None:
+        """Makes the connection anew; what was forwarded is lost.
+
+        Raises:
+            TransientDeviceError: The device does not come back in time.
+        """
+
+    def reboot(self, *, timeout: float) -> None:
+        """Restarts the device and waits until it answers again.
+
+        Raises:
+            TransientDeviceError: It does not come back in time.
+            StableDeviceError: It cannot be restarted from here.
+        """
+
     def unforward(self, host_port: int, *, timeout: float) -> None:
         """Takes back what `forward` returned; nothing happens where it is gone already."""
 

@@ -24,6 +24,7 @@ from autotune.errors import AutotuneError, DeviceError, RecordError, StableDevic
 
 LOGGER = logging.getLogger("autotune.devices")
 _TIMEOUT_S = 15.0
+_NO_SUCH_PROGRAM = 127
 
 Kind = Literal["write", "command", "remove", "forward", "reverse"]
 
@@ -69,7 +70,7 @@ class Change:
         else:
             argv = self.argv if self.kind == "command" else ("rm", "-rf", self.path)
             done = device.run(argv, timeout=_TIMEOUT_S)
-            if done.exit_code != 0:
+            if done.exit_code not in (0, _NO_SUCH_PROGRAM):  # Gone, and what it did with it.
                 raise StableDeviceError(f"{device.serial}: `{' '.join(argv)}`: {done.complaint}")
 
 
@@ -110,6 +111,10 @@ class Journal:
     def changes(self) -> list[Change]:
         """What has not been undone, oldest first."""
         return list(self._left.values())
+
+    def change(self, number: int) -> Change:
+        """A change that has not been undone."""
+        return self._left[number]
 
     def note(self, change: Change) -> int:
         """Writes down a change that is about to be made; returns what crosses it out.

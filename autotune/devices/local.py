@@ -40,6 +40,13 @@ class LocalDevice(ShellDevice):
         """See `Device.reverse`."""
         return host_port
 
+    def reconnect(self, *, timeout: float) -> None:
+        """See `Device.reconnect`."""
+
+    def reboot(self, *, timeout: float) -> None:
+        """See `Device.reboot`."""
+        raise StableDeviceError("local: this host is not restarted from here")
+
     def unforward(self, host_port: int, *, timeout: float) -> None:
         """See `Device.unforward`."""
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import secrets
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 from autotune.devices.device import Completed, quoted
-from autotune.errors import StableDeviceError
+from autotune.errors import StableDeviceError, TransientDeviceError
 
 _SMALL_FILE_BYTES = 65536
 _ROOT_TIMEOUT_S = 8.0
+_POLL_S = 0.5
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""A text that is another one after every start of the kernel."""
 
 
 class ShellDevice(ABC):
@@ -120,3 +125,19 @@ class ShellDevice(ABC):
 def _globs(patterns: Iterable[str]) -> str:
     """Patterns as the shell expands them: nothing else in them is special to it."""
     return " ".join("".join(c if c in "*?[]-" else quoted([c]) for c in p) for p in patterns)
+
+
+def wait_until(ready: Callable[[], bool], who: str, timeout: float) -> None:
+    """Asks until it is so; a device that does not answer meanwhile is not ready.
+
+    Raises:
+        TransientDeviceError: The time was over.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        with suppress(TransientDeviceError):
+            if ready():
+                return
+        if time.monotonic() > deadline:
+            raise TransientDeviceError(f"{who} did not come back within {timeout:g} s")
+        time.sleep(_POLL_S)

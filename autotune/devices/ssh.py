@@ -11,11 +11,12 @@ from pathlib import Path, PurePosixPath
 
 from autotune.devices.device import Completed, quoted
 from autotune.devices.processes import run_limited
-from autotune.devices.shell import ShellDevice
+from autotune.devices.shell import BOOT_ID, ShellDevice, wait_until
 from autotune.errors import StableDeviceError, ToolchainError, TransientDeviceError
 
 _CONNECTION_FAILED = 255
 _PERSIST_S = 300
+_REBOOT_CALL_S = 10.0
 _FORWARD_TRIES = 5
 _REFUSED = ("Permission denied", "Host key verification failed", "Could not resolve hostname")
 
@@ -145,6 +146,23 @@ class SshDevice(ShellDevice):
 
     def _control(self, verb: str, spec: tuple[str, str], timeout: float) -> Completed:
         return self._call(["-O", verb, *spec, self.serial], ["ssh", "-O", verb], timeout)
+
+    def reconnect(self, *, timeout: float) -> None:
+        """See `Device.reconnect`."""
+        self.disconnect()
+        self._ways.clear()
+        self._script("true", ["true"], timeout=timeout)
+
+    def reboot(self, *, timeout: float) -> None:
+        """See `Device.reboot`."""
+        before = self._boot_id(timeout)
+        with suppress(TransientDeviceError):  # The connection may end before the answer does.
+            self.run(["reboot"], timeout=min(timeout, _REBOOT_CALL_S), root=True)
+        self.disconnect()
+        wait_until(lambda: self._boot_id(_REBOOT_CALL_S) != before, self.serial, timeout)
+
+    def _boot_id(self, timeout: float) -> str:
+        return self._script(f"cat {BOOT_ID}", ["cat", BOOT_ID], timeout=timeout).text
 
     def disconnect(self) -> None:
         """Ends the shared connection, and every forwarded port with it."""

@@ -112,6 +112,14 @@ class TrackerLink:
             for key, entry in self.summary().get("queue_info", {}).items()
         }
 
+    def free(self, key: str) -> int:
+        """Devices of a key that wait for a client.
+
+        Raises:
+            TransientDeviceError: The tracker does not answer.
+        """
+        return self.queue().get(key, (0, 0))[0]
+
     def summary(self) -> dict[str, Any]:
         """What the tracker tells of itself, as it tells it.
 

@@ -1,0 +1,240 @@
+"""`autotune tracker`: a TVM tracker with the connected devices on it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.devices import Json, Ssh
+from autotune.cli.output import write_json, write_table
+
+if TYPE_CHECKING:
+    from autotune.devices.info import DeviceInfo
+    from autotune.tracker.deploy import Deployment
+    from autotune.tracker.state import FleetState
+
+_LOOPBACK = ("127.0.0.1", "localhost")
+_READY_TIMEOUT_S = 180.0
+
+
+def up(
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SERIAL",
+            help="A device, as `autotune devices` lists it; may be repeated. [default: all that are ready]",
+        ),
+    ] = None,
+    ssh: Ssh = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Key of all devices. [default: the GPU's or the SoC's name]"),
+    ] = None,
+    per_cluster: Annotated[
+        bool, typer.Option("--per-cluster", help="One more key for each cluster of cores.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of the tracker.")] = 9190,
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address that the tracker listens on.")
+    ] = "127.0.0.1",
+    server: Annotated[
+        Path | None,
+        typer.Option(help="A device server of your own, instead of building one."),
+    ] = None,
+    allow_reboot: Annotated[
+        bool, typer.Option("--allow-reboot", help="Restart a device when nothing else helps.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Starts a tracker, and serves the connected devices on it.
+
+    The server is pushed to every device, reached through adb or ssh, watched, and started anew when it dies.
+    `autotune tracker down` leaves the devices as they were. Whoever reaches the tracker runs code on the devices:
+    it listens on this host only; reach it from elsewhere by `ssh -L`.
+
+    \b
+    Example:
+      autotune tracker up
+      autotune tracker up --ssh pi@raspberrypi --per-cluster
+      autotune kernels --target arm-cpu --model lenet --batch 4 --tracker 127.0.0.1:9190 --key sd855
+    """
+    from autotune.cli.settings import boards
+    from autotune.devices import discovery, journal
+    from autotune.errors import UsageError
+    from autotune.tracker import launch, state
+    from autotune.tracker.supervisor import UpRequest
+
+    running = state.read()
+    if running is not None:
+        raise UsageError(
+            f"a tracker runs already at {running.tracker}", hint="`autotune tracker down` ends it"
+        )
+    if not 1 <= port <= 65534:
+        raise UsageError(f"--port is {port}", hint="give a number from 1 to 65534")
+    if listen not in _LOOPBACK:
+        typer.echo(
+            f"autotune: warning: the tracker listens on {listen}: anybody who reaches it runs code on the "
+            "devices. An ssh tunnel (ssh -L) is the safe way.",
+            err=True,
+        )
+    for left, failures in journal.restore(journal.left_behind(), discovery.reach):
+        typer.echo(
+            f"autotune: {left.serial}: undone what an earlier run left", err=True
+        ) if not failures else typer.echo(
+            f"autotune: {left.serial}: not undone: {'; '.join(failures)}", err=True
+        )
+    chosen = discovery.choose(device or [], [*boards(), *(ssh or ())])
+    deployments = tuple(
+        _deployment(serial, kind, key, per_cluster, server) for serial, kind in chosen
+    )
+    log = launch.log_file()
+    request = UpRequest(listen, port, deployments, allow_reboot, str(log))
+    found = launch.start(request, timeout=_READY_TIMEOUT_S)
+    _show(found, as_json=json)
+    return 0 if all(one.state == "serving" for one in found.devices) else 3
+
+
+def _deployment(
+    serial: str, kind: str, key: str | None, per_cluster: bool, server: Path | None
+) -> Deployment:
+    from autotune.compiler import device_server
+    from autotune.devices import discovery
+    from autotune.devices.info import probe
+    from autotune.devices.topology import cpu_list_text
+    from autotune.errors import UsageError
+    from autotune.tracker.deploy import Deployment, Service
+
+    info = probe(discovery.reach(serial, kind))
+    services = [Service(key or _key(info))]
+    if per_cluster:
+        services += [
+            Service(f"{_slug(info.soc)}-{cluster.name}", cpu_list_text(cluster.cpus))
+            for cluster in info.clusters
+        ]
+    if server is None:
+        platform = device_server.platform_of(info.abi, android=info.sdk is not None)
+        folder = device_server.bundle(
+            platform, lambda line: typer.echo(f"autotune: {line}", err=True)
+        )
+        program = device_server.PROGRAM
+    elif (server / device_server.PROGRAM).is_file():
+        folder, program = server, device_server.PROGRAM
+    else:
+        raise UsageError(
+            f"{server} holds no {device_server.PROGRAM}",
+            hint="give a folder as `autotune rpc build --out` makes it",
+        )
+    zones = [zone for zone in info.thermal_zones if zone.celsius is not None]
+    return Deployment(
+        serial=serial,
+        kind=kind,
+        services=tuple(services),
+        bundle=folder,
+        program=program,
+        emulated=info.emulated,
+        thermal_zone=f"{zones[0].path}/temp" if zones else "",
+        android=info.sdk is not None,
+    )
+
+
+def _key(info: DeviceInfo) -> str:
+    """Of the graphics processor where it can be used, else of the chip: `adreno640`, `sd855`."""
+    if info.kind == "local":
+        return "local"
+    return _slug(info.gpu.name if info.gpu and info.opencl else info.soc)
+
+
+def _slug(name: str) -> str:
+    short = name.lower().replace("(tm)", "").replace("snapdragon", "sd")
+    return re.sub(r"[^a-z0-9]", "", short) or "device"
+
+
+def status(json: Json = False) -> int:
+    """Shows the devices of the running tracker: queue, trials a minute, temperature.
+
+    \b
+    Example:
+      autotune tracker status
+    """
+    _show(_running(), as_json=json)
+    return 0
+
+
+def down(json: Json = False) -> int:
+    """Ends the tracker and leaves the devices as they were.
+
+    \b
+    Example:
+      autotune tracker down
+    """
+    from autotune.tracker import launch
+
+    running = _running()
+    clean = launch.stop(running)
+    if json:
+        write_json({"stopped": running.tracker, "clean": clean})
+    else:
+        typer.echo(f"the tracker at {running.tracker} has ended")
+        if not clean:
+            typer.echo("a device could not be left as it was: `autotune devices restore`", err=True)
+    return 0 if clean else 3
+
+
+def _running() -> FleetState:
+    from autotune.errors import DeviceError
+    from autotune.tracker import state
+
+    found = state.read()
+    if found is None:
+        raise DeviceError("no tracker runs", hint="start one with `autotune tracker up`")
+    return found
+
+
+def _show(found: FleetState, *, as_json: bool) -> None:
+    from autotune.errors import TransientDeviceError
+    from autotune.tracker import TrackerLink
+
+    try:
+        queue = TrackerLink.parse(found.tracker).queue()
+    except TransientDeviceError:
+        queue = {}
+    if as_json:
+        write_json({**found.to_json(), "queue": {k: list(v) for k, v in queue.items()}})
+        return
+    typer.echo(f"tracker {found.tracker}, log {found.log}")
+    write_table(
+        (
+            "serial", "key", "cores", "state", "free", "waiting", "sessions", "trials",
+            "trials/min", "crashes", "C", "restarts",
+        ),
+        [
+            (
+                device.serial,
+                key.key,
+                key.cpus or "all",
+                device.state + (", busy" if key.busy else "") + (" (emulated)" if device.emulated else ""),
+                str(queue.get(key.key, (0, 0))[0]),
+                str(queue.get(key.key, (0, 0))[1]),
+                str(key.sessions),
+                str(key.candidates),
+                f"{key.trials_per_minute:.0f}",
+                str(key.crashes),
+                "-" if key.celsius is None else f"{key.celsius:.0f}",
+                str(device.restarts),
+            )
+            for device in found.devices
+            for key in device.keys
+        ],
+        numbers=(
+            "free", "waiting", "sessions", "trials", "trials/min", "crashes", "C", "restarts",
+        ),
+        whole=True,
+    )  # fmt: skip
+    for device in found.devices:
+        if device.message:
+            typer.echo(f"{device.serial}: {device.message}")
+        if device.emulated:
+            typer.echo(f"{device.serial}: {device.emulated}")

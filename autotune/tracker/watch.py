@@ -1,0 +1,253 @@
+"""One device of a fleet: watched by what the tracker hears of it, and brought back when it falls silent."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from autotune.devices import Device
+from autotune.devices.journal import Journal
+from autotune.errors import AutotuneError, DeviceError, RecordError
+from autotune.tracker.deploy import Deployment, DeviceServers
+from autotune.tracker.link import Served
+
+LOGGER = logging.getLogger("autotune.tracker")
+
+State = Literal["starting", "serving", "restarting", "reconnecting", "rebooting", "lost", "stopped"]
+
+SILENT_S = 8.0
+"""A server that the tracker has not heard of for so long is taken for dead."""
+
+_SETTLE_S = 12.0
+_POLL_S = 1.0
+_RECONNECT_S = 30.0
+_REBOOT_S = 180.0
+_RATE_WINDOW_S = 60.0
+_LOST_RETRY_S = 20.0
+_HUNG = "hung in a driver"
+
+
+@dataclass(frozen=True)
+class KeyStatus:
+    """What one key of a device does."""
+
+    key: str
+    cpus: str
+    present: bool
+    busy: bool
+    sessions: int
+    candidates: int
+    crashes: int
+    trials_per_minute: float
+    celsius: float | None
+
+
+@dataclass(frozen=True)
+class DeviceStatus:
+    """What a device does.
+
+    Attributes:
+        serial: The device.
+        kind: How it is connected.
+        emulated: What emulates it; empty for a real device.
+        state: What goes on.
+        message: Why, where that needs saying.
+        restarts: How often its servers were started anew.
+        keys: Its servers.
+    """
+
+    serial: str
+    kind: str
+    emulated: str
+    state: State
+    message: str
+    restarts: int
+    keys: tuple[KeyStatus, ...]
+
+
+class Watched:
+    """A thread that keeps the servers of one device alive.
+
+    What does not answer is helped in this order: the server is killed and started anew; the connection is made
+    anew; the device is restarted, where that is allowed. What helps nothing is tried again, more slowly, until
+    the end.
+
+    Args:
+        deployment: What is to serve.
+        reach: Gives the device.
+        served: What the tracker hears now.
+        tracker_port: The tracker's port on this host.
+        allow_reboot: Whether the device may be restarted.
+        journals: Folder of the restore journals; None for the usual one.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        reach: Callable[[], Device],
+        served: Callable[[], Sequence[Served]],
+        *,
+        tracker_port: int,
+        allow_reboot: bool,
+        journals: Path | None = None,
+    ) -> None:
+        self.deployment = deployment
+        self._reach = reach
+        self._served = served
+        self._tracker_port = tracker_port
+        self._allow_reboot = allow_reboot
+        self._journals = journals
+        self._stop = threading.Event()
+        self._state: State = "starting"
+        self._message = ""
+        self._restarts = 0
+        self._counts: dict[str, deque[tuple[float, int]]] = {
+            service.key: deque() for service in deployment.services
+        }
+        self._thread = threading.Thread(
+            target=self._run, name=f"watch {deployment.serial}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begins to bring the device up."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Takes the device down and everything back; whether that was done in time."""
+        self._stop.set()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def status(self) -> DeviceStatus:
+        """What the device does now."""
+        mine = self._mine()
+        return DeviceStatus(
+            serial=self.deployment.serial,
+            kind=self.deployment.kind,
+            emulated=self.deployment.emulated,
+            state=self._state,
+            message=self._message,
+            restarts=self._restarts,
+            keys=tuple(self._key(s.key, s.cpus, mine.get(s.key)) for s in self.deployment.services),
+        )
+
+    def _key(self, key: str, cpus: str, seen: Served | None) -> KeyStatus:
+        counts = self._counts[key]
+        now = time.monotonic()
+        if seen is not None:
+            if counts and seen.candidates < counts[-1][1]:
+                counts.clear()  # A server that was started anew counts from nothing.
+            counts.append((now, seen.candidates))
+        while counts and now - counts[0][0] > _RATE_WINDOW_S:
+            counts.popleft()
+        spent = counts[-1][0] - counts[0][0] if counts else 0.0
+        rate = 60 * (counts[-1][1] - counts[0][1]) / spent if spent > 0 else 0.0
+        return KeyStatus(
+            key,
+            cpus,
+            seen is not None,
+            seen.busy if seen else False,
+            seen.sessions if seen else 0,
+            seen.candidates if seen else 0,
+            seen.crashes if seen else 0,
+            rate,
+            seen.celsius if seen else None,
+        )
+
+    def _mine(self) -> dict[str, Served]:
+        return {one.key: one for one in self._served() if one.serial == self.deployment.serial}
+
+    def _present(self) -> bool:
+        mine = self._mine()
+        return all(service.key in mine for service in self.deployment.services)
+
+    def _run(self) -> None:
+        try:
+            device = self._reach()
+            with Journal(device, self._journals) as journal:
+                servers = DeviceServers(device, self.deployment, journal, self._tracker_port)
+                self._watch(device, servers)
+            self._say("stopped", "")
+        except (AutotuneError, RecordError) as error:
+            self._say("lost", error.message)
+
+    def _watch(self, device: Device, servers: DeviceServers) -> None:
+        self._try("starting", lambda: self._deploy(servers))
+        silent_since: float | None = None
+        step = 0
+        while not self._stop.wait(_POLL_S):
+            if self._present() and not self._hangs():
+                silent_since, step = None, 0
+                if self._state != "serving":
+                    self._say("serving", "")
+                continue
+            now = time.monotonic()
+            silent_since = silent_since or now
+            patience = SILENT_S if step == 0 else _SETTLE_S if step <= 3 else _LOST_RETRY_S
+            if now - silent_since < patience:
+                continue
+            self._help(step, device, servers)
+            step += 1
+            silent_since = time.monotonic()
+
+    def _hangs(self) -> bool:
+        """Whether the last session hung in a driver: the next one would, too."""
+        return (
+            any(
+                one.recent and one.recent[-1].cause.startswith(_HUNG) and not one.busy
+                for one in self._mine().values()
+            )
+            and self._allow_reboot
+        )
+
+    def _help(self, step: int, device: Device, servers: DeviceServers) -> None:
+        """The next thing to try; see the class."""
+        if step > 2:
+            self._say("lost", self._message or "nothing helped; trying on")
+            step = 1 + step % 2 if self._allow_reboot else step % 2
+        if step == 0:
+            self._try("restarting", lambda: self._restart(servers))
+        elif step == 1:
+            self._try("reconnecting", lambda: self._reconnect(device, servers))
+        elif self._allow_reboot:
+            self._try("rebooting", lambda: self._reboot(device, servers))
+
+    def _try(self, state: State, work: Callable[[], None]) -> None:
+        self._say(state, "")
+        try:
+            work()
+        except DeviceError as error:
+            LOGGER.warning("%s: %s failed: %s", self.deployment.serial, state, error.message)
+            self._message = error.message
+
+    @staticmethod
+    def _deploy(servers: DeviceServers) -> None:
+        servers.push()
+        servers.start()
+
+    def _restart(self, servers: DeviceServers) -> None:
+        self._restarts += 1
+        servers.stop()
+        self._deploy(servers)
+
+    def _reconnect(self, device: Device, servers: DeviceServers) -> None:
+        device.reconnect(timeout=_RECONNECT_S)
+        servers.forget_ways()
+        self._restart(servers)
+
+    def _reboot(self, device: Device, servers: DeviceServers) -> None:
+        device.reboot(timeout=_REBOOT_S)
+        servers.forget_ways()
+        self._restarts += 1
+        self._deploy(servers)
+
+    def _say(self, state: State, message: str) -> None:
+        if state != self._state:
+            LOGGER.info("%s: %s %s", self.deployment.serial, state, message)
+        self._state, self._message = state, message

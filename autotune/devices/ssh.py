@@ -29,17 +29,18 @@ class SshDevice(ShellDevice):
 
     Args:
         destination: As for `ssh`: `user@host`, or a host of `~/.ssh/config`.
-        options: Further options of `ssh`, such as `-p 2222`.
+        config: A configuration file of `ssh` instead of the user's own; `AUTOTUNE_SSH_CONFIG` by default.
     """
 
     kind = "ssh"
     root_prefixes = (("sudo", "-n", "sh", "-c"),)
 
-    def __init__(self, destination: str, options: Sequence[str] = ()) -> None:
+    def __init__(self, destination: str, config: Path | None = None) -> None:
         super().__init__(destination)
         if destination.startswith("-"):
             raise StableDeviceError(f"'{destination}' is not a host", hint="give user@host")
-        self._options = list(options)
+        chosen = os.environ.get("AUTOTUNE_SSH_CONFIG", "")
+        self.config = config or (Path(chosen) if chosen else None)
         self._ways: dict[tuple[str, int], tuple[str, str]] = {}
         # Short: a socket's path holds 108 bytes at most, and OpenSSH adds 17 while it connects.
         self._sockets = Path(tempfile.gettempdir()) / f"autotune-ssh-{os.getuid()}"
@@ -57,7 +58,8 @@ class SshDevice(ShellDevice):
             "ControlPersist": str(_PERSIST_S),
             "ControlPath": str(self._sockets / "%C"),
         }
-        return ["ssh", *(f"-o{k}={v}" for k, v in settings.items()), *self._options]
+        own = ["-F", str(self.config)] if self.config else []
+        return ["ssh", *own, *(f"-o{k}={v}" for k, v in settings.items())]
 
     def _call(
         self, words: Sequence[str], argv: Sequence[str], timeout: float, stdin: bytes | None = None

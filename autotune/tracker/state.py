@@ -83,12 +83,13 @@ def forget(where: Path | None = None) -> None:
 
 
 def process_start(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty where there is none."""
+    """When a process began, in the kernel's ticks; empty where none runs."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return ""
-    return text.rpartition(")")[2].split()[19]
+    fields = text.rpartition(")")[2].split()
+    return "" if fields[0] == "Z" else fields[19]  # Z: it has ended, and nobody has asked how.
 
 
 def _device(entry: dict[str, Any]) -> DeviceStatus:

@@ -1,0 +1,136 @@
+"""`autotune tracker` and `autotune devices` end to end: this host, a board behind sshd, crashes and clean ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from boards import SSHD, ssh_board
+from command import autotune
+from fleets import free_port, servers
+
+MATMUL = "matmul:m=8,n=24,k=40"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A state folder of its own; whatever tracker is left in it is ended."""
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    yield environment
+    autotune("tracker", "down", **environment)
+
+
+def up(home: dict[str, str], *arguments: str) -> dict[str, Any]:
+    done = autotune("tracker", "up", *arguments, "--port", str(free_port()), "--json", **home)
+    assert done.returncode == 0, done.stderr + done.stdout
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_up_status_kernels_down(home: dict[str, str], tmp_path: Path) -> None:
+    running = up(home, "--device", "local", "--per-cluster")
+    keys = [key["key"] for device in running["devices"] for key in device["keys"]]
+    assert keys[0] == "local"
+    assert len(keys) == 2
+    twice = autotune("tracker", "up", "--device", "local", **home)
+    assert (twice.returncode, "runs already" in twice.stderr) == (2, True)
+    tuned = autotune(
+        "kernels", "--op", MATMUL, "--role", "forward", "--trials", "10", "--json",
+        "--tracker", running["tracker"], "--key", "local", "--logs", tmp_path, **home,
+    )  # fmt: skip
+    assert tuned.returncode == 0, tuned.stderr
+    result = json.loads(tuned.stdout)
+    assert result["trials"] == 10
+    assert result["device"]["kind"] == "rpc-cpu"
+    assert result["tasks"][0]["max_rel_error"] < 1e-4
+    events = next(tmp_path.glob("2*/events.jsonl")).read_text().splitlines()
+    trials = [event for event in map(json.loads, events) if event["event"] == "trial"]
+    assert {event["serial"] for event in trials} == {"local"}
+    status = autotune("tracker", "status", "--json", **home)
+    (device,) = json.loads(status.stdout)["devices"]
+    assert device["state"] == "serving"
+    assert device["keys"][0]["candidates"] >= 10
+    assert "trials/min" in autotune("tracker", "status", **home).stdout
+    down = autotune("tracker", "down", **home)
+    assert down.returncode == 0, down.stderr
+    assert servers() == []
+    assert list((tmp_path / "state" / "autotune" / "restore").glob("*")) == []
+    assert (
+        not Path(f"/tmp/autotune-{os.getuid()}")
+        .joinpath(f"autotune-server-{running['tracker'].rpartition(':')[2]}")
+        .exists()
+    )
+    none = autotune("tracker", "status", **home)
+    assert (none.returncode, "autotune tracker up" in none.stderr) == (3, True)
+
+
+def test_what_a_killed_tracker_left_is_undone(home: dict[str, str]) -> None:
+    running = up(home, "--device", "local")
+    os.kill(running["pid"], signal.SIGKILL)
+    assert servers()
+    assert "devices restore" in autotune("devices", **home).stderr
+    restored = autotune("devices", "restore", "--json", **home)
+    assert restored.returncode == 0, restored.stdout
+    (left,) = json.loads(restored.stdout)["restored"]
+    assert (left["serial"], left["failures"]) == ("local", [])
+    assert left["changes"] >= 3
+    deadline = time.monotonic() + 10
+    while servers() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert servers() == []
+    assert "nothing was left" in autotune("devices", "restore", **home).stdout
+    assert autotune("tracker", "status", **home).returncode == 3
+
+
+@pytest.mark.skipif(not SSHD, reason="sshd is not installed (apt install openssh-server)")
+def test_a_board_behind_sshd_is_tuned(home: dict[str, str], tmp_path: Path) -> None:
+    target = tmp_path / "board.json"
+    target.write_text(json.dumps({"kind": "llvm"}))
+    with ssh_board(tmp_path / "board") as (destination, config):
+        home["AUTOTUNE_SSH_CONFIG"] = str(config)
+        listed = autotune("devices", "--ssh", destination, "--json", **home)
+        board = json.loads(listed.stdout)["devices"][0]
+        assert (board["serial"], board["state"]) == ("board", "ready")
+        assert board["info"]["abi"] == platform.machine()
+        shown = autotune("devices", "show", destination, "--ssh", destination, **home)
+        assert "CPU kernels" in shown.stdout
+        running = up(home, "--ssh", destination, "--device", destination, "--key", "board")
+        tuned = autotune(
+            "kernels", "--op", MATMUL, "--role", "weight_grad", "--trials", "8", "--json",
+            "--target-json", target, "--tracker", running["tracker"], "--key", "board",
+            "--logs", tmp_path / "logs", **home,
+        )  # fmt: skip
+        assert tuned.returncode == 0, tuned.stderr
+        assert json.loads(tuned.stdout)["tasks"][0]["max_rel_error"] < 1e-4
+        assert autotune("tracker", "down", **home).returncode == 0
+    assert servers() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["tracker", "up", "--device", "nobody"], 2, "there is no device 'nobody'"),
+        (["tracker", "up", "--port", "0", "--device", "local"], 2, "--port is 0"),
+        (["tracker", "up", "--device", "local", "--server", "/nowhere"], 2, "autotune_server"),
+        (["tracker", "down"], 3, "no tracker runs"),
+        (["devices", "show", "nobody"], 2, "there is no device 'nobody'"),
+        (["rpc", "build", "--for", "toaster"], 2, "toaster"),
+        (["kernels", "--op", MATMUL, "--tracker", "here"], 2, "--key"),
+        (["kernels", "--op", MATMUL, "--tracker", "here", "--key", "k"], 2, "HOST:PORT"),
+        (["kernels", "--op", MATMUL, "--tracker", "127.0.0.1:1", "--key", "k"], 3, "not answer"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(
+    home: dict[str, str], arguments: list[str], code: int, text: str
+) -> None:
+    done = autotune(*arguments, **home)
+    assert done.returncode == code, done.stderr
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr

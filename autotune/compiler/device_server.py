@@ -7,6 +7,7 @@ on the device. It is pushed with `autotune tracker up`, or by hand.
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -32,6 +33,8 @@ _LIBRARIES = {
     "apache-tvm-ffi": "tvm_ffi/lib/libtvm_ffi.so",
 }
 _WHEEL_PLATFORMS = tuple(f"manylinux_2_{n}_aarch64" for n in (17, 24, 27, 28, 31, 34))
+_NDK_VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT")
+_NDK_TOOLCHAIN = "build/cmake/android.toolchain.cmake"
 _DOWNLOAD_TIMEOUT_S = 900.0
 _SERVER = NativePart(
     name="server",
@@ -89,7 +92,11 @@ def bundle(wanted: str, log: Log | None = None, *, wheels: Path | None = None) -
             hint=f"one of {', '.join(get_args(Platform))}",
         )
     if wanted == "android-arm64":
-        raise ToolchainError("the Android NDK is not set")
+        _android_ndk()
+        raise ToolchainError(
+            "TVM's runtime cannot be built for Android yet",
+            hint="build TVM's own tvm_rpc for Android and give its folder with --server",
+        )
     libraries = _libraries(wanted, wheels, log)
     definitions = (
         ("TVM_LIBRARIES", str(libraries["apache-tvm"].parent)),
@@ -115,6 +122,29 @@ def _for_platform(
         compiler_package="g++-aarch64-linux-gnu",
         variant=wanted,
     )
+
+
+def _android_ndk() -> Path:
+    """The user's NDK.
+
+    Raises:
+        ToolchainError: None is set, or what is set is none.
+    """
+    variable = next((name for name in _NDK_VARIABLES if os.environ.get(name)), None)
+    if variable is None:
+        raise ToolchainError(
+            f"the device server for Android needs the Android NDK, and neither {' nor '.join(_NDK_VARIABLES)} "
+            "is set",
+            hint="get it with `sdkmanager --install ndk;27.2.12479018` or from "
+            "https://developer.android.com/ndk/downloads, and set ANDROID_NDK_HOME to its folder",
+        )
+    folder = Path(os.environ[variable])
+    if not (folder / _NDK_TOOLCHAIN).is_file():
+        raise ToolchainError(
+            f"{variable} is {folder}, which has no {_NDK_TOOLCHAIN}",
+            hint="set it to the NDK's own folder, such as ~/Android/Sdk/ndk/27.2.12479018",
+        )
+    return folder
 
 
 def _gathered(wanted: str, files: list[Path]) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import queue
 import threading
 import time
 from collections import Counter
@@ -44,6 +43,11 @@ _LINK_FAILURES = 5
 _DEADLY_TIMES = 2
 _RETRY_S = 0.5
 _MOST_LANES = 64
+_NAME_BYTES = 255  # what the server keeps of a candidate's name
+
+
+Mark = tuple[str, int, int]
+"""Tells one crash from every other: the device, the session, and when."""
 
 
 class SeenCrash(Protocol):
@@ -167,9 +171,10 @@ class RpcRunner:
         self._key = key
         self._make = make or self._process
         self._patience_s = patience_s
-        self._lanes: queue.SimpleQueue[_Lane] = queue.SimpleQueue()
         self._all: list[_Lane] = []
-        self._lock = threading.Lock()
+        self._idle: list[_Lane] = []
+        self._returned = threading.Condition()
+        self._known: set[Mark] = set()
         self._stopped = threading.Event()
         self._deaths: Counter[str] = Counter()
 
@@ -192,16 +197,16 @@ class RpcRunner:
         except TransientDeviceError:
             found = 0
         wanted = max(1, min(found, _MOST_LANES), len(self._all))
-        with self._lock:
+        with self._returned:
             while len(self._all) < wanted:
-                lane = _Lane(self._make())
-                self._all.append(lane)
-                self._lanes.put(lane)
+                self._all.append(_Lane(self._make()))
+                self._idle.append(self._all[-1])
         return wanted
 
     def start(self) -> None:
         """See `Runner.start`."""
         self.at_once()
+        self._known.update(mark for mark, _ in self._crashes())
 
     def opencl_device(self) -> OpenCLDevice | None:
         """The devices' first OpenCL device, asked over a session; None where the server is not ours.
@@ -272,14 +277,13 @@ class RpcRunner:
         until = time.monotonic() + self._patience_s
         while True:
             with self._lane(until) as lane:
-                before = self._crashes(candidate)
                 serial = lane.serial
                 try:
                     self._load(lane, data)
                     answer = self._ask(lane, message, timeout_s)
                 except _SessionLost as lost:
                     reason = str(lost)
-                    verdict = self._verdict(candidate, before, lost)
+                    verdict = self._verdict(candidate, lost)
                 else:
                     return answer, serial
             if verdict is not None:
@@ -309,14 +313,16 @@ class RpcRunner:
             TransientDeviceError: None could be opened in time.
         """
         while True:
-            lane = self._lanes.get()
+            lane = self._take()
             if lane.opened_s is not None and time.monotonic() - lane.opened_s > _TURN_S:
                 # Others wait at the same tracker: whoever is next gets the device.
                 lane.end()
             if lane.opened_s is not None or self._open(lane):
                 break
-            self._lanes.put(lane)
-            if self._stopped.wait(_RETRY_S) or time.monotonic() > until:
+            self._put(lane)
+            with self._returned:  # Another lane may become free before this one finds a device.
+                self._returned.wait(_RETRY_S)
+            if self._stopped.is_set() or time.monotonic() > until:
                 raise TransientDeviceError(
                     f"no device under key '{self._key}' is free",
                     hint="see `autotune tracker status`; all that was measured is kept: --resume goes on",
@@ -324,7 +330,21 @@ class RpcRunner:
         try:
             yield lane
         finally:
-            self._lanes.put(lane)
+            self._put(lane)
+
+    def _take(self) -> _Lane:
+        """An idle lane, one with an open session where there is one."""
+        with self._returned:
+            while not self._idle:
+                self._returned.wait()
+            lane = next((lane for lane in self._idle if lane.opened_s is not None), self._idle[0])
+            self._idle.remove(lane)
+            return lane
+
+    def _put(self, lane: _Lane) -> None:
+        with self._returned:
+            self._idle.append(lane)
+            self._returned.notify_all()
 
     def _open(self, lane: _Lane) -> bool:
         """Opens a session if a device is free."""
@@ -367,25 +387,15 @@ class RpcRunner:
             raise _SessionLost(_first_line(str(answer["lost"])), timed_out=False, serial=serial)
         return answer
 
-    def _crashes(self, candidate: str) -> set[tuple[str, int, int]]:
-        return {mark for mark, _ in self._seen(candidate)}
-
-    def _seen(self, candidate: str) -> list[tuple[tuple[str, int, int], str]]:
-        """Crashes of a candidate that servers have told the tracker of, each with its cause."""
-        try:
-            served = self._tracker.served(self._key)
-        except TransientDeviceError:
-            return []
+    def _crashes(self) -> list[tuple[Mark, SeenCrash]]:
+        """What servers have told the tracker of sessions that died."""
         return [
-            ((server.serial, crash.session, crash.unix_s), crash.cause)
-            for server in served
+            ((server.serial, crash.session, crash.unix_s), crash)
+            for server in self._servers()
             for crash in server.recent
-            if crash.candidate == candidate[:255]
         ]
 
-    def _verdict(
-        self, candidate: str, before: set[tuple[str, int, int]], lost: _SessionLost
-    ) -> _SessionLost | None:
+    def _verdict(self, candidate: str, lost: _SessionLost) -> _SessionLost | None:
         """The candidate's own fault, with its cause; None where the link or the device was at fault."""
         served = self._servers()
         if served and not any(server.ours for server in served):
@@ -394,7 +404,9 @@ class RpcRunner:
             )
         deadline = time.monotonic() + _VERDICT_WITHIN_S
         while not self._stopped.is_set():
-            causes = [cause for mark, cause in self._seen(candidate) if mark not in before]
+            fresh = [(m, crash) for m, crash in self._crashes() if m not in self._known]
+            self._known.update(mark for mark, _ in fresh)
+            causes = [c.cause for _, c in fresh if c.candidate == candidate[:_NAME_BYTES]]
             if causes:
                 return _blamed(causes[-1], lost)
             if time.monotonic() > deadline:

@@ -1,0 +1,198 @@
+"""Many devices on one tracker, and what our layer costs over TVM's bare RPC.
+
+The devices are emulated: device servers on this host, each a device of its own to the tracker, whose kernels sleep
+instead of working, so that sixteen of them can be busy at once on two cores. The scale is judged with
+measurements of one second, the overhead with kernels of 50 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bars import Report, run
+
+from autotune.compiler import device_server
+from autotune.compiler.build_worker import linker
+from autotune.compiler.reference_data import TOLERANCE, ReferenceData
+from autotune.compiler.rpc_runner import RpcRunner
+from autotune.compiler.runner import DeviceFingerprint, MeasureRequest
+from autotune.tracker import TrackerLink
+from autotune.tracker.supervisor import tracker_process
+from autotune.workloads import Kernel
+from autotune.workloads.operators import Matmul
+
+KERNEL = Kernel(Matmul(6, 10, 16), "forward")
+REPEATS = 3
+RUNS = REPEATS + 2  # one for the result, one to see how long it takes
+EMULATED = "emulated: a server on this host whose kernels sleep"
+
+
+def sleeping(folder: Path, milliseconds: int) -> Path:
+    """A library that computes the kernel and takes so long over it."""
+    import tvm
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)
+    def slow(
+        x: T.Buffer((6, 16), "float32"),
+        w: T.Buffer((10, 16), "float32"),
+        y: T.Buffer((6, 10), "float32"),
+    ) -> None:
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        T.evaluate(T.call_extern("int32", "usleep", milliseconds * 1000))
+        for i, j in T.grid(6, 10):
+            y[i, j] = T.float32(0)
+            for k in range(16):
+                y[i, j] = y[i, j] + x[i, k] * w[j, k]
+
+    target = tvm.target.Target({"kind": "llvm"}, host={"kind": "llvm"})
+    path = folder / f"sleep{milliseconds}" / "kernel.so"
+    path.parent.mkdir()
+    tvm.compile(tvm.IRModule({"main": slow}), target).export_library(
+        str(path), fcompile=linker("", fast=True)
+    )
+    return path
+
+
+@contextmanager
+def devices(folder: Path, count: int, key: str) -> Iterator[TrackerLink]:
+    """So many device servers on a tracker of their own."""
+    program = device_server.bundle("host") / device_server.PROGRAM
+    with ExitStack() as stack:
+        link = stack.enter_context(tracker_process("127.0.0.1", free_port()))
+        for number in range(count):
+            own = str(folder / key / str(number) / "server")  # a device's lock lies one above
+            command = [str(program), "--dir", own]
+            stack.callback(subprocess.run, [*command, "--stop"], check=False)
+            subprocess.run(
+                [
+                    *command, "--key", key, "--tracker", str(link), "--public-host", "127.0.0.1",
+                    "--serial", f"{key}{number}", "--emulated", EMULATED, "--daemon",
+                ],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+        while len(link.served(key)) < count:
+            time.sleep(0.1)
+        yield link
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def runner_of(link: TrackerLink, key: str) -> RpcRunner:
+    device = DeviceFingerprint(key, "rpc-cpu", EMULATED, (), stand_in=True)
+    runner = RpcRunner(link, key, device)
+    runner.start()
+    return runner
+
+
+def requests(library: Path, data: Path, folder: Path, count: int) -> list[MeasureRequest]:
+    """As many candidates, each in a folder of its own as a search has them."""
+    made = []
+    for number in range(count):
+        path = folder / f"candidate{number}" / "kernel.so"
+        path.parent.mkdir(parents=True)
+        shutil.copy(library, path)
+        made.append(MeasureRequest(path, data, REPEATS, 0.0, 1e9, TOLERANCE, 60.0))
+    return made
+
+
+def trials_per_minute(folder: Path, library: Path, data: Path, count: int, trials: int) -> float:
+    """Trials a minute of so many devices, the opening of sessions left out."""
+    with devices(folder, count, f"fleet{count}-") as link:
+        runner = runner_of(link, f"fleet{count}-")
+        with ThreadPoolExecutor(count) as pool:
+            warm = requests(library, data, folder / f"warm{count}", count)
+            check(list(pool.map(runner.measure, warm)))
+            asked = requests(library, data, folder / f"timed{count}", trials)
+            began = time.perf_counter()
+            check(list(pool.map(runner.measure, asked)))
+            seconds = time.perf_counter() - began
+        runner.stop()
+    return 60 * trials / seconds
+
+
+def check(outcomes: Sequence[Any]) -> None:
+    for outcome in outcomes:
+        if not outcome.ok:
+            raise SystemExit(f"{outcome.status}: {outcome.message}")
+
+
+def scale(report: Report, folder: Path, data: Path) -> None:
+    library = sleeping(folder, 1000 // RUNS)
+    one = trials_per_minute(folder, library, data, 1, 2 if report.quick else 15)
+    count = 2 if report.quick else 16
+    many = trials_per_minute(folder, library, data, count, 4 if report.quick else 16 * 15)
+    report.row(devices=1, trials_per_minute=one, emulated=EMULATED)
+    report.row(devices=count, trials_per_minute=many, emulated=EMULATED)
+    report.bar(f"trials a minute of {count} devices over one's", many / one, "at least", 12, "x")
+
+
+def overhead(report: Report, folder: Path, data: Path) -> None:
+    """The same executions of the same kernel, over TVM's RPC alone and through the runner, interleaved."""
+    import numpy as np
+    from tvm import rpc, runtime
+
+    library = sleeping(folder, 50)
+    bare: list[float] = []
+    ours: list[float] = []
+    key = "overhead"
+    with devices(folder, 2, key) as link:
+        session = rpc.connect_tracker(link.host, link.port).request(key)
+        device = session.cpu(0)
+        arrays = [np.load(data / f"input{i}.npy", allow_pickle=False) for i in range(2)]
+        operands = [runtime.tensor(array, device=device) for array in arrays]
+        operands.append(runtime.empty((6, 10), "float32", device))
+        runner = runner_of(link, key)
+        blocks = 2 if report.quick else 15
+        asked = requests(library, data, folder / "overhead", blocks + 1)
+        check([runner.measure(asked.pop())])
+        for request in asked:
+            began = time.perf_counter()
+            name = f"bare{len(bare)}.so"  # what is loaded must not be written over
+            session.upload(str(request.library), target=name)
+            module = session.load_module(name)
+            timer = module.time_evaluator("main", device, number=1, repeat=RUNS - 1)
+            _ = timer(*operands).results  # it runs the kernel once more, before it times
+            bare.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            check([runner.measure(request)])
+            ours.append(time.perf_counter() - began)
+        runner.stop()
+    ratios = sorted(a / b for a, b in zip(ours, bare, strict=True))
+    report.row(
+        bare_s=bare, ours_s=ours, quartiles=[ratios[len(ratios) // 4], ratios[-len(ratios) // 4]]
+    )
+    report.bar(
+        "our layer over TVM's bare time_evaluator, 50 ms kernels", 100 * (median(ratios) - 1), "at most", 10, "%"
+    )  # fmt: skip
+
+
+def measure(report: Report) -> None:
+    with tempfile.TemporaryDirectory(prefix="autotune-fleet-") as name:
+        folder = Path(name)
+        os.environ.setdefault("TVM_NUM_THREADS", "1")
+        data = ReferenceData(folder / "data", 1).of(KERNEL)
+        scale(report, folder, data)
+        overhead(report, folder, data)
+
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__ or "", measure))

@@ -1,6 +1,6 @@
 """Fits the model's constants to the paper's table of 21 CPU configurations.
 
-`python -m autotune.emulator.fit TABLE.csv` prints the constants of the profile `meizu-16t` and the errors of each row.
+`python -m autotune.emulator.fit TABLE.csv` prints the constants of the profile `meizu-16t` and each row's errors.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def _with(
         changed: dict[str, Any] = {n: float(v) for n, v in zip(fields, part, strict=True)}
         model = cluster.model.model_copy(update=changed)
         clusters.append(cluster.model_copy(update={"model": model}))
-    model = profile.model.model_copy(update=shared)
-    return profile.model_copy(update={"clusters": tuple(clusters), "model": model})
+    common = profile.model.model_copy(update=shared)
+    return profile.model_copy(update={"clusters": tuple(clusters), "model": common})
 
 
 def _least_squares(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -237,10 +238,7 @@ class Profile(_Part):
             raise ValueError("trip points must rise")
         if any(len(trip.caps_khz) != len(self.clusters) for trip in trips):
             raise ValueError("a trip point has one cap a cluster")
-        if any(
-            b.celsius - a.celsius <= self.thermal.hysteresis_k
-            for a, b in zip(trips, trips[1:], strict=False)
-        ):
+        if any(b.celsius - a.celsius <= self.thermal.hysteresis_k for a, b in pairwise(trips)):
             raise ValueError("trip points must lie further apart than the hysteresis")
         return self
 

@@ -65,8 +65,8 @@ class _Now:
 class Soc:
     """A device's chip, battery and body.
 
-    The state is brought up to the clock's time whenever it is asked for or changed; between two events (a setting, a
-    load's beginning or end, a trip point) power is constant, so energy and temperature are integrated exactly.
+    The state is brought up to the clock's time whenever it is asked for or changed; between two events (a setting,
+    a load's beginning or end, a trip point) power is constant, so energy and temperature are integrated exactly.
     Safe to use from several threads.
 
     Args:

@@ -33,9 +33,10 @@ class Workload:
 ALEXNET_B16 = Workload("alexnet, batch 16", 65.9e9, 12.0e9, regions=100, memory_bytes=1536 * 2**20)
 """The step of the paper's Table 3, which the model is fitted to.
 
-2.06 G multiply-adds an image: 0.71 G in each of the forward pass, the weight gradients and the data gradients, less the
-first layer's data gradient (0.07 G), which nobody needs. The 12 GB are nominal: only the quotient with a profile's
-`bandwidth_gb_s` enters the times, and that quotient is fitted. The memory is RES of the paper's published traces.
+2.06 G multiply-adds an image: 0.71 G in each of the forward pass, the weight gradients and the data gradients, less
+the first layer's data gradient (0.07 G), which nobody needs. The 12 GB are nominal: only the quotient with a
+profile's `bandwidth_gb_s` enters the times, and that quotient is fitted. The memory is RES of the paper's published
+traces.
 """
 
 
@@ -79,18 +80,18 @@ def estimate(
 
         t = (stall_k + (1 - serial) * cycles_k / f) / n,  stall_k = bytes / bandwidth_k, cycles_k = flops / rate_k
 
-    and the slowest core decides, as EMDL'21 found. A cluster with all its cores at work takes 1 + (c / f)^p times as
-    long, since the system's own work finds no free core there. The serial share runs on the core that is
-    fastest at it. A core that has done its part, or is preempted, draws a share of a busy core's power: what the system's
-    own work draws is part of the idle baseline.
+    and the slowest core decides, as EMDL'21 found. A cluster with all its cores at work takes 1 + (c / f)^p times
+    as long, since the system's own work finds no free core there. The serial share runs on the core that is
+    fastest at it. A core that has done its part, or is preempted, draws a share of a busy core's power: what the
+    system's own work draws is part of the idle baseline.
 
     Args:
         profile: The device.
         workload: The step.
         cpus: Cores that it may use.
         clocks_khz: Clock of each cluster in kHz, in the profile's order.
-        threads: Number of threads; a core each where it is None. Fewer go to the fastest cores first, and more share
-            the cores evenly.
+        threads: Number of threads; a core each where it is None. Fewer go to the fastest cores first, and more
+            share the cores evenly.
         online: Cores that are on; all where it is None.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -72,7 +73,8 @@ class Fault:
     - `server_crash`, `driver_hang`, `out_of_memory`: a session ends with SIGABRT, never, or with SIGKILL.
     - `disk_full`, `write_denied` (EACCES even for root), `write_capped` (a power service caps the clocks at half).
     - `throttle`: the clocks are capped as if the device were hot.
-    - `meter_stuck`: meters show one value. `meter_saturated`: they show 2.35 W at most, as the paper's did.
+    - `meter_stuck`: currents show one value (a charge counter goes on). `meter_saturated`: they show 2.35 W at
+      most, as the paper's did.
 
     Attributes:
         kind: What goes wrong.
@@ -166,11 +168,15 @@ class FaultState:
         self._clock = clock
         self._calls: Counter[CallKind] = Counter()
         self._until: dict[int, float] = {}
+        self._lock = threading.Lock()
 
     def begin(self, call: CallKind) -> tuple[Fault, ...]:
         """Counts a call; returns the faults that are in force for it, in the plan's order."""
+        with self._lock:
+            return self._begin(call, self._clock.now())
+
+    def _begin(self, call: CallKind, now: float) -> tuple[Fault, ...]:
         self._calls[call] += 1
-        now = self._clock.now()
         found = []
         for index, fault in enumerate(self._plan.faults):
             starts = index not in self._until and self._due(fault, call, now)

@@ -22,7 +22,7 @@ from autotune.emulator.view import FileView
 from autotune.errors import StableDeviceError, TransientDeviceError
 
 Program = Callable[["EmulatedDevice", Sequence[str], bool], Completed]
-"""What a pushed program does; it is given the device, its arguments from its own path on, and whether it is root."""
+"""What a pushed program does: given the device, its arguments with its own path, and whether it runs as root."""
 
 LATENCY_S = 0.005
 """Seconds that a call takes over the link: an assumption, of a USB cable."""
@@ -34,6 +34,7 @@ SATURATED_W = 2.35
 """Where the paper's meter stood: 484 mA at 4.85 V."""
 _SMALL_FILE_BYTES = 65536
 _ABORTED, _KILLED = 134, 137
+_INSTANT_S = 1e-6
 _ANDROID_FOLDERS = ("/data/local/tmp", "/sdcard")
 _BOARD_FOLDERS = ("/tmp", "/home")
 
@@ -144,7 +145,7 @@ class EmulatedDevice:
                 if kind in self._call_now.faults:
                     return Completed(tuple(argv), code, b"", f"{word}\n".encode())
             done = program(self, argv, root)
-            if self.time_left_s() < 0:
+            if self.time_left_s() <= _INSTANT_S:  # It was cut off at its limit.
                 raise self._late(argv[0], timeout)
             return done
 
@@ -269,9 +270,16 @@ class EmulatedDevice:
     def _call(self, kind: CallKind, timeout: float) -> Iterator[None]:
         """One call over the link, with what goes wrong with it."""
         faults = frozenset(fault.kind for fault in self._faults.begin(kind))
-        self._call_now.deadline = self.clock.now() + timeout
-        self._call_now.faults = faults
+        # A program may make calls of its own while it runs.
+        outer = self._call_now.deadline, self._call_now.faults
+        self._call_now.deadline, self._call_now.faults = self.clock.now() + timeout, faults
         self._impose(faults)
+        try:
+            yield from self._over_link(faults, timeout)
+        finally:
+            self._call_now.deadline, self._call_now.faults = outer
+
+    def _over_link(self, faults: frozenset[FaultKind], timeout: float) -> Iterator[None]:
         if "unauthorised" in faults:
             raise StableDeviceError(
                 f"{self.serial} does not trust this computer",

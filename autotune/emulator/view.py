@@ -49,6 +49,7 @@ class FileView:
         if self._kernel.kind(path):
             self._kernel.write(path, data)
         else:
+            self._files.mode(path)  # It must be there, whoever asks.
             self.may_change(path)
             self._files.write(path, data)
 

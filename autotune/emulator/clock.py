@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Protocol
@@ -36,7 +37,9 @@ class VirtualClock:
     def sleep(self, seconds: float) -> None:
         """See `Clock.sleep`."""
         with self._lock:
-            self._now += max(0.0, seconds)
+            if seconds > 0:
+                # However late it is, time moves on: a nanosecond may be lost beside many days.
+                self._now = max(self._now + seconds, math.nextafter(self._now, math.inf))
 
 
 class RealClock:

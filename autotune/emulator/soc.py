@@ -320,7 +320,8 @@ class Soc:
         self._remember(_Segment(self._time, self._time + seconds, state.net_w))
         self._net_j += state.net_w * seconds
         self._heat.advance(state.net_w, seconds)
-        self._time += seconds
+        # However late it is, time moves on: a nanosecond may be lost beside many days.
+        self._time = max(self._time + seconds, math.nextafter(self._time, math.inf))
         self._settle()
 
     def _settle(self) -> None:

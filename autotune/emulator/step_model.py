@@ -29,6 +29,10 @@ class Workload:
     regions: int = 100
     memory_bytes: int = 0
 
+    def __post_init__(self) -> None:
+        if not (self.flops > 0 and self.bytes_moved >= 0 and self.regions >= 0):
+            raise UsageError(f"the work '{self.name}' is none: {self.flops} operations")
+
 
 ALEXNET_B16 = Workload("alexnet, batch 16", 65.9e9, 12.0e9, regions=100, memory_bytes=1536 * 2**20)
 """The step of the paper's Table 3, which the model is fitted to.

@@ -99,6 +99,12 @@ def test_a_step_needs_cores_that_are_there(cpus: tuple[int, ...]) -> None:
         estimate(MEIZU, ALEXNET_B16, cpus, FASTEST)
 
 
+@pytest.mark.parametrize("flops", [0.0, -1.0, math.nan])
+def test_work_without_operations_is_refused(flops: float) -> None:
+    with pytest.raises(UsageError, match="nothing"):
+        Workload("nothing", flops, 1.0)
+
+
 def test_fewer_threads_than_cores_take_the_fast_ones_and_more_share_them() -> None:
     two = estimate(MEIZU, ALEXNET_B16, MEIZU.cpus, FASTEST, threads=2)
     assert set(two.busy) == {4, 5}
@@ -203,6 +209,13 @@ def test_heat_does_not_depend_on_how_often_it_is_looked_at() -> None:
     assert once.net_j() == pytest.approx(often.net_j(), rel=1e-9)
 
 
+def test_time_moves_on_after_many_days() -> None:
+    soc = Soc(MEIZU)
+    soc.clock.sleep(1e9)
+    load = soc.run(LENET, BIG.cpus, steps=3)
+    assert load.steps_done == pytest.approx(3)
+
+
 def test_a_throttled_step_is_slower() -> None:
     cool, hot = performance(Soc(MEIZU)), performance(Soc(MEIZU))
     hot.set_celsius(45)
@@ -213,10 +226,12 @@ def test_a_throttled_step_is_slower() -> None:
 
 def test_two_loads_on_the_same_cores_take_turns() -> None:
     alone, both = performance(Soc(MEIZU)), performance(Soc(MEIZU))
-    both.begin(ALEXNET_B16, BIG.cpus)
+    other = both.begin(ALEXNET_B16, BIG.cpus)
     alone.run(ALEXNET_B16, BIG.cpus)
-    both.run(ALEXNET_B16, BIG.cpus)
+    load = both.run(ALEXNET_B16, BIG.cpus)
     assert both.clock.now() == pytest.approx(2 * alone.clock.now())
+    assert load.net_j + other.net_j == pytest.approx(both.net_j())
+    assert max(both.busy_s().values()) <= both.clock.now()
 
 
 def test_a_load_moves_when_its_cores_go_off() -> None:
@@ -226,6 +241,17 @@ def test_a_load_moves_when_its_cores_go_off() -> None:
     soc.clock.sleep(1)
     assert soc.busy_s()[7] == 0
     assert load.steps_done > 0
+
+
+def test_the_last_core_stays_on() -> None:
+    soc = Soc(MEIZU)
+    for cpu in MEIZU.cpus[1:]:
+        soc.set_online(cpu, False)
+    with pytest.raises(UsageError):
+        soc.set_online(0, False)
+    with pytest.raises(UsageError):
+        soc.set_online(8, True)
+    assert soc.online() == (0,)
 
 
 def test_the_governor_follows_the_load() -> None:

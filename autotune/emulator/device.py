@@ -1,0 +1,330 @@
+"""An emulated device in this process, behind the `Device` protocol and on a virtual clock: no root, no sockets."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from autotune.devices.device import Completed
+from autotune.emulator.clock import Clock
+from autotune.emulator.commands import Shell, run_command
+from autotune.emulator.faults import CallKind, FaultKind, FaultPlan, FaultState
+from autotune.emulator.memory_files import MemoryFiles
+from autotune.emulator.profile import Profile, load
+from autotune.emulator.sensor_files import MeterState
+from autotune.emulator.soc import Soc
+from autotune.emulator.sysfs import kernel_tree
+from autotune.emulator.view import FileView
+from autotune.errors import StableDeviceError, TransientDeviceError
+
+Program = Callable[["EmulatedDevice", Sequence[str], bool], Completed]
+"""What a pushed program does: given the device, its arguments with its own path, and whether it runs as root."""
+
+LATENCY_S = 0.005
+"""Seconds that a call takes over the link: an assumption, of a USB cable."""
+BANDWIDTH_BYTES_S = 20e6
+"""Bytes a second that a push or pull reaches: an assumption, of USB 2."""
+SLOW_FACTOR = 20.0
+CAPPED_SHARE = 0.5
+SATURATED_W = 2.35
+"""Where the paper's meter stood: 484 mA at 4.85 V."""
+_SMALL_FILE_BYTES = 65536
+_ABORTED, _KILLED = 134, 137
+_INSTANT_S = 1e-6
+_ANDROID_FOLDERS = ("/data/local/tmp", "/sdcard")
+_BOARD_FOLDERS = ("/tmp", "/home")
+
+
+class _CallNow(threading.local):
+    """The call that a thread is in."""
+
+    deadline = 0.0
+    faults: frozenset[FaultKind] = frozenset()
+
+
+class EmulatedDevice:
+    """A phone or board that is a model.
+
+    All calls pass at the clock's pace: on a virtual clock nothing waits, and a call that hangs ends after exactly
+    its `timeout`. Times and joules of what runs on it are the model's.
+
+    Safe to use from several threads, as a real device is; each thread has its own limit and faults.
+
+    Args:
+        profile: The device, or the name of a shipped profile.
+        clock: Its time; a virtual one where it is None.
+        faults: What goes wrong.
+        serial: What names it; `emulated-` and the profile's name where it is empty.
+        programs: What pushed programs do, by their file's name. A program can ask `device.time_left_s()` for its
+            limit, and do work by `device.soc.run(...)`.
+    """
+
+    def __init__(
+        self,
+        profile: Profile | str,
+        *,
+        clock: Clock | None = None,
+        faults: FaultPlan | None = None,
+        serial: str = "",
+        programs: dict[str, Program] | None = None,
+    ) -> None:
+        self.profile = load(profile) if isinstance(profile, str) else profile
+        self.soc = Soc(self.profile, clock)
+        self.clock = self.soc.clock
+        self.files = MemoryFiles(self.profile.disk_bytes)
+        self.programs = dict(programs or {})
+        self.forwarded: dict[int, int] = {}
+        self.reversed: dict[int, int] = {}
+        self._serial = serial or f"emulated-{self.profile.name}"
+        self._meters = MeterState()
+        self._denied = False
+        self._imposed: frozenset[FaultKind] = frozenset()
+        self._faults = FaultState(faults or FaultPlan(), self.clock)
+        self._lock = threading.RLock()
+        self._call_now = _CallNow()
+        kernel = kernel_tree(self.soc, meters=self._meters, writable=lambda: not self._denied)
+        owned = _ANDROID_FOLDERS if self.profile.android else _BOARD_FOLDERS
+        self._views = {
+            True: FileView(kernel, self.files),
+            False: FileView(kernel.as_user(False), self.files, owned),
+        }
+        for folder in owned:
+            self.files.make_folder(folder)
+        if self.profile.opencl:
+            self.files.store(self.profile.opencl, b"\x7fELF emulated", 0o644)
+
+    @property
+    def serial(self) -> str:
+        """See `Device.serial`."""
+        return self._serial
+
+    @property
+    def kind(self) -> str:
+        """See `Device.kind`."""
+        return "emulated"
+
+    def rooted(self) -> bool:
+        """See `Device.rooted`."""
+        return self.profile.rooted
+
+    def tree(self, *, root: bool) -> FileView:
+        """All files as root or another user sees them, past the link and its faults."""
+        return self._views[root]
+
+    def time_left_s(self) -> float:
+        """Seconds until the present call's limit."""
+        return self._call_now.deadline - self.clock.now()
+
+    def run(self, argv: Sequence[str], *, timeout: float, root: bool = False) -> Completed:
+        """See `Device.run`."""
+        if root and not self.rooted():
+            raise StableDeviceError(
+                f"{self.serial} gives no root",
+                hint="what needs root (frequencies, cores going offline) stays as it is",
+            )
+        name = argv[0].rpartition("/")[2] if argv else ""
+        program = self.programs.get(name)
+        # A program that has a path must be there; one without is found wherever it lies.
+        if program is not None and "/" in argv[0] and not self._executable(argv[0]):
+            program = None
+        with self._call("run" if program is None else "session", timeout):
+            if program is None:
+                shell = Shell(self.profile, self._views[root], self.files, root)
+                return run_command(shell, argv)
+            if "driver_hang" in self._call_now.faults:
+                self.clock.sleep(self.time_left_s())
+                raise self._late(argv[0], timeout)
+            for kind, code, word in (
+                ("server_crash", _ABORTED, "Aborted"),
+                ("out_of_memory", _KILLED, "Killed"),
+            ):
+                if kind in self._call_now.faults:
+                    return Completed(tuple(argv), code, b"", f"{word}\n".encode())
+            done = program(self, argv, root)
+            if self.time_left_s() <= _INSTANT_S:  # It was cut off at its limit.
+                raise self._late(argv[0], timeout)
+            return done
+
+    def push(self, source: Path, target: PurePosixPath, *, timeout: float) -> None:
+        """See `Device.push`."""
+        data, mode = source.read_bytes(), source.stat().st_mode & 0o777
+        with self._call("push", timeout):
+            part = f"{target}.part"
+            try:
+                self._views[self.rooted()].may_change(str(target))
+                if "disk_full" in self._call_now.faults:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if "drop" in self._call_now.faults:
+                    self.files.store(part, data[: len(data) // 2], mode)
+                    return  # `_call` says that the link broke.
+                self._transfer(len(data), timeout, part)
+                self.files.store(str(target), data, mode)
+                self.files.remove(part)
+            except OSError as error:
+                raise StableDeviceError(
+                    f"{self.serial}: cannot write {target} ({len(data)} bytes): {error.strerror}"
+                ) from error
+
+    def pull(self, source: PurePosixPath, target: Path, *, timeout: float) -> None:
+        """See `Device.pull`."""
+        with self._call("pull", timeout):
+            data = self._read(str(source))
+            self._transfer(len(data), timeout, "")
+        target.write_bytes(data)
+
+    def read(self, path: PurePosixPath, *, timeout: float) -> bytes:
+        """See `Device.read`."""
+        with self._call("read", timeout):
+            return self._read(str(path))
+
+    def write(self, path: PurePosixPath, data: bytes, *, timeout: float) -> None:
+        """See `Device.write`."""
+        with self._call("write", timeout):
+            try:
+                self._views[self.rooted()].write(str(path), data)
+            except OSError as error:
+                absent = error.errno == errno.ENOENT
+                reason = "no such file" if absent else f"sh: {path}: {error.strerror}"
+                text = data.decode(errors="replace").strip()
+                raise StableDeviceError(
+                    f"{self.serial}: cannot write '{text}' to {path}: {reason}"
+                ) from error
+
+    def collect(self, patterns: Iterable[str], *, timeout: float) -> dict[str, bytes | None]:
+        """See `Device.collect`."""
+        with self._call("collect", timeout):
+            view = self._views[self.rooted()]
+            found: dict[str, bytes | None] = {}
+            for path in view.expand(patterns):
+                if view.kind(path) == "file":
+                    try:
+                        found[path] = view.read(path)[:_SMALL_FILE_BYTES]
+                    except OSError:
+                        found[path] = None
+            return found
+
+    def find(self, patterns: Iterable[str], *, timeout: float) -> list[str]:
+        """See `Device.find`."""
+        with self._call("find", timeout):
+            return self._views[self.rooted()].expand(patterns)
+
+    def forward(self, device_port: int, *, timeout: float) -> int:
+        """See `Device.forward`. A server that is emulated listens on this host, so both numbers are one."""
+        with self._call("forward", timeout):
+            self.forwarded[device_port] = device_port
+            return device_port
+
+    def reverse(self, host_port: int, *, timeout: float) -> int:
+        """See `Device.reverse`. Both numbers are one, as for `forward`."""
+        with self._call("reverse", timeout):
+            self.reversed[host_port] = host_port
+            return host_port
+
+    def unforward(self, host_port: int, *, timeout: float) -> None:
+        """See `Device.unforward`."""
+        with self._call("unforward", timeout):
+            self.forwarded.pop(host_port, None)
+
+    def unreverse(self, device_port: int, *, timeout: float) -> None:
+        """See `Device.unreverse`."""
+        with self._call("unreverse", timeout):
+            self.reversed.pop(device_port, None)
+
+    def _read(self, path: str) -> bytes:
+        try:
+            return self._views[self.rooted()].read(path)
+        except OSError as error:
+            raise StableDeviceError(
+                f"{self.serial}: cannot read {path}: cat: {path}: {error.strerror}"
+            ) from error
+
+    def _executable(self, path: str) -> bool:
+        return self.files.kind(path) == "file" and bool(self.files.mode(path) & 0o111)
+
+    def _transfer(self, size: int, timeout: float, part: str) -> None:
+        """Lets the time of a transfer pass.
+
+        Raises:
+            TransientDeviceError: It is not done within the call's limit; what came over lies in `part`.
+        """
+        needed = (
+            size / BANDWIDTH_BYTES_S * (SLOW_FACTOR if "slow_link" in self._call_now.faults else 1)
+        )
+        left = self.time_left_s()
+        self.clock.sleep(min(needed, left))
+        if needed > left:
+            if part:
+                self.files.store(part, bytes(int(size * max(0.0, left) / needed)), 0o600)
+            raise TransientDeviceError(f"{self.serial}: no answer within {timeout:g} s")
+
+    def _late(self, program: str, timeout: float) -> TransientDeviceError:
+        return TransientDeviceError(
+            f"{self.serial}: `{program}` did not end within {timeout:g} s and was killed"
+        )
+
+    @contextmanager
+    def _call(self, kind: CallKind, timeout: float) -> Iterator[None]:
+        """One call over the link, with what goes wrong with it."""
+        faults = frozenset(fault.kind for fault in self._faults.begin(kind))
+        # A program may make calls of its own while it runs.
+        outer = self._call_now.deadline, self._call_now.faults
+        self._call_now.deadline, self._call_now.faults = self.clock.now() + timeout, faults
+        self._impose(faults)
+        try:
+            yield from self._over_link(faults, timeout)
+        finally:
+            self._call_now.deadline, self._call_now.faults = outer
+
+    def _over_link(self, faults: frozenset[FaultKind], timeout: float) -> Iterator[None]:
+        if "unauthorised" in faults:
+            raise StableDeviceError(
+                f"{self.serial} does not trust this computer",
+                hint="unlock it and allow USB debugging",
+            )
+        if faults & {"offline", "reboot"}:
+            raise TransientDeviceError(f"{self.serial}: device offline")
+        latency = LATENCY_S * (SLOW_FACTOR if "slow_link" in faults else 1)
+        if "hang" in faults or latency > timeout:
+            self.clock.sleep(self.time_left_s())
+            raise TransientDeviceError(f"{self.serial}: no answer within {timeout:g} s")
+        self.clock.sleep(latency)
+        yield
+        if "drop" in faults:
+            raise TransientDeviceError(f"{self.serial}: the connection broke")
+        if "garbage" in faults:
+            raise TransientDeviceError(f"{self.serial}: the answer is garbled")
+
+    def _impose(self, kinds: frozenset[FaultKind]) -> None:
+        """Makes the device's state what the faults in force say."""
+        with self._lock:
+            before, self._imposed = self._imposed, kinds
+            self._change(before, kinds)
+
+    def _change(self, before: frozenset[FaultKind], kinds: frozenset[FaultKind]) -> None:
+        if "reboot" in kinds - before:
+            self.soc.reset()
+            self.forwarded.clear()
+            self.reversed.clear()
+        self._denied = "write_denied" in kinds
+        if "throttle" in kinds or "throttle" in before:
+            self.soc.force_throttle(("throttle" in kinds and len(self.profile.thermal.trips)) or 0)
+        with self.soc.lock:
+            self.soc.advance()
+            for policy in self.soc.policies:
+                if "write_capped" in kinds:
+                    top = policy.cluster.frequencies_khz[-1]
+                    policy.caps_khz["power service"] = policy.nearest(round(CAPPED_SHARE * top))
+                else:
+                    policy.caps_khz.pop("power service", None)
+        self._meters.limit_w = SATURATED_W if "meter_saturated" in kinds else None
+        if "meter_stuck" not in kinds:
+            self._meters.stuck_since_s = None
+        elif self._meters.stuck_since_s is None:
+            self._meters.stuck_since_s = self.clock.now()
+            # What the meters show from now on is what they show now.
+            for path in self._views[True].expand(["/sys/class/*/*/curr*"]):
+                self._views[True].read(path)

@@ -1,0 +1,290 @@
+"""Profiles of emulated devices: every constant of the model, as data, with its source."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from autotune.errors import UsageError
+
+FOLDER = Path(__file__).parent / "profiles"
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Khz = Annotated[int, Field(gt=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Android(_Part):
+    """Which Android runs on it."""
+
+    release: str
+    sdk: int
+    board: str
+
+
+class CoreModel(_Part):
+    """How fast a core of a cluster is, and what it draws.
+
+    Attributes:
+        flops_per_cycle: Floating-point operations a clock cycle that training reaches, waiting for memory left out.
+        bandwidth_gb_s: Memory traffic of one core in 1e9 bytes/s.
+        crowding_ghz: Clock at which a full cluster takes twice as long, since the system's own work preempts it.
+        crowding_exponent: How fast that falls as the clock rises.
+        static_w: Watts of a busy core whatever its clock.
+        dynamic_w: Watts of a busy core at 1 GHz, on top.
+        dynamic_exponent: Power of the clock with which they grow.
+    """
+
+    flops_per_cycle: Positive
+    bandwidth_gb_s: Positive
+    crowding_ghz: NotNegative
+    crowding_exponent: Positive
+    static_w: NotNegative
+    dynamic_w: Positive
+    dynamic_exponent: Positive
+
+
+class ClusterProfile(_Part):
+    """Cores under one clock.
+
+    Attributes:
+        core: The maker's name of the core.
+        part: Arm's part number, as `/proc/cpuinfo` has it.
+        cpus: Their numbers, rising.
+        capacity: The kernel's `cpu_capacity`; None where the kernel has no such file.
+        frequencies_khz: What the clock can be, rising.
+        governors: What can be chosen; the first is what it starts with.
+        model: How fast and how hungry a core is.
+    """
+
+    core: str
+    part: str
+    cpus: Annotated[tuple[int, ...], Field(min_length=1)]
+    capacity: int | None = None
+    frequencies_khz: Annotated[tuple[Khz, ...], Field(min_length=1)]
+    governors: Annotated[tuple[str, ...], Field(min_length=1)]
+    model: CoreModel
+
+    @model_validator(mode="after")
+    def _rising(self) -> ClusterProfile:
+        for values in (self.cpus, self.frequencies_khz):
+            if list(values) != sorted(set(values)):
+                raise ValueError("cpus and frequencies_khz must rise")
+        return self
+
+
+class SocModel(_Part):
+    """What the clusters share.
+
+    Attributes:
+        serial_share: Share of the operations that one core does alone.
+        crowding_everywhere: Factor on `crowding_ghz` where every core of the device is at work.
+        region_us: Microseconds that each further thread costs at a parallel loop's end.
+        waiting_share: Share of a busy core's power that it draws while it waits for a slower one.
+        idle_w: Watts of the whole device doing nothing.
+    """
+
+    serial_share: Share
+    crowding_everywhere: Positive
+    region_us: NotNegative
+    waiting_share: Share
+    idle_w: NotNegative
+
+
+class Zone(_Part):
+    """A temperature sensor: the body's temperature plus `rise_k_w` kelvins a watt above idle."""
+
+    type: str
+    rise_k_w: NotNegative
+
+
+class Trip(_Part):
+    """From this body temperature on, clocks are capped: one cap a cluster, slowest cluster first."""
+
+    celsius: float
+    caps_khz: tuple[Khz, ...]
+
+
+class Thermal(_Part):
+    """Heat of the whole device, as one body.
+
+    Attributes:
+        ambient_c: Temperature around it, in degrees Celsius.
+        capacity_j_k: Joules that warm it by one kelvin.
+        resistance_k_w: Kelvins above ambient that one lasting watt above idle makes.
+        hysteresis_k: How far it must cool below a trip point before the caps go.
+        zones: Sensors.
+        trips: Trip points, rising.
+    """
+
+    ambient_c: float
+    capacity_j_k: Positive
+    resistance_k_w: Positive
+    hysteresis_k: Positive
+    zones: tuple[Zone, ...]
+    trips: tuple[Trip, ...]
+
+
+class Battery(_Part):
+    """A battery and its fuel gauge.
+
+    Attributes:
+        unit: Unit of `current_now`.
+        discharge_sign: Sign of `current_now` while it discharges: -1 or 1, by vendor.
+        update_s: Seconds between two values of the gauge; each is the mean since the last.
+        volts: Voltage, held constant.
+        charge_uah: Charge when full.
+    """
+
+    unit: Literal["uA", "mA"]
+    discharge_sign: Literal[-1, 1]
+    update_s: Positive
+    volts: Positive
+    charge_uah: Annotated[int, Field(gt=0)]
+
+
+class Rail(_Part):
+    """One channel of a power monitor: `idle_w` plus `share` of the power above idle."""
+
+    label: str
+    volts: Positive
+    idle_w: NotNegative
+    share: Share
+
+
+class Monitor(_Part):
+    """A power-monitor chip under hwmon."""
+
+    name: str
+    update_s: Positive
+    rails: tuple[Rail, ...]
+
+
+class GpuProfile(_Part):
+    """The graphics processor as the driver shows it; there is no model of its speed."""
+
+    driver: Literal["kgsl", "mali"]
+    name: str
+    idle_hz: int
+    max_hz: int
+
+
+class Profile(_Part):
+    """An emulated device.
+
+    Attributes:
+        name: What it is called here, and its serial's beginning.
+        maker: Who makes it.
+        title: The maker's name of it.
+        soc: The chip.
+        abi: `arm64-v8a` on Android, `aarch64` elsewhere.
+        machine: What `uname -m` prints.
+        kernel: What `uname -r` prints.
+        android: None on a board without it.
+        distribution: `PRETTY_NAME` of a board's Linux; empty on Android.
+        compatible: A board's `/proc/device-tree/compatible`.
+        rooted: Whether it gives root.
+        memory_bytes: Main memory.
+        disk_bytes: Room for pushed files.
+        opencl: Path of its OpenCL library; empty where it has none.
+        clusters: From the slowest to the fastest.
+        model: What the clusters share.
+        thermal: Heat.
+        battery: None where it has none.
+        monitors: Power monitors.
+        gpu: None where it has none that is known.
+        sources: Where the numbers come from.
+    """
+
+    name: str
+    maker: str
+    title: str
+    soc: str
+    abi: str
+    machine: str
+    kernel: str
+    android: Android | None = None
+    distribution: str = ""
+    compatible: tuple[str, ...] = ()
+    rooted: bool
+    memory_bytes: Annotated[int, Field(gt=0)]
+    disk_bytes: Annotated[int, Field(gt=0)]
+    opencl: str = ""
+    clusters: Annotated[tuple[ClusterProfile, ...], Field(min_length=1)]
+    model: SocModel
+    thermal: Thermal
+    battery: Battery | None = None
+    monitors: tuple[Monitor, ...] = ()
+    gpu: GpuProfile | None = None
+    sources: Annotated[tuple[str, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Profile:
+        if self.cpus != tuple(range(len(self.cpus))):
+            raise ValueError("the clusters must hold every core from 0 on once")
+        trips = self.thermal.trips
+        if [t.celsius for t in trips] != sorted({t.celsius for t in trips}):
+            raise ValueError("trip points must rise")
+        if any(len(trip.caps_khz) != len(self.clusters) for trip in trips):
+            raise ValueError("a trip point has one cap a cluster")
+        if any(b.celsius - a.celsius <= self.thermal.hysteresis_k for a, b in pairwise(trips)):
+            raise ValueError("trip points must lie further apart than the hysteresis")
+        return self
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """Numbers of all cores."""
+        return tuple(sorted(cpu for cluster in self.clusters for cpu in cluster.cpus))
+
+    def cluster_of(self, cpu: int) -> int:
+        """Index of the cluster that a core belongs to.
+
+        Raises:
+            UsageError: There is no such core.
+        """
+        for index, cluster in enumerate(self.clusters):
+            if cpu in cluster.cpus:
+                return index
+        raise UsageError(f"{self.name} has no core {cpu}")
+
+
+def names() -> tuple[str, ...]:
+    """Names of the shipped profiles."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+def parse(text: str, where: str) -> Profile:
+    """A profile from TOML.
+
+    Raises:
+        UsageError: It is not TOML, or not a profile.
+    """
+    try:
+        # Through JSON: pydantic's strict mode takes JSON's arrays for tuples, but not Python's lists.
+        return Profile.model_validate_json(json.dumps(tomllib.loads(text)))
+    except (tomllib.TOMLDecodeError, ValidationError, TypeError) as error:
+        raise UsageError(f"{where} is no profile of an emulated device: {error}") from error
+
+
+@cache
+def load(name: str) -> Profile:
+    """A shipped profile.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    if name not in names():
+        raise UsageError(f"there is no emulated '{name}'", hint=f"there are {', '.join(names())}")
+    path = FOLDER / f"{name}.toml"
+    return parse(path.read_text(encoding="utf-8"), path.name)

@@ -1,0 +1,343 @@
+"""The live model of a device: clocks, loads, power, energy and heat over a clock's time."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from autotune.emulator.clock import Clock, VirtualClock
+from autotune.emulator.heat import Heat
+from autotune.emulator.policy import Policy
+from autotune.emulator.profile import Profile
+from autotune.emulator.step_model import StepEstimate, Workload, estimate
+from autotune.errors import UsageError
+
+_HISTORY_S = 60.0
+_DONE_S = 1e-9
+_REAL_SLICE_S = 0.05
+
+
+@dataclass(eq=False)
+class Load:
+    """Work that is going on.
+
+    Attributes:
+        workload: One step of it.
+        cpus: Cores that it may use.
+        threads: Its threads; one a core where it is None.
+        steps_left: Steps still to do; infinity for a load that somebody else ends.
+        steps_done: Steps done, with the share of the one in progress.
+        net_j: Energy above idle that it took.
+        busy_s: Seconds that it has run.
+        ended: Whether it is over.
+    """
+
+    workload: Workload
+    cpus: tuple[int, ...]
+    threads: int | None = None
+    steps_left: float = math.inf
+    steps_done: float = 0.0
+    net_j: float = 0.0
+    busy_s: float = 0.0
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Net power that was constant from `start` to `end`."""
+
+    start: float
+    end: float
+    net_w: float
+
+
+@dataclass
+class _Now:
+    """What holds until something changes: each load's step, the time factor of shared cores, and the power."""
+
+    steps: dict[int, tuple[Load, StepEstimate, int]] = field(default_factory=dict)
+    net_w: float = 0.0
+
+
+class Soc:
+    """A device's chip, battery and body.
+
+    The state is brought up to the clock's time whenever it is asked for or changed; between two events (a setting,
+    a load's beginning or end, a trip point) power is constant, so energy and temperature are integrated exactly.
+    Safe to use from several threads.
+
+    Args:
+        profile: The device.
+        clock: Its time; a virtual one where it is None.
+    """
+
+    def __init__(self, profile: Profile, clock: Clock | None = None) -> None:
+        self.profile = profile
+        self.clock: Clock = clock or VirtualClock()
+        self.lock = threading.RLock()
+        self.policies = tuple(Policy(cluster) for cluster in profile.clusters)
+        self._online = set(profile.cpus)
+        self._heat = Heat(profile.thermal)
+        self._forced_level = 0
+        self._loads: list[Load] = []
+        self._time = self.clock.now()
+        self._net_j = 0.0
+        self._history: deque[_Segment] = deque()
+        self._core_busy_s = dict.fromkeys(profile.cpus, 0.0)
+
+    # What it is now.
+
+    def online(self) -> tuple[int, ...]:
+        """Numbers of the cores that are on."""
+        with self.lock:
+            return tuple(sorted(self._online))
+
+    def clocks_khz(self) -> tuple[int, ...]:
+        """The clock of each cluster now."""
+        with self.lock:
+            self.advance()
+            return self._clocks()
+
+    def net_w(self) -> float:
+        """Power above idle now, in watts."""
+        with self.lock:
+            self.advance()
+            return self._state().net_w
+
+    def net_j(self) -> float:
+        """Energy above idle since the start, in joules."""
+        with self.lock:
+            self.advance()
+            return self._net_j
+
+    def energy_j(self) -> float:
+        """All energy since the start, idle power included, in joules."""
+        with self.lock:
+            return self.net_j() + self.profile.model.idle_w * self._time
+
+    def celsius(self) -> float:
+        """The body's temperature in degrees Celsius."""
+        with self.lock:
+            self.advance()
+            return self._heat.celsius
+
+    def throttle_level(self) -> int:
+        """How many trip points cap the clocks now."""
+        with self.lock:
+            self.advance()
+            return max(self._heat.level, self._forced_level)
+
+    def busy_s(self) -> dict[int, float]:
+        """Seconds for which each core has worked on a load since the start."""
+        with self.lock:
+            self.advance()
+            return dict(self._core_busy_s)
+
+    def loads(self) -> tuple[Load, ...]:
+        """What is going on."""
+        with self.lock:
+            self.advance()
+            return tuple(self._loads)
+
+    def mean_net_w(self, start: float, end: float) -> float:
+        """Mean power above idle between two times of the last minute, in watts."""
+        with self.lock:
+            self.advance()
+            if end <= start:
+                return self._state().net_w
+            joules = sum(
+                s.net_w * max(0.0, min(end, s.end) - max(start, s.start)) for s in self._history
+            )
+            return joules / (end - start)
+
+    # What changes it.
+
+    def set_online(self, cpu: int, on: bool) -> None:
+        """Switches a core; the last one stays on.
+
+        Raises:
+            UsageError: There is no such core, or it is the last.
+        """
+        with self.lock:
+            self.advance()
+            self.profile.cluster_of(cpu)
+            if not on and self._online <= {cpu}:
+                raise UsageError("the last core stays on")
+            (self._online.add if on else self._online.discard)(cpu)
+
+    def set_celsius(self, celsius: float) -> None:
+        """Warms or cools the body to a temperature at once."""
+        with self.lock:
+            self.advance()
+            self._heat.celsius = celsius
+            self._settle()
+
+    def force_throttle(self, level: int) -> None:
+        """Caps the clocks as if `level` trip points were passed, whatever the temperature; 0 ends it."""
+        with self.lock:
+            self.advance()
+            self._forced_level = min(max(level, 0), len(self.profile.thermal.trips))
+            self._settle()
+
+    def reset(self) -> None:
+        """What a restart of the device does: loads end, settings go back; heat and energy stay."""
+        with self.lock:
+            self.advance()
+            for load in self._loads:
+                load.ended = True
+            self._loads.clear()
+            self._online = set(self.profile.cpus)
+            for policy in self.policies:
+                policy.reset()
+
+    def begin(
+        self,
+        workload: Workload,
+        cpus: Sequence[int],
+        *,
+        steps: float = math.inf,
+        threads: int | None = None,
+    ) -> Load:
+        """Starts a load that goes on as time passes; it moves to other cores where all of its own go off.
+
+        Args:
+            workload: One step of it.
+            cpus: Cores that it may use.
+            steps: Steps after which it ends by itself.
+            threads: Its threads; one a core where it is None.
+
+        Raises:
+            UsageError: No core or thread, or a core that is not there.
+        """
+        with self.lock:
+            self.advance()
+            estimate(self.profile, workload, cpus, self._clocks(), threads=threads)
+            load = Load(workload, tuple(cpus), threads, steps)
+            self._loads.append(load)
+            return load
+
+    def end(self, load: Load) -> None:
+        """Ends a load now."""
+        with self.lock:
+            self.advance()
+            load.ended = True
+            if load in self._loads:
+                self._loads.remove(load)
+
+    def run(
+        self,
+        workload: Workload,
+        cpus: Sequence[int],
+        *,
+        steps: float = 1,
+        threads: int | None = None,
+        limit_s: float = math.inf,
+    ) -> Load:
+        """Does steps one after another and returns when they are done, or when `limit_s` seconds are over.
+
+        Args:
+            workload: One step.
+            cpus: Cores that it may use.
+            steps: How many.
+            threads: Its threads; one a core where it is None.
+            limit_s: Limit in seconds.
+
+        Raises:
+            UsageError: See `begin`.
+        """
+        load = self.begin(workload, cpus, steps=steps, threads=threads)
+        start = self.clock.now()
+        virtual = isinstance(self.clock, VirtualClock)
+        while True:
+            with self.lock:
+                self.advance()
+                left = start + limit_s - self.clock.now()
+                if load.ended or left <= _DONE_S:
+                    self.end(load)
+                    return load
+                wait = min(left, self._until_event(self._state()))
+            # Not under the lock. In real time others may change a clock meanwhile: look again soon.
+            self.clock.sleep(max(wait, _DONE_S) if virtual else min(wait, _REAL_SLICE_S))
+
+    # How it moves on.
+
+    def advance(self) -> None:
+        """Brings the state up to the clock's time."""
+        with self.lock:
+            now = self.clock.now()
+            self._settle()
+            while self._time < now:
+                state = self._state()
+                seconds = min(now - self._time, self._until_event(state))
+                self._pass(state, max(seconds, min(_DONE_S, now - self._time)))
+
+    def _clocks(self) -> tuple[int, ...]:
+        used = {cpu for load in self._loads for cpu in self._cores(load)}
+        return tuple(p.clock_khz(bool(used.intersection(p.cluster.cpus))) for p in self.policies)
+
+    def _cores(self, load: Load) -> tuple[int, ...]:
+        return tuple(c for c in load.cpus if c in self._online) or tuple(sorted(self._online))
+
+    def _state(self) -> _Now:
+        clocks = self._clocks()
+        state = _Now()
+        for load in self._loads:
+            mine = self._cores(load)
+            rivals = sum(1 for other in self._loads if set(mine).intersection(self._cores(other)))
+            step = estimate(
+                self.profile,
+                load.workload,
+                mine,
+                clocks,
+                threads=load.threads,
+                online=tuple(self._online),
+            )
+            state.steps[id(load)] = (load, step, rivals)
+            state.net_w += step.net_w / rivals
+        return state
+
+    def _until_event(self, state: _Now) -> float:
+        ends = [
+            load.steps_left * step.time_s * rivals for load, step, rivals in state.steps.values()
+        ]
+        return min([self._heat.until_next_level(state.net_w), *ends])
+
+    def _pass(self, state: _Now, seconds: float) -> None:
+        for load, step, rivals in state.steps.values():
+            done = min(load.steps_left, seconds / (step.time_s * rivals))
+            load.steps_done += done
+            load.steps_left -= done
+            load.net_j += step.net_w / rivals * seconds
+            load.busy_s += seconds
+            for cpu, share in step.busy.items():
+                self._core_busy_s[cpu] += share * seconds / rivals
+            if load.steps_left * step.time_s * rivals <= _DONE_S:
+                load.ended = True
+                self._loads.remove(load)
+        self._remember(_Segment(self._time, self._time + seconds, state.net_w))
+        self._net_j += state.net_w * seconds
+        self._heat.advance(state.net_w, seconds)
+        # However late it is, time moves on: a nanosecond may be lost beside many days.
+        self._time = max(self._time + seconds, math.nextafter(self._time, math.inf))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Sets the thermal caps to what the temperature asks for."""
+        self._heat.settle()
+        level = max(self._heat.level, self._forced_level)
+        for number, policy in enumerate(self.policies):
+            if level:
+                policy.caps_khz["thermal"] = self.profile.thermal.trips[level - 1].caps_khz[number]
+            else:
+                policy.caps_khz.pop("thermal", None)
+
+    def _remember(self, segment: _Segment) -> None:
+        history = self._history
+        if history and history[-1].net_w == segment.net_w:
+            segment = _Segment(history.pop().start, segment.end, segment.net_w)
+        history.append(segment)
+        while history[0].end < segment.end - _HISTORY_S:
+            history.popleft()

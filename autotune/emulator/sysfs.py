@@ -1,0 +1,30 @@
+"""The whole file tree of an emulated kernel, from its live model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotune.emulator.cpu_files import cpu_files
+from autotune.emulator.identity_files import identity_files
+from autotune.emulator.kernel import KernelTree
+from autotune.emulator.sensor_files import MeterState, sensor_files
+from autotune.emulator.soc import Soc
+
+
+def kernel_tree(
+    soc: Soc,
+    *,
+    meters: MeterState | None = None,
+    privileged: bool = True,
+    writable: Callable[[], bool] = lambda: True,
+) -> KernelTree:
+    """The files of `/sys`, `/proc` and `/etc` that a device of the model's profile has.
+
+    Args:
+        soc: The live model.
+        meters: What is wrong with its meters; nothing where it is None.
+        privileged: Whether the caller is root; `KernelTree.as_user` gives the other view.
+        writable: Asked before each write; False refuses it with EACCES.
+    """
+    files = cpu_files(soc) | sensor_files(soc, meters or MeterState()) | identity_files(soc)
+    return KernelTree(files, privileged=privileged, writable=writable)

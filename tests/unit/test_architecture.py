@@ -11,6 +11,9 @@ MAY_IMPORT = {
     "workloads": {"errors", "workloads"},
     "measurement": {"errors", "measurement", "devices", "power"},
     "records": {"errors", "records"},
+    "devices": {"errors", "devices"},
+    "tracker": {"errors", "tracker", "devices"},
+    "emulator": {"errors", "emulator", "devices"},
     "compiler": {"errors", "compiler", "workloads", "measurement", "devices", "records"},
 }
 

@@ -32,16 +32,11 @@ from autotune.measurement import Outcome
 LOGGER = logging.getLogger("autotune.devices")
 
 CLIENT_GONE = "client gone"
-_SESSION_TIMEOUT_S = 3600.0
-_OPEN_TIMEOUT_S = 30.0
 _LOAD_TIMEOUT_S = 60.0
 _SLOWEST_LINK_BYTES_PER_S = 1e6
 _COMPARE_TIMEOUT_S = 600.0
-_TURN_S = 120.0
-_VERDICT_WITHIN_S = 12.0
 _LINK_FAILURES = 5
 _DEADLY_TIMES = 2
-_RETRY_S = 0.5
 _MOST_LANES = 64
 _NAME_BYTES = 255  # what the server keeps of a candidate's name
 
@@ -132,6 +127,27 @@ class _Lane:
         self.serial, self.opened_s, self.loaded = "", None, None
 
 
+@dataclass(frozen=True)
+class Waits:
+    """How long the runner waits, in seconds.
+
+    Attributes:
+        patience_s: For a device to come (back), before the run is given up.
+        open_s: For a session that the tracker has promised.
+        verdict_s: For a server's word of why a session ended.
+        retry_s: Between two looks for a device.
+        turn_s: A session is kept so long; then whoever else waits for the device gets it.
+        session_s: The longest session; the server ends it.
+    """
+
+    patience_s: float = 600.0
+    open_s: float = 30.0
+    verdict_s: float = 12.0
+    retry_s: float = 0.5
+    turn_s: float = 120.0
+    session_s: float = 3600.0
+
+
 class _SessionLost(Exception):  # noqa: N818  # what happened
     def __init__(self, message: str, *, timed_out: bool, serial: str) -> None:
         super().__init__(message)
@@ -152,7 +168,7 @@ class RpcRunner:
         key: Key of the devices.
         device: What they are.
         make: Gives a worker; a process of its own by default.
-        patience_s: How long to wait for a device to come (back).
+        waits: How long it waits for what.
     """
 
     apart = True
@@ -164,13 +180,13 @@ class RpcRunner:
         device: DeviceFingerprint,
         *,
         make: Callable[[], Asked] | None = None,
-        patience_s: float = 600.0,
+        waits: Waits = Waits(),
     ) -> None:
         self.device = device
         self._tracker = tracker
         self._key = key
         self._make = make or self._process
-        self._patience_s = patience_s
+        self._waits = waits
         self._all: list[_Lane] = []
         self._idle: list[_Lane] = []
         self._returned = threading.Condition()
@@ -183,7 +199,7 @@ class RpcRunner:
             "host": self._tracker.host,
             "port": self._tracker.port,
             "key": self._key,
-            "session_timeout_s": _SESSION_TIMEOUT_S,
+            "session_timeout_s": self._waits.session_s,
         }
         kind = "opencl" if self.device.kind.endswith("opencl") else "cpu"
         return Worker(
@@ -216,10 +232,10 @@ class RpcRunner:
             ToolchainError: The device has no OpenCL.
         """
         self.at_once()
-        with self._lane(time.monotonic() + _OPEN_TIMEOUT_S) as lane:
+        with self._lane(time.monotonic() + self._waits.open_s) as lane:
             serial = lane.serial
             try:
-                found = self._ask(lane, {"op": "opencl"}, _OPEN_TIMEOUT_S).get("device")
+                found = self._ask(lane, {"op": "opencl"}, self._waits.open_s).get("device")
             except _SessionLost as lost:
                 raise TransientDeviceError(f"{serial}: {lost}") from lost
         if found is None:
@@ -274,7 +290,7 @@ class RpcRunner:
         own faults.
         """
         failures = 0
-        until = time.monotonic() + self._patience_s
+        until = time.monotonic() + self._waits.patience_s
         while True:
             with self._lane(until) as lane:
                 serial = lane.serial
@@ -290,6 +306,7 @@ class RpcRunner:
                 if verdict.timed_out:
                     raise verdict
                 self._deaths[candidate] += 1
+                LOGGER.warning("%s: candidate %s: %s", serial, candidate, verdict)
                 if self._deaths[candidate] >= _DEADLY_TIMES:
                     raise _SessionLost(
                         f"{verdict}; it killed its session {_DEADLY_TIMES} times and is quarantined",
@@ -303,7 +320,7 @@ class RpcRunner:
                 raise _SessionLost(
                     f"the link to the device was lost {failures} times", timed_out=False, serial=serial
                 )  # fmt: skip
-            until = max(until, time.monotonic() + self._patience_s)
+            until = max(until, time.monotonic() + self._waits.patience_s)
 
     @contextmanager
     def _lane(self, until: float) -> Iterator[_Lane]:
@@ -314,14 +331,14 @@ class RpcRunner:
         """
         while True:
             lane = self._take()
-            if lane.opened_s is not None and time.monotonic() - lane.opened_s > _TURN_S:
+            if lane.opened_s is not None and time.monotonic() - lane.opened_s > self._waits.turn_s:
                 # Others wait at the same tracker: whoever is next gets the device.
                 lane.end()
             if lane.opened_s is not None or self._open(lane):
                 break
             self._put(lane)
             with self._returned:  # Another lane may become free before this one finds a device.
-                self._returned.wait(_RETRY_S)
+                self._returned.wait(self._waits.retry_s)
             if self._stopped.is_set() or time.monotonic() > until:
                 raise TransientDeviceError(
                     f"no device under key '{self._key}' is free",
@@ -351,7 +368,7 @@ class RpcRunner:
         try:
             if not self._tracker.free(self._key):
                 return False
-            answer = lane.worker.ask({"op": "open"}, timeout=_OPEN_TIMEOUT_S)
+            answer = lane.worker.ask({"op": "open"}, timeout=self._waits.open_s)
         except TransientDeviceError as error:
             answer = {"lost": error.message}
         except WorkerLost as lost:
@@ -402,7 +419,7 @@ class RpcRunner:
             return (
                 lost  # TVM's own server remembers nothing: the candidate is all there is to blame.
             )
-        deadline = time.monotonic() + _VERDICT_WITHIN_S
+        deadline = time.monotonic() + self._waits.verdict_s
         while not self._stopped.is_set():
             fresh = [(m, crash) for m, crash in self._crashes() if m not in self._known]
             self._known.update(mark for mark, _ in fresh)
@@ -411,7 +428,7 @@ class RpcRunner:
                 return _blamed(causes[-1], lost)
             if time.monotonic() > deadline:
                 return None
-            self._stopped.wait(0.3)
+            self._stopped.wait(min(0.3, self._waits.verdict_s / 4))
         return None
 
     def _servers(self) -> Sequence[SeenServer]:

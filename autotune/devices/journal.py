@@ -57,8 +57,11 @@ class Change:
             DeviceError: The device cannot be reached, or refuses.
         """
         if self.kind == "write":
-            device.write(PurePosixPath(self.path), self.text.encode(), timeout=_TIMEOUT_S)
-            held = device.read(PurePosixPath(self.path), timeout=_TIMEOUT_S).decode().strip()
+            path = PurePosixPath(self.path)
+            if device.read(path, timeout=_TIMEOUT_S).decode().strip() == self.text.strip():
+                return  # The change was refused, or is undone already.
+            device.write(path, self.text.encode(), timeout=_TIMEOUT_S)
+            held = device.read(path, timeout=_TIMEOUT_S).decode().strip()
             if held != self.text.strip():
                 raise StableDeviceError(
                     f"{device.serial}: {self.path} holds '{held}' after '{self.text.strip()}' was put back"

@@ -16,6 +16,7 @@ NOT_EXECUTABLE = 126
 _ANDROID_SHELL_UID = 2000
 _FIRST_UID = 1000
 _EXECUTABLE = 0o111
+_NEW_FILE = 0o644
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,24 @@ def _true(shell: Shell, words: list[str], done: _Output) -> None:
     """Does nothing."""
 
 
+def _false(shell: Shell, words: list[str], done: _Output) -> None:
+    done.code = 1
+
+
+def _echo(shell: Shell, words: list[str], done: _Output) -> None:
+    done.out = (" ".join(words) + "\n").encode()
+
+
+def _touch(shell: Shell, words: list[str], done: _Output) -> None:
+    for path in words:
+        try:
+            if shell.view.kind(path) is None:
+                shell.view.may_change(path)
+                shell.files.store(path, b"", _NEW_FILE)
+        except OSError as error:
+            done.complain("touch", error)
+
+
 _PROGRAMS = ("/bin/", "/usr/bin/", "/system/bin/")
 _COMMANDS: dict[str, Callable[[Shell, list[str], _Output], None]] = {
     "uname": _uname,
@@ -183,4 +202,7 @@ _COMMANDS: dict[str, Callable[[Shell, list[str], _Output], None]] = {
     "chmod": _chmod,
     "mv": _mv,
     "true": _true,
+    "false": _false,
+    "echo": _echo,
+    "touch": _touch,
 }

@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from autotune.devices.device import Completed
@@ -30,6 +30,8 @@ BANDWIDTH_BYTES_S = 20e6
 """Bytes a second that a push or pull reaches: an assumption, of USB 2."""
 SLOW_FACTOR = 20.0
 CAPPED_SHARE = 0.5
+BOOT_S = 30.0
+"""Seconds that a restart takes: an assumption."""
 SATURATED_W = 2.35
 """Where the paper's meter stood: 484 mA at 4.85 V."""
 _SMALL_FILE_BYTES = 65536
@@ -37,6 +39,11 @@ _ABORTED, _KILLED = 134, 137
 _INSTANT_S = 1e-6
 _ANDROID_FOLDERS = ("/data/local/tmp", "/sdcard")
 _BOARD_FOLDERS = ("/tmp", "/home")
+
+
+def _sleep(device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed:
+    device.clock.sleep(min(float(argv[1]), max(0.0, device.time_left_s())))
+    return Completed(tuple(argv), 0, b"", b"")
 
 
 class _CallNow(threading.local):
@@ -76,9 +83,11 @@ class EmulatedDevice:
         self.soc = Soc(self.profile, clock)
         self.clock = self.soc.clock
         self.files = MemoryFiles(self.profile.disk_bytes)
-        self.programs = dict(programs or {})
+        self.programs: dict[str, Program] = {"sleep": _sleep, **(programs or {})}
         self.forwarded: dict[int, int] = {}
         self.reversed: dict[int, int] = {}
+        self.boots = 1
+        self.met: frozenset[FaultKind] = frozenset()
         self._serial = serial or f"emulated-{self.profile.name}"
         self._meters = MeterState()
         self._denied = False
@@ -234,6 +243,39 @@ class EmulatedDevice:
         with self._call("unreverse", timeout):
             self.reversed.pop(device_port, None)
 
+    def reconnect(self, *, timeout: float) -> None:
+        """See `Device.reconnect`. Ports that were forwarded are lost, as over a real link."""
+        self._wait_for_an_answer(timeout)
+        self.forwarded.clear()
+        self.reversed.clear()
+
+    def reboot(self, *, timeout: float) -> None:
+        """See `Device.reboot`."""
+        with suppress(TransientDeviceError):
+            self.run(["true"], timeout=min(timeout, LATENCY_S * SLOW_FACTOR))
+        self.restarted()
+        self.clock.sleep(min(timeout, BOOT_S))
+        self._wait_for_an_answer(timeout)
+
+    def restarted(self) -> None:
+        """What a restart leaves: the files. Settings, ports and what ran are gone."""
+        self.boots += 1
+        self.soc.reset()
+        self.forwarded.clear()
+        self.reversed.clear()
+
+    def _wait_for_an_answer(self, timeout: float) -> None:
+        deadline = self.clock.now() + timeout
+        while True:
+            try:
+                self.run(["true"], timeout=min(timeout, 1.0))
+            except TransientDeviceError:
+                if self.clock.now() >= deadline:
+                    raise
+                self.clock.sleep(0.5)
+            else:
+                return
+
     def _read(self, path: str) -> bytes:
         try:
             return self._views[self.rooted()].read(path)
@@ -270,6 +312,7 @@ class EmulatedDevice:
     def _call(self, kind: CallKind, timeout: float) -> Iterator[None]:
         """One call over the link, with what goes wrong with it."""
         faults = frozenset(fault.kind for fault in self._faults.begin(kind))
+        self.met |= faults
         # A program may make calls of its own while it runs.
         outer = self._call_now.deadline, self._call_now.faults
         self._call_now.deadline, self._call_now.faults = self.clock.now() + timeout, faults
@@ -280,6 +323,8 @@ class EmulatedDevice:
             self._call_now.deadline, self._call_now.faults = outer
 
     def _over_link(self, faults: frozenset[FaultKind], timeout: float) -> Iterator[None]:
+        if faults & {"unauthorised", "offline", "reboot"}:
+            self.clock.sleep(min(LATENCY_S, timeout))
         if "unauthorised" in faults:
             raise StableDeviceError(
                 f"{self.serial} does not trust this computer",
@@ -306,9 +351,7 @@ class EmulatedDevice:
 
     def _change(self, before: frozenset[FaultKind], kinds: frozenset[FaultKind]) -> None:
         if "reboot" in kinds - before:
-            self.soc.reset()
-            self.forwarded.clear()
-            self.reversed.clear()
+            self.restarted()
         self._denied = "write_denied" in kinds
         if "throttle" in kinds or "throttle" in before:
             self.soc.force_throttle(("throttle" in kinds and len(self.profile.thermal.trips)) or 0)

@@ -176,11 +176,11 @@ class DeviceServers:
         """The folder on the device; it belongs to this user and this tracker alone."""
         if self._folder is None:
             if self._deployment.android:
-                base = PurePosixPath("/data/local/tmp")
+                name, base = "autotune-server", PurePosixPath("/data/local/tmp")
             else:
                 user = self._device.run(["id", "-u"], timeout=_CALL_S).text
-                base = PurePosixPath(f"/tmp/autotune-{user}")
-            self._folder = base / f"autotune-server-{self._tracker_port}"
+                name, base = f"autotune-server-{user}", PurePosixPath("/tmp")
+            self._folder = base / f"{name}-{self._tracker_port}"
         return self._folder
 
     def _run(self, argv: Sequence[str]) -> None:

@@ -21,16 +21,33 @@ LOGGER = logging.getLogger("autotune.tracker")
 
 State = Literal["starting", "serving", "restarting", "reconnecting", "rebooting", "lost", "stopped"]
 
-SILENT_S = 8.0
-"""A server that the tracker has not heard of for so long is taken for dead."""
-
-_SETTLE_S = 12.0
-_POLL_S = 1.0
-_RECONNECT_S = 30.0
-_REBOOT_S = 180.0
 _RATE_WINDOW_S = 60.0
-_LOST_RETRY_S = 20.0
 _HUNG = "hung in a driver"
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long a watch waits, in seconds.
+
+    Attributes:
+        poll_s: Between two looks at what the tracker hears.
+        silent_s: Until a server that is not heard of is taken for dead.
+        settle_s: After help, until the next help.
+        lost_s: The same when everything was tried once.
+        reconnect_s: For a connection to be made anew.
+        reboot_s: For a restart of the device.
+    """
+
+    poll_s: float = 1.0
+    silent_s: float = 8.0
+    settle_s: float = 12.0
+    lost_s: float = 20.0
+    reconnect_s: float = 30.0
+    reboot_s: float = 180.0
+
+    def before(self, step: int) -> float:
+        """Seconds before the first help (0), the next ones, and all further ones."""
+        return self.silent_s if step == 0 else self.settle_s if step <= 3 else self.lost_s
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,7 @@ class Watched:
         tracker_port: The tracker's port on this host.
         allow_reboot: Whether the device may be restarted.
         journals: Folder of the restore journals; None for the usual one.
+        waits: How long it waits for what.
     """
 
     def __init__(
@@ -96,6 +114,7 @@ class Watched:
         tracker_port: int,
         allow_reboot: bool,
         journals: Path | None = None,
+        waits: Waits = Waits(),
     ) -> None:
         self.deployment = deployment
         self._reach = reach
@@ -103,6 +122,7 @@ class Watched:
         self._tracker_port = tracker_port
         self._allow_reboot = allow_reboot
         self._journals = journals
+        self._waits = waits
         self._stop = threading.Event()
         self._state: State = "starting"
         self._message = ""
@@ -181,7 +201,7 @@ class Watched:
         self._try("starting", lambda: self._deploy(servers))
         silent_since: float | None = None
         step = 0
-        while not self._stop.wait(_POLL_S):
+        while not self._stop.wait(self._waits.poll_s):
             if self._present() and not self._hangs():
                 silent_since, step = None, 0
                 if self._state != "serving":
@@ -189,8 +209,7 @@ class Watched:
                 continue
             now = time.monotonic()
             silent_since = silent_since or now
-            patience = SILENT_S if step == 0 else _SETTLE_S if step <= 3 else _LOST_RETRY_S
-            if now - silent_since < patience:
+            if now - silent_since < self._waits.before(step):
                 continue
             self._help(step, device, servers)
             step += 1
@@ -237,12 +256,12 @@ class Watched:
         self._deploy(servers)
 
     def _reconnect(self, device: Device, servers: DeviceServers) -> None:
-        device.reconnect(timeout=_RECONNECT_S)
+        device.reconnect(timeout=self._waits.reconnect_s)
         servers.forget_ways()
         self._restart(servers)
 
     def _reboot(self, device: Device, servers: DeviceServers) -> None:
-        device.reboot(timeout=_REBOOT_S)
+        device.reboot(timeout=self._waits.reboot_s)
         servers.forget_ways()
         self._restarts += 1
         self._deploy(servers)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import pytest
 from boards import SSHD, ssh_board
 
-from autotune.devices import Device, contract
+from autotune.devices import Completed, Device, contract
 from autotune.devices.local import LocalDevice
 from autotune.devices.ssh import SshDevice
+from autotune.emulator.device import EmulatedDevice
 from autotune.errors import StableDeviceError, TransientDeviceError
 
 
@@ -32,6 +33,17 @@ def test_this_host(check: contract.Check, tmp_path: Path) -> None:
 @pytest.mark.parametrize("check", contract.CHECKS, ids=contract.name)
 def test_a_board_behind_sshd(check: contract.Check, board: Device, tmp_path: Path) -> None:
     check(board, PurePosixPath(tmp_path))
+
+
+@pytest.mark.parametrize("profile", ["meizu-16t", "three-cluster", "raspberry-pi-3b-plus"])
+@pytest.mark.parametrize("check", contract.CHECKS, ids=contract.name)
+def test_an_emulated_device_in_process(check: contract.Check, profile: str) -> None:
+    def hello(device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed:
+        return Completed(tuple(argv), 0, f"hello from {argv[1]}\n".encode(), b"")
+
+    device = EmulatedDevice(profile, programs={"hello": hello})
+    base = PurePosixPath("/data/local/tmp" if device.profile.android else "/tmp")
+    check(device, base / "contract")
 
 
 def test_a_board_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:

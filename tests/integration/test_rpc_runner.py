@@ -17,7 +17,7 @@ from fleets import await_state, local_fleet, servers
 
 from autotune.compiler.build_worker import linker
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
-from autotune.compiler.rpc_runner import RpcRunner
+from autotune.compiler.rpc_runner import RpcRunner, Waits
 from autotune.compiler.runner import CompareRequest, DeviceFingerprint, MeasureRequest
 from autotune.compiler.workers import WorkerLost
 from autotune.errors import TransientDeviceError
@@ -44,7 +44,7 @@ def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackerLink]:
 
 @pytest.fixture
 def runner(tracker: TrackerLink) -> Iterator[RpcRunner]:
-    runner = RpcRunner(tracker, KEY, DEVICE, patience_s=60)
+    runner = RpcRunner(tracker, KEY, DEVICE, waits=Waits(patience_s=60))
     runner.start()
     yield runner
     runner.stop()
@@ -160,7 +160,7 @@ def test_libraries_are_compared_in_one_session(
 def test_a_key_without_devices_is_given_up_after_the_patience(
     tracker: TrackerLink, data: Path, tmp_path: Path
 ) -> None:
-    runner = RpcRunner(tracker, "nobody", DEVICE, patience_s=1)
+    runner = RpcRunner(tracker, "nobody", DEVICE, waits=Waits(patience_s=1))
     runner.start()
     with pytest.raises(TransientDeviceError, match="'nobody'"):
         runner.measure(request(right(tmp_path), data))
@@ -170,7 +170,7 @@ def test_a_key_without_devices_is_given_up_after_the_patience(
 def test_an_interrupt_ends_the_wait_for_a_device(
     tracker: TrackerLink, data: Path, tmp_path: Path
 ) -> None:
-    runner = RpcRunner(tracker, "nobody", DEVICE, patience_s=600)
+    runner = RpcRunner(tracker, "nobody", DEVICE, waits=Waits(patience_s=600))
     runner.start()
     threading.Timer(1.0, runner.interrupt).start()
     began = time.monotonic()

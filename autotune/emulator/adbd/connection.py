@@ -22,7 +22,7 @@ from autotune.emulator.adbd.packets import (
     Parser,
     ProtocolError,
 )
-from autotune.emulator.adbd.stream import Stream, StreamClosed
+from autotune.emulator.adbd.stream import Stream, StreamClosedError
 
 _TOKEN, _SIGNATURE, _PUBLIC_KEY = 1, 2, 3
 _READ_SIZE = 1 << 16
@@ -32,7 +32,7 @@ Authorise = Literal["always", "never"] | Sequence[str]
 """Whom the phone trusts: everybody, nobody, or the hosts with these public keys (lines of `adbkey.pub`)."""
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """There is no such service, or it cannot be had now."""
 
 
@@ -40,7 +40,7 @@ class Services(Protocol):
     """What the phone serves."""
 
     async def find(self, name: str, connection: Connection) -> Serve:
-        """The service of a name, ready to serve a stream. Raises Refused."""
+        """The service of a name, ready to serve a stream. Raises RefusedError."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ class Connection:
             await self._end()
 
     async def open(self, service: str) -> Stream:
-        """Opens a stream to a service of the host, for adb reverse. Raises StreamClosed where it refuses."""
+        """Opens a stream to a service of the host, for adb reverse. Raises StreamClosedError where it refuses."""
         stream = Stream(next(self._numbers), 0, self.send, self._max_payload)
         self._streams[stream.local] = stream
         await self.send(Packet(Command.OPEN, stream.local, 0, service.encode() + b"\0"))
         try:
             await stream.answered()
-        except StreamClosed:
+        except StreamClosedError:
             self._streams.pop(stream.local, None)
             raise
         return stream
@@ -116,7 +116,7 @@ class Connection:
     async def run_stream(self, stream: Stream, serve: Serve) -> None:
         """Serves a stream to its end."""
         try:
-            with suppress(StreamClosed, OSError):
+            with suppress(StreamClosedError, OSError):
                 await serve(stream)
         finally:
             self._streams.pop(stream.local, None)
@@ -125,7 +125,7 @@ class Connection:
 
     def start(self, work: Awaitable[None]) -> asyncio.Task[None]:
         """Runs something as long as this connection lasts."""
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -149,12 +149,14 @@ class Connection:
 
     async def _delay(self, count: int) -> None:
         """The time that so many bytes take; none goes over while the phone hangs."""
-        while (left := self._faults.hanging()) > 0:
+        while (left := self._faults.hanging()) > 0 and not self._writer.is_closing():
             await asyncio.sleep(min(left, 0.05))
         if speed := self._faults.bytes_per_second:
             ends = time.monotonic() + count / speed
             while (left := ends - time.monotonic()) > 0 and self._faults.bytes_per_second:
                 await asyncio.sleep(min(left, 0.1))
+                if self._writer.is_closing():
+                    break
 
     async def _handle(self, packet: Packet) -> None:
         if self._peer_version <= VERSION_WITH_CHECKSUM and self._trusted and not packet.intact():
@@ -216,7 +218,7 @@ class Connection:
     async def _serve_open(self, name: str, stream: Stream) -> None:
         try:
             serve = await self._services.find(name, self)
-        except (Refused, OSError):
+        except (RefusedError, OSError):
             self._streams.pop(stream.local, None)
             # With this side's number in it the host takes the refusal for an answer to nothing, and waits.
             with suppress(OSError):

@@ -86,9 +86,7 @@ class Daemon:
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(
-            reader, writer, self._identity, self._services, self._faults
-        )
+        connection = Connection(reader, writer, self._identity, self._services, self._faults)
         self._connections.add(connection)
         try:
             await connection.serve()

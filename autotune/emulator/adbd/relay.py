@@ -31,7 +31,9 @@ class Descriptor:
             except BlockingIOError:
                 await self._wait(for_reading=True)
             except OSError:
-                return b""  # A terminal whose last process has ended, or a connection that was reset.
+                return (
+                    b""  # A terminal whose last process has ended, or a connection that was reset.
+                )
 
     async def write(self, data: bytes) -> None:
         """Writes all of it. Raises OSError where nobody reads any more."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from autotune.emulator.adbd.connection import Connection
 from autotune.emulator.adbd.inside import Inside
 from autotune.emulator.adbd.relay import Descriptor, both_ways
-from autotune.emulator.adbd.stream import Stream, StreamClosed
+from autotune.emulator.adbd.stream import Stream, StreamClosedError
 
 Serve = Callable[[Stream], Awaitable[None]]
 
@@ -74,7 +74,7 @@ class Reverse:
         try:
             stream = await self._connection.open(remote)
             await self._connection.run_stream(stream, lambda stream: both_ways(stream, end))
-        except (StreamClosed, OSError):
+        except (StreamClosedError, OSError):
             pass
         finally:
             end.close()

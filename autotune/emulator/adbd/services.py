@@ -8,7 +8,7 @@ from typing import Literal
 from weakref import WeakKeyDictionary
 
 from autotune.emulator.adbd import shell_service
-from autotune.emulator.adbd.connection import Connection, Refused
+from autotune.emulator.adbd.connection import Connection, RefusedError
 from autotune.emulator.adbd.inside import Inside
 from autotune.emulator.adbd.relay import Descriptor, both_ways
 from autotune.emulator.adbd.reverse import Reverse
@@ -49,7 +49,7 @@ class PhoneServices:
         if kind == "tcp":
             port = rest.partition(":")[0]
             if not port.isdecimal() or not 0 < int(port) < 0x10000:
-                raise Refused(name)
+                raise RefusedError(name)
             return _carried(await asyncio.to_thread(self._inside.connect, int(port)))
         if kind == "reverse":
             reverse = self._reverse.get(connection)
@@ -60,7 +60,7 @@ class PhoneServices:
             return self._rebooting
         if kind in ("root", "unroot"):
             return self._become(root=kind == "root", connection=connection)
-        raise Refused(name)
+        raise RefusedError(name)
 
     async def _rebooting(self, stream: Stream) -> None:
         self._reboot()
@@ -74,7 +74,9 @@ class PhoneServices:
 
         async def restart(stream: Stream) -> None:
             self._root = root
-            await stream.write(b"restarting adbd as root\n" if root else b"restarting adbd as non root\n")
+            await stream.write(
+                b"restarting adbd as root\n" if root else b"restarting adbd as non root\n"
+            )
             await stream.close()
             connection.drop()
 

@@ -10,7 +10,7 @@ from autotune.emulator.adbd.packets import Command, Packet
 Send = Callable[[Packet], Awaitable[None]]
 
 
-class StreamClosed(Exception):
+class StreamClosedError(Exception):
     """The other side has closed the stream, or the connection is gone."""
 
 
@@ -37,21 +37,21 @@ class Stream:
         """Sends data and waits until the other side has taken it.
 
         Raises:
-            StreamClosed: It will not take it any more.
+            StreamClosedError: It will not take it any more.
         """
         for at in range(0, len(data), self.max_payload):
             if self._closed:
-                raise StreamClosed
+                raise StreamClosedError
             self._okay.clear()
             part = data[at : at + self.max_payload]
             await self._send(Packet(Command.WRTE, self.local, self.remote, part))
             await self.answered()
 
     async def answered(self) -> None:
-        """Waits for the other side's OKAY. Raises StreamClosed where it closes instead."""
+        """Waits for the other side's OKAY. Raises StreamClosedError where it closes instead."""
         await self._okay.wait()
         if self._closed:
-            raise StreamClosed
+            raise StreamClosedError
 
     async def read(self) -> bytes:
         """The next data; empty when the other side has closed. `accept` asks for more."""

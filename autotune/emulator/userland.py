@@ -349,14 +349,15 @@ def _three_pipes() -> tuple[list[int], list[int]]:
 def _built() -> Path:
     """The folder with what is compiled for the inside of phones, made once."""
     sources = [_SOURCES / "run_arm.c", _SOURCES / "su.c"]
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    library = [f'-DQEMU="{_QEMU}"', f'-DPREFIX="{_PREFIX}"', "-fPIC", "-shared"]
+    made_of = [*(source.read_bytes() for source in sources), "\0".join(library).encode()]
+    digest = hashlib.sha256(b"\0".join(made_of)).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "autotune" / f"phone-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "su").exists():
-            library = [f'-DQEMU="{_QEMU}"', f'-DPREFIX="{_PREFIX}"', "-fPIC", "-shared"]
             _compile([*library, str(sources[0]), "-o", str(folder / "librun_arm.so")])
             part = folder / "su.part"
             _compile([str(sources[1]), "-o", str(part)])

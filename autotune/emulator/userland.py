@@ -249,7 +249,9 @@ class Userland:
             if self._control is None:
                 raise ConnectionError("the phone is off")
             socket.send_fds(self._control, [request], descriptors)
-            data, given, _, _ = socket.recv_fds(self._control, 4096, 1, socket.MSG_CMSG_CLOEXEC)
+            data, given, _, _ = socket.recv_fds(self._control, 4096, 1)
+        for descriptor in given:
+            os.set_inheritable(descriptor, False)
         answer = json.loads(data or b'{"errno": 5}')
         if answer:
             raise OSError(answer["errno"], os.strerror(answer["errno"]))

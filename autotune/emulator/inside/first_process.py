@@ -66,12 +66,15 @@ class FirstProcess:
     def _answer(self) -> bool:
         try:
             message, descriptors, _, _ = socket.recv_fds(
-                self._control, _LARGEST_REQUEST, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+                self._control, _LARGEST_REQUEST, _MOST_DESCRIPTORS
             )
         except ConnectionError:
             return False
         if not message:
             return False
+        for descriptor in descriptors:
+            # A process that outlives its command must not hold the command's pipes.
+            os.set_inheritable(descriptor, False)
         given: list[int] = []
         try:
             request = json.loads(message)

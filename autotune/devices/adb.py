@@ -168,12 +168,21 @@ class AdbDevice(ShellDevice):
         """See `Device.push`."""
         size = source.stat().st_size
         part = f"{target}.part"
-        self._call(
-            timeout,
-            lambda device: device.sync.push(
-                source, part, source.stat().st_mode & 0o777, check=True
-            ),
-        )
+        mode = source.stat().st_mode & 0o777
+
+        def send(device: adbutils.AdbDevice) -> None:
+            try:
+                device.sync.push(source, part, mode, check=True)
+            except adbutils.AdbError as error:
+                if str(error) != "FAIL":
+                    raise
+                # adbutils leaves the phone's reason unread.
+                raise StableDeviceError(
+                    f"{self.serial}: refuses to take {target} ({size} bytes)",
+                    hint="it has no room for it, or its shell may not write there",
+                ) from error
+
+        self._call(timeout, send)
         script = f"mv -f {quoted([part])} {quoted([str(target)])}"
         done = self._script(script, ["mv"], timeout=timeout)
         if done.exit_code != 0:

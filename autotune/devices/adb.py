@@ -63,6 +63,12 @@ class _Client(adbutils.AdbClient):  # type: ignore[misc]  # it has no types
             with suppress(OSError, adbutils.AdbError):
                 connection.conn.shutdown(socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Closes what adbutils leaves open where a call fails."""
+        for connection in self._opened:
+            with suppress(OSError, adbutils.AdbError):
+                connection.close()
+
 
 def start_server() -> None:
     """Sees to it that an adb server runs on this host.
@@ -128,6 +134,7 @@ def _limited(who: str, timeout: float) -> Iterator[_Client]:
             raise TransientDeviceError(f"{who}: no answer within {timeout:g} s")
     finally:
         timer.cancel()
+        client.close()
 
 
 def _mapped(who: str, error: Exception) -> TransientDeviceError | StableDeviceError:

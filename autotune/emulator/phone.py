@@ -137,6 +137,8 @@ class EmulatedPhone:
                 said = asked.stdout.strip() or asked.stderr.strip()
             if said == "device":
                 return
+            # adb holds on to a dead connection for a while, and takes `connect` for done.
+            self.disconnect()
             time.sleep(_POLL_S)
         raise TransientDeviceError(f"adb does not reach the emulated phone: {said}")
 

@@ -97,9 +97,7 @@ def test_a_drop_in_the_middle_of_a_push(phone: EmulatedPhone, source: Path) -> N
     device.push(source, TMP / "cut", timeout=20)
 
 
-def test_a_drop_in_the_middle_of_a_pull(
-    phone: EmulatedPhone, source: Path, tmp_path: Path
-) -> None:
+def test_a_drop_in_the_middle_of_a_pull(phone: EmulatedPhone, source: Path, tmp_path: Path) -> None:
     device = AdbDevice(phone.serial)
     device.push(source, TMP / "whole", timeout=20)
     phone.faults.drop_after(1_000_000)

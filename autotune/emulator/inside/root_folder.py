@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import uuid
 from pathlib import Path
 
 from autotune.emulator.inside import kernel_calls as calls
@@ -50,6 +51,7 @@ def build(plan: Plan, fuse: int) -> None:
     calls.mount("tmpfs", str(root / "tmp"), "tmpfs", 0, "mode=1777,size=16m")
     calls.mount("proc", str(root / "proc"), "proc")
     _devices(root / "dev")
+    _boot_id(root)
     _kernel_files(root, fuse, plan)
     socket.sethostname(plan.hostname)
     calls.loopback_up()
@@ -91,6 +93,14 @@ def _devices(folder: Path) -> None:
     calls.mount("devpts", str(folder / "pts"), "devpts", 0, "newinstance,ptmxmode=0666,mode=620")
     (folder / "ptmx").symlink_to("pts/ptmx")
     (folder / "fd").symlink_to("/proc/self/fd")
+
+
+def _boot_id(root: Path) -> None:
+    """A number of this start, as a kernel of its own would have."""
+    file = root / "dev" / "boot-id"
+    file.write_text(f"{uuid.uuid4()}\n")
+    calls.bind(str(file), str(root / "proc/sys/kernel/random/boot_id"), read_only=True)
+    file.unlink()
 
 
 def _kernel_files(root: Path, fuse: int, plan: Plan) -> None:

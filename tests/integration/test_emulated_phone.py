@@ -12,6 +12,7 @@ import adbutils
 import pytest
 from small_phone import CPU, POLICY, adb, needs_phone, private_adb, small_phone
 
+from autotune.devices import contract
 from autotune.devices.adb import AdbDevice, attached
 from autotune.devices.info import probe
 from autotune.emulator.phone import EmulatedPhone
@@ -42,6 +43,14 @@ def device(phone: EmulatedPhone) -> AdbDevice:
 
 def test_the_adb_server_lists_it(phone: EmulatedPhone) -> None:
     assert [(a.serial, a.state) for a in attached()] == [(phone.serial, "ready")]
+
+
+@pytest.mark.parametrize("check", contract.CHECKS, ids=contract.name)
+def test_it_keeps_what_devices_promise(check: contract.Check, device: AdbDevice) -> None:
+    folder = TMP / check.__name__
+    assert device.run(["mkdir", "-p", str(folder)], timeout=10).exit_code == 0
+    check(device, folder)
+    device.run(["rm", "-rf", str(folder)], timeout=10)
 
 
 def test_exit_codes_and_errors(device: AdbDevice) -> None:
@@ -186,7 +195,7 @@ def test_a_full_disk(device: AdbDevice, tmp_path: Path) -> None:
     big = tmp_path / "big"
     with big.open("wb") as file:
         file.truncate(60 << 20)
-    with pytest.raises(StableDeviceError, match="refuses to take .*no room"):
+    with pytest.raises(StableDeviceError, match=r"refuses to take .*no room"):
         device.push(big, TMP / "big", timeout=60)
     assert device.find([f"{TMP}/big*"], timeout=10) == []
     device.push(Path(__file__), TMP / "small", timeout=10)

@@ -189,3 +189,14 @@ def test_a_reboot(phone: EmulatedPhone, source: Path) -> None:
     assert device.read(most, timeout=10) == b"1800000\n"
     assert device.find(["/tmp/*", f"{TMP}/kept"], timeout=10) == [f"{TMP}/kept"]
     assert b"sleep" not in device.run(["ps", "-A"], timeout=10).stdout
+
+
+def test_the_client_reboots_it_and_connects_anew(phone: EmulatedPhone) -> None:
+    device = AdbDevice(phone.serial)
+    boot_id = PurePosixPath("/proc/sys/kernel/random/boot_id")
+    before = device.read(boot_id, timeout=10)
+    device.reboot(timeout=30)
+    assert device.read(boot_id, timeout=10) != before
+    phone.faults.drop_now()
+    device.reconnect(timeout=20)
+    assert device.run(["echo", "here"], timeout=10).text == "here"

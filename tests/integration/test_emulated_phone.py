@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 import adbutils
@@ -135,6 +136,42 @@ def test_sysfs_is_live_and_says_no_as_a_kernel_does(
     with pytest.raises(StableDeviceError, match="no such file"):
         device.write(PurePosixPath(f"{CPU}/absent"), b"0", timeout=10)
     device.write(most, b"1800000", timeout=10)
+
+
+def test_processes_have_the_emulated_cores(phone: EmulatedPhone, device: AdbDevice) -> None:
+    def told(script: str) -> str:
+        return device.run(["sh", "-c", script], timeout=10).text
+
+    assert told("nproc; taskset f0 nproc").split() == ["8", "4"]
+    assert told("taskset 81 sh -c 'taskset -p $$; nproc'").split()[-2:] == ["81", "2"]
+    assert device.run(["taskset", "100", "true"], timeout=10).exit_code != 0
+    assert device.run(["taskset", "-p", "f", "99999"], timeout=10).exit_code != 0
+    phone.tree.files[f"{CPU}/online"] = "0-5"  # type: ignore[union-attr]
+    assert told("nproc; taskset f0 nproc; taskset c0 true || echo none").split() == [
+        *("6", "2", "none")
+    ]
+    phone.tree.files[f"{CPU}/online"] = "0-7"  # type: ignore[union-attr]
+
+
+def test_two_phones_at_once(phone: EmulatedPhone) -> None:
+    with small_phone() as other:
+        other.connect()
+        assert {a.serial for a in attached()} == {phone.serial, other.serial}
+        one, two = AdbDevice(phone.serial), AdbDevice(other.serial)
+        one.push(Path(__file__), TMP / "mine", timeout=10)
+        assert two.find([f"{TMP}/mine"], timeout=10) == []
+        assert one.find([f"{TMP}/mine"], timeout=10) == [f"{TMP}/mine"]
+        other.disconnect()
+    assert one.run(["echo", "still"], timeout=10).text == "still"
+
+
+def test_many_commands_at_once(phone: EmulatedPhone) -> None:
+    def work(number: int) -> str:
+        device = AdbDevice(phone.serial)
+        return device.run(["sh", "-c", f"sleep 0.2; echo {number}"], timeout=20).text
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(work, range(48))) == [str(number) for number in range(48)]
 
 
 def test_collect_find_and_probe(device: AdbDevice) -> None:

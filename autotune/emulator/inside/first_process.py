@@ -21,6 +21,7 @@ from typing import Any
 
 from autotune.emulator.adbd.sync_service import SyncService
 from autotune.emulator.inside import root_folder
+from autotune.emulator.inside.cores import Cores
 from autotune.emulator.inside.plan import Plan
 
 _LARGEST_REQUEST = 1 << 17
@@ -39,11 +40,15 @@ class FirstProcess:
     Args:
         control: The socket: one request and one answer a message.
         environment: Of the commands.
+        cores: Answers which cores they may use; None: those of this machine.
     """
 
-    def __init__(self, control: socket.socket, environment: dict[str, str]) -> None:
+    def __init__(
+        self, control: socket.socket, environment: dict[str, str], cores: Cores | None
+    ) -> None:
         self._control = control
         self._environment = environment
+        self._cores = cores
         self._status: dict[int, int] = {}
 
     def serve(self) -> None:
@@ -54,8 +59,11 @@ class FirstProcess:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         control = self._control.fileno()
+        watched = [control, wake, *([self._cores.listener] if self._cores else [])]
         while True:
-            ready, _, _ = select.select([control, wake], [], [])
+            ready, _, _ = select.select(watched, [], [])
+            if self._cores and self._cores.listener in ready:
+                self._cores.answer()
             if wake in ready:
                 with suppress(BlockingIOError):
                     os.read(wake, 4096)
@@ -209,5 +217,8 @@ def main() -> None:
         control.send(json.dumps({"failed": str(error)}).encode())
         raise SystemExit(1) from error
     control.send(b"{}")
-    FirstProcess(control, dict(plan.environment)).serve()
+    cores = None
+    with suppress(OSError):
+        cores = Cores()
+    FirstProcess(control, dict(plan.environment), cores).serve()
     os._exit(0)

@@ -28,6 +28,9 @@ _MARK = "/etc/autotune-emulated"
 class EmulatedPhone:
     """A phone with a kernel of Python's, a shell, and adb; a context manager.
 
+    Threads of this process answer for it. Whatever waits for the phone with Python's lock held stops for ever, as
+    TVM's RPC client does when it frees a remote object: run the phone in a process of its own there, with `serve`.
+
     Args:
         tree_for: Gives the kernel's files as they are after a boot; called at every boot.
         serial: The phone's own serial number; adb names the phone by `serial` below.

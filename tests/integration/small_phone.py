@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,3 +113,33 @@ def adb(*words: str, timeout: float = 30) -> subprocess.CompletedProcess[bytes]:
 def small_phone(**options: object) -> EmulatedPhone:
     options.setdefault("contents", CONTENTS)
     return EmulatedPhone(DictTree, serial="SMALL1", **options)  # type: ignore[arg-type]
+
+
+_PROCESS = """
+import sys
+sys.path[:0] = {paths!r}
+from small_phone import small_phone
+from autotune.emulator.phone import serve
+
+def ready(phone):
+    phone.connect()
+    print(phone.serial, flush=True)
+
+serve(small_phone(), ready)
+"""
+
+
+@contextmanager
+def phone_process() -> Iterator[str]:
+    """A phone in a process of its own, connected; gives adb's name for it.
+
+    TVM's RPC client keeps Python's lock while it waits for the device to free an object.
+    """
+    here = Path(__file__).parent
+    code = _PROCESS.format(paths=[str(here), str(here.parents[1])])
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        try:
+            yield child.stdout.readline().decode().strip()
+        finally:
+            child.terminate()

@@ -63,6 +63,12 @@ class _Client(adbutils.AdbClient):  # type: ignore[misc]  # it has no types
             with suppress(OSError, adbutils.AdbError):
                 connection.conn.shutdown(socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Closes what adbutils leaves open where a call fails."""
+        for connection in self._opened:
+            with suppress(OSError, adbutils.AdbError):
+                connection.close()
+
 
 def start_server() -> None:
     """Sees to it that an adb server runs on this host.
@@ -128,6 +134,7 @@ def _limited(who: str, timeout: float) -> Iterator[_Client]:
             raise TransientDeviceError(f"{who}: no answer within {timeout:g} s")
     finally:
         timer.cancel()
+        client.close()
 
 
 def _mapped(who: str, error: Exception) -> TransientDeviceError | StableDeviceError:
@@ -168,12 +175,21 @@ class AdbDevice(ShellDevice):
         """See `Device.push`."""
         size = source.stat().st_size
         part = f"{target}.part"
-        self._call(
-            timeout,
-            lambda device: device.sync.push(
-                source, part, source.stat().st_mode & 0o777, check=True
-            ),
-        )
+        mode = source.stat().st_mode & 0o777
+
+        def send(device: adbutils.AdbDevice) -> None:
+            try:
+                device.sync.push(source, part, mode, check=True)
+            except adbutils.AdbError as error:
+                if str(error) != "FAIL":
+                    raise
+                # adbutils leaves the phone's reason unread.
+                raise StableDeviceError(
+                    f"{self.serial}: refuses to take {target} ({size} bytes)",
+                    hint="it has no room for it, or its shell may not write there",
+                ) from error
+
+        self._call(timeout, send)
         script = f"mv -f {quoted([part])} {quoted([str(target)])}"
         done = self._script(script, ["mv"], timeout=timeout)
         if done.exit_code != 0:

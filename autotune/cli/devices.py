@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +13,7 @@ from autotune.cli.output import write_json, write_table
 if TYPE_CHECKING:
     from autotune.devices.discovery import Listed
     from autotune.devices.info import DeviceInfo
+    from autotune.emulator.phone import EmulatedPhone
 
 Ssh = Annotated[
     list[str] | None,
@@ -133,6 +136,79 @@ def show(
     )
 
 
+def emulate(
+    profile: Annotated[
+        str | None, typer.Argument(help="Profile, such as meizu-16t; --list shows them.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the profiles.")] = False,
+    port: Annotated[
+        int, typer.Option(help="Port of its adb daemon on this host's loopback; 0 takes any.")
+    ] = 0,
+    rooted: Annotated[
+        bool | None, typer.Option("--rooted/--unrooted", help="[default: as the profile says]")
+    ] = None,
+    connect: Annotated[
+        bool, typer.Option("--connect/--no-connect", help="Have the adb server connect to it.")
+    ] = True,
+) -> None:
+    """Runs an emulated phone that adb sees, until Ctrl-C. Linux and root only.
+
+    Its kernel's files, clocks, heat and battery are a model's; ARM programs run in it under qemu-user, so that
+    times say nothing of a phone. What goes wrong with phones can be typed while it runs: drop, hang 5, offline
+    10, slow 100000, garbage, unauthorised, reboot, clear.
+
+    \b
+    Example:
+      autotune devices emulate meizu-16t
+      autotune devices emulate --list
+    """
+    from autotune.emulator import profile as profiles
+    from autotune.errors import ToolchainError, UsageError
+
+    if listed:
+        for name in profiles.names():
+            found = profiles.load(name)
+            how = "adb phone" if found.android else "board, in process only"
+            typer.echo(f"{name:24} {found.maker} {found.title}, {found.soc} ({how})")
+        return
+    if profile is None:
+        raise UsageError("a profile is missing", hint=f"one of {', '.join(profiles.names())}")
+    from autotune.emulator import model_phone, userland
+    from autotune.emulator.phone import serve
+
+    phone = model_phone.model_phone(profile, port=port, rooted=rooted)
+    missing = userland.missing_parts()
+    if missing:
+        raise ToolchainError(
+            f"an emulated phone needs {'; '.join(missing)}",
+            hint="the model alone runs in process without them; see docs/emulator.md",
+        )
+
+    def ready(phone: EmulatedPhone) -> None:
+        if connect:
+            phone.connect()
+        typer.echo(phone.serial)
+        typer.echo(f"emulated {profile} runs; Ctrl-C ends it", err=True)
+        Thread(target=_faults_from_stdin, args=(phone,), daemon=True).start()
+
+    serve(phone, ready)
+
+
+def _faults_from_stdin(phone: EmulatedPhone) -> None:
+    from autotune.emulator import model_phone
+    from autotune.errors import UsageError
+
+    for line in sys.stdin:
+        if not line.strip():
+            continue
+        try:
+            model_phone.do(phone, line)
+        except UsageError as error:
+            typer.echo(f"autotune: {error}", err=True)
+        else:
+            typer.echo(f"done: {line.strip()}", err=True)
+
+
 def restore(json: Json = False) -> int:
     """Undoes what a run that died has left changed on devices.
 
@@ -184,4 +260,4 @@ def _left_behind() -> None:
             )
 
 
-__all__ = ["list_unless_subcommand", "restore", "show"]
+__all__ = ["emulate", "list_unless_subcommand", "restore", "show"]

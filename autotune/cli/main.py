@@ -69,6 +69,7 @@ _devices = _group(
     "devices",
     "List phones, boards and this host; show what can be tuned on them.",
     ("show", devices_commands.show, "Show what can be tuned on a device."),
+    ("emulate", devices_commands.emulate, "Run an emulated phone that adb sees."),
     ("restore", devices_commands.restore, "Undo what a run that died left changed."),
 )
 _devices.callback(invoke_without_command=True)(devices_commands.list_unless_subcommand)

@@ -115,7 +115,9 @@ def _deployment(
             for cluster in info.clusters
         ]
     if server is None:
-        platform = device_server.platform_of(info.abi, android=info.sdk is not None)
+        # An emulated phone runs glibc's programs, whatever it says it is.
+        android = info.sdk is not None and not info.emulated
+        platform = device_server.platform_of(info.abi, android=android)
         folder = device_server.bundle(
             platform, lambda line: typer.echo(f"autotune: {line}", err=True)
         )

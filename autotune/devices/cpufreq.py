@@ -29,15 +29,23 @@ def fixed_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int
         khz: One of its frequencies.
 
     Raises:
-        StableDeviceError: The device refuses, or something on it (a thermal or power service) caps the clock:
-            the limit reads back as another one.
+        StableDeviceError: The clock is capped already: a kernel shows its own cap and the user's limit in one file,
+            so nobody could tell what to put back. Or the device refuses, or something on it (a thermal or power
+            service) caps the clock, so that the limit reads back as another one.
     """
     with ExitStack() as stack:
         for policy in cluster.policies:
             low, high = f"{policy}/scaling_min_freq", f"{policy}/scaling_max_freq"
-            rising = khz >= int(_read(device, high))
+            now, most = int(_read(device, high)), int(_read(device, f"{policy}/cpuinfo_max_freq"))
+            if now < most:
+                raise StableDeviceError(
+                    f"{device.serial}: {policy} reads a limit of {now} kHz, below its {most}",
+                    hint="let it cool; if you or a service set that limit, raise it to the highest first",
+                )
+            rising = khz >= now
             for path in (high, low) if rising else (low, high):
-                stack.enter_context(written(device, journal, path, str(khz)))
+                old = str(now) if path == high else None
+                stack.enter_context(written(device, journal, path, str(khz), old))
         yield
 
 
@@ -69,13 +77,22 @@ def cores_online(device: Device, journal: Journal, wanted: Mapping[int, bool]) -
 
 
 @contextmanager
-def written(device: Device, journal: Journal, path: str, value: str) -> Iterator[None]:
+def written(
+    device: Device, journal: Journal, path: str, value: str, old: str | None = None
+) -> Iterator[None]:
     """A setting for the length of a block: noted, written, read back; put back afterwards.
+
+    Args:
+        device: The device.
+        journal: Where the change is noted first.
+        path: A file of sysfs.
+        value: What to write.
+        old: What to put back; None for what the file holds now.
 
     Raises:
         StableDeviceError: The device refuses the value, or it does not stay.
     """
-    old = _read(device, path)
+    old = _read(device, path) if old is None else old
     change = Change(f"{path}: {old} -> {value}", "write", path=path, text=old)
     with journal.changed(change):
         device.write(PurePosixPath(path), value.encode(), timeout=_TIMEOUT_S)

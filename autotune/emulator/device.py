@@ -337,7 +337,12 @@ class EmulatedDevice:
             self.clock.sleep(self.time_left_s())
             raise TransientDeviceError(f"{self.serial}: no answer within {timeout:g} s")
         self.clock.sleep(latency)
-        yield
+        try:
+            yield
+        except StableDeviceError as error:
+            if "drop" not in faults:
+                raise
+            raise TransientDeviceError(f"{self.serial}: the connection broke") from error
         if "drop" in faults:
             raise TransientDeviceError(f"{self.serial}: the connection broke")
         if "garbage" in faults:

@@ -311,6 +311,8 @@ def missing_parts() -> list[str]:
     missing = [] if os.geteuid() == 0 else ["root"]
     if not Path("/dev/fuse").exists():
         missing.append("/dev/fuse (`modprobe fuse`)")
+    if not missing and not _may_make_namespaces():
+        missing.append("permission to make namespaces (CAP_SYS_ADMIN)")
     programs = {
         "unshare": "util-linux",
         "nsenter": "util-linux",
@@ -325,6 +327,16 @@ def missing_parts() -> list[str]:
     if wanted:
         missing.append(f"Debian packages: apt install {' '.join(sorted(wanted))}")
     return missing
+
+
+def _may_make_namespaces() -> bool:
+    command = ["unshare", "--mount", "--pid", "--net", "--uts", "--fork", "true"]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
+    except FileNotFoundError:
+        return True  # What is missing then is named as a package.
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _program(name: str) -> str:

@@ -1,0 +1,148 @@
+"""The main job on an emulated phone behind the real adb: tuned over a tracker, its cable pulled meanwhile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from command import AUTOTUNE, autotune
+from fleets import free_port
+from small_phone import needs_phone, private_adb
+
+CONV = "conv2d:n=2,c=8,h=14,w=14,k=8,r=3,s=3,stride=1,pad=1"
+TRIALS = 24
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An adb server and a state folder of the test's own."""
+    (tmp_path / "home").mkdir()
+    with private_adb(tmp_path / "home"):
+        environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+        yield environment
+        autotune("tracker", "down", **environment)
+
+
+@contextmanager
+def phone(profile: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`autotune devices emulate`: adb's name for the phone, and what takes its faults on stdin."""
+    with subprocess.Popen(
+        [*AUTOTUNE, "devices", "emulate", profile],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            serial = process.stdout.readline().strip()
+            assert serial, process.stderr.read() if process.stderr else ""
+            yield serial, process
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def settings(serial: str) -> dict[str, str]:
+    """Frequency limits, governors and what lies in the folder for pushed files."""
+    script = (
+        "cat /sys/devices/system/cpu/cpufreq/policy*/scaling_m*_freq "
+        "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor; ls -A /data/local/tmp"
+    )
+    done = subprocess.run(["adb", "-s", serial, "shell", script], capture_output=True, text=True)
+    ports = [
+        subprocess.run(["adb", "-s", serial, way, "--list"], capture_output=True, text=True).stdout
+        for way in ("forward", "reverse")
+    ]
+    return {"files": done.stdout, "forward": ports[0], "reverse": ports[1]}
+
+
+@needs_phone
+def test_tuning_survives_a_cut_connection_and_leaves_the_phone_as_it_was(
+    home: dict[str, str], tmp_path: Path
+) -> None:
+    with phone("meizu-16t") as (serial, process):
+        before = settings(serial)
+        up = autotune("tracker", "up", "--port", str(free_port()), "--json", **home)
+        assert up.returncode == 0, up.stderr + up.stdout
+        running = json.loads(up.stdout)
+        (device,) = running["devices"]
+        assert (device["serial"], device["kind"]) == (serial, "adb")
+        assert "emulated" in device["emulated"]
+        key = device["keys"][0]["key"]
+        logs = tmp_path / "logs"
+        cut = threading.Thread(target=pull_the_cable, args=(process, logs))
+        cut.start()
+        tuned = autotune(
+            "kernels", "--target", "arm-cpu", "--op", CONV, "--role",
+            "forward,data_grad,weight_grad", "--trials", str(TRIALS), "--json",
+            "--tracker", running["tracker"], "--key", key, "--logs", logs, timeout=400, **home,
+        )  # fmt: skip
+        cut.join(60)
+        assert tuned.returncode == 0, tuned.stderr
+        result = json.loads(tuned.stdout)
+        assert "STAND-IN" in tuned.stderr
+        assert "emulated" in tuned.stderr
+        assert "session lost" in tuned.stderr, tuned.stderr
+        assert result["trials"] == TRIALS
+        assert result["stand_in"] is True
+        assert [task["role"] for task in result["tasks"]] == ["forward", "data_grad", "weight_grad"]
+        for task in result["tasks"]:
+            assert task["max_rel_error"] < 1e-4
+        events = next(logs.glob("2*/events.jsonl")).read_text().splitlines()
+        trials = [event for event in map(json.loads, events) if event["event"] == "trial"]
+        assert len(trials) == TRIALS
+        assert set(Counter(event["digest"] for event in trials).values()) == {1}
+        assert {event["serial"] for event in trials if event["status"] == "ok"} == {serial}
+        exported = autotune("export", next(logs.glob("2*")), "--out", tmp_path / "out", **home)
+        assert exported.returncode == 2
+        assert "stand-in" in exported.stderr.lower()
+        down = autotune("tracker", "down", **home)
+        assert down.returncode == 0, down.stderr
+        log = Path(running["log"]).read_text()
+        assert "reconnecting" in log, log
+        assert settings(serial) == before
+
+
+def pull_the_cable(process: subprocess.Popen[str], logs: Path) -> None:
+    """Takes the phone off for some seconds once a few trials are recorded."""
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        if sum(path.read_text().count('"trial"') for path in logs.glob("2*/events.jsonl")) >= 6:
+            break
+        time.sleep(0.1)
+    assert process.stdin is not None
+    process.stdin.write("offline 4\n")
+    process.stdin.flush()
+
+
+@needs_phone
+def test_what_a_phone_is_and_what_was_done_to_it_is_shown(home: dict[str, str]) -> None:
+    with phone("three-cluster") as (serial, process):
+        shown = autotune("devices", "show", serial, **home)
+        assert "emulated: three-cluster" in shown.stdout
+        assert "frequency of prime" in shown.stdout
+        assert "setting it takes root" in shown.stdout
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write("dance\nunauthorised\n")
+        process.stdin.flush()
+        said = [process.stderr.readline() for _ in range(3)]
+        assert "'dance' is nothing that can be done" in "".join(said)
+        deadline = time.monotonic() + 20
+        while "unauthorized" not in (listed := autotune("devices", **home).stdout):
+            assert time.monotonic() < deadline, listed
+        assert "allow USB debugging" in listed
+
+
+def test_a_board_is_not_emulated_behind_adb() -> None:
+    done = autotune("devices", "emulate", "jetson-tx2")
+    assert (done.returncode, "ssh" in done.stderr) == (2, True)
+    assert "meizu-16t" in autotune("devices", "emulate", "--list").stdout

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
+import adb_faults
 from bars import Report, run
 from emulated_fleet import SERVER, EmulatedSession, EmulatedTracker, programs
 
@@ -35,6 +36,7 @@ from autotune.compiler.spaces import Measure
 from autotune.compiler.trials import Bench, Building
 from autotune.devices import cpufreq, journal, topology
 from autotune.devices.device import Device
+from autotune.emulator import userland
 from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.faults import CallKind, FaultKind, FaultPlan
 from autotune.errors import DeviceError
@@ -50,6 +52,10 @@ CANDIDATES = 12
 LIMIT_S = 30.0
 """What one run may take at most; a run without a fault takes a fifth of a second."""
 
+ADB_LIMIT_S = 180.0
+"""The same over adb: ten seconds without a fault; a dead link is noticed, dialled anew, and measured over again."""
+
+QUIET_RUN_S = 20.0
 FAULT_OVER_S = 10.0
 """On the device's clock: no fault of the plans lasts so long."""
 
@@ -243,11 +249,8 @@ def one(seed: int, data: ReferenceData, library: Path, scratch: Path) -> Verdict
             problems += [f"{left.serial}: {failure}" for failure in failures]
     if seconds > LIMIT_S:
         problems.append(f"it took {seconds:.0f} s")
-    events = [event for event in read_run(path).events if event["event"] == "trial"]
-    counts = Counter(event["digest"] for event in events)
-    problems += [f"{digest} stands {n} times" for digest, n in counts.items() if n != 1]
-    if len(counts) != CANDIDATES:
-        problems.append(f"{CANDIDATES - len(counts)} candidates are lost")
+    events = trials(path)
+    problems += accounts(path, None)
     problems += difference(state_of(clean), state_of(device))
     messages = [*log, *held, *(event["message"] for event in events)]
     named = any(cause in message for cause in CAUSES[kind] for message in messages)
@@ -255,6 +258,26 @@ def one(seed: int, data: ReferenceData, library: Path, scratch: Path) -> Verdict
         problems.append(f"the log does not name {kind}: {messages[-8:]}")
     statuses = Counter(event["status"] for event in events)
     return Verdict(kind, met, named, seconds, problems, statuses)
+
+
+def trials(path: Path) -> list[dict[str, Any]]:
+    return [event for event in read_run(path).events if event["event"] == "trial"]
+
+
+def accounts(path: Path, statuses: set[str] | None) -> list[str]:
+    """What is wrong with the records of a run: candidates lost, doubled, or with another outcome."""
+    events = trials(path)
+    counts = Counter(event["digest"] for event in events)
+    problems = [f"{digest} stands {n} times" for digest, n in counts.items() if n != 1]
+    if len(counts) != CANDIDATES:
+        problems.append(f"{CANDIDATES - len(counts)} candidates are lost")
+    if statuses is not None:
+        problems += [
+            f"{event['digest']}: {event['status']}: {event['message']}"
+            for event in events
+            if event["status"] not in statuses
+        ]
+    return problems
 
 
 def hitting(plan: FaultPlan) -> FaultPlan:
@@ -294,14 +317,23 @@ def difference(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def measure(report: Report) -> None:
-    count = 30 if report.quick else report.options.faults
     with tempfile.TemporaryDirectory(prefix="autotune-faults-") as name:
-        scratch = Path(name)
-        data = ReferenceData(scratch / "data", 1)
-        data.of(KERNEL)
-        library = scratch / "kernel.so"
-        library.write_bytes(b"")
-        verdicts = [one(seed, data, library, scratch) for seed in range(1, count + 1)]
+        in_process(report, Path(name))
+        missing = userland.missing_parts()
+        if missing:
+            print(f"no runs over adb: {'; '.join(missing)}")
+            return
+        over_adb(report, Path(name))
+
+
+def in_process(report: Report, scratch: Path) -> None:
+    """Faults of devices that are models, on a virtual clock."""
+    count = 30 if report.quick else report.options.faults
+    data = ReferenceData(scratch / "data", 1)
+    data.of(KERNEL)
+    library = scratch / "kernel.so"
+    library.write_bytes(b"")
+    verdicts = [one(seed, data, library, scratch) for seed in range(1, count + 1)]
     for seed, verdict in enumerate(verdicts, start=1):
         for problem in verdict.faults_found:
             print(f"seed {seed}, {verdict.kind}: {problem}")
@@ -330,7 +362,40 @@ def measure(report: Report) -> None:
     )
 
 
+def over_adb(report: Report, scratch: Path) -> None:
+    """The same over the real adb server, with a phone of its own processes under qemu-user."""
+    count = 2 if report.quick else report.options.adb
+    data = ReferenceData(scratch / "adb-data", 1)
+    data.of(KERNEL)
+    library = adb_faults.arm_library(scratch)
+    wrong = 0
+    with adb_faults.phone(scratch / "home") as phone:
+        before = adb_faults.state_of(phone.device)
+        for seed in range(1, count + 1):
+            folder = Path(tempfile.mkdtemp(dir=scratch))
+            with logged() as log:
+                fault, seconds, path, problems = adb_faults.one(
+                    seed, phone, measured, folder, data, library
+                )
+            phone.device.reconnect(timeout=60)
+            problems += accounts(path, {"ok"})
+            problems += difference(before, adb_faults.state_of(phone.device))
+            if seconds > ADB_LIMIT_S:
+                problems.append(f"it took {seconds:.0f} s")
+            named = any(word in line for word in adb_faults.FAULTS[fault] for line in log)
+            # A link that is merely slow, or cut between two candidates, need not be noticed.
+            if not named and seconds > QUIET_RUN_S:
+                problems.append(f"the log does not name {fault}: {log[-6:]}")
+            wrong += bool(problems)
+            report.row(adb=fault, seconds=seconds, named=named, problems=problems)
+            print(json.dumps(report.rows[-1]), flush=True)
+    report.bar(
+        f"of {count} runs with a fault, real adb: not as it should be", wrong, "at most", 0, "runs"
+    )
+
+
 def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--adb", type=int, default=40, help="runs over the real adb")
     parser.add_argument("--faults", type=int, default=500, help="runs over the in-process emulator")
 
 

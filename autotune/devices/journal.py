@@ -138,13 +138,24 @@ class Journal:
 
     @contextmanager
     def changed(self, change: Change) -> Iterator[None]:
-        """A change for the length of a block: noted before it, undone after it, whatever ends the block."""
+        """A change for the length of a block: noted before it, undone after it, whatever ends the block.
+
+        Raises:
+            DeviceError: It could not be undone, and stays in the journal. An error that ended the block goes first.
+        """
         number = self.note(change)
         try:
             yield
-        finally:
-            change.undo(self._device)
-            self.settle(number)
+        except BaseException:
+            try:
+                change.undo(self._device)
+            except DeviceError as error:
+                LOGGER.warning("not yet undone: %s: %s", change.what, error.message)
+            else:
+                self.settle(number)
+            raise
+        change.undo(self._device)
+        self.settle(number)
 
     def undo(self) -> list[str]:
         """Undoes what is left, newest first; returns what could not be, in words. Those stay in the journal."""

@@ -105,8 +105,9 @@ def meters(files: Files) -> tuple[Meter, ...]:
     found = []
     for path in _folders(files, rf"{_SUPPLY}/[^/]+"):
         kind = text(files, f"{path}/type").lower()
-        if f"{path}/current_now" in files and (kind == "battery" or kind.startswith("usb")):
-            found.append(_meter(files, kind[:7].rstrip("_"), path, "current_now"))
+        kind = "usb" if kind.startswith("usb") else kind  # USB_PD, USB_DCP and the like
+        if kind in ("battery", "usb") and f"{path}/current_now" in files:
+            found.append(_meter(files, kind, path, "current_now"))
     for path in _folders(files, rf"{_IIO}/iio:device\d+"):
         if f"{path}/energy_value" in files:
             found.append(_meter(files, "odpm", path, "energy_value"))

@@ -166,7 +166,7 @@ def one(
         device = DeviceFingerprint(KEY, "rpc-cpu", "emulated: meizu-16t", (), stand_in=True)
         runner = RpcRunner(link, KEY, device)
         runner.start()
-        strike = threading.Timer(chance.uniform(0.5, 4.0), phone.say, [fault])
+        strike = threading.Timer(chance.uniform(0.5, 2.5), phone.say, [fault])
         strike.start()
         began = time.monotonic()
         path, problems = measured(folder, runner, data, library)

@@ -42,7 +42,10 @@ def up(
     ] = "127.0.0.1",
     server: Annotated[
         Path | None,
-        typer.Option(help="A device server of your own, instead of building one."),
+        typer.Option(
+            metavar="PATH",
+            help="A server of your own: a folder from `autotune rpc build --out`, or a tvm_rpc program.",
+        ),
     ] = None,
     allow_reboot: Annotated[
         bool, typer.Option("--allow-reboot", help="Restart a device when nothing else helps.")
@@ -122,13 +125,13 @@ def _deployment(
             platform, lambda line: typer.echo(f"autotune: {line}", err=True)
         )
         program = device_server.PROGRAM
-    elif (server / device_server.PROGRAM).is_file():
-        folder, program = server, device_server.PROGRAM
     else:
-        raise UsageError(
-            f"{server} holds no {device_server.PROGRAM}",
-            hint="give a folder as `autotune rpc build --out` makes it",
-        )
+        folder, program = _own_server(server)
+        if per_cluster and program != device_server.PROGRAM:
+            raise UsageError(
+                f"{program} cannot bind its threads to a cluster",
+                hint="leave --per-cluster out, or --server, so that the project's own server is used",
+            )
     zones = [zone for zone in info.thermal_zones if zone.celsius is not None]
     return Deployment(
         serial=serial,
@@ -140,6 +143,29 @@ def _deployment(
         thermal_zone=f"{zones[0].path}/temp" if zones else "",
         android=info.sdk is not None,
     )
+
+
+def _own_server(server: Path) -> tuple[Path, str]:
+    """A folder to push, and the program in it: a folder of ours, or a program with TVM's options alone in one."""
+    import os
+    import shutil
+
+    from autotune.compiler.device_server import PROGRAM
+    from autotune.errors import UsageError
+    from autotune.tracker import state
+
+    if (server / PROGRAM).is_file():
+        return server, PROGRAM
+    if not server.is_file() or not os.access(server, os.X_OK):
+        raise UsageError(
+            f"{server} is neither a program nor a folder with {PROGRAM}",
+            hint="give TVM's tvm_rpc for the device, or a folder as `autotune rpc build --out` makes it",
+        )
+    folder = state.folder() / "own-server"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    shutil.copy(server, folder / server.name)
+    return folder, server.name
 
 
 def _key(info: DeviceInfo) -> str:

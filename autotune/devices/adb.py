@@ -201,9 +201,13 @@ class AdbDevice(ShellDevice):
         """See `Device.pull`."""
         target.write_bytes(self._call(timeout, lambda device: device.sync.read_bytes(str(source))))
 
-    def forward(self, device_port: int, *, timeout: float) -> int:
+    def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
         """See `Device.forward`."""
-        return self._call(timeout, lambda device: int(device.forward_port(device_port)))
+        if not host_port:
+            return self._call(timeout, lambda device: int(device.forward_port(device_port)))
+        there = f"tcp:{device_port}"
+        self._call(timeout, lambda device: device.forward(f"tcp:{host_port}", there))
+        return host_port
 
     def reverse(self, host_port: int, *, timeout: float) -> int:
         """See `Device.reverse`."""

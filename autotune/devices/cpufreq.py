@@ -77,6 +77,25 @@ def cores_online(device: Device, journal: Journal, wanted: Mapping[int, bool]) -
 
 
 @contextmanager
+def fixed_performance(device: Device, journal: Journal) -> Iterator[None]:
+    """Android's fixed-performance mode: clocks that the device holds for long, without root.
+
+    Raises:
+        StableDeviceError: The device has no such mode; makers need not support it, and it came with Android 11.
+    """
+    words = ("cmd", "power", "set-fixed-performance-mode-enabled")
+    change = Change("fixed-performance mode: on", "command", argv=(*words, "false"))
+    with journal.changed(change):
+        done = device.run([*words, "true"], timeout=_TIMEOUT_S)
+        if done.exit_code != 0:
+            raise StableDeviceError(
+                f"{device.serial} has no fixed-performance mode: {done.complaint}",
+                hint="let it cool, and look at its frequencies while it works",
+            )
+        yield
+
+
+@contextmanager
 def written(
     device: Device, journal: Journal, path: str, value: str, old: str | None = None
 ) -> Iterator[None]:

@@ -102,8 +102,17 @@ class Device(Protocol):
     def find(self, patterns: Iterable[str], *, timeout: float) -> list[str]:
         """The paths that are there, without reading them."""
 
-    def forward(self, device_port: int, *, timeout: float) -> int:
-        """Makes a port of the device reachable on this host's loopback; returns this host's port."""
+    def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
+        """Makes a port of the device reachable on this host's loopback.
+
+        Args:
+            device_port: The device's.
+            timeout: Limit in seconds.
+            host_port: This host's, as a wish; 0 takes any. Only adb and ssh can choose.
+
+        Returns:
+            This host's port.
+        """
 
     def reverse(self, host_port: int, *, timeout: float) -> int:
         """Makes a port of this host's loopback reachable on the device's; returns the device's port."""

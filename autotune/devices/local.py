@@ -32,7 +32,7 @@ class LocalDevice(ShellDevice):
         """See `Device.pull`."""
         _copy(Path(source), target)
 
-    def forward(self, device_port: int, *, timeout: float) -> int:
+    def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
         """See `Device.forward`."""
         return device_port
 

@@ -106,11 +106,11 @@ class SshDevice(ShellDevice):
             raise StableDeviceError(f"{self.serial}: cannot read {source}: {done.complaint}")
         target.write_bytes(done.stdout)
 
-    def forward(self, device_port: int, *, timeout: float) -> int:
+    def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
         """See `Device.forward`."""
         self._script("true", ["true"], timeout=timeout)  # A master must be there to be told.
-        for _ in range(_FORWARD_TRIES):
-            port = _free_port()
+        for attempt in range(_FORWARD_TRIES):
+            port = host_port if host_port and not attempt else _free_port()
             spec = ("-L", f"127.0.0.1:{port}:127.0.0.1:{device_port}")
             done = self._control("forward", spec, timeout)
             if done.exit_code == 0:

@@ -221,7 +221,7 @@ class EmulatedDevice:
         with self._call("find", timeout):
             return self._views[self.rooted()].expand(patterns)
 
-    def forward(self, device_port: int, *, timeout: float) -> int:
+    def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
         """See `Device.forward`. A server that is emulated listens on this host, so both numbers are one."""
         with self._call("forward", timeout):
             self.forwarded[device_port] = device_port

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from autotune.devices import Device
 from autotune.devices.journal import Change, Journal
 from autotune.errors import DeviceError, StableDeviceError, TransientDeviceError
+from autotune.tracker.programs import Offer, program_named
 
 LOGGER = logging.getLogger("autotune.tracker")
 
-PROGRAM = "autotune_server"
 _FIRST_PORT = 9300
 _PORTS = 100
 _CALL_S = 20.0
@@ -78,6 +80,7 @@ class DeviceServers:
         self._tracker_port = tracker_port
         self._folder: PurePosixPath | None = None
         self._notes: dict[str, int] = {}
+        self._how = program_named(deployment.program)
 
     def push(self) -> None:
         """Brings the program and its libraries to the device, unless this very bundle is there.
@@ -107,45 +110,41 @@ class DeviceServers:
         Raises:
             DeviceError: The device is away, or the server does not start.
         """
+        # Noted before it is opened; where the device chooses the number, noted again as what it is.
+        self._note("reverse", _way("reverse", self._tracker_port))
         back = self._device.reverse(self._tracker_port, timeout=_CALL_S)
-        self._note("reverse", Change(f"reversed port {back}", "reverse", port=back))
+        self._note("reverse", _way("reverse", back))
         for number, service in enumerate(self._deployment.services):
             self._start(service, back, _FIRST_PORT + number)
 
     def _start(self, service: Service, tracker: int, first: int) -> None:
         """Starts one server on the first port that is free on the device."""
-        folder = self._place()
-        own = folder / service.key
-        program = str(folder / self._deployment.program)
+        stop = self._how.stop(self._program(), self._own(service))
         self._note(
             f"server {service.key}",
-            Change(
-                f"server for key {service.key}", "command", argv=(program, "--dir", str(own), "--stop")
-            ),
-        )  # fmt: skip
-        for port in range(first, first + _PORTS, len(self._deployment.services)):
-            public = self._device.forward(port, timeout=_CALL_S)
-            name = f"forward {service.key}"
-            self._note(name, Change(f"forwarded port {public}", "forward", port=public))
-            options = {
-                "--dir": str(own),
-                "--key": service.key,
-                "--tracker": f"127.0.0.1:{tracker}",
-                "--port": str(port),
-                "--public-host": "127.0.0.1",
-                "--public-port": str(public),
-                "--serial": self._deployment.serial,
-                "--cpus": service.cpus,
-                "--emulated": self._deployment.emulated,
-                "--thermal-zone": self._deployment.thermal_zone,
-            }
-            words = [word for option, text in options.items() if text for word in (option, text)]
-            done = self._device.run([program, *words, "--daemon"], timeout=_CALL_S)
+            Change(f"server for key {service.key}", "command", argv=tuple(stop)),
+        )
+        ports = range(first, first + _PORTS, len(self._deployment.services))
+        # A program that must have the same port on both sides does not tell when its own is taken.
+        for port in [_free_port()] if self._how.same_port else ports:
+            public = self._open(service, port)
+            offer = Offer(
+                folder=self._own(service),
+                key=service.key,
+                tracker_port=tracker,
+                port=port,
+                public_port=public,
+                serial=self._deployment.serial,
+                cpus=service.cpus,
+                emulated=self._deployment.emulated,
+                thermal_zone=self._deployment.thermal_zone,
+            )
+            done = self._device.run(self._how.start(self._program(), offer), timeout=_CALL_S)
             if done.exit_code == 0:
                 LOGGER.info("%s: serving key %s", self._deployment.serial, service.key)
                 return
             self._device.unforward(public, timeout=_CALL_S)
-            self._settle(name)
+            self._settle(f"forward {service.key}")
             if "cannot listen" not in done.complaint:
                 raise StableDeviceError(
                     f"{self._deployment.serial}: the server does not start: {done.complaint}",
@@ -153,16 +152,30 @@ class DeviceServers:
                 )
         raise StableDeviceError(f"{self._deployment.serial}: no port is free for the server")
 
+    def _open(self, service: Service, port: int) -> int:
+        """Makes the server's port reachable on this host; noted before it is."""
+        wanted = port if self._how.same_port else _free_port()
+        name = f"forward {service.key}"
+        self._note(name, _way("forward", wanted))
+        public = self._device.forward(port, host_port=wanted, timeout=_CALL_S)
+        self._note(name, _way("forward", public))
+        return public
+
     def stop(self) -> None:
         """Ends the servers, the sessions with them; the files stay.
 
         Raises:
             DeviceError: The device is away.
         """
-        program = str(self._place() / self._deployment.program)
         for service in self._deployment.services:
-            own = str(self._place() / service.key)
-            self._device.run([program, "--dir", own, "--stop"], timeout=_CALL_S)
+            words = self._how.stop(self._program(), self._own(service))
+            self._device.run(words, timeout=_CALL_S)
+
+    def _program(self) -> PurePosixPath:
+        return self._place() / self._deployment.program
+
+    def _own(self, service: Service) -> PurePosixPath:
+        return self._place() / service.key
 
     def forget_ways(self) -> None:
         """After the connection was made anew or the device restarted: ports that were forwarded are gone."""
@@ -202,3 +215,13 @@ class DeviceServers:
 
     def _settle(self, name: str) -> None:
         self._journal.settle(self._notes.pop(name))
+
+
+def _way(kind: Literal["forward", "reverse"], port: int) -> Change:
+    return Change(f"{kind} of port {port}", kind, port=port)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -181,7 +181,13 @@ class Watched:
         )
 
     def _mine(self) -> dict[str, Served]:
-        return {one.key: one for one in self._served() if one.serial == self.deployment.serial}
+        keys = {service.key for service in self.deployment.services}
+        return {
+            one.key: one
+            for one in self._served()
+            # TVM's own server tells no serial: its key is all there is.
+            if one.serial == self.deployment.serial or (not one.ours and one.key in keys)
+        }
 
     def _present(self) -> bool:
         mine = self._mine()

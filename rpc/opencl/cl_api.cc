@@ -21,8 +21,10 @@ std::vector<std::string> Candidates() {
           "libOpenCL.so",
           "/vendor/lib64/libOpenCL.so",
           "/vendor/lib64/libOpenCL-pixel.so",
+          "/vendor/lib64/libGLES_mali.so",
           "/vendor/lib64/egl/libGLES_mali.so",
-          "/system/vendor/lib64/libOpenCL.so"};
+          "/system/vendor/lib64/libOpenCL.so",
+          "/system/lib64/libOpenCL.so"};
 }
 
 /// Finds symbols in a loaded library, including the Pixel driver's own indirection.

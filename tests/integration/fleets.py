@@ -61,14 +61,15 @@ def await_state(wanted: str, timeout: float = 60.0) -> state.FleetState:
     raise AssertionError(f"not '{wanted}' within {timeout} s: {state.read()}")
 
 
-def servers(folder: str = "autotune_server") -> list[int]:
-    """Processes of device servers and their sessions."""
+def servers(port: int | str) -> list[int]:
+    """Processes of device servers, and their sessions, that belong to the tracker on this port."""
+    name = f"-{port}/autotune_server".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = entry.read_bytes()
         except OSError:
             continue
-        if folder.encode() in command.split(b"\0")[0]:
+        if command.split(b"\0")[0].endswith(name):
             found.append(int(entry.parent.name))
     return found

@@ -129,14 +129,14 @@ def test_an_endless_candidate_meets_its_limit_and_the_device_is_free_soon(
 
 
 def test_a_server_that_is_killed_comes_back_and_nothing_is_lost(
-    runner: RpcRunner, data: Path, tmp_path: Path
+    runner: RpcRunner, data: Path, tmp_path: Path, tracker: TrackerLink
 ) -> None:
     assert runner.measure(request(right(tmp_path, "first"), data)).ok
     slow = wicked(tmp_path, "slow", "extern int usleep(unsigned); usleep(3000000);")
     with ThreadPoolExecutor(1) as pool:
         timed = pool.submit(runner.measure, request(slow, data))
         time.sleep(1.0)
-        for process in servers():
+        for process in servers(tracker.port):
             os.kill(process, signal.SIGKILL)
         # It writes nothing, so it is wrong: but it was measured again, and to its end.
         outcome = timed.result(60)

@@ -6,6 +6,8 @@ import json
 import os
 import platform
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +27,10 @@ def home(tmp_path: Path) -> Iterator[dict[str, str]]:
     environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
     yield environment
     autotune("tracker", "down", **environment)
+
+
+def port_of(running: dict[str, Any]) -> str:
+    return str(running["tracker"]).rpartition(":")[2]
 
 
 def up(home: dict[str, str], *arguments: str) -> dict[str, Any]:
@@ -60,13 +66,9 @@ def test_up_status_kernels_down(home: dict[str, str], tmp_path: Path) -> None:
     assert "trials/min" in autotune("tracker", "status", **home).stdout
     down = autotune("tracker", "down", **home)
     assert down.returncode == 0, down.stderr
-    assert servers() == []
+    assert servers(port_of(running)) == []
     assert list((tmp_path / "state" / "autotune" / "restore").glob("*")) == []
-    assert (
-        not Path(f"/tmp/autotune-{os.getuid()}")
-        .joinpath(f"autotune-server-{running['tracker'].rpartition(':')[2]}")
-        .exists()
-    )
+    assert not Path(f"/tmp/autotune-server-{os.getuid()}-{port_of(running)}").exists()
     none = autotune("tracker", "status", **home)
     assert (none.returncode, "autotune tracker up" in none.stderr) == (3, True)
 
@@ -74,7 +76,7 @@ def test_up_status_kernels_down(home: dict[str, str], tmp_path: Path) -> None:
 def test_what_a_killed_tracker_left_is_undone(home: dict[str, str]) -> None:
     running = up(home, "--device", "local")
     os.kill(running["pid"], signal.SIGKILL)
-    assert servers()
+    assert servers(port_of(running))
     assert "devices restore" in autotune("devices", **home).stderr
     restored = autotune("devices", "restore", "--json", **home)
     assert restored.returncode == 0, restored.stdout
@@ -82,17 +84,44 @@ def test_what_a_killed_tracker_left_is_undone(home: dict[str, str]) -> None:
     assert (left["serial"], left["failures"]) == ("local", [])
     assert left["changes"] >= 3
     deadline = time.monotonic() + 10
-    while servers() and time.monotonic() < deadline:
+    while servers(port_of(running)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert servers() == []
+    assert servers(port_of(running)) == []
     assert "nothing was left" in autotune("devices", "restore", **home).stdout
     assert autotune("tracker", "status", **home).returncode == 3
 
 
+def test_a_server_of_ones_own_is_used(home: dict[str, str], tmp_path: Path) -> None:
+    # TVM's Python server takes the options of its tvm_rpc, but for the first word.
+    program = tmp_path / "tvm_rpc"
+    program.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -m tvm.exec.rpc_server "$@"\n')
+    program.chmod(0o755)
+    running = up(home, "--device", "local", "--server", str(program), "--key", "own")
+    tuned = autotune(
+        "kernels", "--op", MATMUL, "--role", "forward", "--trials", "6", "--json",
+        "--target-json", host_target(tmp_path), "--tracker", running["tracker"], "--key", "own",
+        "--logs", tmp_path / "logs", **home,
+    )  # fmt: skip
+    assert tuned.returncode == 0, tuned.stderr
+    assert json.loads(tuned.stdout)["trials"] == 6
+    down = autotune("tracker", "down", **home)
+    assert down.returncode == 0, down.stderr
+    left = subprocess.run(["pgrep", "-f", "tvm.exec.rpc_server"], capture_output=True, text=True)
+    assert left.stdout == ""
+    refused = autotune(
+        "tracker", "up", "--device", "local", "--server", str(program), "--per-cluster", **home
+    )
+    assert (refused.returncode, "cluster" in refused.stderr) == (2, True)
+
+
+def host_target(folder: Path) -> Path:
+    path = folder / "board.json"
+    path.write_text(json.dumps({"kind": "llvm"}))
+    return path
+
+
 @pytest.mark.skipif(not SSHD, reason="sshd is not installed (apt install openssh-server)")
 def test_a_board_behind_sshd_is_tuned(home: dict[str, str], tmp_path: Path) -> None:
-    target = tmp_path / "board.json"
-    target.write_text(json.dumps({"kind": "llvm"}))
     with ssh_board(tmp_path / "board") as (destination, config):
         home["AUTOTUNE_SSH_CONFIG"] = str(config)
         listed = autotune("devices", "--ssh", destination, "--json", **home)
@@ -104,13 +133,13 @@ def test_a_board_behind_sshd_is_tuned(home: dict[str, str], tmp_path: Path) -> N
         running = up(home, "--ssh", destination, "--device", destination, "--key", "board")
         tuned = autotune(
             "kernels", "--op", MATMUL, "--role", "weight_grad", "--trials", "8", "--json",
-            "--target-json", target, "--tracker", running["tracker"], "--key", "board",
+            "--target-json", host_target(tmp_path), "--tracker", running["tracker"], "--key", "board",
             "--logs", tmp_path / "logs", **home,
         )  # fmt: skip
         assert tuned.returncode == 0, tuned.stderr
         assert json.loads(tuned.stdout)["tasks"][0]["max_rel_error"] < 1e-4
         assert autotune("tracker", "down", **home).returncode == 0
-    assert servers() == []
+    assert servers(port_of(running)) == []
 
 
 @pytest.mark.parametrize(

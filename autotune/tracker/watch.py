@@ -127,6 +127,7 @@ class Watched:
         self._state: State = "starting"
         self._message = ""
         self._restarts = 0
+        self._hangs: set[tuple[str, int, int]] = set()
         self._counts: dict[str, deque[tuple[float, int]]] = {
             service.key: deque() for service in deployment.services
         }
@@ -208,7 +209,11 @@ class Watched:
         silent_since: float | None = None
         step = 0
         while not self._stop.wait(self._waits.poll_s):
-            if self._present() and not self._hangs():
+            if self._new_hang():
+                LOGGER.warning("%s: a session hung in a driver", self.deployment.serial)
+                if self._allow_reboot:
+                    self._try("rebooting", lambda: self._reboot(device, servers))
+            if self._present():
                 silent_since, step = None, 0
                 if self._state != "serving":
                     self._say("serving", "")
@@ -221,15 +226,16 @@ class Watched:
             step += 1
             silent_since = time.monotonic()
 
-    def _hangs(self) -> bool:
-        """Whether the last session hung in a driver: the next one would, too."""
-        return (
-            any(
-                one.recent and one.recent[-1].cause.startswith(_HUNG) and not one.busy
-                for one in self._mine().values()
-            )
-            and self._allow_reboot
-        )
+    def _new_hang(self) -> bool:
+        """Whether a session hung in a driver since this was last asked: the next one would, too."""
+        seen = {
+            (key, one.recent[-1].session, one.recent[-1].unix_s)
+            for key, one in self._mine().items()
+            if one.recent and one.recent[-1].cause.startswith(_HUNG)
+        }
+        new = bool(seen - self._hangs)
+        self._hangs |= seen
+        return new
 
     def _help(self, step: int, device: Device, servers: DeviceServers) -> None:
         """The next thing to try; see the class."""

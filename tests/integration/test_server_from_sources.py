@@ -176,7 +176,7 @@ def compile_cc(folder: Path, code: str, compiler: str, output: Path) -> None:
 
 
 def load(session: Any, path: Path) -> Any:
-    session.upload(str(path))
+    session.upload(bytearray(path.read_bytes()), path.name)
     library = session.load_module(path.name)
     session.remove(path.name)  # What is loaded stays, and must not be written over.
     return library

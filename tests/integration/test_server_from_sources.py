@@ -105,10 +105,12 @@ def bundle(platform: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return built
     folder = tmp_path_factory.mktemp("emulated")
     shutil.copy(built / device_server.PROGRAM, folder / "program")
-    (folder / device_server.PROGRAM).write_text(
+    wrapper = folder / device_server.PROGRAM
+    wrapper.write_text(
         '#!/bin/sh\nprogram="$(dirname "$0")/program"\nchmod 755 "$program"\n'
         f'exec qemu-aarch64-static -L /usr/{ARM} "$program" "$@"\n'
     )
+    wrapper.chmod(0o755)
     return folder
 
 

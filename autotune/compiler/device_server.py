@@ -1,7 +1,8 @@
 """The device server: the program that serves TVM's RPC on a phone or board, built here for the machine it runs on.
 
-Built from `rpc/server/` and linked against the runtime of the TVM wheel for that machine, which lies beside it
-on the device. It is pushed with `autotune tracker up`, or by hand.
+Built from `rpc/server/`, either linked against the runtime of the TVM wheel for that machine, which then lies
+beside it on the device, or with the runtime compiled into it from the sources that the wheels ship: Android's libc
+cannot load the wheels' libraries. It is pushed with `autotune tracker up`, or by hand. See docs/device-server.md.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -23,9 +25,10 @@ from autotune.compiler import native_build
 from autotune.compiler.native_build import Log, NativePart, cache_root, package_folder
 from autotune.errors import ToolchainError, UsageError
 
-__all__ = ["PROGRAM", "Platform", "bundle", "platform_of"]
+__all__ = ["PROGRAM", "Platform", "Runtime", "bundle", "platform_of"]
 
 Platform = Literal["host", "linux-aarch64", "android-arm64"]
+Runtime = Literal["wheel", "sources"]
 PROGRAM = "autotune_server"
 _SIDECAR = "libautotune_opencl.so"
 _LIBRARIES = {
@@ -35,6 +38,12 @@ _LIBRARIES = {
 _WHEEL_PLATFORMS = tuple(f"manylinux_2_{n}_aarch64" for n in (17, 24, 27, 28, 31, 34))
 _NDK_VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT")
 _NDK_TOOLCHAIN = "build/cmake/android.toolchain.cmake"
+_OLDEST_NDK = 22  # Older ones have no std::filesystem.
+_ANDROID_DEFINITIONS = (
+    ("ANDROID_ABI", "arm64-v8a"),
+    ("ANDROID_PLATFORM", "android-24"),
+    ("ANDROID_STL", "c++_static"),
+)
 _DOWNLOAD_TIMEOUT_S = 900.0
 _SERVER = NativePart(
     name="server",
@@ -42,6 +51,17 @@ _SERVER = NativePart(
     artifact="server/autotune_server",
     sources=("CMakeLists.txt", "cmake", "common", "server"),
     definitions=(("AUTOTUNE_OPENCL", "OFF"), ("AUTOTUNE_KERNEL_RUNNER", "OFF")),
+)
+_SERVER_FROM_SOURCES = NativePart(
+    name="server",
+    target="autotune_server",
+    artifact="server/autotune_server",
+    sources=("CMakeLists.txt", "cmake", "common", "opencl", "runtime_shims", "server"),
+    definitions=(
+        ("AUTOTUNE_RUNTIME", "sources"),
+        ("AUTOTUNE_OPENCL", "OFF"),
+        ("AUTOTUNE_KERNEL_RUNNER", "OFF"),
+    ),
 )
 _OPENCL = NativePart(
     name="sidecar",
@@ -71,32 +91,40 @@ def platform_of(abi: str, *, android: bool) -> Platform:
     )
 
 
-def bundle(wanted: str, log: Log | None = None, *, wheels: Path | None = None) -> Path:
+def bundle(
+    wanted: str,
+    log: Log | None = None,
+    *,
+    wheels: Path | None = None,
+    runtime: Runtime | None = None,
+) -> Path:
     """Builds the server unless the cache has it.
 
     Args:
         wanted: A `Platform`.
         log: Is told, in one line each, what takes time.
         wheels: Folder with the aarch64 wheels of apache-tvm and apache-tvm-ffi; None downloads them once.
+        runtime: `wheel`: TVM's libraries and the OpenCL runtime lie beside the server. `sources`: one
+            program with TVM's runtime and OpenCL in it. None: `sources` for Android, where nothing else
+            is possible, and `wheel` elsewhere. `sources` works everywhere: this is how the tests run
+            what Android gets, on machines that they have.
 
     Returns:
         A folder with the server and the libraries that it needs beside it.
 
     Raises:
         ToolchainError: A tool, a wheel or the NDK is missing; the hint tells how to get it.
-        UsageError: The platform is unknown.
+        UsageError: The platform is unknown, or has no such runtime.
     """
     if wanted not in get_args(Platform):
         raise UsageError(
             f"there is no device server for '{wanted}'",
             hint=f"one of {', '.join(get_args(Platform))}",
         )
-    if wanted == "android-arm64":
-        _android_ndk()
-        raise ToolchainError(
-            "TVM's runtime cannot be built for Android yet",
-            hint="build TVM's own tvm_rpc for Android and give its folder with --server",
-        )
+    if wanted == "android-arm64" and runtime == "wheel":
+        raise UsageError("TVM has no wheel for Android")
+    if wanted == "android-arm64" or runtime == "sources":
+        return _gathered(wanted, [native_build.ensure_built(_from_sources(wanted, log), log)])
     libraries = _libraries(wanted, wheels, log)
     definitions = (
         ("TVM_LIBRARIES", str(libraries["apache-tvm"].parent)),
@@ -107,6 +135,26 @@ def bundle(wanted: str, log: Log | None = None, *, wheels: Path | None = None) -
         native_build.ensure_built(_for_platform(part, wanted, definitions), log) for part in parts
     ]
     return _gathered(wanted, [*built, *libraries.values()])
+
+
+def _from_sources(wanted: str, log: Log | None) -> NativePart:
+    """The server with everything in it."""
+    opencl = native_build.has_opencl_headers()
+    if not opencl and log is not None:
+        log("the server gets no OpenCL: for that, `sudo apt install opencl-headers`")
+    definitions = (("AUTOTUNE_SERVER_OPENCL", "ON" if opencl else "OFF"),)
+    suffix = "-sources" if opencl else "-sources-cpu"
+    if wanted != "android-arm64":
+        part = _for_platform(_SERVER_FROM_SOURCES, wanted, definitions)
+        return replace(part, variant=wanted + suffix)
+    ndk = _android_ndk()
+    return replace(
+        _SERVER_FROM_SOURCES,
+        definitions=_SERVER_FROM_SOURCES.definitions + definitions + _ANDROID_DEFINITIONS,
+        toolchain=str(ndk / _NDK_TOOLCHAIN),
+        compilers=(),
+        variant=f"{wanted}-ndk{_ndk_revision(ndk)}{suffix}",
+    )
 
 
 def _for_platform(
@@ -128,23 +176,44 @@ def _android_ndk() -> Path:
     """The user's NDK.
 
     Raises:
-        ToolchainError: None is set, or what is set is none.
+        ToolchainError: None is set, or what is set is none, or it is too old.
     """
     variable = next((name for name in _NDK_VARIABLES if os.environ.get(name)), None)
     if variable is None:
         raise ToolchainError(
             f"the device server for Android needs the Android NDK, and neither {' nor '.join(_NDK_VARIABLES)} "
             "is set",
-            hint="get it with `sdkmanager --install ndk;27.2.12479018` or from "
+            hint="get it with `sdkmanager --install 'ndk;27.2.12479018'` or from "
             "https://developer.android.com/ndk/downloads, and set ANDROID_NDK_HOME to its folder",
         )
-    folder = Path(os.environ[variable])
+    folder = Path(os.environ[variable]).expanduser().absolute()
     if not (folder / _NDK_TOOLCHAIN).is_file():
         raise ToolchainError(
             f"{variable} is {folder}, which has no {_NDK_TOOLCHAIN}",
             hint="set it to the NDK's own folder, such as ~/Android/Sdk/ndk/27.2.12479018",
         )
+    revision = _ndk_revision(folder)
+    if not revision:
+        raise ToolchainError(
+            f"{variable} is {folder}, whose source.properties names no revision",
+            hint="set it to the NDK's own folder, such as ~/Android/Sdk/ndk/27.2.12479018",
+        )
+    if int(revision.split(".")[0]) < _OLDEST_NDK:
+        raise ToolchainError(
+            f"the NDK in {folder} is {revision}, but the device server needs r{_OLDEST_NDK} or newer",
+            hint="get a newer one with `sdkmanager --install 'ndk;27.2.12479018'`",
+        )
     return folder
+
+
+def _ndk_revision(folder: Path) -> str:
+    """Such as `27.2.12479018`; empty where the folder does not tell."""
+    try:
+        properties = (folder / "source.properties").read_text(errors="replace")
+    except OSError:
+        return ""
+    found = re.search(r"^Pkg\.Revision\s*=\s*(\d+(?:\.\d+)*)", properties, re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def _gathered(wanted: str, files: list[Path]) -> Path:

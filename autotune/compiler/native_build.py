@@ -42,8 +42,8 @@ class NativePart:
         artifact: Where the build leaves the result, relative to the build folder.
         sources: Files and folders below `rpc/` that the result depends on.
         definitions: CMake definitions, such as `("AUTOTUNE_OPENCL", "OFF")`.
-        toolchain: Toolchain file below `rpc/` for a cross build; empty for this machine.
-        compilers: Names of C++ compilers, of which one must be on the path.
+        toolchain: Toolchain file for a cross build, below `rpc/` or by its whole path; empty for this machine.
+        compilers: Names of C++ compilers, of which one must be on the path; none where the toolchain has one.
         compiler_package: The Debian package of the compiler.
         variant: Distinguishes builds of one part, such as the triple built for.
     """
@@ -194,7 +194,9 @@ def _build(part: NativePart, path: Path, log: Log) -> None:
     purpose = f"{part.target} has to be compiled once for this machine"
     cmake = require_tool(("cmake",), "cmake", purpose)
     chosen = os.environ.get("CXX", "") if not part.toolchain else ""
-    require_tool((chosen,) if chosen else part.compilers, part.compiler_package, purpose)
+    compilers = (chosen,) if chosen else part.compilers
+    if compilers:
+        require_tool(compilers, part.compiler_package, purpose)
     ninja = shutil.which("ninja") or shutil.which("ninja-build")
     if ninja is None:
         require_tool(("make", "gmake"), "ninja-build", purpose)

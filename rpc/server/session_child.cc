@@ -122,9 +122,10 @@ void Register(const Options& options, const std::string& folder, SharedPage* pag
       Function::FromTyped([crashes] { return ffi::String(crashes); }));
 }
 
-/// The OpenCL runtime lies beside the server where it was built with one. It is loaded in the child
-/// only: drivers do not survive a fork.
+/// The OpenCL runtime is part of the program, or lies beside it, where it was built with one. It is
+/// loaded in the child only, and opens a driver when it is first used: drivers do not survive a fork.
 void LoadOpenCl() {
+  if (ffi::Function::GetGlobal("device_api.opencl").has_value()) return;
   char self[4096];
   const ssize_t size = readlink("/proc/self/exe", self, sizeof(self) - 1);
   if (size <= 0) return;

@@ -23,15 +23,17 @@ def free_port() -> int:
 
 
 @contextmanager
-def local_fleet(*keys: str, cpus: str = "") -> Iterator[TrackerLink]:
+def local_fleet(
+    *keys: str, cpus: str = "", bundle: Path | None = None, emulated: str = ""
+) -> Iterator[TrackerLink]:
     """Serves this host under these keys. The state goes where `XDG_STATE_HOME` says."""
     deployment = Deployment(
         serial="local",
         kind="local",
         services=tuple(Service(key, cpus) for key in keys),
-        bundle=device_server.bundle("host"),
+        bundle=bundle or device_server.bundle("host"),
         program=device_server.PROGRAM,
-        emulated="",
+        emulated=emulated,
         thermal_zone="",
         android=False,
     )

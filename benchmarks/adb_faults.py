@@ -53,7 +53,10 @@ class Phone:
     def say(self, command: str) -> None:
         """Does a fault to it."""
         if command == "kill":
-            self.device.run(["sh", "-c", "kill -9 $(pidof autotune_server)"], timeout=10)
+            # Under qemu-user a process has qemu's name; its command line is its own.
+            done = self.device.run(["pkill", "-9", "-f", "[a]utotune_server --dir"], timeout=10)
+            if done.exit_code != 0:
+                raise SystemExit(f"the server could not be killed: {done.complaint}")
             return
         assert self.process.stdin is not None
         self.process.stdin.write(f"{command}\n")
@@ -186,5 +189,5 @@ def state_of(device: Device) -> dict[str, Any]:
         for way in ("forward", "reverse")
     }
     files = device.run(["ls", "-A", "/data/local/tmp"], timeout=20).text
-    running = device.run(["sh", "-c", "pidof autotune_server || true"], timeout=20).text
+    running = device.run(["pgrep", "-f", "[a]utotune_server --dir"], timeout=20).text
     return {**ports, "files": files, "running": running}

@@ -222,10 +222,11 @@ class EmulatedDevice:
             return self._views[self.rooted()].expand(patterns)
 
     def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
-        """See `Device.forward`. A server that is emulated listens on this host, so both numbers are one."""
+        """See `Device.forward`. Without a wish both numbers are one: an emulated server listens on this host."""
         with self._call("forward", timeout):
-            self.forwarded[device_port] = device_port
-            return device_port
+            public = host_port or device_port
+            self.forwarded[public] = device_port
+            return public
 
     def reverse(self, host_port: int, *, timeout: float) -> int:
         """See `Device.reverse`. Both numbers are one, as for `forward`."""

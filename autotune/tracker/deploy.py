@@ -110,6 +110,7 @@ class DeviceServers:
         Raises:
             DeviceError: The device is away, or the server does not start.
         """
+        self._close("reverse")
         # Noted before it is opened; where the device chooses the number, noted again as what it is.
         self._note("reverse", _way("reverse", self._tracker_port))
         back = self._device.reverse(self._tracker_port, timeout=_CALL_S)
@@ -156,6 +157,7 @@ class DeviceServers:
         """Makes the server's port reachable on this host; noted before it is."""
         wanted = port if self._how.same_port else _free_port()
         name = f"forward {service.key}"
+        self._close(name)
         self._note(name, _way("forward", wanted))
         public = self._device.forward(port, host_port=wanted, timeout=_CALL_S)
         self._note(name, _way("forward", public))
@@ -184,6 +186,18 @@ class DeviceServers:
             with suppress(DeviceError):
                 change.undo(self._device)
             self._settle(name)
+
+    def _close(self, name: str) -> None:
+        """Closes a way that a former start opened; one that cannot be closed now stays in the journal."""
+        number = self._notes.pop(name, None)
+        if number is None:
+            return
+        try:
+            self._journal.change(number).undo(self._device)
+        except DeviceError as error:
+            LOGGER.warning("%s: %s", self._deployment.serial, error.message)
+        else:
+            self._journal.settle(number)
 
     def _place(self) -> PurePosixPath:
         """The folder on the device; it belongs to this user and this tracker alone."""

@@ -82,6 +82,7 @@ def test_a_server_that_dies_is_started_anew_and_taken_away_at_the_end(tmp_path: 
     until(lambda: len(fleet.started) == 2)
     until(lambda: watched.status().state == "serving")
     assert watched.status().restarts == 1
+    assert len(fleet.device.forwarded) == 1
     assert fleet.device.boots == 1
     assert watched.stop(10)
     assert watched.status().state == "stopped"

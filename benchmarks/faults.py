@@ -376,7 +376,9 @@ def over_adb(report: Report, scratch: Path) -> None:
                 fault, seconds, path, problems = adb_faults.one(
                     seed, phone, measured, folder, data, library
                 )
-            phone.device.reconnect(timeout=60)
+            # Not made anew unless it must be: that would close ports that were forgotten.
+            if not answers(phone.device):
+                phone.device.reconnect(timeout=60)
             problems += accounts(path, {"ok"})
             problems += difference(before, adb_faults.state_of(phone.device))
             if seconds > ADB_LIMIT_S:

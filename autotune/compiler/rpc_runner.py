@@ -421,11 +421,15 @@ class RpcRunner:
             )
         deadline = time.monotonic() + self._waits.verdict_s
         while not self._stopped.is_set():
-            fresh = [(m, crash) for m, crash in self._crashes() if m not in self._known]
+            # Of this candidate only: another thread may be waiting to hear of another one's end.
+            fresh = [
+                (mark, crash.cause)
+                for mark, crash in self._crashes()
+                if crash.candidate == candidate[:_NAME_BYTES] and mark not in self._known
+            ]
             self._known.update(mark for mark, _ in fresh)
-            causes = [c.cause for _, c in fresh if c.candidate == candidate[:_NAME_BYTES]]
-            if causes:
-                return _blamed(causes[-1], lost)
+            if fresh:
+                return _blamed(fresh[-1][1], lost)
             if time.monotonic() > deadline:
                 return None
             self._stopped.wait(min(0.3, self._waits.verdict_s / 4))

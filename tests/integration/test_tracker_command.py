@@ -59,10 +59,16 @@ def test_up_status_kernels_down(home: dict[str, str], tmp_path: Path) -> None:
     events = next(tmp_path.glob("2*/events.jsonl")).read_text().splitlines()
     trials = [event for event in map(json.loads, events) if event["event"] == "trial"]
     assert {event["serial"] for event in trials} == {"local"}
-    status = autotune("tracker", "status", "--json", **home)
-    (device,) = json.loads(status.stdout)["devices"]
-    assert device["state"] == "serving"
-    assert device["keys"][0]["candidates"] >= 10
+    # The server tells the tracker every two seconds what it has done.
+    deadline = time.monotonic() + 20
+    while True:
+        status = autotune("tracker", "status", "--json", **home)
+        (device,) = json.loads(status.stdout)["devices"]
+        assert device["state"] == "serving"
+        if device["keys"][0]["candidates"] >= 10:
+            break
+        assert time.monotonic() < deadline, status.stdout
+        time.sleep(0.5)
     assert "trials/min" in autotune("tracker", "status", **home).stdout
     down = autotune("tracker", "down", **home)
     assert down.returncode == 0, down.stderr

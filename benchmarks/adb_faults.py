@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from autotune.compiler.runner import DeviceFingerprint
 from autotune.compiler.targets import ARM_TRIPLE
 from autotune.devices.adb import AdbDevice
 from autotune.devices.device import Device
+from autotune.devices.ports import free_port
 from autotune.tracker import TrackerLink
 from autotune.tracker.deploy import Deployment, Service
 from autotune.tracker.supervisor import Heard, tracker_process
@@ -61,12 +61,6 @@ class Phone:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{command}\n")
         self.process.stdin.flush()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -230,7 +230,7 @@ def one(seed: int, data: ReferenceData, library: Path, scratch: Path) -> Verdict
     with logged() as log:
         watch.start()
         runner.start()
-        held = hold_a_frequency(device, journals, log)
+        held = hold_a_frequency(device, journals)
         path, given_up = measured(folder, runner, data, library)
         problems += given_up
         runner.stop()
@@ -291,7 +291,7 @@ def hitting(plan: FaultPlan) -> FaultPlan:
     )
 
 
-def hold_a_frequency(device: EmulatedDevice, journals: Path, log: Sequence[str]) -> list[str]:
+def hold_a_frequency(device: EmulatedDevice, journals: Path) -> list[str]:
     """Holds the last cluster's lowest frequency for a moment; what the device says of it."""
     said: list[str] = []
     try:

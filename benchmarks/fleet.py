@@ -27,6 +27,7 @@ from autotune.compiler.build_worker import linker
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.rpc_runner import RpcRunner
 from autotune.compiler.runner import DeviceFingerprint, MeasureRequest
+from autotune.devices.ports import free_port
 from autotune.tracker import TrackerLink
 from autotune.tracker.supervisor import tracker_process
 from autotune.workloads import Kernel
@@ -86,14 +87,6 @@ def devices(folder: Path, count: int, key: str) -> Iterator[TrackerLink]:
         while len(link.served(key)) < count:
             time.sleep(0.1)
         yield link
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def runner_of(link: TrackerLink, key: str) -> RpcRunner:

@@ -84,11 +84,10 @@ def up(
             err=True,
         )
     for left, failures in journal.restore(journal.left_behind(), discovery.reach):
-        typer.echo(
-            f"autotune: {left.serial}: undone what an earlier run left", err=True
-        ) if not failures else typer.echo(
-            f"autotune: {left.serial}: not undone: {'; '.join(failures)}", err=True
+        said = (
+            f"not undone: {'; '.join(failures)}" if failures else "undone what an earlier run left"
         )
+        typer.echo(f"autotune: {left.serial}: {said}", err=True)
     chosen = discovery.choose(device or [], [*boards(), *(ssh or ())])
     deployments = tuple(
         _deployment(serial, kind, key, per_cluster, server) for serial, kind in chosen

@@ -27,7 +27,7 @@ from autotune.compiler.runner import (
 )
 from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.errors import ToolchainError, TransientDeviceError
-from autotune.measurement import Outcome
+from autotune.measurement import Outcome, Status
 
 LOGGER = logging.getLogger("autotune.devices")
 
@@ -265,8 +265,8 @@ class RpcRunner:
         try:
             answer, serial = self._carried_out(message, request.data, candidate, request.timeout_s)
         except _SessionLost as lost:
-            status = "timeout" if lost.timed_out else "run_error"
-            return Outcome(status, message=f"run: {lost}", device=lost.serial)  # type: ignore[arg-type]
+            status: Status = "timeout" if lost.timed_out else "run_error"
+            return Outcome(status, message=f"run: {lost}", device=lost.serial)
         return measured(answer, request.tolerance, device=serial)
 
     def compare(self, request: CompareRequest) -> Comparison:

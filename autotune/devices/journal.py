@@ -77,11 +77,16 @@ class Change:
                 raise StableDeviceError(f"{device.serial}: `{' '.join(argv)}`: {done.complaint}")
 
 
-def journals_folder() -> Path:
-    """Returns `$XDG_STATE_HOME/autotune/restore`, or `~/.local/state/autotune/restore`."""
+def state_root() -> Path:
+    """Returns `$XDG_STATE_HOME/autotune`, or `~/.local/state/autotune`."""
     chosen = os.environ.get("XDG_STATE_HOME", "")
     base = Path(chosen) if chosen.startswith("/") else Path.home() / ".local" / "state"
-    return base / "autotune" / "restore"
+    return base / "autotune"
+
+
+def journals_folder() -> Path:
+    """Where journals are kept."""
+    return state_root() / "restore"
 
 
 class Journal:

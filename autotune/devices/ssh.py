@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from autotune.devices.device import Completed, quoted
+from autotune.devices.ports import free_port
 from autotune.devices.processes import run_limited
 from autotune.devices.shell import BOOT_ID, ShellDevice, wait_until
 from autotune.errors import StableDeviceError, ToolchainError, TransientDeviceError
@@ -110,7 +110,7 @@ class SshDevice(ShellDevice):
         """See `Device.forward`."""
         self._script("true", ["true"], timeout=timeout)  # A master must be there to be told.
         for attempt in range(_FORWARD_TRIES):
-            port = host_port if host_port and not attempt else _free_port()
+            port = host_port if host_port and not attempt else free_port()
             spec = ("-L", f"127.0.0.1:{port}:127.0.0.1:{device_port}")
             done = self._control("forward", spec, timeout)
             if done.exit_code == 0:
@@ -170,9 +170,3 @@ class SshDevice(ShellDevice):
         """Ends the shared connection, and every forwarded port with it."""
         with suppress(TransientDeviceError, StableDeviceError):
             self._call(["-O", "exit", self.serial], ["ssh", "-O", "exit"], 5.0)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

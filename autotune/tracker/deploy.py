@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Literal
 
 from autotune.devices import Device
 from autotune.devices.journal import Change, Journal
+from autotune.devices.ports import free_port
 from autotune.errors import DeviceError, StableDeviceError, TransientDeviceError
 from autotune.tracker.programs import Offer, program_named
 
@@ -127,7 +127,7 @@ class DeviceServers:
         )
         ports = range(first, first + _PORTS, len(self._deployment.services))
         # A program that must have the same port on both sides does not tell when its own is taken.
-        for port in [_free_port()] if self._how.same_port else ports:
+        for port in [free_port()] if self._how.same_port else ports:
             public = self._open(service, port)
             offer = Offer(
                 folder=self._own(service),
@@ -155,7 +155,7 @@ class DeviceServers:
 
     def _open(self, service: Service, port: int) -> int:
         """Makes the server's port reachable on this host; noted before it is."""
-        wanted = port if self._how.same_port else _free_port()
+        wanted = port if self._how.same_port else free_port()
         name = f"forward {service.key}"
         self._close(name)
         self._note(name, _way("forward", wanted))
@@ -233,9 +233,3 @@ class DeviceServers:
 
 def _way(kind: Literal["forward", "reverse"], port: int) -> Change:
     return Change(f"{kind} of port {port}", kind, port=port)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

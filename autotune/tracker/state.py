@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from autotune.devices.journal import state_root
 from autotune.errors import RecordError
 from autotune.tracker.watch import DeviceStatus, KeyStatus
 
@@ -37,10 +37,8 @@ class FleetState:
 
 
 def folder() -> Path:
-    """Returns `$XDG_STATE_HOME/autotune/tracker`, or `~/.local/state/autotune/tracker`."""
-    chosen = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(chosen) if chosen.startswith("/") else Path.home() / ".local" / "state"
-    return base / "autotune" / "tracker"
+    """Where a running tracker keeps its files."""
+    return state_root() / "tracker"
 
 
 def write(state: FleetState, where: Path | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -10,16 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from autotune.compiler import device_server
+from autotune.devices.ports import free_port
 from autotune.tracker import TrackerLink, state
 from autotune.tracker.deploy import Deployment, Service
 from autotune.tracker.supervisor import UpRequest, serve
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.devices.ports import free_port
 from autotune.emulator import userland
 from autotune.emulator.phone import Contents, EmulatedPhone
 
@@ -82,12 +82,6 @@ CONTENTS = Contents(
     kernel_files=("/proc/cpuinfo", "/proc/meminfo"),
     data_bytes=48 << 20,
 )
-
-
-def free_port() -> int:
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        return int(any_socket.getsockname()[1])
 
 
 @contextmanager

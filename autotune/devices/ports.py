@@ -1,0 +1,12 @@
+"""Ports of this host's loopback."""
+
+from __future__ import annotations
+
+import socket
+
+
+def free_port() -> int:
+    """A port that was free a moment ago; somebody else may take it meanwhile."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -35,7 +35,7 @@ KEY = "phone"
 FAULTS: dict[str, tuple[str, ...]] = {
     "drop": ("session lost", "reconnecting", "restarting"),
     "offline 3": ("session lost", "reconnecting", "offline", "not found"),
-    "hang 3": ("session lost", "no answer", "restarting", "longer than its limit"),
+    "hang 40": ("session lost", "no answer", "restarting", "longer than its limit"),
     "garbage": ("session lost", "reconnecting", "restarting"),
     "slow 60000": ("no answer", "session lost", "longer than its limit"),
     "reboot": ("session lost", "restarting", "reconnecting"),

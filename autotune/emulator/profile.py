@@ -143,6 +143,7 @@ class Battery(_Part):
         unit: Unit of `current_now`.
         discharge_sign: Sign of `current_now` while it discharges: -1 or 1, by vendor.
         update_s: Seconds between two values of the gauge; each is the mean since the last.
+        noise: Relative standard deviation of a value.
         volts: Voltage, held constant.
         charge_uah: Charge when full.
     """
@@ -150,6 +151,7 @@ class Battery(_Part):
     unit: Literal["uA", "mA"]
     discharge_sign: Literal[-1, 1]
     update_s: Positive
+    noise: NotNegative = 0.0
     volts: Positive
     charge_uah: Annotated[int, Field(gt=0)]
 
@@ -164,10 +166,11 @@ class Rail(_Part):
 
 
 class Monitor(_Part):
-    """A power-monitor chip under hwmon."""
+    """A power-monitor chip under hwmon; `noise` is the relative standard deviation of a value."""
 
     name: str
     update_s: Positive
+    noise: NotNegative = 0.0
     rails: tuple[Rail, ...]
 
 

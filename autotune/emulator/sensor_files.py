@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -38,10 +39,10 @@ class MeterState:
 
 
 class _Gauge:
-    """Power as a meter shows it: the mean over the last whole period."""
+    """Power as a meter shows it: the mean over the last whole period, with noise that repeats from run to run."""
 
-    def __init__(self, soc: Soc, state: MeterState, update_s: float) -> None:
-        self._soc, self._state, self._update_s = soc, state, update_s
+    def __init__(self, soc: Soc, state: MeterState, update_s: float, noise: float) -> None:
+        self._soc, self._state, self._update_s, self._noise = soc, state, update_s, noise
         self._held: tuple[int, float] = (-1, 0.0)
 
     def net_w(self) -> float:
@@ -51,7 +52,9 @@ class _Gauge:
             # Kept, since a meter that is stuck shows it for longer than the model remembers.
             if period != self._held[0]:
                 end = period * self._update_s
-                self._held = (period, self._soc.mean_net_w(max(0.0, end - self._update_s), end))
+                net_w = self._soc.mean_net_w(max(0.0, end - self._update_s), end)
+                error = random.Random(period).gauss(0.0, self._noise)
+                self._held = (period, net_w + error * (net_w + self._soc.profile.model.idle_w))
             return self._held[1]
 
 
@@ -86,7 +89,7 @@ def _temperature(soc: Soc, zone: Zone) -> str:
 
 
 def _battery_files(soc: Soc, state: MeterState, battery: Battery) -> dict[str, KernelFile]:
-    gauge = _Gauge(soc, state, battery.update_s)
+    gauge = _Gauge(soc, state, battery.update_s, battery.noise)
     idle_w = soc.profile.model.idle_w
     per_ampere = {"uA": 1e6, "mA": 1e3}[battery.unit]
 
@@ -112,7 +115,7 @@ def _battery_files(soc: Soc, state: MeterState, battery: Battery) -> dict[str, K
 
 
 def _monitor_files(soc: Soc, state: MeterState, monitor: Monitor) -> dict[str, KernelFile]:
-    gauge = _Gauge(soc, state, monitor.update_s)
+    gauge = _Gauge(soc, state, monitor.update_s, monitor.noise)
 
     def milliamperes(rail: Rail) -> float:
         return 1e3 * state.shown_w(rail.idle_w + rail.share * gauge.net_w()) / rail.volts

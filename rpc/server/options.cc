@@ -7,11 +7,11 @@
 #include <map>
 #include <stdexcept>
 
+#include "../common/cpu_list.h"
+
 namespace autotune {
 namespace server {
 namespace {
-
-constexpr int kMostCpus = 1024;
 
 [[noreturn]] void Refuse(const std::string& message) {
   std::fprintf(stderr, "autotune_server: %s\n%s", message.c_str(),
@@ -48,31 +48,6 @@ void SetTracker(const std::string& text, Options* options) {
 }
 
 }  // namespace
-
-std::vector<int> ParseCpuList(const std::string& text) {
-  std::vector<int> cpus;
-  size_t at = 0;
-  while (at < text.size()) {
-    size_t end = text.find(',', at);
-    if (end == std::string::npos) end = text.size();
-    const std::string part = text.substr(at, end - at);
-    const size_t dash = part.find('-');
-    size_t used = 0;
-    const int first = std::stoi(part, &used);
-    int last = first;
-    if (dash != std::string::npos) {
-      if (used != dash) throw std::invalid_argument(part);
-      last = std::stoi(part.substr(dash + 1), &used);
-      used += dash + 1;
-    }
-    if (used != part.size() || first < 0 || last < first || last >= kMostCpus) {
-      throw std::invalid_argument(part);
-    }
-    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
-    at = end + 1;
-  }
-  return cpus;
-}
 
 Options ParseOptions(int argc, char** argv) {
   Options options;

@@ -5,7 +5,6 @@
 #define AUTOTUNE_SERVER_OPTIONS_H_
 
 #include <string>
-#include <vector>
 
 namespace autotune {
 namespace server {
@@ -38,9 +37,6 @@ struct Options {
 
 /// Reads the command line. On a mistake prints one line on stderr and exits with code 2.
 Options ParseOptions(int argc, char** argv);
-
-/// Core numbers of a list such as "0-3,6"; throws std::invalid_argument.
-std::vector<int> ParseCpuList(const std::string& text);
 
 }  // namespace server
 }  // namespace autotune

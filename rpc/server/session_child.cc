@@ -16,6 +16,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "../common/cpu_list.h"
 #include "../common/json_writer.h"
 #include "log.h"
 #include "session.h"

@@ -12,6 +12,8 @@ MAY_IMPORT = {
     "measurement": {"errors", "measurement", "devices", "power"},
     "records": {"errors", "records"},
     "devices": {"errors", "devices"},
+    "power": {"errors", "power", "devices"},
+    "studies": {"errors", "studies", "measurement", "devices", "workloads"},
     "tracker": {"errors", "tracker", "devices"},
     "emulator": {"errors", "emulator", "devices"},
     "compiler": {"errors", "compiler", "workloads", "measurement", "devices", "records"},

@@ -373,7 +373,7 @@ def test_meters_stick_and_saturate() -> None:
     load = device.soc.begin(ALEXNET_B16, [4, 5, 6, 7])
 
     def microamperes() -> int:
-        return int(device.read(PurePosixPath(CURRENT), timeout=5))
+        return -int(device.read(PurePosixPath(CURRENT), timeout=5))  # Negative: discharging.
 
     device.clock.sleep(1)
     assert microamperes() == round(1e6 * SATURATED_W / 4.32)

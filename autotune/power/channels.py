@@ -1,0 +1,258 @@
+"""What a device's meters show, as watts or joules: one channel a figure, from the texts of its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from autotune.devices.topology import Files, number, text
+
+Kind = Literal["battery", "usb", "odpm", "iio", "hwmon", "rapl"]
+Quantity = Literal["watts", "joules"]
+
+PATTERNS = (
+    "/sys/class/power_supply/*/type",
+    "/sys/class/power_supply/*/status",
+    "/sys/class/power_supply/*/online",
+    "/sys/class/power_supply/*/current_now",
+    "/sys/class/power_supply/*/voltage_now",
+    "/sys/class/power_supply/*/charge_counter",
+    "/sys/bus/iio/devices/iio:device*/name",
+    "/sys/bus/iio/devices/iio:device*/energy_value",
+    "/sys/bus/iio/devices/iio:device*/enabled_rails",
+    "/sys/bus/iio/devices/iio:device*/in_power*_input",
+    "/sys/bus/iio/devices/iio:device*/rail_name_*",
+    "/sys/class/hwmon/hwmon*/name",
+    "/sys/class/hwmon/hwmon*/power*_input",
+    "/sys/class/hwmon/hwmon*/power*_label",
+    "/sys/class/hwmon/hwmon*/curr*_input",
+    "/sys/class/hwmon/hwmon*/in*_input",
+    "/sys/class/hwmon/hwmon*/in*_label",
+    "/sys/class/powercap/*/name",
+    "/sys/class/powercap/*/energy_uj",
+    "/sys/class/powercap/*/max_energy_range_uj",
+)
+"""Files that `find` wants to know of."""
+
+_TOTAL_RAILS = ("VDD_IN", "POM_5V_IN", "VIN_SYS_5V0", "VDD_TOTAL", "TOTAL")
+"""Labels of rails that feed all others: NVIDIA's Jetson modules (TX1/TX2/Xavier/Orin developer guides)."""
+_MICROVOLTS_FROM = 100_000
+"""A supply's voltage above this is in microvolts, as the kernel documents; some drivers give millivolts."""
+_ENERGY_LINE = re.compile(r"CH\d+\(T=\d+\)\[([^\]]+)\],\s*(\d+)")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One figure of a meter.
+
+    Attributes:
+        name: For people: the rail or the supply.
+        kind: What sort of meter.
+        quantity: `watts` now, or `joules` so far.
+        files: What is read, in one sample.
+        whole: Whether it is the whole device's supply, or one of the parts that add up to it.
+        scale: Watts (or joules) for one unit of the product of the files; negative where the sign is turned.
+        wrap_j: Joules after which a counter begins anew; None where it does not.
+        calibrated: Whether unit and sign are known; a battery's are the maker's affair.
+    """
+
+    name: str
+    kind: Kind
+    quantity: Quantity
+    files: tuple[str, ...]
+    whole: bool = True
+    scale: float = 1.0
+    wrap_j: float | None = None
+    calibrated: bool = True
+
+    def value(self, texts: Mapping[str, str | None]) -> float | None:
+        """Watts or joules of one sample; None where a file was not read."""
+        product = self.scale
+        for path in self.files:
+            raw = texts.get(path)
+            if raw is None:
+                return None
+            if path.endswith("/energy_value"):
+                found = _ENERGY_LINE.findall(raw)
+                return sum(float(j) for _, j in found) * self.scale if found else None
+            try:
+                figure = float(raw)
+            except ValueError:
+                return None
+            if self.kind in ("battery", "usb") and path.endswith("/voltage_now"):
+                figure *= 1e-6 if abs(figure) >= _MICROVOLTS_FROM else 1e-3
+            product *= figure
+        return product
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What gives the power of the whole device: channels that are added up.
+
+    Attributes:
+        name: For people and for `--meter`.
+        channels: What is added up.
+        update_s: Seconds between new values, roughly; None unknown.
+        status_files: Files that tell whether it charges.
+    """
+
+    name: str
+    channels: tuple[Channel, ...]
+    update_s: float | None = None
+    status_files: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What has to be sampled."""
+        own = [path for channel in self.channels for path in channel.files]
+        return tuple(dict.fromkeys([*own, *self.status_files]))
+
+    def calibrated(self, scale: float) -> Meter:
+        """With the battery's scale known."""
+        return replace(
+            self,
+            channels=tuple(
+                replace(c, scale=scale, calibrated=True) if c.kind == "battery" else c
+                for c in self.channels
+            ),
+        )
+
+
+def find(files: Files) -> tuple[Meter, ...]:
+    """Meters of the whole device, the most trustworthy first.
+
+    Cumulative counters of rails come before monitors that are sampled, and a fuel gauge, which is slow and does not
+    see what USB brings, comes last; it is added to the USB supply's power.
+
+    Args:
+        files: Contents by path, of `PATTERNS`.
+    """
+    found = [*_odpm(files), *_hwmon(files), *_iio(files), *_rapl(files), *_supplies(files)]
+    return tuple(meter for meter in found if meter.channels)
+
+
+def looked_for() -> str:
+    """For the error where there is no meter."""
+    return (
+        "power rails (ODPM, /sys/bus/iio), power monitors (INA, /sys/class/hwmon), RAPL (/sys/class/powercap), "
+        "battery and USB (/sys/class/power_supply)"
+    )
+
+
+def _odpm(files: Files) -> list[Meter]:
+    """Google's on-device power monitor: joules of each rail so far, in microwatt-seconds."""
+    paths = _matching(files, r"/sys/bus/iio/devices/iio:device\d+/energy_value")
+    rails = [path for path in paths if _ENERGY_LINE.search(text(files, path))]
+    channels = tuple(
+        Channel(text(files, f"{_folder(p)}/name") or p, "odpm", "joules", (p,), False, 1e-6)
+        for p in rails
+    )
+    return [Meter("odpm", channels)]
+
+
+def _hwmon(files: Files) -> list[Meter]:
+    """INA monitors and their like: power in microwatts, or millivolts times milliamperes."""
+    every: list[Channel] = []
+    for path in _matching(files, r"/sys/class/hwmon/hwmon\d+/power\d+_input"):
+        label = text(files, path.replace("_input", "_label")) or text(
+            files, f"{_folder(path)}/name"
+        )
+        every.append(Channel(label, "hwmon", "watts", (path,), False, 1e-6))
+    with_power = {_folder(c.files[0]) for c in every}
+    for path in _matching(files, r"/sys/class/hwmon/hwmon\d+/curr\d+_input"):
+        folder, name = _folder(path), path.rpartition("/")[2]
+        channel = name.removeprefix("curr").removesuffix("_input")
+        volts = f"{folder}/in{channel}_input"
+        if folder in with_power or volts not in files:
+            continue
+        label = text(files, f"{folder}/in{channel}_label") or f"{folder.rpartition('/')[2]}.{name}"
+        every.append(Channel(label, "hwmon", "watts", (volts, path), False, 1e-6))
+    # Rails behind a total one are in it already.
+    totals = [c for c in every if c.name.upper() in _TOTAL_RAILS]
+    return [Meter("hwmon", tuple(replace(c, whole=True) for c in totals) or tuple(every))]
+
+
+def parts(files: Files) -> tuple[Channel, ...]:
+    """Rails behind a total one: what they draw is shown, and not added."""
+    whole = {c.name for meter in _hwmon(files) for c in meter.channels if c.whole}
+    if not whole:
+        return ()
+    every = [
+        replace(c, whole=False)
+        for meter in _hwmon({p: d for p, d in files.items() if not _is_total(files, p)})
+        for c in meter.channels
+    ]
+    return tuple(every)
+
+
+def _is_total(files: Files, path: str) -> bool:
+    match = re.match(r"(/sys/class/hwmon/hwmon\d+/)(?:curr|in|power)(\d+)_", path)
+    if match is None:
+        return False
+    labels = (f"{match[1]}in{match[2]}_label", f"{match[1]}power{match[2]}_label")
+    return any(text(files, label).upper() in _TOTAL_RAILS for label in labels)
+
+
+def _iio(files: Files) -> list[Meter]:
+    """INA monitors as industrial I/O devices (older Jetson kernels): power in milliwatts."""
+    every = []
+    for path in _matching(files, r"/sys/bus/iio/devices/iio:device\d+/in_power\d+_input"):
+        channel = path.rpartition("/")[2].removeprefix("in_power").removesuffix("_input")
+        label = text(files, f"{_folder(path)}/rail_name_{channel}") or path
+        every.append(Channel(label, "iio", "watts", (path,), False, 1e-3))
+    totals = [c for c in every if c.name.upper() in _TOTAL_RAILS]
+    return [Meter("iio", tuple(replace(c, whole=True) for c in totals) or tuple(every))]
+
+
+def _rapl(files: Files) -> list[Meter]:
+    """Intel's and AMD's counters: packages and memory, in microjoules; cores and graphics are in the package."""
+    channels = []
+    for path in _matching(files, r"/sys/class/powercap/[^/]+/energy_uj"):
+        folder = _folder(path)
+        name = text(files, f"{folder}/name")
+        top = re.fullmatch(r"[a-z-]+:\d+", folder.rpartition("/")[2]) is not None
+        if number(files, path) is None or not (
+            (top and name.startswith("package")) or name == "dram"
+        ):
+            continue
+        wrap = number(files, f"{folder}/max_energy_range_uj")
+        channels.append(
+            Channel(name, "rapl", "joules", (path,), False, 1e-6, wrap * 1e-6 if wrap else None)
+        )
+    return [Meter("rapl", tuple(channels), update_s=0.001)]
+
+
+def _supplies(files: Files) -> list[Meter]:
+    """Battery and USB together: what charges the battery comes from USB, and is not the device's."""
+    channels, status = [], []
+    for path in _matching(files, r"/sys/class/power_supply/[^/]+/current_now"):
+        folder = _folder(path)
+        kind = text(files, f"{folder}/type").lower()
+        volts = f"{folder}/voltage_now"
+        if number(files, path) is None or number(files, volts) is None:
+            continue
+        name = folder.rpartition("/")[2]
+        if kind == "battery":
+            channels.append(
+                Channel(name, "battery", "watts", (path, volts), False, calibrated=False)
+            )
+            if f"{folder}/status" in files:
+                status.append(f"{folder}/status")
+        elif kind.startswith("usb"):
+            channels.append(Channel(name, "usb", "watts", (path, volts), False, 1e-6))
+    if not any(channel.kind == "battery" for channel in channels):
+        channels = []
+    return [Meter("battery", tuple(channels), update_s=0.25, status_files=tuple(status))]
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _matching(files: Files, pattern: str) -> Sequence[str]:
+    return sorted(
+        (path for path in files if re.fullmatch(pattern, path)),
+        key=lambda p: [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", p)],
+    )

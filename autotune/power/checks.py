@@ -1,0 +1,99 @@
+"""What makes an energy worthless, or doubtful, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.power.trace import Floats, Trace
+
+PORT_LIMITS_A = (0.1, 0.5, 0.9, 1.5, 2.0, 3.0)
+"""Currents that a USB port gives at most (USB 2.0, 3.0, Battery Charging 1.2, Type-C)."""
+_BELOW_LIMIT = 0.06
+"""A meter stands a little below its port's limit: the paper's at 484 mA of 500 mA."""
+_NEAR = 0.01
+_SATURATED_SHARE = 0.9
+_FEWEST_UPDATES = 5
+_GAP_FACTOR = 3.0
+
+
+def saturated(amperes: Floats) -> str:
+    """Why a supply's current looks cut off; empty where it does not.
+
+    In the paper's published traces the meter stood at a 500 mA port's limit in 99 to 100 % of the samples with four
+    big cores, so that energy is a constant times the duration.
+
+    Args:
+        amperes: Current of a USB supply while work goes on, shape (n,).
+    """
+    if len(amperes) < _FEWEST_UPDATES:
+        return ""
+    level = float(np.median(amperes))
+    limit = next((a for a in PORT_LIMITS_A if a * (1 - _BELOW_LIMIT) <= level <= a * 1.02), None)
+    if limit is None:
+        return ""
+    share = float((np.abs(amperes - level) <= _NEAR * level).mean())
+    if share < _SATURATED_SHARE:
+        return ""
+    return (
+        f"{share:.0%} of the samples stand at {1000 * level:.0f} mA, the limit of a {1000 * limit:.0f} mA port: "
+        "the meter is saturated"
+    )
+
+
+def one_ceiling(watts: Sequence[float]) -> str:
+    """Why the powers of several configurations look cut off at one value; empty where they do not.
+
+    Args:
+        watts: Mean power of configurations that differ in cores or clocks.
+    """
+    values = np.sort(np.asarray(watts, np.float64))[::-1]
+    if len(values) < 4:
+        return ""
+    top = int((values >= values[0] * (1 - _NEAR / 2)).sum())
+    if top < max(4, len(values) // 4):
+        return ""
+    return (
+        f"{top} of {len(values)} configurations draw {values[0]:.2f} W to within 0.5 %: "
+        "the meter may be saturated"
+    )
+
+
+def charging(statuses: Sequence[str | None]) -> str:
+    """Why a battery's figures do not tell what the device draws; empty where they do."""
+    seen = {s.strip() for s in statuses if s}
+    if "Charging" in seen:
+        return "the battery was charging"
+    return ""
+
+
+def too_few(trace: Trace, start: float, end: float, interval_s: float) -> list[str]:
+    """Why the samples of a window are too few.
+
+    Args:
+        trace: The meter's.
+        start: Beginning of the window.
+        end: Its end.
+        interval_s: How often was to be sampled.
+    """
+    inside = trace.between(start, end)
+    found = []
+    if inside.updates < _FEWEST_UPDATES:
+        found.append(
+            f"the meter had {inside.updates} new values in {end - start:.1f} s, "
+            f"at least {_FEWEST_UPDATES} are needed"
+        )
+    gaps = np.diff(np.concatenate([[start], inside.times_s, [end]]))
+    lost = float(gaps[gaps > _GAP_FACTOR * interval_s].sum())
+    if lost > 0.1 * (end - start):
+        found.append(f"no sample for {lost:.1f} of {end - start:.1f} s")
+    return found
+
+
+def stuck(trace: Trace, start: float, end: float) -> str:
+    """Why a meter looks stuck; empty where it moves. Values that are steady are told anew now and then."""
+    inside = trace.between(start, end)
+    if len(inside.watts) >= 2 * _FEWEST_UPDATES and np.ptp(inside.watts) == 0:
+        return f"all {len(inside.watts)} samples are {inside.watts[0]:.3f} W: the meter is stuck"
+    return ""

@@ -1,0 +1,154 @@
+"""Power over time, and energy as its integral above what the device draws when idle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.power.channels import Channel, Meter
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Power over time.
+
+    Attributes:
+        times_s: When each value was read, rising, shape (n,).
+        watts: Mean power since the value before (a gauge's own average, or a counter's difference), shape (n,).
+    """
+
+    times_s: Floats
+    watts: Floats
+
+    def __post_init__(self) -> None:
+        if self.times_s.shape != self.watts.shape or (np.diff(self.times_s) < 0).any():
+            raise ValueError("a trace has a value for each of its rising times")
+
+    def between(self, start: float, end: float) -> Trace:
+        """Values that were read within a window."""
+        inside = (self.times_s > start) & (self.times_s <= end)
+        return Trace(self.times_s[inside], self.watts[inside])
+
+    @property
+    def updates(self) -> int:
+        """How many values differ from the one before: what the meter told anew."""
+        return int((np.diff(self.watts) != 0).sum()) + min(len(self.watts), 1)
+
+
+@dataclass(frozen=True)
+class Joules:
+    """An energy with its standard uncertainty.
+
+    Attributes:
+        joules: The energy.
+        deviation: Standard uncertainty in joules, from the spread of the values and of the baseline.
+        seconds: Length of the window.
+        updates: Values of the meter that it rests on.
+    """
+
+    joules: float
+    deviation: float
+    seconds: float
+    updates: int
+
+    @property
+    def watts(self) -> float:
+        """Mean power."""
+        return self.joules / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Power of the idle device.
+
+    Attributes:
+        watts: Mean.
+        deviation: Standard uncertainty of the mean, the change from before to after included.
+    """
+
+    watts: float
+    deviation: float
+
+
+def trace_of(
+    meter: Meter, times_s: Sequence[float], samples: Sequence[dict[str, str | None]]
+) -> Trace:
+    """The meter's channels added up, over samples of their files; a sample that lacks a file is left out.
+
+    Raises:
+        ValueError: A channel is not calibrated.
+    """
+    if any(not channel.calibrated for channel in meter.channels):
+        raise ValueError(f"the meter {meter.name} is not calibrated")
+    rows = [[channel.value(texts) for channel in meter.channels] for texts in samples]
+    kept = [i for i, row in enumerate(rows) if all(value is not None for value in row)]
+    times = np.asarray([times_s[i] for i in kept], np.float64)
+    values = np.asarray([rows[i] for i in kept], np.float64).reshape(len(kept), len(meter.channels))
+    counters = [c.quantity == "joules" for c in meter.channels]
+    if not any(counters):
+        return Trace(times, values.sum(axis=1))
+    total = np.zeros(max(0, len(kept) - 1))
+    for index, channel in enumerate(meter.channels):
+        total += _watts(channel, times, values[:, index])
+    return Trace(times[1:], total)
+
+
+def _watts(channel: Channel, times: Floats, values: Floats) -> Floats:
+    if channel.quantity == "watts":
+        return values[1:]
+    steps = np.diff(values)
+    if channel.wrap_j is not None:
+        steps = np.where(steps < 0, steps + channel.wrap_j, steps)
+    return np.asarray(steps / np.maximum(np.diff(times), 1e-9))
+
+
+def baseline(before: Trace, after: Trace | None = None) -> Baseline:
+    """Idle power from windows before and after the work.
+
+    Raises:
+        ValueError: There is no value.
+    """
+    parts = [t for t in (before, after) if t is not None and len(t.watts)]
+    if not parts:
+        raise ValueError("no value of an idle device")
+    means = [float(part.watts.mean()) for part in parts]
+    spread = [_mean_deviation(part) for part in parts]
+    mean = float(np.mean(means))
+    # Two means that differ tell how far the baseline moves.
+    drift = abs(means[0] - means[-1]) / math.sqrt(12)
+    return Baseline(mean, math.hypot(drift, math.sqrt(sum(s * s for s in spread)) / len(spread)))
+
+
+def net_energy(trace: Trace, start: float, end: float, idle: Baseline) -> Joules:
+    """Energy above idle within a window: the sum of interval times (power - baseline), with real intervals.
+
+    A value holds for the interval that ends when it was read; the last one also for what is left of the window
+    (EMDL'21 and the TX2 paper sum intervals in the same way).
+
+    Raises:
+        ValueError: The window is empty, or no value falls into it.
+    """
+    inside = trace.between(start, end)
+    if end <= start or not len(inside.watts):
+        raise ValueError("no value of the meter falls into the window")
+    edges = np.concatenate([[start], inside.times_s])
+    lengths = np.diff(edges)
+    lengths[-1] += end - edges[-1]
+    seconds = end - start
+    joules = float((lengths * (inside.watts - idle.watts)).sum())
+    noise = _mean_deviation(inside) * seconds
+    return Joules(joules, math.hypot(noise, idle.deviation * seconds), seconds, inside.updates)
+
+
+def _mean_deviation(trace: Trace) -> float:
+    """Standard uncertainty of a trace's mean: values that are repeated count once."""
+    count = trace.updates
+    if count < 2:
+        return float(abs(trace.watts.mean())) if len(trace.watts) else math.inf
+    return float(trace.watts.std(ddof=1)) / math.sqrt(count)

@@ -1,0 +1,1 @@
+"""Searches over what a device can be set to."""

@@ -1,0 +1,50 @@
+"""What a study measures with: a device, or a recorded table that stands for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from autotune.devices.topology import Cluster
+from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.objective import Figures
+
+TrialStatus = Literal["ok", "invalid", "failed"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of one configuration.
+
+    Attributes:
+        status: `ok`; `invalid` where conditions were not held, so that the numbers say nothing; `failed` where the
+            workload did not run under it.
+        message: What went wrong; empty when `ok`.
+        figures: What a step took; None unless `ok`.
+        raw: Every sample, as plain data.
+    """
+
+    status: TrialStatus
+    message: str = ""
+    figures: Figures | None = None
+    raw: dict[str, Any] | None = None
+
+
+class Bench(Protocol):
+    """Measures configurations of one device."""
+
+    @property
+    def clusters(self) -> Sequence[Cluster]:
+        """The device's clusters, from slow to fast."""
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """What the device is, as plain data; `emulated` says what stands in for it, and is empty for a real one."""
+
+    def measure(self, configuration: CpuConfiguration | None) -> Measured:
+        """Measures a configuration; None for what the system does by itself.
+
+        Raises:
+            DeviceError: The device is gone; nothing is known of the configuration.
+        """

@@ -1,0 +1,100 @@
+"""A Gaussian process for a few hundred points (Rasmussen and Williams, 2006), with a Matern 5/2 kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.optimize import minimize
+
+Floats = NDArray[np.float64]
+
+_JITTER = 1e-8
+
+
+@dataclass(frozen=True)
+class GaussianProcess:
+    """Values of mean zero before anything is known; see `fit`.
+
+    Attributes:
+        features: Shape (n, features).
+        scales: Length of each feature.
+        deviation: Standard deviation of the values.
+        noise: Standard deviation of a measurement.
+    """
+
+    features: Floats
+    scales: Floats
+    deviation: float
+    noise: float
+    _factor: Floats
+    _weights: Floats
+
+    @classmethod
+    def fit(
+        cls,
+        features: Floats,
+        values: Floats,
+        groups: Sequence[int],
+        *,
+        noise: float,
+        repeats: Floats | None = None,
+    ) -> GaussianProcess:
+        """The most probable process under weak priors.
+
+        Args:
+            features: Shape (n, features), each of about unit range.
+            values: Shape (n,).
+            groups: Group of each feature; features of a group share a length.
+            noise: What a measurement's deviation is about; it is fitted near this.
+            repeats: How many measurements each value is the mean of.
+        """
+        count = max(groups) + 1
+        index = np.asarray(groups)
+        centre = np.concatenate([np.full(count, math.log(1.0)), [math.log(0.2), math.log(noise)]])
+        width = np.concatenate([np.full(count, 0.8), [1.0, 0.5]])
+        share = np.ones(len(values)) if repeats is None else 1.0 / repeats
+
+        def cost(x: Floats) -> float:
+            kernel = _kernel(features, features, np.exp(x[:count])[index]) * math.exp(2 * x[count])
+            kernel += np.diag(math.exp(2 * x[-1]) * share + _JITTER)
+            try:
+                factor = cholesky(kernel, lower=True)
+            except np.linalg.LinAlgError:
+                return 1e10
+            half = solve_triangular(factor, values, lower=True)
+            prior = (((x - centre) / width) ** 2).sum()
+            return float(0.5 * half @ half + np.log(np.diag(factor)).sum() + 0.5 * prior)
+
+        x = np.asarray(
+            minimize(cost, centre, method="L-BFGS-B", options={"maxiter": 25, "maxfun": 250}).x
+        )
+        scales = np.exp(x[:count])[index]
+        deviation, sigma = math.exp(x[count]), math.exp(x[-1])
+        kernel = _kernel(features, features, scales) * deviation**2
+        factor = cholesky(kernel + np.diag(sigma**2 * share + _JITTER), lower=True)
+        weights = cho_solve((factor, True), values)
+        return cls(features, scales, deviation, sigma, factor, weights)
+
+    def predict(self, features: Floats) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of the values without a measurement's noise, each of shape (m,)."""
+        cross = _kernel(features, self.features, self.scales) * self.deviation**2
+        half = solve_triangular(self._factor, cross.T, lower=True)
+        variance = self.deviation**2 - (half**2).sum(axis=0)
+        return cross @ self._weights, np.sqrt(np.maximum(variance, 1e-12))
+
+    def left_out(self) -> Floats:
+        """Error of each value as foretold from all others, shape (n,) (their section 5.4.2)."""
+        inverse = cho_solve((self._factor, True), np.eye(len(self._weights)))
+        return np.asarray(self._weights / np.diag(inverse))
+
+
+def _kernel(one: Floats, other: Floats, scales: Floats) -> Floats:
+    a, b = one / scales, other / scales
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1)[None, :] - 2 * a @ b.T
+    distance = math.sqrt(5) * np.sqrt(np.maximum(squares, 0.0))
+    return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance))

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a command on given cores and records meanwhile, on the device itself: files of sysfs and
+// /proc at an interval, the lines that the command prints with their times, the cores that its
+// threads may use, and how it ended. Without a command it only samples. A record is JSON lines; see
+// docs/measurement.md.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+
+#include "child.h"
+#include "options.h"
+#include "recorder.h"
+
+namespace autotune {
+namespace observe {
+namespace {
+
+constexpr double kAffinityEvery_s = 1.0;
+constexpr double kGrace_s = 2.0;
+constexpr int kFailed = 125;
+
+volatile sig_atomic_t asked_to_end = 0;
+
+void Ask(int) { asked_to_end = 1; }
+
+/// Goes on in the background; the one that was called prints the process and ends.
+void Detach() {
+  const pid_t pid = fork();
+  if (pid < 0) {
+    std::perror("autotune_observe: fork");
+    _exit(kFailed);
+  }
+  if (pid > 0) {
+    std::printf("%d\n", pid);
+    std::fflush(stdout);
+    _exit(0);
+  }
+  setsid();
+  const int none = open("/dev/null", O_RDWR);
+  for (int end = 0; end < 3; ++end) dup2(none, end);
+}
+
+void Forward(Lines* lines, const char* kind, Recorder* recorder) {
+  if (!lines->open()) return;
+  const double at = Now();
+  for (const std::string& line : lines->Read()) recorder->Line(kind, at, line);
+}
+
+/// Waits until something is printed, or until the time.
+void WaitFor(const Child* child, double until) {
+  pollfd pipes[2];
+  nfds_t count = 0;
+  if (child != nullptr) {
+    for (const Lines* lines : {&child->out, &child->err}) {
+      if (lines->open()) pipes[count++] = {lines->pipe(), POLLIN, 0};
+    }
+  }
+  const double left = std::max(0.0, until - Now());
+  poll(pipes, count, static_cast<int>(std::min(left, 60.0) * 1000 + 0.5));
+}
+
+int Observe(const Options& options) {
+  Recorder recorder(options.out);
+  std::unique_ptr<Child> child;
+  if (!options.command.empty()) {
+    child = std::make_unique<Child>(Start(options.command, options.cpus));
+  }
+  const double began = Now();
+  recorder.Begin(options.watch, options.interval_s, child ? child->pid : getpid());
+  double next_sample = began, next_cpus = began + 0.05, kill_at = 0;
+  std::string why;
+  Ended ended{0, 0, 0.0, 0.0};
+  while (true) {
+    const double now = Now();
+    if (now >= next_sample) {
+      recorder.Sample();
+      // A sample that came late is not made up for.
+      next_sample = std::max(next_sample + options.interval_s, now);
+    }
+    if (child && now >= next_cpus) {
+      const std::string cpus = AllowedCpus(child->pid);
+      if (!cpus.empty()) recorder.Cpus(cpus);
+      next_cpus = now + kAffinityEvery_s;
+    }
+    if (child) {
+      Forward(&child->out, "line", &recorder);
+      Forward(&child->err, "error", &recorder);
+      if (Over(*child, &ended)) break;
+    }
+    if (kill_at > 0 && now >= kill_at) {
+      Kill(*child, SIGKILL);
+      kill_at = now + kGrace_s;
+    }
+    if (why.empty() && (asked_to_end || now >= began + options.limit_s)) {
+      why = asked_to_end ? "asked" : "limit";
+      if (!child) break;
+      Kill(*child, SIGTERM);
+      kill_at = now + kGrace_s;
+    }
+    double until = std::min(next_sample, began + options.limit_s);
+    if (child) until = std::min({until, next_cpus, now + 0.25});
+    WaitFor(child.get(), std::max(until, now + 0.0005));
+  }
+  if (child) {
+    Forward(&child->out, "line", &recorder);
+    Forward(&child->err, "error", &recorder);
+    Kill(*child, SIGKILL);  // What it left behind.
+  }
+  recorder.Sample();
+  recorder.End(ended.exit_code, ended.max_rss_kb, ended.user_s, ended.system_s, why);
+  return ended.exit_code;
+}
+
+}  // namespace
+}  // namespace observe
+}  // namespace autotune
+
+int main(int argc, char** argv) {
+  using namespace autotune::observe;
+  const Options options = ParseOptions(argc, argv);
+  if (options.detach) Detach();
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) signal(number, Ask);
+  signal(SIGPIPE, SIG_IGN);
+  try {
+    return Observe(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "autotune_observe: %s\n", error.what());
+    return kFailed;
+  }
+}

@@ -1,0 +1,394 @@
+"""The space of CPU configurations, Pareto fronts, the models, and studies with their storage."""
+
+import math
+import threading
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.devices.topology import Cluster
+from autotune.emulator.profile import load
+from autotune.emulator.step_model import ALEXNET_B16, estimate
+from autotune.errors import TransientDeviceError, UsageError
+from autotune.studies.bench import Measured
+from autotune.studies.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.model_search import Known, ModelSearch
+from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective, best, values
+from autotune.studies.pareto import front, hypervolume, improvement, knee
+from autotune.studies.physics import Clocks, PowerModel, TimeModel
+from autotune.studies.replay import read_paper_table
+from autotune.studies.space import CpuRanges, CpuSpace, read_ranges
+from autotune.studies.storage import open_storage
+from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of
+from autotune.studies.surrogate import Surrogate
+
+TABLE = Path(__file__).parents[1] / "data" / "meizu16t_alexnet_b16.csv"
+LITTLE = Cluster(
+    "little", (0, 1, 2, 3), 360, 300_000, 1_800_000, (300_000, 1_000_000, 1_800_000), (), ()
+)
+BIG = Cluster("big", (4, 5), 1024, 700_000, 2_400_000, (700_000, 2_400_000), (), ())
+NAMES = ("little", "big")
+
+
+def small_space(**ranges: object) -> CpuSpace:
+    return CpuSpace.of((LITTLE, BIG), CpuRanges.model_validate(ranges), clocks=True)
+
+
+def every(space: CpuSpace) -> list[CpuConfiguration]:
+    return [space.at(int(n)) for n in space.numbers(np.random.default_rng(0), 10**6)]
+
+
+# The space.
+
+
+def test_a_space_is_every_subset_of_cores_times_the_clocks_of_those_that_train() -> None:
+    space = small_space()
+    found = every(space)
+    assert len(found) == space.size == (4 * 3 + 1) * (2 * 2 + 1) - 1
+    assert len(set(found)) == len(found)
+    assert all(c.cores for c in found)
+    assert all(s.khz is None for c in found for s in c.clusters if not s.cores)
+
+
+def test_numbers_and_configurations_are_one_to_one_and_arrays_agree() -> None:
+    space = small_space(threads_per_core=[0.5, 1.0, 2.0])
+    numbers = space.numbers(np.random.default_rng(0), 10**6)
+    configurations = [space.at(int(n)) for n in numbers]
+    assert [space.number(c) for c in configurations] == numbers.tolist()
+    assert len(set(configurations)) == len(configurations) == space.size
+    arrays, others = space.clocks(numbers), Clocks.of(configurations, space.clusters)
+    assert np.array_equal(arrays.cores, others.cores)
+    assert np.array_equal(arrays.threads, others.threads)
+    used = arrays.cores > 0
+    assert np.array_equal(arrays.ghz[used], others.ghz[used])
+
+
+def test_ranges_narrow_a_space() -> None:
+    space = small_space(clusters={"little": {"cores": [0]}, "big": {"cores": [1, 2], "levels": 1}})
+    assert {c.text(NAMES) for c in every(space)} == {"1 big 2400 MHz", "2 big 2400 MHz"}
+    alone = small_space(together="never")
+    assert alone.size == 4 * 3 + 2 * 2
+    assert all(sum(s.cores > 0 for s in c.clusters) == 1 for c in every(alone))
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ({"clusters": {"prime": {}}}, "no cluster 'prime'"),
+        ({"clusters": {"big": {"cores": [3]}}}, "has 2 cores, not 3"),
+        ({"clusters": {"big": {"frequencies_khz": [5]}}}, "no clock of 5 kHz"),
+        ({"clusters": {"big": {"cores": [0]}, "little": {"cores": [0]}}}, "leave no configuration"),
+    ],
+)
+def test_ranges_that_do_not_fit_the_device_are_refused(
+    ranges: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        small_space(**ranges)
+
+
+def test_without_root_clocks_are_left_to_the_system() -> None:
+    space = CpuSpace.of((LITTLE, BIG), CpuRanges(), clocks=False)
+    assert space.size == 5 * 3 - 1
+    assert all(s.khz is None for c in every(space) for s in c.clusters)
+    with pytest.raises(UsageError, match="takes root"):
+        CpuSpace.of(
+            (LITTLE, BIG),
+            CpuRanges.model_validate({"clusters": {"big": {"frequencies_khz": [700_000]}}}),
+            clocks=False,
+        )
+
+
+def test_a_file_of_ranges_is_read_and_a_slip_is_told_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "ranges.toml"
+    path.write_text('together = "never"\n[clusters.big]\ncores = [1, 2]\nlevels = 4\n')
+    assert read_ranges(path).clusters["big"].cores == (1, 2)
+    path.write_text("[clusters.big]\ncoers = [1]\n")
+    with pytest.raises(UsageError, match=r"clusters\.big\.coers"):
+        read_ranges(path)
+    path.write_text("[")
+    with pytest.raises(UsageError, match="not TOML"):
+        read_ranges(path)
+
+
+def test_the_cores_of_a_configuration_are_the_last_of_their_cluster() -> None:
+    some = CpuConfiguration((ClusterSetting(2, 300_000), ClusterSetting(1, 700_000)), 3)
+    assert some.cpus((LITTLE, BIG)) == (2, 3, 5)
+    assert CpuConfiguration.from_json(some.to_json(NAMES), NAMES) == some
+    with pytest.raises(UsageError, match="needs a core"):
+        CpuConfiguration((ClusterSetting(0), ClusterSetting(0)), 1)
+
+
+def test_a_large_space_is_drawn_from_without_being_listed() -> None:
+    clusters = tuple(
+        Cluster(name, tuple(range(4 * i, 4 * i + 4)), None, 100_000, 2_000_000,
+                tuple(range(100_000, 2_100_000, 100_000)), (), ())
+        for i, name in enumerate("abcd")
+    )  # fmt: skip
+    space = CpuSpace.of(clusters, CpuRanges(), clocks=True)
+    drawn = space.numbers(np.random.default_rng(0), 1000)
+    assert 900 <= len(drawn) <= 1000
+    assert all(space.at(int(n)) in space for n in drawn[:50])
+    for near in space.neighbours(int(drawn[0])):
+        one, other = space.at(int(drawn[0])), space.at(int(near))
+        assert sum(a != b for a, b in zip(one.clusters, other.clusters, strict=True)) == 1
+
+
+# Fronts.
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=30))
+@settings(max_examples=200, deadline=None)
+def test_fronts_and_hypervolumes_agree_with_counting(points: list[tuple[int, int]]) -> None:
+    found = [points[i] for i in front(points)]
+    dominated = {p for p in points for q in points if q != p and q[0] <= p[0] and q[1] <= p[1]}
+    assert sorted(found) == sorted(set(points) - dominated)
+    cells = sum(any(p[0] <= x and p[1] <= y for p in points) for x in range(10) for y in range(10))
+    assert hypervolume(points, (10, 10)) == cells
+    known = np.asarray(points, np.float64)
+    more = np.array([[3.0, 4.0], [9.0, 1.0]])
+    for point, gain in zip(more, improvement(more, known, (10, 10)), strict=True):
+        assert gain == pytest.approx(hypervolume([*points, tuple(point)], (10, 10)) - cells)
+
+
+def test_the_knee_lies_furthest_below_the_line_between_the_ends() -> None:
+    points = [(1.0, 100.0), (1.2, 12.0), (10.0, 8.0), (100.0, 1.0)]
+    assert knee(points) == 1
+    assert knee(points[:2]) is None
+    assert knee([(1.0, 100.0), (50.0, 90.0), (100.0, 1.0)]) is None
+
+
+# Objectives.
+
+
+def test_limits_decide_which_configuration_is_best() -> None:
+    found = [Figures(2.0, 7.0), Figures(5.0, 4.0), Figures(50.0, 3.0)]
+    assert best("latency", NO_LIMITS, found) == 0
+    assert best("energy", NO_LIMITS, found) == 2
+    assert best("energy", Limits(time_s=30.0), found) == 1
+    assert best("edp", NO_LIMITS, found) == 0
+    assert best("latency", Limits(energy_j=1.0), found) is None
+    assert Limits(time_s=4.0, celsius=40.0).excess(found[1]) == pytest.approx((0.25, 0.0))
+    with pytest.raises(ValueError, match="needs joules"):
+        values("energy", Figures(1.0))
+
+
+# Models.
+
+
+def test_the_models_find_constants_that_made_the_measurements() -> None:
+    clusters = (LITTLE, BIG)
+    truth = TimeModel(np.array([2.0, 0.4]), np.array([20.0, 5.0]), 0.08, 0.001)
+    draws = PowerModel(np.array([0.02, 0.2]), np.array([0.2, 0.6]), np.array([1.5, 1.9]), 0.1)
+    space = small_space()
+    clocks = space.clocks(space.numbers(np.random.default_rng(0), 10**6))
+    seconds, busy = truth.predict(clocks)
+    watts = draws.predict(clocks, busy)
+    some = np.random.default_rng(1).choice(len(seconds), 20, replace=False)
+    taken = Clocks(clocks.cores[some], clocks.ghz[some], clocks.threads[some])
+    time = TimeModel.fit(taken, seconds[some], clusters)
+    foretold, shares = time.predict(clocks)
+    assert np.median(np.abs(foretold / seconds - 1)) < 0.02
+    power = PowerModel.fit(taken, watts[some], shares[some], clusters)
+    assert np.median(np.abs(power.predict(clocks, shares) / watts - 1)) < 0.03
+
+
+def emulated(profile: str = "meizu-16t") -> tuple[CpuSpace, dict[int, Figures]]:
+    """The profile's space with every third clock, and the model's seconds and joules."""
+    device = load(profile)
+    names = {2: NAMES, 3: ("little", "big", "prime")}[len(device.clusters)]
+    clusters = tuple(
+        Cluster(name, c.cpus, c.capacity, c.frequencies_khz[0], c.frequencies_khz[-1],
+                c.frequencies_khz[::3], c.governors, ())
+        for name, c in zip(names, device.clusters, strict=True)
+    )  # fmt: skip
+    space = CpuSpace.of(clusters, CpuRanges(), clocks=True)
+    found = {}
+    for number in space.numbers(np.random.default_rng(0), 10**6):
+        setting = space.at(int(number))
+        khz = [s.khz or c.min_khz or 1 for s, c in zip(setting.clusters, clusters, strict=True)]
+        step = estimate(device, ALEXNET_B16, setting.cpus(clusters), khz)
+        found[int(number)] = Figures(step.time_s, step.net_j)
+    return space, found
+
+
+@pytest.mark.parametrize("objective", ["latency", "energy"])
+def test_twenty_measurements_find_the_optimum_of_an_emulated_phone(objective: Objective) -> None:
+    space, truth = emulated()
+    least = min(values(objective, f)[0] for f in truth.values())
+    rng = np.random.default_rng(3)
+    search = ModelSearch(space, objective, seed=3)
+    known: list[Known] = []
+    for _ in range(20):
+        proposal = search.propose(known, {k.number for k in known})
+        assert proposal is not None
+        noise = np.exp(rng.normal(0, 0.03, 2))
+        exact = truth[proposal.number]
+        measured = Figures(exact.time_s * noise[0], float(exact.energy_j or 0) * noise[1])
+        known.append(Known(proposal.number, measured))
+    reached = min(values(objective, truth[k.number])[0] for k in known)
+    assert reached <= 1.03 * least
+
+
+def test_beliefs_come_with_an_error_that_left_out_measurements_confirm() -> None:
+    space, truth = emulated()
+    rng = np.random.default_rng(0)
+    numbers = rng.permutation(sorted(truth))
+    seen, unseen = numbers[:40], numbers[40:240]
+    settings_seen = [space.at(int(n)) for n in seen]
+    seconds = np.array([truth[int(n)].time_s for n in seen])
+    joules = np.array([float(truth[int(n)].energy_j or 0) for n in seen])
+    surrogate = Surrogate.fit(space.clusters, settings_seen, seconds, joules / seconds)
+    belief = surrogate.predict([space.at(int(n)) for n in unseen])
+    exact = np.log([truth[int(n)].time_s for n in unseen])
+    assert np.median(np.abs(belief.log_s - exact)) < 0.06
+    assert np.mean(np.abs(belief.log_s - exact) < 2.5 * belief.log_s_sd) > 0.8
+    assert 0 < surrogate.errors()["time"] < 0.2
+
+
+def test_a_deadline_is_kept_by_what_is_proposed() -> None:
+    space, truth = emulated()
+    limits = Limits(time_s=6.0)
+    search = ModelSearch(space, "energy", limits, seed=1)
+    known: list[Known] = []
+    for _ in range(24):
+        proposal = search.propose(known, {k.number for k in known})
+        assert proposal is not None
+        known.append(Known(proposal.number, truth[proposal.number]))
+    feasible = [f for f in truth.values() if limits.kept(f)]
+    least = min(float(f.energy_j or 0) for f in feasible)
+    index = best("energy", limits, [k.figures for k in known])
+    assert index is not None
+    assert float(known[index].figures.energy_j or 0) <= 1.03 * least
+    after = known[len(search.probes) :]
+    assert sum(limits.kept(k.figures) for k in after) >= 0.6 * len(after)
+
+
+# Studies.
+
+
+def request(
+    space: CpuSpace, trials: int, sampler: SamplerName = "tpe", *, model: bool = True,
+    objective: Objective = "pareto", seed: int = 1,
+) -> StudyRequest:  # fmt: skip
+    return StudyRequest(space, objective, NO_LIMITS, trials, sampler, model, seed)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "grid"])
+@pytest.mark.parametrize("model", [True, False])
+def test_every_sampler_measures_each_recorded_configuration_once(
+    sampler: SamplerName, model: bool
+) -> None:
+    table = read_paper_table(TABLE)
+    space = table.space()
+    ended: list[StudyTrial] = []
+    study = study_of(
+        request(space, 99, sampler, model=model), optuna.storages.InMemoryStorage(), "table"
+    )
+    study.run(table, lambda trial, _: ended.append(trial))
+    assert table.measurements == 21
+    assert Counter(t.configuration for t in ended) == dict.fromkeys(table.figures(), 1)
+    assert [t.figures for t in ended] == [table.figures()[t.configuration] for t in ended]
+
+
+@pytest.mark.parametrize("objective", ["latency", "energy", "pareto"])
+def test_the_recorded_table_s_best_are_found_early(objective: Objective) -> None:
+    table = read_paper_table(TABLE)
+    order: list[tuple[float, ...]] = []
+    study = study_of(
+        request(table.space(), 21, objective=objective), optuna.storages.InMemoryStorage(), "x"
+    )
+    study.run(table, lambda t, _: order.append(values(objective, t.figures or Figures(math.inf))))
+    if objective == "pareto":
+        assert max(front(order)) < 16
+    else:
+        assert int(np.argmin(order)) < 8
+
+
+class Interrupted:
+    """A bench whose device goes away at its third measurement."""
+
+    def __init__(self, path: Path) -> None:
+        self._table = read_paper_table(path)
+        self.clusters, self.device = self._table.clusters, self._table.device
+        self.calls = 0
+
+    def measure(self, configuration: CpuConfiguration | None) -> Measured:
+        self.calls += 1
+        if self.calls == 3:
+            raise TransientDeviceError("gone")
+        return self._table.measure(configuration)
+
+
+def test_a_trial_that_was_interrupted_is_run_again_and_nothing_measured_is_lost(
+    tmp_path: Path,
+) -> None:
+    bench = Interrupted(TABLE)
+    space = read_paper_table(TABLE).space()
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    with pytest.raises(TransientDeviceError):
+        study_of(request(space, 6), open_storage(url), "s").run(bench)
+    study = study_of(request(space, 6), open_storage(url), "s")
+    assert len(study.trials()) == 2
+    study.run(bench)
+    trials = study.trials()
+    assert len(trials) == len({t.configuration for t in trials}) == 6
+
+
+def test_several_workers_share_a_study_without_a_lost_or_doubled_trial(tmp_path: Path) -> None:
+    space = read_paper_table(TABLE).space()
+    url = f"journal:{tmp_path / 'study.log'}"
+    ended: list[StudyTrial] = []
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        from autotune.studies.storage import open_study
+        from autotune.studies.study import Study, directions, make_sampler
+
+        try:
+            asked = request(space, 15, seed=number)
+            made = open_study(open_storage(url), "s", directions("pareto"), make_sampler(asked))
+            Study(asked, made, worker=f"elsewhere{number}/1:1").run(
+                read_paper_table(TABLE), lambda t, _: ended.append(t)
+            )
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(ended) == len({t.configuration for t in ended}) == 15
+
+
+def test_a_study_of_another_space_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study_of(request(read_paper_table(TABLE).space(), 3), open_storage(url), "s")
+    with pytest.raises(UsageError, match="another device or space"):
+        study_of(request(small_space(), 3), open_storage(url), "s")
+
+
+def test_a_storage_that_is_none_is_told_without_its_password() -> None:
+    with pytest.raises(UsageError, match="cannot be opened"):
+        open_storage("nonsense")
+    with pytest.raises(Exception) as told:
+        open_storage("postgresql+nodriver://me:secret@host/name")
+    assert "secret" not in str(told.value)
+
+
+def test_a_table_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match="no table"):
+        read_paper_table(path)
+    lines = TABLE.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1], lines[2].replace("big", "huge")]))
+    with pytest.raises(UsageError, match="line 3"):
+        read_paper_table(path)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -23,23 +26,36 @@ class Clock(Protocol):
 
 
 class VirtualClock:
-    """Time that passes only when somebody sleeps."""
+    """Time that passes only when somebody sleeps; what is due meanwhile is done at its own time."""
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
 
     def now(self) -> float:
         """See `Clock.now`."""
         with self._lock:
             return self._now
 
+    def at(self, time_s: float, act: Callable[[], None]) -> None:
+        """Has something done when that time comes, by whoever sleeps then."""
+        with self._lock:
+            heapq.heappush(self._due, (time_s, next(self._order), act))
+
     def sleep(self, seconds: float) -> None:
         """See `Clock.sleep`."""
         with self._lock:
-            if seconds > 0:
-                # However late it is, time moves on: a nanosecond may be lost beside many days.
-                self._now = max(self._now + seconds, math.nextafter(self._now, math.inf))
+            if seconds <= 0:
+                return
+            # However late it is, time moves on: a nanosecond may be lost beside many days.
+            until = max(self._now + seconds, math.nextafter(self._now, math.inf))
+            while self._due and self._due[0][0] <= until:
+                time_s, _, act = heapq.heappop(self._due)
+                self._now = max(self._now, time_s)
+                act()
+            self._now = max(self._now, until)
 
 
 class RealClock:

@@ -181,6 +181,20 @@ def _echo(shell: Shell, words: list[str], done: _Output) -> None:
     done.out = (" ".join(words) + "\n").encode()
 
 
+def _tail(shell: Shell, words: list[str], done: _Output) -> None:
+    """`tail -c +N FILE` and `tail -c N FILE`."""
+    if len(words) != 3 or words[0] != "-c":
+        done.code, done.err = 1, "tail: only -c N FILE is emulated\n"
+        return
+    try:
+        data = shell.view.read(words[2])
+    except OSError as error:
+        done.complain("tail", error)
+        return
+    count = int(words[1])
+    done.out = data[count - 1 :] if words[1].startswith("+") else data[-count:]
+
+
 def _touch(shell: Shell, words: list[str], done: _Output) -> None:
     for path in words:
         try:
@@ -205,4 +219,5 @@ _COMMANDS: dict[str, Callable[[Shell, list[str], _Output], None]] = {
     "false": _false,
     "echo": _echo,
     "touch": _touch,
+    "tail": _tail,
 }

@@ -219,6 +219,13 @@ class Soc:
             self._loads.append(load)
             return load
 
+    def remaining_s(self, load: Load) -> float:
+        """Seconds until a load ends if nothing changes; 0 of one that has ended."""
+        with self.lock:
+            self.advance()
+            found = self._state().steps.get(id(load))
+            return found[0].steps_left * found[1].time_s * found[2] if found else 0.0
+
     def end(self, load: Load) -> None:
         """Ends a load now."""
         with self.lock:

@@ -1,0 +1,181 @@
+"""Conditions of a measurement: the temperature that it may begin at, and what must hold until its end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from autotune.devices.device import Device
+from autotune.devices.info import DeviceInfo
+from autotune.devices.sensors import ThermalZone
+from autotune.devices.topology import Cluster, cpu_list, cpu_list_text
+from autotune.errors import StableDeviceError
+from autotune.measurement.observation import Observation
+
+_ONLINE = "/sys/devices/system/cpu/online"
+_BODY = ("battery", "skin", "xo-therm", "quiet-therm")
+"""Names that sensors of a device's body have; what they show lasts, where a core's sensor forgets in a second."""
+_CALL_S = 15.0
+_COOLING_PAUSE_S = 5.0
+_SHARE = 0.02
+"""Of the samples: so few may differ, since reading and changing a clock do not exclude each other."""
+_CLOCK_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run is to be given.
+
+    Attributes:
+        cpus: Cores; None leaves them to the system.
+        khz: A clock for each of the device's clusters; None leaves it to the system.
+        threads: Threads of the workload.
+    """
+
+    cpus: tuple[int, ...] | None
+    khz: tuple[int | None, ...]
+    threads: int
+
+
+def body_zone(info: DeviceInfo) -> ThermalZone | None:
+    """The sensor by which a device is let cool: of its body where there is one, else the first that can be read."""
+    seen = [zone for zone in info.thermal_zones if zone.celsius is not None]
+    for word in _BODY:
+        for zone in seen:
+            if word in zone.name.lower():
+                return zone
+    return seen[0] if seen else None
+
+
+def watched(info: DeviceInfo) -> tuple[str, ...]:
+    """Files that tell whether the conditions held, and what the device did meanwhile."""
+    found = [_ONLINE] if info.online else []
+    for cluster in info.clusters:
+        for policy in cluster.policies:
+            found += [f"{policy}/scaling_cur_freq", f"{policy}/scaling_max_freq"]
+    found += [f"{zone.path}/temp" for zone in info.thermal_zones if zone.celsius is not None]
+    return tuple(found)
+
+
+def celsius(text: str) -> float:
+    """A thermal zone's reading; thousandths of a degree, or whole ones from a few old kernels."""
+    raw = float(text)
+    return raw / 1000 if abs(raw) >= 1000 else raw
+
+
+def wait_until_cool(
+    device: Device,
+    zone: ThermalZone,
+    most_c: float,
+    *,
+    limit_s: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> float:
+    """Waits until a sensor reads at most `most_c` degrees Celsius; returns what it reads.
+
+    Raises:
+        StableDeviceError: It does not within the limit.
+    """
+    waited = 0.0
+    while True:
+        now = celsius(device.read(PurePosixPath(f"{zone.path}/temp"), timeout=_CALL_S).decode())
+        if now <= most_c:
+            return now
+        if waited >= limit_s:
+            raise StableDeviceError(
+                f"{device.serial}: {zone.name} is at {now:.1f} C after {limit_s:.0f} s of rest, "
+                f"and measurements begin at {most_c:.1f} C",
+                hint="cool the device, or allow more with --start-temperature",
+            )
+        sleep(_COOLING_PAUSE_S)
+        waited += _COOLING_PAUSE_S
+
+
+def broken(
+    observation: Observation, window: tuple[float, float], setting: Setting, info: DeviceInfo
+) -> list[str]:
+    """What did not hold within a window, in words; empty where all did.
+
+    Args:
+        observation: With samples of `watched`.
+        window: Beginning and end.
+        setting: What was asked for.
+        info: The device.
+    """
+    found = []
+    for cluster, khz in zip(info.clusters, setting.khz, strict=True):
+        used = setting.cpus is None or set(cluster.cpus) & set(setting.cpus)
+        for policy in cluster.policies if used else ():
+            found += _clock(observation, window, cluster, policy, khz)
+    if setting.cpus is not None:
+        allowed = set(setting.cpus)
+        for line in observation.cpus:
+            if not set(cpu_list(line.text)) <= allowed:
+                found.append(
+                    f"threads could use cores {line.text}, not {cpu_list_text(setting.cpus)}"
+                )
+                break
+        for _, text in _within(observation, window, _ONLINE):
+            if missing := allowed - set(cpu_list(text)):
+                found.append(f"core {min(missing)} went off")
+                break
+    return found
+
+
+def _clock(
+    observation: Observation,
+    window: tuple[float, float],
+    cluster: Cluster,
+    policy: str,
+    khz: int | None,
+) -> list[str]:
+    if khz is not None:
+        seen = [int(t) for _, t in _within(observation, window, f"{policy}/scaling_cur_freq")]
+        wrong = Counter(k for k in seen if abs(k - khz) > _CLOCK_TOLERANCE * khz)
+        if wrong.total() > _SHARE * max(len(seen), 1):
+            other = wrong.most_common(1)[0][0]
+            return [
+                f"{cluster.name} ran at {other / 1000:.0f} MHz, not {khz / 1000:.0f}, "
+                f"in {wrong.total() / len(seen):.0%} of the samples"
+            ]
+        return []
+    caps = [int(t) for _, t in _within(observation, window, f"{policy}/scaling_max_freq")]
+    highest = cluster.max_khz
+    capped = [k for k in caps if highest is not None and k < highest]
+    if len(capped) > _SHARE * max(len(caps), 1):
+        return [f"{cluster.name} was capped at {min(capped) / 1000:.0f} MHz: throttled"]
+    return []
+
+
+def _within(
+    observation: Observation, window: tuple[float, float], path: str
+) -> list[tuple[float, str]]:
+    start, end = window
+    return [(t, text.strip()) for t, text in observation.series(path) if start <= t <= end]
+
+
+def mean_khz(
+    observation: Observation, window: tuple[float, float], info: DeviceInfo
+) -> dict[str, float]:
+    """Mean clock of each cluster within a window, in kHz, where it could be read."""
+    found = {}
+    for cluster in info.clusters:
+        seen = [
+            int(text)
+            for policy in cluster.policies[:1]
+            for _, text in _within(observation, window, f"{policy}/scaling_cur_freq")
+        ]
+        if seen:
+            found[cluster.name] = sum(seen) / len(seen)
+    return found
+
+
+def hottest(
+    observation: Observation, window: tuple[float, float], zone: ThermalZone
+) -> float | None:
+    """Highest reading of a sensor within a window; None where there is none."""
+    seen = [celsius(text) for _, text in _within(observation, window, f"{zone.path}/temp")]
+    return max(seen, default=None)

@@ -1,0 +1,167 @@
+"""What was recorded on a device while a command ran there: samples of files, printed lines, cores, and the end."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from autotune.errors import StableDeviceError
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Files that were read together.
+
+    Attributes:
+        time_s: The middle of the reading, in the device's monotonic time.
+        texts: Contents by path; None where one could not be read.
+    """
+
+    time_s: float
+    texts: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that the command printed."""
+
+    time_s: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A record of `autotune_observe`; times are the device's monotonic ones, in seconds.
+
+    Attributes:
+        begin_s: When the command was started.
+        end_s: When it was seen to have ended; None where the record breaks off (the device restarted, a full disk).
+        exit_code: 128 + number where a signal ended it.
+        why: `limit` or `asked` where it was ended from outside; empty otherwise.
+        max_rss_bytes: Its peak memory.
+        user_s: Processor time that it and its children took.
+        system_s: The kernel's for them.
+        interval_s: How often files were to be read.
+        samples: What they held.
+        lines: What it printed.
+        errors: What it printed as errors.
+        cpus: Cores that its threads could use, as the kernel writes lists, and since when.
+        text: The record itself.
+    """
+
+    begin_s: float
+    end_s: float | None
+    exit_code: int
+    why: str
+    max_rss_bytes: int
+    user_s: float
+    system_s: float
+    interval_s: float
+    samples: tuple[Sample, ...]
+    lines: tuple[Line, ...]
+    errors: tuple[Line, ...]
+    cpus: tuple[Line, ...]
+    text: str = ""
+
+    @property
+    def complaint(self) -> str:
+        """Its last error line, or how it ended; for messages."""
+        if self.why == "limit":
+            return "it did not end within its limit and was killed"
+        told = [line.text.strip() for line in self.errors if line.text.strip()]
+        return told[-1] if told else f"exit code {self.exit_code}"
+
+    def series(self, path: str) -> list[tuple[float, str]]:
+        """A file's contents over time, where it could be read."""
+        found = [(s.time_s, s.texts.get(path)) for s in self.samples]
+        return [(time, text) for time, text in found if text is not None]
+
+
+def parse(text: str) -> Observation:
+    """A record.
+
+    Raises:
+        StableDeviceError: It does not begin as one.
+    """
+    begin: dict[str, Any] = {}
+    end: dict[str, Any] = {}
+    samples: list[Sample] = []
+    told: dict[str, list[Line]] = {"line": [], "error": [], "cpus": []}
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # Cut off by a full disk or a restart: what came before it is good.
+        if "begin" in entry:
+            begin = entry
+        elif "sample" in entry and begin:
+            before, after, values = entry["sample"]
+            samples.append(
+                Sample((before + after) / 2, dict(zip(begin["watch"], values, strict=True)))
+            )
+        elif "end" in entry:
+            end = entry
+        else:
+            for kind, lines in told.items():
+                if kind in entry:
+                    lines.append(Line(*entry[kind]))
+    if not begin:
+        raise StableDeviceError("the device has recorded nothing")
+    return Observation(
+        begin_s=begin["begin"],
+        end_s=end.get("end"),
+        exit_code=end.get("exit", -1),
+        why=end.get("why", ""),
+        max_rss_bytes=1024 * end.get("max_rss_kb", 0),
+        user_s=end.get("user_s", 0.0),
+        system_s=end.get("system_s", 0.0),
+        interval_s=begin["interval_s"],
+        samples=tuple(samples),
+        lines=tuple(told["line"]),
+        errors=tuple(told["error"]),
+        cpus=tuple(told["cpus"]),
+        text=text,
+    )
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of a workload.
+
+    Attributes:
+        start_s: When the first one that counts began.
+        ends_s: When each of them ended.
+    """
+
+    start_s: float
+    ends_s: tuple[float, ...]
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """How long each took."""
+        edges = (self.start_s, *self.ends_s)
+        return tuple(b - a for a, b in pairwise(edges))
+
+
+def steps(lines: Sequence[Line], pattern: re.Pattern[str], *, warm_up: int) -> Steps | None:
+    """Steps from the lines that their ends print; those of the warm-up are left out.
+
+    The first step's beginning is not printed, so it is always left out.
+
+    Args:
+        lines: What was printed.
+        pattern: What a step's line holds.
+        warm_up: How many first steps do not count; at least one.
+
+    Returns:
+        None where no step is left.
+    """
+    ends = [line.time_s for line in lines if pattern.search(line.text)]
+    first = max(warm_up, 1)
+    if len(ends) <= first:
+        return None
+    return Steps(ends[first - 1], tuple(ends[first:]))

@@ -1,0 +1,191 @@
+"""Runs commands on a device under `autotune_observe`, which records there what happens meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from autotune.devices.device import Device
+from autotune.devices.journal import Change, Journal
+from autotune.errors import StableDeviceError, TransientDeviceError
+from autotune.measurement.observation import Observation, parse
+
+LOGGER = logging.getLogger("autotune.measurement")
+
+PROGRAM = "autotune_observe"
+_CALL_S = 30.0
+_PUSH_S = 60.0
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 10.0
+_SHARE_OF_TIME = 0.1
+_APPEARS_S = 5.0
+_PATIENCE_S = 60.0
+"""How long a device may be away before its command is given up."""
+_END = b'{"end":'
+_TAIL_BYTES = 400
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to run, and what to record.
+
+    Attributes:
+        command: The program and its arguments; empty to record an idle device.
+        cpus: Cores that it may use, such as `4-7`; empty for those that the system gives.
+        watch: Files to sample; `%p` stands for its process.
+        interval_s: Seconds between samples.
+        limit_s: When it is killed; of an idle device, how long is recorded.
+    """
+
+    command: tuple[str, ...]
+    cpus: str
+    watch: tuple[str, ...]
+    interval_s: float
+    limit_s: float
+
+
+class Observer:
+    """The program on one device, for as long as it is entered; everything is journalled first.
+
+    A command runs apart from the link: where that breaks, the command goes on, and its record is read when the
+    device is there again.
+
+    Args:
+        device: The device.
+        program: The program, built for the device.
+        journal: The device's restore journal.
+        android: Whether it runs Android, whose folder for such things is another.
+        sleep: How time passes; the emulator's clock in tests.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        program: Path,
+        journal: Journal,
+        *,
+        android: bool,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._device = device
+        self._program = program
+        self._journal = journal
+        parent = "/data/local/tmp" if android else "/tmp"
+        self._folder = PurePosixPath(parent) / f"autotune-observe-{secrets.token_hex(4)}"
+        self._sleep = sleep
+        self._notes: list[int] = []
+        self._records = 0
+
+    def __enter__(self) -> Observer:
+        folder = Change(f"files in {self._folder}", "remove", path=str(self._folder))
+        # The brackets keep the shell that looks for the program from finding itself.
+        program = f"pkill -TERM -f '{str(self._folder).replace('autotune', '[a]utotune')}/'; true"
+        stop = Change("the command that is observed", "command", argv=("sh", "-c", program))
+        self._notes = [self._journal.note(change) for change in (folder, stop)]
+        device = self._device
+        device.run(["mkdir", "-p", str(self._folder)], timeout=_CALL_S)
+        device.push(self._program, self._folder / PROGRAM, timeout=_PUSH_S)
+        done = device.run(["chmod", "755", str(self._folder / PROGRAM)], timeout=_CALL_S)
+        if done.exit_code != 0:
+            raise StableDeviceError(f"{device.serial}: {self._folder}: {done.complaint}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in reversed(self._notes):
+            # Where this fails, `autotune devices restore` does it.
+            self._journal.change(number).undo(self._device)
+            self._journal.settle(number)
+        self._notes = []
+
+    def run(
+        self, task: Task, enough: Callable[[Observation], bool] = lambda _: False
+    ) -> Observation:
+        """Runs a command until it ends or is told to, and returns what was recorded.
+
+        Args:
+            task: The command.
+            enough: Asked with what is recorded so far; the command is ended where it says so.
+
+        Raises:
+            TransientDeviceError: The device went away and did not come back, or restarted meanwhile.
+            StableDeviceError: The program cannot run there.
+        """
+        self._records += 1
+        record = self._folder / f"record-{self._records}.jsonl"
+        argv = [str(self._folder / PROGRAM), "--detach", "--out", str(record)]
+        argv += ["--interval-ms", f"{1000 * task.interval_s:g}", "--limit-s", f"{task.limit_s:g}"]
+        argv += ["--cpus", task.cpus] if task.cpus else []
+        for path in task.watch:
+            argv += ["--watch", path]
+        argv += ["--", *task.command] if task.command else []
+        # Root where there is one: some meters, and all cores, are for nobody else.
+        root = self._device.rooted()
+        done = self._device.run(argv, timeout=_CALL_S, root=root)
+        if done.exit_code != 0:
+            raise StableDeviceError(
+                f"{self._device.serial}: {PROGRAM} cannot run: {done.complaint}",
+                hint="it is for 64-bit ARM and x86-64 Linux and Android",
+            )
+        try:
+            found = self._follow(record, done.text, task.limit_s, enough)
+        except BaseException:
+            self._stop(done.text)
+            raise
+        self._device.run(["rm", "-f", str(record)], timeout=_CALL_S, root=root)
+        return found
+
+    def _follow(
+        self,
+        record: PurePosixPath,
+        pid: str,
+        limit_s: float,
+        enough: Callable[[Observation], bool],
+    ) -> Observation:
+        """Reads the record as it grows, seldom: each look is work for the device."""
+        text, waited, pause, away, stopped = b"", 0.0, _FIRST_PAUSE_S, 0.0, False
+        while waited <= limit_s + _PATIENCE_S:
+            try:
+                done = self._device.run(
+                    ["tail", "-c", f"+{len(text) + 1}", str(record)], timeout=_CALL_S
+                )
+            except TransientDeviceError as error:
+                LOGGER.warning("%s: away while a command runs: %s", self._device.serial, error)
+                if away > _PATIENCE_S:
+                    raise
+                away += pause
+            else:
+                away = 0.0
+                if done.exit_code != 0 and waited > _APPEARS_S:
+                    raise TransientDeviceError(
+                        f"{self._device.serial}: the record of a command is gone: did it restart?"
+                    )
+                text += done.stdout if done.exit_code == 0 else b""
+                if _END in text[-_TAIL_BYTES:]:
+                    return parse(text.decode(errors="replace"))
+                if not stopped and text and enough(parse(text.decode(errors="replace"))):
+                    self._stop(pid)
+                    stopped, pause = True, _FIRST_PAUSE_S
+            self._sleep(pause)
+            waited += pause
+            pause = min(_LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, _SHARE_OF_TIME * waited))
+        raise TransientDeviceError(
+            f"{self._device.serial}: the record of a command has no end after {waited:.0f} s"
+        )
+
+    def _stop(self, pid: str) -> None:
+        if pid.isdecimal():
+            try:
+                self._device.run(
+                    ["kill", "-TERM", pid], timeout=_CALL_S, root=self._device.rooted()
+                )
+            except TransientDeviceError as error:
+                LOGGER.warning("%s: a command may still run: %s", self._device.serial, error)
+
+
+def words(command: Sequence[str], threads: int) -> tuple[str, ...]:
+    """A command with `{threads}` filled in."""
+    return tuple(word.replace("{threads}", str(threads)) for word in command)

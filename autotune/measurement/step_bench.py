@@ -1,0 +1,326 @@
+"""Measures steps of a workload on a device under a setting of its cores and clocks."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from autotune.devices import cpufreq
+from autotune.devices.device import Device
+from autotune.devices.info import DeviceInfo
+from autotune.devices.journal import Journal
+from autotune.devices.topology import cpu_list_text
+from autotune.errors import StableDeviceError
+from autotune.measurement import conditions
+from autotune.measurement.conditions import Setting
+from autotune.measurement.observation import Observation, Steps, steps
+from autotune.measurement.observer import Observer, Task, words
+from autotune.measurement.statistics import median
+from autotune.power import checks
+from autotune.power.battery import Calibration, calibrate
+from autotune.power.channels import Meter
+from autotune.power.trace import Baseline, Joules, Trace, baseline, net_energy, trace_of
+
+RunStatus = Literal["ok", "unstable", "throttled", "run_error"]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is measured.
+
+    Attributes:
+        command: Program and arguments on the device; `{threads}` stands for their number.
+        step: What the line holds that the end of a step prints.
+    """
+
+    command: tuple[str, ...]
+    step: re.Pattern[str]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a run is measured.
+
+    Attributes:
+        warm_up: First steps that do not count.
+        least_steps: Steps that do, at least.
+        least_s: Seconds of them, at least.
+        limit_s: Longest run.
+        interval_s: Between samples.
+        idle_s: Length of each of the two idle windows, before and after a run.
+        band_k: How far above its temperature at the beginning a device may be when a run begins.
+        cooling_limit_s: Longest rest before a run.
+        attempts: Runs of a setting before it is given up as unstable.
+    """
+
+    warm_up: int = 2
+    least_steps: int = 5
+    least_s: float = 5.0
+    limit_s: float = 900.0
+    interval_s: float = 0.1
+    idle_s: float = 3.0
+    band_k: float = 2.0
+    cooling_limit_s: float = 900.0
+    attempts: int = 2
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """One run of the workload.
+
+    Attributes:
+        status: `ok`; `throttled` where a clock was capped; `unstable` where another condition did not hold;
+            `run_error` where the workload did not run.
+        message: What was wrong; empty when `ok`.
+        step_s: Seconds of each step that counts.
+        energy: Joules above idle of all of them; None without a meter, or where it says nothing.
+        marks: What makes the energy doubtful.
+        celsius: Highest temperature; None without a sensor.
+        memory_bytes: Peak memory; None where it was not told.
+        khz: Mean clock of each cluster, by name.
+        records: Raw records: idle before, the run, idle after.
+    """
+
+    status: RunStatus
+    message: str = ""
+    step_s: tuple[float, ...] = ()
+    energy: Joules | None = None
+    marks: tuple[str, ...] = ()
+    celsius: float | None = None
+    memory_bytes: int | None = None
+    khz: dict[str, float] = field(default_factory=dict)
+    records: tuple[str, ...] = ()
+
+    @property
+    def time_s(self) -> float:
+        """Median seconds of a step.
+
+        Raises:
+            ValueError: There is none.
+        """
+        if not self.step_s:
+            raise ValueError("a run that failed has no time")
+        return median(self.step_s)
+
+    @property
+    def energy_j(self) -> float | None:
+        """Mean joules of a step."""
+        return self.energy.joules / len(self.step_s) if self.energy else None
+
+
+class StepBench:
+    """One device, and the workload that is measured on it.
+
+    Args:
+        device: The device.
+        info: What it is.
+        observer: Runs commands on it; entered.
+        journal: The device's restore journal.
+        workload: What is measured.
+        meter: What its energy is taken from; None for times only.
+        protocol: How.
+        start_c: Temperature at which runs begin at most; None takes the device's when it is first asked, and the
+            protocol's band.
+        sleep: How time passes.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        info: DeviceInfo,
+        observer: Observer,
+        journal: Journal,
+        workload: Workload,
+        meter: Meter | None,
+        protocol: Protocol,
+        *,
+        start_c: float | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.device, self.info, self.meter = device, info, meter
+        self._observer, self._journal = observer, journal
+        self._workload, self._protocol, self._sleep = workload, protocol, sleep
+        self._zone = conditions.body_zone(info)
+        self._start_c = start_c
+
+    def calibrate(self, setting: Setting) -> Calibration | None:
+        """Finds a battery's unit and sign from an idle window and some steps under a setting that draws much.
+
+        Returns:
+            None where nothing needs it.
+
+        Raises:
+            StableDeviceError: The battery's current does not follow the work.
+        """
+        if self.meter is None or all(c.calibrated for c in self.meter.channels):
+            return None
+        battery = next(c for c in self.meter.channels if not c.calibrated)
+        current = battery.files[0]
+        counter = current.replace("current_now", "charge_counter")
+        watch = (*self.meter.files, counter)
+        idle = self._observer.run(self._task((), "", watch, self._protocol.idle_s))
+        with self._set(setting):
+            busy = self._run(setting, watch)
+        readings = [[float(t) for _, t in o.series(current)] for o in (idle, busy)]
+        # The gauge needs a moment to see the work.
+        readings[1] = readings[1][len(readings[1]) // 3 :]
+        status = next((t for f in self.meter.status_files for _, t in idle.series(f)), "")
+        found = calibrate(*readings, status=status.strip(), counter_a=_discharge(busy, counter))
+        self.meter = self.meter.calibrated(found.scale)
+        return found
+
+    def run(self, setting: Setting) -> StepRun:
+        """Measures a setting once, again where the conditions did not hold.
+
+        Raises:
+            DeviceError: The device is gone.
+        """
+        found = StepRun("unstable", "not run")
+        for _ in range(self._protocol.attempts):
+            found = self._attempt(setting)
+            if found.status in ("ok", "run_error"):
+                break
+        return found
+
+    def _attempt(self, setting: Setting) -> StepRun:
+        try:
+            self._rest()
+            before = self._idle()
+            with self._set(setting):
+                observed = self._run(setting, self._watched())
+        except StableDeviceError as error:
+            return StepRun("unstable", error.message)
+        after = self._idle()
+        records = tuple(o.text for o in (before, observed, after) if o is not None)
+        counted = self._steps(observed)
+        if counted is None or (observed.exit_code != 0 and not observed.why):
+            return StepRun("run_error", self._failure(observed), records=records)
+        window = (counted.start_s, counted.ends_s[-1])
+        wrong = conditions.broken(observed, window, setting, self.info)
+        energy, marks = self._energy(before, observed, after, window)
+        throttled = any("throttled" in w or " ran at " in w for w in wrong)
+        return StepRun(
+            status="ok" if not wrong else "throttled" if throttled else "unstable",
+            message="; ".join(wrong),
+            step_s=counted.seconds,
+            energy=energy,
+            marks=tuple(marks),
+            celsius=conditions.hottest(observed, window, self._zone) if self._zone else None,
+            memory_bytes=observed.max_rss_bytes or None,
+            khz=conditions.mean_khz(observed, window, self.info),
+            records=records,
+        )
+
+    def _rest(self) -> None:
+        if self._zone is None:
+            return
+        if self._start_c is None:
+            self._start_c = (self._zone.celsius or 0.0) + self._protocol.band_k
+        conditions.wait_until_cool(
+            self.device,
+            self._zone,
+            self._start_c,
+            limit_s=self._protocol.cooling_limit_s,
+            sleep=self._sleep,
+        )
+
+    def _idle(self) -> Observation | None:
+        if self.meter is None:
+            return None
+        return self._observer.run(self._task((), "", self.meter.files, self._protocol.idle_s))
+
+    @contextmanager
+    def _set(self, setting: Setting) -> Iterator[None]:
+        with ExitStack() as stack:
+            for cluster, khz in zip(self.info.clusters, setting.khz, strict=True):
+                if khz is not None:
+                    stack.enter_context(
+                        cpufreq.fixed_frequency(self.device, self._journal, cluster, khz)
+                    )
+            yield
+
+    def _run(self, setting: Setting, watch: tuple[str, ...]) -> Observation:
+        command = words(self._workload.command, setting.threads)
+        cpus = cpu_list_text(setting.cpus) if setting.cpus else ""
+        return self._observer.run(
+            self._task(command, cpus, watch, self._protocol.limit_s), self._enough
+        )
+
+    def _task(
+        self, command: tuple[str, ...], cpus: str, watch: tuple[str, ...], limit_s: float
+    ) -> Task:
+        return Task(command, cpus, watch, self._protocol.interval_s, limit_s)
+
+    def _watched(self) -> tuple[str, ...]:
+        return (*conditions.watched(self.info), *(self.meter.files if self.meter else ()))
+
+    def _steps(self, observed: Observation) -> Steps | None:
+        return steps(observed.lines, self._workload.step, warm_up=self._protocol.warm_up)
+
+    def _enough(self, observed: Observation) -> bool:
+        counted = self._steps(observed)
+        if counted is None or len(counted.ends_s) < self._protocol.least_steps:
+            return False
+        return counted.ends_s[-1] - counted.start_s >= self._protocol.least_s
+
+    def _failure(self, observed: Observation) -> str:
+        if observed.exit_code != 0 and observed.why != "limit":
+            return observed.complaint
+        ends = sum(bool(self._workload.step.search(line.text)) for line in observed.lines)
+        return (
+            f"{ends} lines matched '{self._workload.step.pattern}' in "
+            f"{(observed.end_s or observed.begin_s) - observed.begin_s:.0f} s, "
+            f"and {self._protocol.warm_up + 1} are needed at least"
+        )
+
+    def _energy(
+        self,
+        before: Observation | None,
+        observed: Observation,
+        after: Observation | None,
+        window: tuple[float, float],
+    ) -> tuple[Joules | None, list[str]]:
+        if self.meter is None or before is None or after is None:
+            return None, []
+        marks = []
+        statuses = [t for file in self.meter.status_files for _, t in observed.series(file)]
+        if charging := checks.charging(statuses):
+            return None, [charging]
+        trace = self._trace(observed)
+        try:
+            idle: Baseline = baseline(self._trace(before), self._trace(after))
+            joules = net_energy(trace, *window, idle)
+        except ValueError as error:
+            return None, [str(error)]
+        if stuck := checks.stuck(trace, *window):
+            return None, [stuck]
+        for channel in self.meter.channels:
+            if channel.kind == "usb":
+                amperes = [float(t) * 1e-6 for _, t in observed.series(channel.files[0])]
+                if cut := checks.saturated(np.asarray(amperes)):
+                    marks.append(cut)
+        marks += checks.too_few(trace, *window, self._protocol.interval_s)
+        return joules, marks
+
+    def _trace(self, observed: Observation) -> Trace:
+        assert self.meter is not None
+        return trace_of(
+            self.meter,
+            [sample.time_s for sample in observed.samples],
+            [dict(sample.texts) for sample in observed.samples],
+        )
+
+
+def _discharge(observed: Observation, counter: str) -> float | None:
+    """Mean discharge in amperes by a charge counter in microampere-hours; None where it did not move."""
+    seen = [(time, float(text)) for time, text in observed.series(counter)]
+    if len(seen) < 2 or seen[0][1] == seen[-1][1]:
+        return None
+    (start, first), (end, last) = seen[0], seen[-1]
+    return (first - last) * 1e-6 * 3600 / (end - start)

@@ -1,0 +1,82 @@
+"""A device as a study's bench."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from autotune.devices.topology import Cluster
+from autotune.measurement.conditions import Setting
+from autotune.measurement.step_bench import StepBench, StepRun
+from autotune.studies.bench import Measured
+from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.objective import Figures
+
+
+class DeviceBench:
+    """Measures configurations on a device.
+
+    Args:
+        bench: Measures settings of it.
+        needs_energy: Whether a run without joules is worth nothing.
+    """
+
+    def __init__(self, bench: StepBench, *, needs_energy: bool) -> None:
+        self._bench = bench
+        self._needs_energy = needs_energy
+
+    @property
+    def clusters(self) -> Sequence[Cluster]:
+        """See `Bench.clusters`."""
+        return self._bench.info.clusters
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """See `Bench.device`."""
+        info = self._bench.info
+        return {
+            "serial": info.serial,
+            "model": info.model,
+            "soc": info.soc,
+            "system": info.system,
+            "rooted": info.rooted,
+            "emulated": info.emulated,
+        }
+
+    def measure(self, configuration: CpuConfiguration | None) -> Measured:
+        """See `Bench.measure`."""
+        return self.measured(self._bench.run(self.setting(configuration)))
+
+    def setting(self, configuration: CpuConfiguration | None) -> Setting:
+        """What a configuration is on this device; all cores, left to the system, where it is None."""
+        clusters = self.clusters
+        if configuration is None:
+            every = sum(len(cluster.cpus) for cluster in clusters)
+            return Setting(None, (None,) * len(clusters), every)
+        return Setting(
+            configuration.cpus(clusters),
+            tuple(setting.khz for setting in configuration.clusters),
+            configuration.threads,
+        )
+
+    def measured(self, run: StepRun) -> Measured:
+        """A run as a study's."""
+        raw = {
+            "step_s": list(run.step_s),
+            "energy": asdict(run.energy) if run.energy else None,
+            "marks": list(run.marks),
+            "khz": run.khz,
+            "records": list(run.records),
+        }
+        if run.status == "run_error":
+            return Measured("failed", run.message, raw=raw)
+        if run.status != "ok":
+            return Measured("invalid", run.message, raw=raw)
+        if run.energy is None and self._needs_energy:
+            return Measured("invalid", "; ".join(run.marks) or "no joules", raw=raw)
+        return Measured(
+            "ok",
+            figures=Figures(run.time_s, run.energy_j, run.celsius, run.memory_bytes),
+            raw=raw,
+        )

@@ -78,6 +78,13 @@ class MemoryFiles:
         self.make_folder(path.rpartition("/")[0] or "/")
         self._files[path] = _Stored(data, mode)
 
+    def append(self, path: str, data: bytes) -> None:
+        """Adds to the end of a file that is there; raises ENOSPC as well."""
+        file = self._file(path)
+        if len(data) > self.free_bytes:
+            raise refused(errno.ENOSPC, path)
+        file.data += data
+
     def make_folder(self, path: str) -> None:
         """Makes a folder and those on the way.
 

@@ -11,6 +11,7 @@ import json
 import math
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from autotune.devices.device import Completed
@@ -192,4 +193,5 @@ class _Run:
         files, path = self._device.files, self._options.out
         line = json.dumps(entry).replace('"end": ', '"end":').encode()
         if files.kind(path) == "file":  # Else it was removed meanwhile.
-            files.write(path, files.read(path) + line + b"\n")
+            with suppress(OSError):  # A full disk: the reader sees that the record has no end.
+                files.append(path, line + b"\n")

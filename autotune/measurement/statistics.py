@@ -49,3 +49,24 @@ def paired_speedup(
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(medians, [tail, 1.0 - tail])
     return Interval(float(np.median(ratios)), float(low), float(high))
+
+
+def bootstrap_median(samples: Sequence[float], *, seed: int, confidence: float = 0.95) -> Interval:
+    """Median with a percentile bootstrap interval (Efron and Tibshirani, 1993).
+
+    Args:
+        samples: Values, at least one; of one alone the interval is itself.
+        seed: Seed of the resampling.
+        confidence: Coverage of the interval, between 0 and 1.
+
+    Raises:
+        ValueError: There is no value.
+    """
+    if not samples:
+        raise ValueError("no value has no median")
+    values = np.asarray(samples, dtype=np.float64)
+    draws = np.random.default_rng(seed).integers(0, len(values), size=(_RESAMPLES, len(values)))
+    medians = np.median(values[draws], axis=1)
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(medians, [tail, 1.0 - tail])
+    return Interval(float(np.median(values)), float(low), float(high))

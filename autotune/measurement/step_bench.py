@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -54,6 +55,7 @@ class Protocol:
         limit_s: Longest run.
         interval_s: Between samples.
         idle_s: Length of each of the two idle windows, before and after a run.
+        settle_s: What is left out before each of them: a gauge shows the mean of a time that has passed.
         band_k: How far above its temperature at the beginning a device may be when a run begins.
         cooling_limit_s: Longest rest before a run.
         attempts: Runs of a setting before it is given up as unstable.
@@ -65,6 +67,7 @@ class Protocol:
     limit_s: float = 900.0
     interval_s: float = 0.1
     idle_s: float = 3.0
+    settle_s: float = 2.5
     band_k: float = 2.0
     cooling_limit_s: float = 900.0
     attempts: int = 2
@@ -164,7 +167,7 @@ class StepBench:
         current = battery.files[0]
         counter = current.replace("current_now", "charge_counter")
         watch = (*self.meter.files, counter)
-        idle = self._observer.run(self._task((), "", watch, self._protocol.idle_s))
+        idle = self._observer.run(self._task((), "", watch, self._idle_length_s))
         with self._set(setting):
             busy = self._run(setting, watch)
         readings = [[float(t) for _, t in o.series(current)] for o in (idle, busy)]
@@ -233,7 +236,15 @@ class StepBench:
     def _idle(self) -> Observation | None:
         if self.meter is None:
             return None
-        return self._observer.run(self._task((), "", self.meter.files, self._protocol.idle_s))
+        return self._observer.run(self._task((), "", self.meter.files, self._idle_length_s))
+
+    @property
+    def _idle_length_s(self) -> float:
+        return self._protocol.settle_s + self._protocol.idle_s
+
+    def _idle_trace(self, observed: Observation) -> Trace:
+        trace = self._trace(observed)
+        return trace.between(observed.begin_s + self._protocol.settle_s, math.inf)
 
     @contextmanager
     def _set(self, setting: Setting) -> Iterator[None]:
@@ -294,7 +305,7 @@ class StepBench:
             return None, [charging]
         trace = self._trace(observed)
         try:
-            idle: Baseline = baseline(self._trace(before), self._trace(after))
+            idle: Baseline = baseline(self._idle_trace(before), self._idle_trace(after))
             joules = net_energy(trace, *window, idle)
         except ValueError as error:
             return None, [str(error)]

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import __version__
+from autotune.cli import cpu_config as cpu_config_commands
 from autotune.cli import devices as devices_commands
 from autotune.cli import rpc as rpc_commands
 from autotune.cli import tracker as tracker_commands
@@ -56,7 +57,7 @@ for _command, _summary in (
 def _group(name: str, summary: str, *commands: tuple[str, Callable[..., Any], str]) -> typer.Typer:
     """A command of commands."""
     group = typer.Typer(
-        name=name, help=summary, rich_markup_mode=None, no_args_is_help=name != "devices",
+        name=name, help=summary, rich_markup_mode=None, no_args_is_help=name not in ("devices", "cpu-config"),
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     for word, command, short in commands:
@@ -80,6 +81,11 @@ _group(
     ("status", tracker_commands.status, "Show devices, queue, trials a minute, temperature."),
     ("down", tracker_commands.down, "End it and leave the devices as they were."),
 )
+_cpu_config = _group(
+    "cpu-config",
+    "Find the cores and clocks to train on.",
+)
+_cpu_config.callback(invoke_without_command=True)(with_verbosity(cpu_config_commands.search))
 _group(
     "rpc",
     "Build the device server.",

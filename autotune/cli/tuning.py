@@ -103,7 +103,7 @@ class LiveProgress:
 
 
 @contextmanager
-def stop_on_interrupt(run: Path) -> Iterator[Any]:
+def stop_on_interrupt(run: Path, command: str = "kernels") -> Iterator[Any]:
     """Yields a function that tells whether to stop: after Ctrl-C or SIGTERM; a second one ends the process.
 
     An exception would do the same where only Python runs; raised inside TVM's C++ it is a crash.
@@ -115,7 +115,7 @@ def stop_on_interrupt(run: Path) -> Iterator[Any]:
         if pressed:
             abandon()
             show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-            os.write(2, f"{show_cursor}{_go_on(run)}\n".encode())
+            os.write(2, f"{show_cursor}{_go_on(run, command)}\n".encode())
             os._exit(INTERRUPTED)
         pressed = True
         print("autotune: stopping after this trial; Ctrl-C again to stop at once", file=sys.stderr)
@@ -164,10 +164,10 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
     return 0
 
 
-def _go_on(run: Path) -> str:
+def _go_on(run: Path, command: str = "kernels") -> str:
     return (
         "autotune: interrupted; everything measured is kept. Go on with: "
-        f"autotune kernels --resume {run}"
+        f"autotune {command} --resume {run}"
     )
 
 
@@ -252,14 +252,19 @@ def _number(value: float | None, unit: str = "") -> str:
 
 
 def _about(request: TuneRequest, runner: Runner) -> dict[str, Any]:
+    return about_this(request.to_json(), runner.device.to_json())
+
+
+def about_this(request: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
+    """Content of `run.json`: what was asked for, on what, by which versions."""
     return {
-        "request": request.to_json(),
+        "request": request,
         "versions": {
             "autotune": __version__,
             "python": platform.python_version(),
             **{name: version(name) for name in _PACKAGES},
         },
-        "device": runner.device.to_json(),
+        "device": device,
         "git": _revision(),
     }
 

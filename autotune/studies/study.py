@@ -141,7 +141,10 @@ class Study:
         self._claim_space()
 
     def run(
-        self, bench: Bench, told: Callable[[StudyTrial, Measured], None] = lambda *_: None
+        self,
+        bench: Bench,
+        told: Callable[[StudyTrial, Measured], None] = lambda *_: None,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         """Measures until the request's number of trials is reached or nothing is left to try.
 
@@ -150,13 +153,14 @@ class Study:
         Args:
             bench: Measures.
             told: Called with each trial of this process that has ended.
+            interrupted: Asked between trials whether to stop.
 
         Raises:
             DeviceError: The device is gone; its trial is given back.
         """
         self.take_over_crashed()
         idle = 0
-        while (claimed := self._claim()) is not None:
+        while not interrupted() and (claimed := self._claim()) is not None:
             trial, configuration = claimed
             if configuration is None:
                 idle += 1

@@ -1,0 +1,184 @@
+"""A device, made ready to be measured on, as the command line names it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from autotune.devices.device import Device
+from autotune.devices.info import DeviceInfo, probe
+from autotune.devices.journal import Journal
+from autotune.errors import DeviceError, UsageError
+from autotune.measurement.observer import Observer
+from autotune.measurement.step_bench import Protocol, StepBench, Workload
+from autotune.power import channels
+from autotune.power.channels import Meter
+
+if TYPE_CHECKING:
+    from autotune.studies.objective import Limits
+
+EMULATED_KIND = "emulated"
+_METERS = ("odpm", "hwmon", "iio", "rapl", "battery")
+_CALL_S = 20.0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A device that was chosen, and how its time passes."""
+
+    device: Device
+    info: DeviceInfo
+    sleep: Callable[[float], None]
+
+
+def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chosen:
+    """The one device to measure on; what an earlier run left changed on it is undone.
+
+    Raises:
+        UsageError: None or several are meant.
+        DeviceError: It is not there.
+    """
+    from autotune.cli.settings import boards
+    from autotune.devices import discovery, journal
+
+    if emulate is not None:
+        if serial is not None:
+            raise UsageError("--emulate and --device exclude each other", hint="give one of them")
+        from autotune.emulator.device import EmulatedDevice
+        from autotune.emulator.observed import observing
+
+        device = EmulatedDevice(emulate, programs=observing())
+        return Chosen(device, probe(device), device.clock.sleep)
+    for left, failures in journal.restore(journal.left_behind(), discovery.reach):
+        said = (
+            f"not undone: {'; '.join(failures)}" if failures else "undone what an earlier run left"
+        )
+        typer.echo(f"autotune: {left.serial}: {said}", err=True)
+    found = discovery.choose([serial] if serial else [], [*boards(), *ssh])
+    if len(found) > 1:
+        raise UsageError(
+            f"{len(found)} devices are ready: {', '.join(s for s, _ in found)}",
+            hint="name one with --device",
+        )
+    reached = discovery.reach(*found[0])
+    return Chosen(reached, probe(reached), time.sleep)
+
+
+def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
+    """The meter of a name, or the best one for `auto`.
+
+    Raises:
+        UsageError: There is no such name.
+        DeviceError: The device has none, and one is needed.
+    """
+    if name not in ("auto", "none", *_METERS):
+        raise UsageError(
+            f"there is no meter '{name}'", hint=f"one of auto, none, {', '.join(_METERS)}"
+        )
+    if name == "none":
+        found: list[Meter] = []
+    else:
+        files = chosen.device.collect(channels.PATTERNS, timeout=_CALL_S)
+        found = [m for m in channels.find(files) if name in ("auto", m.name)]
+    if found:
+        return found[0]
+    if needed:
+        what = "no meter" if name in ("auto", "none") else f"no meter '{name}'"
+        raise DeviceError(
+            f"{chosen.device.serial} has {what}, and the objective needs joules; "
+            f"looked for: {channels.looked_for()}",
+            hint="root may be needed to read one; --objective latency needs none",
+        )
+    return None
+
+
+@contextmanager
+def ready(
+    chosen: Chosen,
+    command: Sequence[str],
+    step: str,
+    meter: Meter | None,
+    protocol: Protocol,
+    start_c: float | None,
+) -> Iterator[StepBench]:
+    """A bench for a command on the device; everything that is changed there is journalled, and undone at the end.
+
+    Raises:
+        UsageError: `step` is no regular expression.
+        ToolchainError: The program that observes cannot be built.
+        DeviceError: The device is gone.
+    """
+    try:
+        pattern = re.compile(step)
+    except re.error as error:
+        raise UsageError(f"--steps-from '{step}' is no regular expression: {error}") from error
+    program = _program(chosen)
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal(chosen.device))
+        android = chosen.info.sdk is not None
+        observer = stack.enter_context(
+            Observer(chosen.device, program, journal, android=android, sleep=chosen.sleep)
+        )
+        yield StepBench(
+            chosen.device,
+            chosen.info,
+            observer,
+            journal,
+            Workload(tuple(command), pattern),
+            meter,
+            protocol,
+            start_c=start_c,
+            sleep=chosen.sleep,
+        )
+
+
+def _program(chosen: Chosen) -> Path:
+    from autotune.compiler import observe_program
+
+    if chosen.device.kind == EMULATED_KIND:
+        # The model answers for the program; any file stands in for it.
+        return Path(__file__)
+    return observe_program.ensure(
+        chosen.info.abi, lambda line: typer.echo(f"autotune: {line}", err=True)
+    )
+
+
+def limits(
+    deadline: str | None, energy: str | None, temperature: float | None, memory: str | None
+) -> Limits:
+    """The limits of the command line.
+
+    Raises:
+        UsageError: One is no quantity.
+    """
+    from autotune.cli.step import parse_size
+    from autotune.studies.objective import Limits
+
+    return Limits(
+        time_s=_quantity("--deadline", deadline, {"s": 1.0, "ms": 1e-3, "min": 60.0}),
+        energy_j=_quantity("--energy-budget", energy, {"J": 1.0, "mJ": 1e-3, "kJ": 1e3}),
+        celsius=temperature,
+        memory_bytes=None if memory is None else parse_size(memory),
+    )
+
+
+def _quantity(option: str, text: str | None, units: dict[str, float]) -> float | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*([0-9.]+(?:e-?\d+)?)\s*([A-Za-z]*)\s*", text)
+    try:
+        value = float(match[1]) * units[match[2] or next(iter(units))] if match else 0.0
+    except (ValueError, KeyError):
+        value = 0.0
+    if not value > 0:
+        raise UsageError(
+            f"{option} '{text}' is no quantity", hint=f"a number and one of {', '.join(units)}"
+        )
+    return value

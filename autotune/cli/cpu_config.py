@@ -1,0 +1,386 @@
+"""`autotune cpu-config`: which cores and clocks to train on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from autotune.cli.output import write_table
+
+if TYPE_CHECKING:
+    from autotune.cli.bench import Chosen
+    from autotune.records import RunFolder
+    from autotune.studies.bench import Measured
+    from autotune.studies.study import StudyRequest
+
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="SERIAL", help="Device, as `autotune devices` lists it; or local."
+    ),
+]
+Ssh = Annotated[
+    list[str] | None,
+    typer.Option("--ssh", metavar="USER@HOST", help="A board reached by ssh; may be repeated."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+_OBJECTIVES = "latency, energy, edp or pareto"
+_EMULATED_COMMAND = "emulated_train --threads {threads} --noise 0.02"
+_EMULATED_STEP = r"^step \d+"
+_Word = TypeVar("_Word", bound=str)
+_TRIALS, _BLOCKS, _SEED = 40, 5, 1
+
+
+def search(
+    context: typer.Context,
+    objective: Annotated[
+        str | None, typer.Option(help=f"What is to be small: {_OBJECTIVES}. [default: latency]")
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(
+            help="Program on the device that trains, with its arguments; {threads} stands for their number."
+        ),
+    ] = None,
+    steps_from: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="What a line holds that the end of a step prints."),
+    ] = None,
+    device: Device = None,
+    ssh: Ssh = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="Measure on a model of a device, in this process; see `autotune devices emulate --list`.",
+        ),
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Longest step, such as 30s or 800ms.")
+    ] = None,
+    energy_budget: Annotated[
+        str | None, typer.Option(metavar="ENERGY", help="Most joules of a step, such as 5J.")
+    ] = None,
+    max_temperature: Annotated[
+        float | None, typer.Option(metavar="CELSIUS", help="Highest temperature of the body.")
+    ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Most memory of the program, such as 1GB.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help=f"Configurations to measure. [default: {_TRIALS}]")
+    ] = None,
+    sampler: Annotated[
+        str | None,
+        typer.Option(
+            help="Optuna's part: tpe, nsga2, random; or grid, all of them. [default: tpe]"
+        ),
+    ] = None,
+    model: Annotated[
+        bool | None,
+        typer.Option(
+            "--model-start/--no-model-start",
+            help="Begin with probes, and let models of time and power lead. [default: they do]",
+        ),
+    ] = None,
+    space: Annotated[
+        Path | None,
+        typer.Option(help="Cores and clocks to choose among, as in search_spaces/cpu_config/."),
+    ] = None,
+    meter: Annotated[
+        str | None,
+        typer.Option(help="auto, none, odpm, hwmon, iio, rapl or battery. [default: auto]"),
+    ] = None,
+    blocks: Annotated[
+        int | None,
+        typer.Option(
+            help=f"How often the best and the system's own choice are measured again. [default: {_BLOCKS}]"
+        ),
+    ] = None,
+    start_temperature: Annotated[
+        float | None,
+        typer.Option(
+            metavar="CELSIUS",
+            help="A run begins at this temperature at most. [default: 2 above what it is at first]",
+        ),
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where several processes share the study: journal:FILE, postgresql+psycopg://... "
+            "[default: SQLite in the run's folder]",
+        ),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The study's name in a shared --storage.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help=f"Seed of the search. [default: {_SEED}]")
+    ] = None,
+    logs: Annotated[
+        Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Go on with a run; only --trials may change."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Finds the cores, threads and clocks that suit an objective, by measuring on a device.
+
+    The program's steps are timed by the lines that it prints; energy is the power above the idle device's.
+    Without root, cores and threads are chosen and clocks are only observed.
+
+    \b
+    Examples:
+      autotune cpu-config --objective energy --command './runTrainDemo.out MnistTrain' --steps-from 'iter'
+      autotune cpu-config --objective energy --deadline 30s --emulate meizu-16t
+      autotune cpu-config --resume logs/20260102T030405Z-cpu-config-sm8150
+      autotune cpu-config apply logs/20260102T030405Z-cpu-config-sm8150
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    asked = {
+        "objective": objective, "command": command, "steps_from": steps_from, "device": device,
+        "ssh": ssh, "emulate": emulate, "deadline": deadline, "energy_budget": energy_budget,
+        "max_temperature": max_temperature, "memory_limit": memory_limit, "sampler": sampler,
+        "model": model, "space": str(space) if space else None, "meter": meter, "blocks": blocks,
+        "start_temperature": start_temperature, "storage": storage, "study": study, "seed": seed,
+    }  # fmt: skip
+    return _search(asked, trials, logs, resume, as_json=json)
+
+
+def _search(
+    asked: dict[str, Any],
+    trials: int | None,
+    logs: Path | None,
+    resume: Path | None,
+    *,
+    as_json: bool,
+) -> int:
+    from autotune.cli import bench as benches
+    from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
+    from autotune.errors import INTERRUPTED, NothingMeasuredError, UsageError
+    from autotune.measurement.step_bench import Protocol
+    from autotune.records import RunFolder, read_run
+    from autotune.studies.cpu_config import CpuConfigRun, result
+    from autotune.studies.device_bench import DeviceBench
+    from autotune.studies.objective import needs_energy
+    from autotune.studies.storage import default_url, open_storage
+    from autotune.studies.study import study_of
+
+    if resume is not None:
+        if logs is not None or any(value is not None for value in asked.values()):
+            raise UsageError(
+                "--resume goes on with the run as it was asked for",
+                hint="give only --trials beside it, to measure more",
+            )
+        asked = read_run(resume).about.get("request", {})
+        if "objective" not in asked:
+            raise UsageError(f"{resume} is no run of cpu-config")
+        trials = asked["trials"] if trials is None else trials
+    trials = _TRIALS if trials is None else trials
+    chosen = benches.choose(asked["device"], asked["ssh"] or (), asked["emulate"])
+    request = _request(asked, trials, chosen)
+    command, step = _command(asked)
+    wanted = needs_energy(request.objective, request.limits)
+    meter = benches.meter(chosen, asked["meter"] or "auto", needed=wanted)
+    about = about_this(
+        {**asked, "trials": trials}, chosen.info.to_json() | {"name": chosen.info.serial}
+    )
+    folder = (
+        RunFolder.reopen(resume)
+        if resume is not None
+        else RunFolder.create(logs or Path("logs"), f"cpu-config-{_slug(chosen.info.soc)}", about)
+    )
+    blocks = _BLOCKS if asked["blocks"] is None else asked["blocks"]
+    with (
+        folder,
+        LiveProgress() as progress,
+        stop_on_interrupt(folder.path, "cpu-config") as interrupted,
+    ):
+        progress.notice(f"run folder: {folder.path}")
+        if chosen.info.emulated:
+            progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
+        if not chosen.info.rooted:
+            progress.notice("no root: clocks are left to the system, and only observed")
+        with benches.ready(
+            chosen, command, step, meter, Protocol(), asked["start_temperature"]
+        ) as steps:
+            bench = DeviceBench(steps, needs_energy=wanted)
+            calibration = steps.calibrate(bench.setting(None))
+            if calibration is not None:
+                folder.event("calibration", why=calibration.why, scale=calibration.scale)
+            study = study_of(
+                request,
+                open_storage(asked["storage"] or default_url(folder.path)),
+                asked["study"] or "cpu-config",
+            )
+            run = CpuConfigRun(
+                study, bench, _recorder(folder), progress, interrupted=interrupted, blocks=blocks
+            )
+            outcome = run.run()
+        if outcome is None:
+            return INTERRUPTED
+        found = result(study, bench, outcome)
+        folder.result(found)
+    if found["best"] is None:
+        wrong = [t.message for t in outcome.trials if t.message]
+        raise NothingMeasuredError(
+            f"none of {found['n_measured']} configurations gave a valid measurement that keeps the limits"
+            + (f"; the last said: {wrong[-1]}" if wrong else ""),
+            hint=f"see {folder.path}/events.jsonl",
+        )
+    show(found, folder.path, as_json=as_json)
+    return 0
+
+
+def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest:
+    from autotune.cli import bench as benches
+    from autotune.errors import UsageError
+    from autotune.studies.objective import OBJECTIVES
+    from autotune.studies.space import CpuRanges, CpuSpace, read_ranges
+    from autotune.studies.study import SAMPLERS, StudyRequest
+
+    objective = _one_of("--objective", asked["objective"] or "latency", OBJECTIVES)
+    sampler = _one_of("--sampler", asked["sampler"] or "tpe", SAMPLERS)
+    if trials < 1:
+        raise UsageError(f"--trials is {trials}", hint="give a number from 1 on")
+    ranges = read_ranges(Path(asked["space"])) if asked["space"] else CpuRanges()
+    limits = benches.limits(
+        asked["deadline"], asked["energy_budget"], asked["max_temperature"], asked["memory_limit"]
+    )
+    return StudyRequest(
+        space=CpuSpace.of(chosen.info.clusters, ranges, clocks=chosen.info.rooted),
+        objective=objective,
+        limits=limits,
+        trials=trials,
+        sampler=sampler,
+        model=True if asked["model"] is None else asked["model"],
+        seed=_SEED if asked["seed"] is None else asked["seed"],
+    )
+
+
+def _one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
+    from autotune.errors import UsageError
+
+    for word in known:
+        if word == value:
+            return word
+    raise UsageError(f"{option} '{value}' is not known", hint=f"one of {', '.join(known)}")
+
+
+def _command(asked: dict[str, Any]) -> tuple[list[str], str]:
+    from autotune.errors import UsageError
+
+    command, step = asked["command"], asked["steps_from"]
+    if asked["emulate"] is not None:
+        command, step = command or _EMULATED_COMMAND, step or _EMULATED_STEP
+    if command is None or step is None:
+        raise UsageError(
+            "--command and --steps-from say what is measured",
+            hint="such as --command './train --threads {threads}' --steps-from '^step'",
+        )
+    try:
+        return shlex.split(command), step
+    except ValueError as error:
+        raise UsageError(f"--command cannot be read: {error}") from error
+
+
+def _recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured], None]:
+    """Writes each measurement as an event, and its raw records beside."""
+    raw = folder.path / "raw"
+    raw.mkdir(exist_ok=True)
+
+    def record(kind: str, what: dict[str, Any], measured: Measured) -> None:
+        told = dict(measured.raw or {})
+        records = told.pop("records", [])
+        name = f"{len(list(raw.iterdir())):05d}.jsonl"
+        if records:
+            (raw / name).write_text("".join(records), encoding="utf-8")
+        figures = measured.figures
+        folder.event(
+            kind,
+            **what,
+            status=measured.status,
+            message=measured.message,
+            figures=vars(figures) if figures else None,
+            raw=name if records else None,
+            **told,
+        )
+
+    return record
+
+
+def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
+    """Prints a result as a table, or as JSON."""
+    if as_json:
+        import json
+
+        print(json.dumps(found, indent=2))
+        return
+    rows = []
+    best = found["best"]
+    shown = [("best", best), *found["points"].items(), ("system's own", found["default"])]
+    for name, point in shown:
+        if point is not None:
+            rows.append((name.replace("_", " "), *_row(point)))
+    write_table(
+        ("point", "configuration", "threads", "s a step", "95 %", "J a step", "95 %", "C"),
+        rows,
+        numbers=("threads", "s a step", "J a step", "C"),
+        whole=True,
+    )
+    for name, word in (("time_s", "time"), ("energy_j", "energy")):
+        against = (found.get("against_default") or {}).get(name)
+        if against:
+            low, high = against["ci"]
+            print(
+                f"{word}, system's own / best: {against['ratio']:.2f} ({low:.2f} to {high:.2f}): "
+                f"{against['verdict']}"
+            )
+    error = found["model_error"].get("left_out", {})
+    if error:
+        told = ", ".join(f"{name} {value:.1%}" for name, value in error.items())
+        print(f"the models foretell a configuration that is left out within (median): {told}")
+    print(
+        f"{found['n_measured']} of {found['space']} configurations measured, {found['n_failed']} without a result; "
+        f"run folder: {folder}"
+    )
+    if found["emulated"]:
+        print(f"{found['device']['emulated']}: times and joules are a model's")
+
+
+def _row(point: dict[str, Any]) -> tuple[str, ...]:
+    clusters = point["clusters"]
+    text = "all cores, clocks free" if clusters is None else " + ".join(
+        f"{c['cores']} {name}" + (f" {c['khz'] / 1000:.0f} MHz" if c["khz"] else "")
+        for name, c in clusters.items() if c["cores"]
+    )  # fmt: skip
+    ci = point["ci"] or {}
+    return (
+        text,
+        str(point.get("threads", "")),
+        f"{point['time_s']:.4g}",
+        _interval(ci.get("time_s")),
+        "-" if point["energy_j"] is None else f"{point['energy_j']:.4g}",
+        _interval(ci.get("energy_j")),
+        "-" if point["celsius"] is None else f"{point['celsius']:.1f}",
+    )
+
+
+def _interval(ends: list[float] | None) -> str:
+    return f"{ends[0]:.4g}-{ends[1]:.4g}" if ends else ""
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
+
+
+__all__ = ["search", "show"]

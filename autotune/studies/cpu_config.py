@@ -1,0 +1,282 @@
+"""A search for a CPU configuration: the study, the best and the system's own choice measured again, the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from autotune.measurement.statistics import Interval
+from autotune.measurement.versus import judge
+from autotune.studies.bench import Bench, Measured
+from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.finals import Final, contenders, measure_again
+from autotune.studies.model_search import Known, ModelSearch
+from autotune.studies.objective import Figures, Limits, Objective, best, values
+from autotune.studies.pareto import front, knee
+from autotune.studies.physics import constants
+from autotune.studies.study import Study, StudyTrial
+
+SCHEMA_VERSION = 1
+
+
+class Progress(Protocol):
+    """Is told how a search goes on."""
+
+    def phase(self, name: str, total: int) -> None:
+        """A phase of so many measurements begins."""
+
+    def step(self, done: int, text: str) -> None:
+        """So many of it are done."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search found.
+
+    Attributes:
+        trials: What was measured.
+        finals: What was measured again, the system's own choice among it.
+    """
+
+    trials: tuple[StudyTrial, ...]
+    finals: tuple[Final, ...]
+
+
+class CpuConfigRun:
+    """Carries a search out.
+
+    Args:
+        study: The study, of one process or several.
+        bench: Measures.
+        record: Called with the kind of each measurement (`trial`, `final`), what it was of, and what came out.
+        progress: Is told how it goes on.
+        interrupted: Asked between measurements whether to stop.
+        blocks: How often the best are measured again; 0 leaves that out.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        bench: Bench,
+        record: Callable[[str, dict[str, Any], Measured], None],
+        progress: Progress,
+        *,
+        interrupted: Callable[[], bool] = lambda: False,
+        blocks: int = 5,
+    ) -> None:
+        self._study, self._bench = study, bench
+        self._record, self._progress = record, progress
+        self._interrupted, self._blocks = interrupted, blocks
+        self._names = [cluster.name for cluster in bench.clusters]
+
+    def run(self) -> Outcome | None:
+        """Measures; None where it was interrupted: what is measured is kept, and a later call goes on.
+
+        Raises:
+            DeviceError: The device is gone; as above.
+        """
+        request = self._study.request
+        self._progress.phase("configurations", request.trials)
+        self._study.run(self._bench, self._told, self._interrupted)
+        if self._interrupted():
+            return None
+        trials = self._study.trials()
+        again = contenders(request.objective, request.limits, trials) if self._blocks else []
+        finals: list[Final] = []
+        if again:
+            self._progress.phase("best again", self._blocks * (len(again) + 1))
+            done = 0
+
+            def told(configuration: CpuConfiguration | None, measured: Measured) -> None:
+                nonlocal done
+                done += 1
+                what = configuration.to_json(self._names) if configuration else None
+                self._record("final", {"configuration": what}, measured)
+                self._progress.step(done, self._text(configuration))
+
+            finals = measure_again(
+                self._bench,
+                again,
+                blocks=self._blocks,
+                seed=request.seed,
+                told=told,
+                interrupted=self._interrupted,
+            )
+        return None if self._interrupted() else Outcome(tuple(trials), tuple(finals))
+
+    def _told(self, trial: StudyTrial, measured: Measured) -> None:
+        what = {
+            "number": trial.number,
+            "configuration": trial.configuration.to_json(self._names),
+            "reason": trial.reason,
+            "belief": asdict(trial.belief) if trial.belief else None,
+        }
+        self._record("trial", what, measured)
+        self._progress.step(len(self._study.trials()), self._text(trial.configuration))
+
+    def _text(self, configuration: CpuConfiguration | None) -> str:
+        return configuration.text(self._names) if configuration else "the system's own choice"
+
+
+def result(study: Study, bench: Bench, outcome: Outcome) -> dict[str, Any]:
+    """What a search found, as plain data; see docs/cpu-config.md for its schema."""
+    request = study.request
+    names = [cluster.name for cluster in bench.clusters]
+    measured = [t for t in outcome.trials if t.figures is not None]
+    figures = [_final_figures(t, outcome.finals) for t in measured]
+
+    def point(index: int) -> dict[str, Any]:
+        return _point(measured[index].configuration, figures[index], outcome.finals, names)
+
+    winner = best(request.objective, request.limits, figures)
+    own = next((f for f in outcome.finals if f.configuration is None), None)
+    on_front = _front(request.limits, figures)
+    found: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "device": bench.device,
+        "emulated": bool(bench.device.get("emulated")),
+        "objective": request.objective,
+        "limits": request.limits.to_json(),
+        "space": request.space.size,
+        "n_measured": len(outcome.trials),
+        "n_failed": len(outcome.trials) - len(measured),
+        "best": point(winner) if winner is not None else None,
+        "points": {name: point(i) for name, i in named_points(request.limits, figures).items()},
+        "pareto": [point(i) for i in on_front],
+        "default": _final_point(own, names) if own else None,
+        "model_error": model_error(study, outcome.trials),
+    }
+    if winner is not None and own is not None:
+        found["against_default"] = _against(
+            request.objective, measured[winner].configuration, outcome.finals, request.seed
+        )
+    return found
+
+
+def named_points(limits: Limits, figures: Sequence[Figures]) -> dict[str, int]:
+    """Indices of the points that people ask for: fastest, least energy, least product, knee, frugal in time."""
+    found: dict[str, int] = {}
+
+    def put(name: str, objective: Objective, kept: Limits) -> None:
+        index = best(objective, kept, figures)
+        if index is not None:
+            found[name] = index
+
+    if not figures:
+        return found
+    put("fastest", "latency", Limits())
+    if all(f.energy_j is not None for f in figures):
+        put("least_energy", "energy", Limits())
+        put("least_edp", "edp", Limits())
+        ends = front([values("pareto", f) for f in figures])
+        at = knee([values("pareto", figures[i]) for i in ends]) if len(ends) > 2 else None
+        if at is not None:
+            found["knee"] = ends[at]
+        if limits.time_s is not None:
+            put("least_energy_in_time", "energy", Limits(time_s=limits.time_s))
+    return found
+
+
+def model_error(study: Study, trials: Sequence[StudyTrial]) -> dict[str, Any]:
+    """How well the models foretell what is measured, and their constants."""
+    request = study.request
+    known = [
+        Known(request.space.number(t.configuration), t.figures)
+        for t in trials
+        if t.figures is not None
+    ]
+    search = ModelSearch(request.space, request.objective, request.limits, seed=request.seed)
+    surrogate = search.fit(known) if len(known) > 1 else None
+    if surrogate is None:
+        return {}
+    names = [cluster.name for cluster in request.space.clusters]
+    ahead = [
+        abs(t.belief.time_s / t.figures.time_s - 1)
+        for t in trials
+        if t.belief is not None and t.figures is not None
+    ]
+    return {
+        "left_out": surrogate.errors(),
+        "ahead_time": sorted(ahead)[len(ahead) // 2] if ahead else None,
+        "constants": constants(surrogate.time, surrogate.power, names),
+    }
+
+
+def _front(limits: Limits, figures: Sequence[Figures]) -> list[int]:
+    kept = [i for i, f in enumerate(figures) if limits.kept(f) and f.energy_j is not None]
+    on_front = [kept[i] for i in front([values("pareto", figures[i]) for i in kept])]
+    return sorted(on_front, key=lambda i: figures[i].time_s)
+
+
+def _final_figures(trial: StudyTrial, finals: Sequence[Final]) -> Figures:
+    """What was measured last, and most often."""
+    again = next((f for f in finals if f.configuration == trial.configuration), None)
+    if again is not None:
+        return again.figures
+    assert trial.figures is not None
+    return trial.figures
+
+
+def _point(
+    configuration: CpuConfiguration,
+    figures: Figures,
+    finals: Sequence[Final],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    again = next((f for f in finals if f.configuration == configuration), None)
+    if again is not None:
+        return _final_point(again, names)
+    return {
+        **configuration.to_json(names),
+        "time_s": figures.time_s,
+        "energy_j": figures.energy_j,
+        "celsius": figures.celsius,
+        "memory_bytes": figures.memory_bytes,
+        "ci": None,
+    }
+
+
+def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
+    shown = final.configuration.to_json(names) if final.configuration else {"clusters": None}
+    return {
+        **shown,
+        "time_s": final.figures.time_s,
+        "energy_j": final.figures.energy_j,
+        "celsius": final.figures.celsius,
+        "memory_bytes": final.figures.memory_bytes,
+        "ci": {
+            "time_s": _ends(final.time_s),
+            "energy_j": _ends(final.energy_j) if final.energy_j else None,
+            "blocks": len(final.blocks),
+        },
+    }
+
+
+def _ends(interval: Interval) -> list[float]:
+    return [interval.low, interval.high]
+
+
+def _against(
+    objective: Objective, configuration: CpuConfiguration, finals: Sequence[Final], seed: int
+) -> dict[str, Any] | None:
+    """The system's own choice over the best, of the same blocks."""
+    mine = next((f for f in finals if f.configuration == configuration), None)
+    own = next((f for f in finals if f.configuration is None), None)
+    if mine is None or own is None or len(mine.blocks) != len(own.blocks):
+        return None
+    found: dict[str, Any] = {}
+    for name in ("time_s", "energy_j"):
+        pairs = [
+            (getattr(a, name), getattr(b, name))
+            for a, b in zip(own.blocks, mine.blocks, strict=True)
+        ]
+        if any(value is None or value <= 0 for pair in pairs for value in pair):
+            continue
+        verdict = judge([a for a, _ in pairs], [b for _, b in pairs], seed=seed, confidence=0.95)
+        found[name] = {
+            "ratio": verdict.ratio.estimate,
+            "ci": _ends(verdict.ratio),
+            "verdict": {"second": "better", "first": "worse", "tie": "tie"}[verdict.winner],
+        }
+    return found

@@ -248,8 +248,8 @@ def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest
     from autotune.studies.space import CpuRanges, CpuSpace, read_ranges
     from autotune.studies.study import SAMPLERS, StudyRequest
 
-    objective = _one_of("--objective", asked["objective"] or "latency", OBJECTIVES)
-    sampler = _one_of("--sampler", asked["sampler"] or "tpe", SAMPLERS)
+    objective = one_of("--objective", asked["objective"] or "latency", OBJECTIVES)
+    sampler = one_of("--sampler", asked["sampler"] or "tpe", SAMPLERS)
     if trials < 1:
         raise UsageError(f"--trials is {trials}", hint="give a number from 1 on")
     ranges = read_ranges(Path(asked["space"])) if asked["space"] else CpuRanges()
@@ -267,7 +267,12 @@ def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest
     )
 
 
-def _one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
+def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
+    """The one of the known words that an option gives.
+
+    Raises:
+        UsageError: It is none of them.
+    """
     from autotune.errors import UsageError
 
     for word in known:
@@ -383,4 +388,4 @@ def _slug(name: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
 
 
-__all__ = ["search", "show"]
+__all__ = ["one_of", "search", "show"]

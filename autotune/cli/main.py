@@ -15,6 +15,7 @@ import typer
 
 from autotune import __version__
 from autotune.cli import cpu_config as cpu_config_commands
+from autotune.cli import cpu_config_apply
 from autotune.cli import devices as devices_commands
 from autotune.cli import rpc as rpc_commands
 from autotune.cli import tracker as tracker_commands
@@ -23,6 +24,7 @@ from autotune.cli.doctor import doctor
 from autotune.cli.export import export
 from autotune.cli.kernels import kernels
 from autotune.cli.models import models
+from autotune.cli.replay import replay
 from autotune.cli.step import step
 from autotune.cli.targets import targets
 from autotune.cli.verbosity import (
@@ -46,6 +48,7 @@ for _command, _summary in (
     (kernels, "Tune the kernels of a model or of one operator."),
     (breakdown, "Show where the time of a tuned step goes."),
     (step, "Train some steps with tuned kernels."),
+    (replay, "Search recorded measurements as if they were a device."),
     (export, "Write a run's tuned kernels as a library."),
     (targets, "List what can be tuned for."),
     (models, "List the models and what a training step of each costs."),
@@ -84,6 +87,7 @@ _group(
 _cpu_config = _group(
     "cpu-config",
     "Find the cores and clocks to train on.",
+    ("apply", cpu_config_apply.apply, "Set what a search has found on the device."),
 )
 _cpu_config.callback(invoke_without_command=True)(with_verbosity(cpu_config_commands.search))
 _group(

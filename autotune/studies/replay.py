@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import csv
+import json
+import statistics
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import optuna
 
 from autotune.devices.topology import Cluster
 from autotune.errors import UsageError
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.objective import Figures
+from autotune.studies.objective import Figures, best, needs_energy, values
+from autotune.studies.pareto import front
 from autotune.studies.space import CpuSpace
+from autotune.studies.study import StudyRequest, StudyTrial, study_of
 
 _COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "energy_j")
 _CAPACITY = {"little": 360, "big": 1024}
@@ -91,6 +98,111 @@ def read_paper_table(path: Path) -> TableBench:
     )
     about = {"name": path.stem, "emulated": f"replayed from {path.name}"}
     return TableBench(clusters, found, about)
+
+
+def read(path: Path) -> TableBench:
+    """A recorded table: the paper's CSV, or a run of cpu-config.
+
+    Raises:
+        UsageError: It is neither, or holds no measurement.
+    """
+    return read_run_table(path) if path.is_dir() else read_paper_table(path)
+
+
+def read_run_table(path: Path) -> TableBench:
+    """What a run of cpu-config measured; of configurations that were measured again, the medians.
+
+    Raises:
+        UsageError: It is no such run, or holds no measurement.
+    """
+    run = _run(path)
+    device = run["device"]
+    clusters = tuple(Cluster(**_tuples(c)) for c in device["clusters"])
+    names = [cluster.name for cluster in clusters]
+    told: dict[CpuConfiguration | None, list[Figures]] = {}
+    with (path / "events.jsonl").open(encoding="utf-8") as file:
+        for line in file:
+            event = json.loads(line)
+            if event["event"] not in ("trial", "final") or event["figures"] is None:
+                continue
+            what = event["configuration"]
+            key = CpuConfiguration.from_json(what, names) if what else None
+            told.setdefault(key, []).append(Figures(**event["figures"]))
+    found = {c: _median(figures) for c, figures in told.items()}
+    default = found.pop(None, None)
+    if not found:
+        raise UsageError(f"{path} holds no measurement")
+    emulated = device.get("emulated") or ""
+    about = {
+        "name": device["serial"],
+        "emulated": f"replayed from {path.name}" + (f"; {emulated}" if emulated else ""),
+    }
+    return TableBench(clusters, {c: f for c, f in found.items() if c}, about, default)
+
+
+def _run(path: Path) -> dict[str, Any]:
+    try:
+        about: dict[str, Any] = json.loads((path / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is no run: {error}") from error
+    if "objective" not in about.get("request", {}):
+        raise UsageError(f"{path} is no run of cpu-config")
+    return about
+
+
+def _tuples(value: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+
+
+def _median(figures: list[Figures]) -> Figures:
+    joules = [f.energy_j for f in figures if f.energy_j is not None]
+    return Figures(
+        statistics.median(f.time_s for f in figures),
+        statistics.median(joules) if len(joules) == len(figures) else None,
+        max((f.celsius for f in figures if f.celsius is not None), default=None),
+        max((f.memory_bytes for f in figures if f.memory_bytes is not None), default=None),
+    )
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A search over a table.
+
+    Attributes:
+        trials: In the order in which they were measured.
+        goal: The best configuration, or the whole Pareto front.
+        measurements: After how many measurements all of the goal was found.
+    """
+
+    trials: tuple[StudyTrial, ...]
+    goal: frozenset[CpuConfiguration]
+    measurements: int
+
+
+def search(bench: TableBench, request: StudyRequest) -> Replayed:
+    """Searches a table to its end.
+
+    Raises:
+        UsageError: The objective needs joules that were not recorded, or nothing keeps the limits.
+    """
+    recorded = list(bench.figures().items())
+    figures = [f for _, f in recorded]
+    if needs_energy(request.objective, request.limits) and any(f.energy_j is None for f in figures):
+        raise UsageError(f"the objective '{request.objective}' needs joules, and none are recorded")
+    if request.objective == "pareto":
+        kept = [i for i, f in enumerate(figures) if request.limits.kept(f)]
+        goal = [kept[i] for i in front([values("pareto", figures[i]) for i in kept])]
+    else:
+        index = best(request.objective, request.limits, figures)
+        goal = [] if index is None else [index]
+    if not goal:
+        raise UsageError("nothing that was recorded keeps the limits")
+    wanted = frozenset(recorded[i][0] for i in goal)
+    ended: list[StudyTrial] = []
+    study = study_of(request, optuna.storages.InMemoryStorage(), "replay")
+    study.run(bench, lambda trial, _: ended.append(trial))
+    last = max(i for i, trial in enumerate(ended) if trial.configuration in wanted)
+    return Replayed(tuple(ended), wanted, last + 1)
 
 
 def _setting(cores: int, ghz: str) -> ClusterSetting:

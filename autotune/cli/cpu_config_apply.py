@@ -1,0 +1,114 @@
+"""`autotune cpu-config apply`: sets what a search has found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autotune.cli.output import write_json
+
+if TYPE_CHECKING:
+    from autotune.devices.info import DeviceInfo
+
+
+def apply(
+    run: Annotated[Path, typer.Argument(help="Folder of a run of cpu-config that has ended.")],
+    point: Annotated[
+        str,
+        typer.Option(
+            help="best, or one of the named points: fastest, least_energy, least_edp, knee, ..."
+        ),
+    ] = "best",
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="SERIAL", help="[default: the one it was measured on]"),
+    ] = None,
+    ssh: Annotated[
+        list[str] | None,
+        typer.Option("--ssh", metavar="USER@HOST", help="A board reached by ssh; may be repeated."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Holds the clocks that a search has found on the device, and says which cores to train on.
+
+    What was before is in the restore journal: `autotune devices restore` puts it back, and so does the next search.
+
+    \b
+    Example:
+      autotune cpu-config apply logs/20260102T030405Z-cpu-config-sm8150 --point knee
+      autotune devices restore
+    """
+    from autotune.cli import bench as benches
+    from autotune.devices.topology import cpu_list_text
+    from autotune.errors import UsageError
+    from autotune.records import read_run
+    from autotune.studies.apply import apply as set_on
+    from autotune.studies.configuration import CpuConfiguration
+
+    found = read_run(run)
+    chosen = _point(found.result, run, point)
+    if chosen.get("clusters") is None:
+        raise UsageError(f"'{point}' is the system's own choice: there is nothing to set")
+    if found.about.get("request", {}).get("emulate"):
+        raise UsageError(
+            f"{run} was measured on a model in the process that searched, which is gone",
+            hint="apply needs a device: search with --device",
+        )
+    ready = benches.choose(device or found.about["device"]["serial"], ssh or (), None)
+    _same_kind(found.about["device"], ready.info)
+    configuration = CpuConfiguration.from_json(chosen, [c.name for c in ready.info.clusters])
+    said = set_on(ready.device, ready.info, configuration)
+    cpus = cpu_list_text(configuration.cpus(ready.info.clusters))
+    if json:
+        write_json(
+            {
+                "serial": ready.info.serial, "point": point, "set": said, "cpus": cpus,
+                "threads": configuration.threads,
+            }
+        )  # fmt: skip
+        return 0
+    for line in said:
+        typer.echo(line)
+    mask = sum(1 << cpu for cpu in configuration.cpus(ready.info.clusters))
+    typer.echo(
+        f"train on cores {cpus} with {configuration.threads} threads: taskset {mask:x} COMMAND"
+    )
+    typer.echo("`autotune devices restore` puts the clocks back")
+    return 0
+
+
+def _point(result: dict[str, Any] | None, run: Path, name: str) -> dict[str, Any]:
+    from autotune.errors import UsageError
+
+    if result is None or "points" not in result:
+        raise UsageError(
+            f"{run} is no run of cpu-config that has ended",
+            hint=f"go on with it: autotune cpu-config --resume {run}",
+        )
+    known: dict[str, Any] = {
+        "best": result["best"],
+        "default": result["default"],
+        **result["points"],
+    }
+    point = known.get(name.replace("-", "_"))
+    if point is None:
+        raise UsageError(
+            f"the run has no point '{name}'",
+            hint=f"one of {', '.join(n for n, p in known.items() if p)}",
+        )
+    return dict(point)
+
+
+def _same_kind(before: dict[str, Any], info: DeviceInfo) -> None:
+    from autotune.errors import UsageError
+
+    if before.get("soc") != info.soc:
+        raise UsageError(
+            f"the run was measured on {before.get('soc')}, and {info.serial} is {info.soc}",
+            hint="search on this device first",
+        )
+
+
+__all__ = ["apply"]

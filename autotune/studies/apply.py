@@ -1,0 +1,63 @@
+"""Sets a configuration on a device and leaves it there, journalled, until it is restored."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import PurePosixPath
+
+from autotune.devices import cpufreq
+from autotune.devices.device import Device
+from autotune.devices.info import DeviceInfo
+from autotune.devices.journal import Journal
+from autotune.errors import StableDeviceError, UsageError
+from autotune.studies.configuration import CpuConfiguration
+
+_CALL_S = 15.0
+
+
+def apply(device: Device, info: DeviceInfo, configuration: CpuConfiguration) -> list[str]:
+    """Holds the clocks of a configuration; what was before stays in the restore journal.
+
+    Cores belong to a process and not to a device: whoever starts one gives it `configuration.cpus`.
+
+    Args:
+        device: The device.
+        info: What it is.
+        configuration: With a clock for each cluster that trains, or none.
+
+    Returns:
+        What was set and read back, in words.
+
+    Raises:
+        UsageError: The device has other clusters.
+        StableDeviceError: It gives no root, or refuses; nothing is left changed then.
+    """
+    configuration.cpus(info.clusters)
+    wanted = [
+        (cluster, setting.khz)
+        for cluster, setting in zip(info.clusters, configuration.clusters, strict=True)
+        if setting.khz is not None
+    ]
+    for cluster, khz in wanted:
+        if cluster.frequencies_khz and khz not in cluster.frequencies_khz:
+            raise UsageError(f"{info.serial}: cluster '{cluster.name}' has no clock of {khz} kHz")
+    if wanted and not info.rooted:
+        raise StableDeviceError(
+            f"{info.serial} gives no root, and clocks cannot be set without it",
+            hint="bind the program to the cores; the system chooses the clocks",
+        )
+    journal = Journal(device)
+    said = []
+    try:
+        with ExitStack() as stack:
+            for cluster, khz in wanted:
+                stack.enter_context(cpufreq.fixed_frequency(device, journal, cluster, khz))
+                for policy in cluster.policies:
+                    path = PurePosixPath(f"{policy}/scaling_cur_freq")
+                    now = device.read(path, timeout=_CALL_S).decode().strip()
+                    said.append(f"{cluster.name}: {policy} at {now} kHz")
+            # All hold: they are left as they are, and the journal knows how to undo them.
+            stack.pop_all()
+    finally:
+        journal.close()
+    return said

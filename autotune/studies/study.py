@@ -315,16 +315,17 @@ class Study:
             self._study.enqueue_trial(dict(trial.params))
 
     def _alive(self, trial: FrozenTrial) -> bool:
+        began = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
+        heard = trial.user_attrs.get(_BEAT, began)
         worker = trial.user_attrs.get(_WORKER)
         if worker is None:  # It has only just begun.
-            began = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
-            return time.time() - began < STALE_S
+            return bool(time.time() - heard < STALE_S)
         if worker == self._worker:
             return False
         host, _, process = worker.partition("/")
         if host == socket.gethostname():
             return bool(process == _process(process.partition(":")[0]))
-        return bool(time.time() - trial.user_attrs.get(_BEAT, 0.0) < STALE_S)
+        return bool(time.time() - heard < STALE_S)
 
     def _read(self, trial: FrozenTrial) -> StudyTrial:
         told = trial.user_attrs

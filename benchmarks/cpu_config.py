@@ -1,7 +1,7 @@
 """Searches for a CPU configuration: how many measurements they need, with random search and plain TPE beside.
 
 First over the recorded 21 configurations of EMDL'21's Table 3, then over the full spaces of two emulated phones,
-whose measurements are noisy and whose clocks fall when they are warm. The method was not adjusted to the second phone.
+whose measurements are noisy and whose clocks fall when warm. The method was not adjusted to the second phone.
 """
 
 from __future__ import annotations

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from autotune.emulator import trainer
 from autotune.emulator.clock import RealClock
 from autotune.emulator.commands import properties
 from autotune.emulator.phone import Contents, EmulatedPhone
 from autotune.emulator.profile import Profile, load
 from autotune.emulator.soc import Soc
 from autotune.emulator.sysfs import kernel_tree
+from autotune.emulator.tree import Tree
 from autotune.errors import UsageError
 
 _KERNEL_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/etc/autotune-emulated")
@@ -50,10 +52,19 @@ def model_phone(
             f"{name} is a board without adb: its model runs in process only",
             hint="emulate a phone, such as meizu-16t; boards are reached by ssh",
         )
+
+    def tree() -> Tree:
+        soc = Soc(profile, RealClock())
+        return kernel_tree(soc, more=trainer.trainer_files(soc))
+
     return EmulatedPhone(
-        lambda: kernel_tree(Soc(profile, RealClock())),
+        tree,
         serial=serial or f"EMULATED{name.replace('-', '').upper()}",
-        contents=Contents(properties=properties(profile), kernel_files=_KERNEL_FILES),
+        contents=Contents(
+            properties=properties(profile),
+            programs={trainer.PROGRAM: trainer.SCRIPT},
+            kernel_files=_KERNEL_FILES,
+        ),
         rooted="su" if (profile.rooted if rooted is None else rooted) else "no",
         port=port,
         emulates=_what(profile),

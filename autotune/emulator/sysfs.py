@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from autotune.emulator.cpu_files import cpu_files
 from autotune.emulator.identity_files import identity_files
-from autotune.emulator.kernel import KernelTree
+from autotune.emulator.kernel import KernelFile, KernelTree
 from autotune.emulator.sensor_files import MeterState, sensor_files
 from autotune.emulator.soc import Soc
 
@@ -17,6 +17,7 @@ def kernel_tree(
     meters: MeterState | None = None,
     privileged: bool = True,
     writable: Callable[[], bool] = lambda: True,
+    more: Mapping[str, KernelFile] | None = None,
 ) -> KernelTree:
     """The files of `/sys`, `/proc` and `/etc` that a device of the model's profile has.
 
@@ -25,6 +26,8 @@ def kernel_tree(
         meters: What is wrong with its meters; nothing where it is None.
         privileged: Whether the caller is root; `KernelTree.as_user` gives the other view.
         writable: Asked before each write; False refuses it with EACCES.
+        more: Further files, by path.
     """
-    files = cpu_files(soc) | sensor_files(soc, meters or MeterState()) | identity_files(soc)
+    files = dict(more or {})
+    files |= cpu_files(soc) | sensor_files(soc, meters or MeterState()) | identity_files(soc)
     return KernelTree(files, privileged=privileged, writable=writable)

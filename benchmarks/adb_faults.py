@@ -126,7 +126,7 @@ def served(phone: Phone, journals: Path) -> Iterator[tuple[TrackerLink, Watched]
         thermal_zone="",
         android=True,
     )
-    with tracker_process("127.0.0.1", free_port()) as link:
+    with tracker_process(free_port()) as link:
         watch = Watched(
             deployment,
             lambda: AdbDevice(deployment.serial),

@@ -71,7 +71,7 @@ def devices(folder: Path, count: int, key: str) -> Iterator[TrackerLink]:
     """So many device servers on a tracker of their own."""
     program = device_server.bundle("host") / device_server.PROGRAM
     with ExitStack() as stack:
-        link = stack.enter_context(tracker_process("127.0.0.1", free_port()))
+        link = stack.enter_context(tracker_process(free_port()))
         for number in range(count):
             own = str(folder / key / str(number) / "server")  # a device's lock lies one above
             command = [str(program), "--dir", own]

@@ -165,6 +165,8 @@ def emulate(
     from autotune.emulator import profile as profiles
     from autotune.errors import ToolchainError, UsageError
 
+    if not 0 <= port <= 65535:
+        raise UsageError(f"--port is {port}", hint="give a number from 0 to 65535")
     if listed:
         for name in profiles.names():
             found = profiles.load(name)
@@ -209,7 +211,16 @@ def _faults_from_stdin(phone: EmulatedPhone) -> None:
             typer.echo(f"done: {line.strip()}", err=True)
 
 
-def restore(json: Json = False) -> int:
+def restore(
+    forget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SERIAL",
+            help="Give up a device that never comes back: drop what is left of it.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> int:
     """Undoes what a run that died has left changed on devices.
 
     Every change of a device is written to a journal first, and crossed out when it is undone.
@@ -217,9 +228,18 @@ def restore(json: Json = False) -> int:
     \b
     Example:
       autotune devices restore
+      autotune devices restore --forget 9WV4C18B11001234
     """
     from autotune.devices import discovery, journal
+    from autotune.errors import UsageError
 
+    if forget is not None:
+        dropped = [left for left in journal.left_behind() if left.serial == forget]
+        if not dropped:
+            raise UsageError(f"nothing is left of '{forget}'", hint="`autotune devices` tells")
+        for left in dropped:
+            left.path.unlink(missing_ok=True)
+            typer.echo(f"{forget}: {len(left.changes)} changes are given up", err=True)
     outcomes = list(journal.restore(journal.left_behind(), discovery.reach))
     if json:
         write_json(

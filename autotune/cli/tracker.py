@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 _READY_TIMEOUT_S = 180.0
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def up(
@@ -66,17 +67,23 @@ def up(
     """
     from autotune.cli.settings import boards
     from autotune.devices import discovery, journal
-    from autotune.errors import UsageError
+    from autotune.errors import DeviceError, UsageError
     from autotune.tracker import launch, state
-    from autotune.tracker.supervisor import UpRequest
+    from autotune.tracker.deploy import LOOPBACK
+    from autotune.tracker.supervisor import UpRequest, public_address, refuse_taken
 
     running = state.read()
     if running is not None:
-        raise UsageError(
-            f"a tracker runs already at {running.tracker}", hint="`autotune tracker down` ends it"
-        )
+        raise launch.runs_already(running)
     if not 1 <= port <= 65534:
         raise UsageError(f"--port is {port}", hint="give a number from 1 to 65534")
+    if key is not None and not _KEY.fullmatch(key):
+        raise UsageError(
+            f"--key '{key}' is no key",
+            hint="up to 64 letters, digits, dots, dashes and underscores",
+        )
+    public_address(listen)
+    refuse_taken(LOOPBACK, port)
     if listen not in _LOOPBACK:
         typer.echo(
             f"autotune: warning: the tracker listens on {listen}: anybody who reaches it runs code on the "
@@ -89,11 +96,19 @@ def up(
         )
         typer.echo(f"autotune: {left.serial}: {said}", err=True)
     chosen = discovery.choose(device or [], [*boards(), *(ssh or ())])
-    deployments = tuple(
-        _deployment(serial, kind, key, per_cluster, server) for serial, kind in chosen
-    )
+    deployments = []
+    for serial, kind in chosen:
+        try:
+            deployments.append(_deployment(serial, kind, key, per_cluster, server))
+        except DeviceError as error:
+            # One that was not asked for by its name does not keep the others from serving.
+            if device:
+                raise
+            typer.echo(f"autotune: warning: {serial} is left out: {error}", err=True)
+    if not deployments:
+        raise DeviceError("no device can serve", hint="`autotune devices` lists them")
     log = launch.log_file()
-    request = UpRequest(listen, port, deployments, allow_reboot, str(log))
+    request = UpRequest(listen, port, tuple(deployments), allow_reboot, str(log))
     found = launch.start(request, timeout=_READY_TIMEOUT_S)
     _show(found, as_json=json)
     return 0 if all(one.state == "serving" for one in found.devices) else 3
@@ -176,6 +191,8 @@ def _key(info: DeviceInfo) -> str:
 
 def _slug(name: str) -> str:
     short = name.lower().replace("(tm)", "").replace("snapdragon", "sd")
+    # Qualcomm's driver names a revision as well: Adreno640v2.
+    short = re.sub(r"^(adreno\d+)v\d+$", r"\1", short)
     return re.sub(r"[^a-z0-9]", "", short) or "device"
 
 
@@ -186,8 +203,7 @@ def status(json: Json = False) -> int:
     Example:
       autotune tracker status
     """
-    _show(_running(), as_json=json)
-    return 0
+    return 0 if _show(_running(), as_json=json) else 3
 
 
 def down(json: Json = False) -> int:
@@ -220,17 +236,21 @@ def _running() -> FleetState:
     return found
 
 
-def _show(found: FleetState, *, as_json: bool) -> None:
+def _show(found: FleetState, *, as_json: bool) -> bool:
+    """Prints what a tracker does; whether it answers."""
     from autotune.errors import TransientDeviceError
     from autotune.tracker import TrackerLink
 
+    queue: dict[str, tuple[int, int]] = {}
+    silent = ""
     try:
         queue = TrackerLink.parse(found.tracker).queue()
-    except TransientDeviceError:
-        queue = {}
+    except TransientDeviceError as error:
+        silent = error.message
     if as_json:
-        write_json({**found.to_json(), "queue": {k: list(v) for k, v in queue.items()}})
-        return
+        told = {k: list(v) for k, v in queue.items()}
+        write_json({**found.to_json(), "queue": told, "answers": not silent, "error": silent})
+        return not silent
     typer.echo(f"tracker {found.tracker}, log {found.log}")
     write_table(
         (
@@ -265,3 +285,6 @@ def _show(found: FleetState, *, as_json: bool) -> None:
             typer.echo(f"{device.serial}: {device.message}")
         if device.emulated:
             typer.echo(f"{device.serial}: {device.emulated}")
+    if silent:
+        typer.echo(f"autotune: error: {silent}; it is started anew if it died", err=True)
+    return not silent

@@ -32,10 +32,11 @@ from autotune.cli.output import write_table
 from autotune.cli.verbosity import LOGGER
 from autotune.compiler.build_worker import linker
 from autotune.compiler.request import TuneRequest
+from autotune.compiler.rpc_runner import RpcRunner
 from autotune.compiler.runner import Runner, runner_for, stand_in_notice
 from autotune.compiler.tune import KernelRun
 from autotune.compiler.workers import abandon
-from autotune.errors import INTERRUPTED, UsageError
+from autotune.errors import INTERRUPTED, TransientDeviceError, UsageError
 from autotune.records import Result, RunFolder
 from autotune.records.folder import Run
 
@@ -155,8 +156,15 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         notice = stand_in_notice(request.target, runner.device)
         if notice:
             progress.notice(notice)
+        if isinstance(runner, RpcRunner):
+            runner.give_up = interrupted
         run = KernelRun(request, folder, runner, progress, interrupted=interrupted, earlier=earlier)
-        result = run.run()
+        try:
+            result = run.run()
+        except TransientDeviceError:
+            if not interrupted():
+                raise
+            result = None  # It was waiting for a device.
     if result is None:
         print(_go_on(folder.path), file=sys.stderr)
         return INTERRUPTED

@@ -32,6 +32,7 @@ from autotune.measurement import Outcome, Status
 LOGGER = logging.getLogger("autotune.devices")
 
 CLIENT_GONE = "client gone"
+WENT_DOWN = "server or device went down"
 _LOAD_TIMEOUT_S = 60.0
 _SLOWEST_LINK_BYTES_PER_S = 1e6
 _COMPARE_TIMEOUT_S = 600.0
@@ -192,6 +193,8 @@ class RpcRunner:
         self._returned = threading.Condition()
         self._known: set[Mark] = set()
         self._stopped = threading.Event()
+        self.give_up: Callable[[], bool] = lambda: False
+        """Asked while it waits for a device: whether nobody wants the measurement any more."""
         self._deaths: Counter[str] = Counter()
 
     def _process(self) -> Worker:
@@ -294,6 +297,9 @@ class RpcRunner:
         while True:
             with self._lane(until) as lane:
                 serial = lane.serial
+                if failures:
+                    # A server that was taken down tells of it only when it is there again.
+                    self._late_deaths(candidate, serial)
                 try:
                     self._load(lane, data)
                     answer = self._ask(lane, message, timeout_s)
@@ -305,14 +311,7 @@ class RpcRunner:
             if verdict is not None:
                 if verdict.timed_out:
                     raise verdict
-                self._deaths[candidate] += 1
-                LOGGER.warning("%s: candidate %s: %s", serial, candidate, verdict)
-                if self._deaths[candidate] >= _DEADLY_TIMES:
-                    raise _SessionLost(
-                        f"{verdict}; it killed its session {_DEADLY_TIMES} times and is quarantined",
-                        timed_out=False,
-                        serial=verdict.serial,
-                    )
+                self._died(candidate, verdict)
                 continue
             failures += 1
             LOGGER.warning("%s: session lost, not by its candidate (%s); again", serial, reason)
@@ -321,6 +320,39 @@ class RpcRunner:
                     f"the link to the device was lost {failures} times", timed_out=False, serial=serial
                 )  # fmt: skip
             until = max(until, time.monotonic() + self._waits.patience_s)
+
+    def _died(self, candidate: str, verdict: _SessionLost) -> None:
+        """Counts a session that a candidate has killed.
+
+        Raises:
+            _SessionLost: It has killed two, and is quarantined.
+        """
+        self._deaths[candidate] += 1
+        LOGGER.warning("%s: candidate %s: %s", verdict.serial, candidate, verdict)
+        if self._deaths[candidate] >= _DEADLY_TIMES:
+            raise _SessionLost(
+                f"{verdict}; it killed its session {_DEADLY_TIMES} times and is quarantined",
+                timed_out=False,
+                serial=verdict.serial,
+            )
+
+    def _late_deaths(self, candidate: str, serial: str) -> None:
+        """Counts what servers that are there again tell of a candidate; raises as `_died` does."""
+        for cause in self._fresh(candidate):
+            lost = _SessionLost("session lost", timed_out=False, serial=serial)
+            verdict = _blamed(cause, lost)
+            if verdict is not None:
+                self._died(candidate, verdict)
+
+    def _fresh(self, candidate: str) -> list[str]:
+        """Causes of a candidate's ends that were not known yet."""
+        found = [
+            (mark, crash.cause)
+            for mark, crash in self._crashes()
+            if crash.candidate == candidate[:_NAME_BYTES] and mark not in self._known
+        ]
+        self._known.update(mark for mark, _ in found)
+        return [cause for _, cause in found]
 
     @contextmanager
     def _lane(self, until: float) -> Iterator[_Lane]:
@@ -339,7 +371,7 @@ class RpcRunner:
             self._put(lane)
             with self._returned:  # Another lane may become free before this one finds a device.
                 self._returned.wait(self._waits.retry_s)
-            if self._stopped.is_set() or time.monotonic() > until:
+            if self._stopped.is_set() or self.give_up() or time.monotonic() > until:
                 raise TransientDeviceError(
                     f"no device under key '{self._key}' is free",
                     hint="see `autotune tracker status`; all that was measured is kept: --resume goes on",
@@ -422,14 +454,9 @@ class RpcRunner:
         deadline = time.monotonic() + self._waits.verdict_s
         while not self._stopped.is_set():
             # Of this candidate only: another thread may be waiting to hear of another one's end.
-            fresh = [
-                (mark, crash.cause)
-                for mark, crash in self._crashes()
-                if crash.candidate == candidate[:_NAME_BYTES] and mark not in self._known
-            ]
-            self._known.update(mark for mark, _ in fresh)
+            fresh = self._fresh(candidate)
             if fresh:
-                return _blamed(fresh[-1][1], lost)
+                return _blamed(fresh[-1], lost)
             if time.monotonic() > deadline:
                 return None
             self._stopped.wait(min(0.3, self._waits.verdict_s / 4))
@@ -447,6 +474,12 @@ def _blamed(cause: str, lost: _SessionLost) -> _SessionLost | None:
     if cause == CLIENT_GONE:
         # This host ended the session at the candidate's limit, or the link did it.
         return lost if lost.timed_out else None
+    if cause == WENT_DOWN:
+        return _SessionLost(
+            f"the server or the device went down with it on {lost.serial}",
+            timed_out=False,
+            serial=lost.serial,
+        )
     timed_out = lost.timed_out or cause == "timeout"
     text = "it took longer than its limit" if timed_out else f"it died of {cause}"
     return _SessionLost(f"{text} on {lost.serial}", timed_out=timed_out, serial=lost.serial)

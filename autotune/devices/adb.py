@@ -213,6 +213,14 @@ class AdbDevice(ShellDevice):
         """See `Device.reverse`."""
         # The same number on both sides, so that what the device is told of this host's ports is true there.
         where = f"tcp:{host_port}"
+        known = self._call(
+            timeout, lambda device: {r.remote: r.local for r in device.reverse_list()}
+        )
+        if known.get(where, where) != where:
+            raise StableDeviceError(
+                f"{self.serial}: its port {host_port} leads to {known[where]} of a host already",
+                hint="`adb reverse --remove` it, or choose another --port",
+            )
         self._call(timeout, lambda device: device.reverse(where, where))
         return host_port
 

@@ -53,7 +53,7 @@ def _cpu_kernels(info: DeviceInfo) -> Capability:
 
 
 def _gpu_kernels(info: DeviceInfo) -> Capability:
-    name = info.gpu.name if info.gpu else "no known driver"
+    name = f"{info.gpu.name} ({info.gpu.driver})" if info.gpu else "no known driver"
     if info.opencl:
         return Capability("GPU kernels (OpenCL)", "tuned", f"{name}, {info.opencl}")
     return Capability(

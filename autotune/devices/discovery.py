@@ -104,7 +104,7 @@ def choose(wanted: Sequence[str], ssh: Iterable[str] = ()) -> list[tuple[str, st
     for serial in chosen:
         if serial not in by_serial:
             raise UsageError(
-                f"there is no device '{serial}'",
+                f"there is no device '{serial}'" + "".join(f"; {notice}" for notice in notices),
                 hint=f"there are {', '.join(by_serial)}; `autotune devices` lists them",
             )
         state = by_serial[serial][1]

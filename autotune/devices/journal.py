@@ -137,9 +137,15 @@ class Journal:
         return number
 
     def settle(self, number: int) -> None:
-        """Crosses out a change that has been undone."""
+        """Crosses out a change that has been undone.
+
+        Where that cannot be written down, the change may be undone once more later, which does no harm.
+        """
         self._left.pop(number, None)
-        self._write({"undone": number})
+        try:
+            self._write({"undone": number})
+        except RecordError as error:
+            LOGGER.warning("%s", error.message)
 
     @contextmanager
     def changed(self, change: Change) -> Iterator[None]:

@@ -144,6 +144,9 @@ class _Run:
     def _tick(self) -> None:
         if self._over:
             return
+        if self._device.files.kind(self._options.out) is None:
+            self.finish(_TERMINATED, "asked")  # The record was removed.
+            return
         now = self._clock.now()
         soc = self._device.soc
         soc.advance()

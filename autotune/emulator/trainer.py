@@ -41,8 +41,11 @@ done
 
 
 def trainer_files(soc: Soc) -> dict[str, KernelFile]:
-    """The file that the script asks: takes a step's cores (a hexadecimal mask), threads (0 for one a core) and scale,
-    and tells the seconds that are left of it."""
+    """The file that the script asks.
+
+    It takes a step's cores (a hexadecimal mask), threads (0 for one a core) and scale, and tells the seconds that
+    are left of it.
+    """
     steps: list[Load] = []
 
     def begin(text: str) -> None:

@@ -77,15 +77,14 @@ class Observer:
         parent = "/data/local/tmp" if android else "/tmp"
         self._folder = PurePosixPath(parent) / f"autotune-observe-{secrets.token_hex(4)}"
         self._sleep = sleep
-        self._notes: list[int] = []
+        self._note: int | None = None
         self._records = 0
 
     def __enter__(self) -> Observer:
-        folder = Change(f"files in {self._folder}", "remove", path=str(self._folder))
-        # The brackets keep the shell that looks for the program from finding itself.
-        program = f"pkill -TERM -f '{str(self._folder).replace('autotune', '[a]utotune')}/'; true"
-        stop = Change("the command that is observed", "command", argv=("sh", "-c", program))
-        self._notes = [self._journal.note(change) for change in (folder, stop)]
+        # A command whose record is removed is ended by the program: this undoes both.
+        self._note = self._journal.note(
+            Change(f"files in {self._folder}", "remove", path=str(self._folder))
+        )
         device = self._device
         device.run(["mkdir", "-p", str(self._folder)], timeout=_CALL_S)
         device.push(self._program, self._folder / PROGRAM, timeout=_PUSH_S)
@@ -95,11 +94,11 @@ class Observer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number in reversed(self._notes):
+        if self._note is not None:
             # Where this fails, `autotune devices restore` does it.
-            self._journal.change(number).undo(self._device)
-            self._journal.settle(number)
-        self._notes = []
+            self._journal.change(self._note).undo(self._device)
+            self._journal.settle(self._note)
+            self._note = None
 
     def run(
         self, task: Task, enough: Callable[[Observation], bool] = lambda _: False

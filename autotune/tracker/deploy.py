@@ -14,9 +14,11 @@ from autotune.devices.journal import Change, Journal
 from autotune.devices.ports import free_port
 from autotune.errors import DeviceError, StableDeviceError, TransientDeviceError
 from autotune.tracker.programs import Offer, program_named
+from autotune.tracker.relay import Relay
 
 LOGGER = logging.getLogger("autotune.tracker")
 
+LOOPBACK = "127.0.0.1"
 _FIRST_PORT = 9300
 _PORTS = 100
 _CALL_S = 20.0
@@ -69,15 +71,27 @@ class DeviceServers:
         deployment: What is to serve.
         journal: The device's restore journal.
         tracker_port: The tracker's port on this host.
+        public_host: Where clients reach this host; on another address than loopback, ports are relayed there.
+
+    Attributes:
+        public_ports: Where each key's server is reached.
     """
 
     def __init__(
-        self, device: Device, deployment: Deployment, journal: Journal, tracker_port: int
+        self,
+        device: Device,
+        deployment: Deployment,
+        journal: Journal,
+        tracker_port: int,
+        public_host: str = LOOPBACK,
     ) -> None:
         self._device = device
         self._deployment = deployment
         self._journal = journal
         self._tracker_port = tracker_port
+        self._public_host = public_host
+        self._relays: dict[str, Relay] = {}
+        self.public_ports: dict[str, int] = {}
         self._folder: PurePosixPath | None = None
         self._notes: dict[str, int] = {}
         self._how = program_named(deployment.program)
@@ -134,6 +148,7 @@ class DeviceServers:
                 key=service.key,
                 tracker_port=tracker,
                 port=port,
+                public_host=self._public_host,
                 public_port=public,
                 serial=self._deployment.serial,
                 cpus=service.cpus,
@@ -143,6 +158,7 @@ class DeviceServers:
             done = self._device.run(self._how.start(self._program(), offer), timeout=_CALL_S)
             if done.exit_code == 0:
                 LOGGER.info("%s: serving key %s", self._deployment.serial, service.key)
+                self._publish(service, public)
                 return
             self._device.unforward(public, timeout=_CALL_S)
             self._settle(f"forward {service.key}")
@@ -152,6 +168,23 @@ class DeviceServers:
                     hint="see its log, server.log in the folder of its key on the device",
                 )
         raise StableDeviceError(f"{self._deployment.serial}: no port is free for the server")
+
+    def _publish(self, service: Service, port: int) -> None:
+        """Makes the server reachable where clients look for it."""
+        self.public_ports[service.key] = port
+        self._unpublish(service.key)
+        if self._public_host != LOOPBACK:
+            self._relays[service.key] = Relay(self._public_host, port)
+
+    def _unpublish(self, key: str) -> None:
+        relay = self._relays.pop(key, None)
+        if relay is not None:
+            relay.close()
+
+    def close(self) -> None:
+        """Ends what this host does for the servers."""
+        for key in list(self._relays):
+            self._unpublish(key)
 
     def _open(self, service: Service, port: int) -> int:
         """Makes the server's port reachable on this host; noted before it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.errors import RecordError, ToolchainError
+from autotune.errors import RecordError, ToolchainError, UsageError
 from autotune.tracker import state
 from autotune.tracker.state import FleetState
 from autotune.tracker.supervisor import STOP_S, UpRequest
@@ -31,11 +32,35 @@ def start(request: UpRequest, *, timeout: float) -> FleetState:
     Raises:
         ToolchainError: The process ended at once; its log tells why.
         RecordError: The state folder cannot be written.
+        UsageError: Another one runs, or is being started.
     """
     folder = state.folder()
-    asked = folder / "request.json"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (folder / "up.lock").open("w", encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{folder} cannot be written: {error}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError("a tracker is being started already") from error
+        running = state.read()
+        if running is not None:
+            raise runs_already(running)
+        return _start(request, folder, timeout)
+
+
+def runs_already(running: FleetState) -> UsageError:
+    """What is said where a tracker runs."""
+    return UsageError(
+        f"a tracker runs already at {running.tracker}", hint="`autotune tracker down` ends it"
+    )
+
+
+def _start(request: UpRequest, folder: Path, timeout: float) -> FleetState:
+    asked = folder / "request.json"
+    try:
         asked.write_text(json.dumps(request.to_json()), encoding="utf-8")
         log = log_file().open("ab")
     except OSError as error:

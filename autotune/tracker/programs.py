@@ -20,7 +20,8 @@ class Offer:
         key: Key at the tracker.
         tracker_port: The tracker's port, as the device sees it on its loopback.
         port: Where it listens on the device's loopback.
-        public_port: The same port as this host's loopback has it.
+        public_host: Where clients reach this host.
+        public_port: The same port as this host has it.
         serial: The device.
         cpus: Cores of the kernels' threads; empty for all.
         emulated: What emulates the device; empty for a real one.
@@ -31,6 +32,7 @@ class Offer:
     key: str
     tracker_port: int
     port: int
+    public_host: str
     public_port: int
     serial: str
     cpus: str
@@ -66,7 +68,7 @@ class OwnServer:
             "--key": offer.key,
             "--tracker": f"127.0.0.1:{offer.tracker_port}",
             "--port": str(offer.port),
-            "--public-host": "127.0.0.1",
+            "--public-host": offer.public_host,
             "--public-port": str(offer.public_port),
             "--serial": offer.serial,
             "--cpus": offer.cpus,
@@ -93,7 +95,7 @@ class TvmRpc:
                 *(str(program), "server", "--host=127.0.0.1"),
                 *(f"--port={offer.port}", f"--port-end={offer.port + 1}"),
                 *(f"--tracker=127.0.0.1:{offer.tracker_port}", f"--key={offer.key}"),
-                "--custom-addr=127.0.0.1",
+                f"--custom-addr={offer.public_host}",
             ]
         )
         folder = quoted([str(offer.folder)])

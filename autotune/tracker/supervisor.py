@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,11 +21,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from autotune.devices.discovery import reach
-from autotune.errors import ToolchainError, TransientDeviceError
+from autotune.errors import (
+    AutotuneError,
+    RecordError,
+    ToolchainError,
+    TransientDeviceError,
+    UsageError,
+)
 from autotune.tracker import state
-from autotune.tracker.deploy import Deployment, Service
+from autotune.tracker.deploy import LOOPBACK, Deployment, Service
 from autotune.tracker.link import Served, TrackerLink
+from autotune.tracker.relay import Relay
 from autotune.tracker.watch import Watched
 
 LOGGER = logging.getLogger("autotune.tracker")
@@ -71,61 +81,127 @@ def _deployment(entry: dict[str, Any]) -> Deployment:
     return Deployment(**{**entry, "services": services, "bundle": Path(entry["bundle"])})
 
 
+class TrackerProcess:
+    """TVM's tracker as a process of its own, on this host's loopback.
+
+    Args:
+        port: Its port.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.link = TrackerLink(LOOPBACK, port)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it, and waits until it answers.
+
+        Raises:
+            ToolchainError: It does not start; the port may be taken.
+        """
+        self.stop()
+        refuse_taken(self.link.host, self.link.port)
+        command = [sys.executable, "-m", _TRACKER_MODULE, self.link.host, str(self.link.port)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
+        )
+        deadline = time.monotonic() + _TRACKER_START_S
+        while True:
+            if not self.alive():
+                raise ToolchainError(f"TVM's tracker does not start on {self.link}")
+            try:
+                self.link.summary()
+            except TransientDeviceError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+            else:
+                return
+
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Ends it; a second time does nothing."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
 @contextmanager
-def tracker_process(host: str, port: int) -> Iterator[TrackerLink]:
-    """TVM's tracker as a process of its own, for the length of a block.
+def tracker_process(port: int) -> Iterator[TrackerLink]:
+    """TVM's tracker for the length of a block.
 
     Raises:
-        ToolchainError: It does not start; the port may be taken.
+        ToolchainError: See `TrackerProcess.start`.
     """
-    command = [sys.executable, "-m", _TRACKER_MODULE, host, str(port)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
-    )
-    link = TrackerLink("127.0.0.1" if host == "0.0.0.0" else host, port)
+    tracker = TrackerProcess(port)
     try:
-        _await(link, process)
-        yield link
+        tracker.start()
+        yield tracker.link
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        tracker.stop()
 
 
-def _await(link: TrackerLink, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _TRACKER_START_S
-    while True:
-        if process.poll() is not None:
-            raise ToolchainError(
-                f"TVM's tracker does not start on {link}",
-                hint="another program may have the port: give another one with --port",
-            )
-        try:
-            link.summary()
-        except TransientDeviceError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
-        else:
-            return
+def refuse_taken(address: str, port: int) -> None:
+    """Says that a port is taken, before a stranger's tracker there is taken for ours.
+
+    Raises:
+        UsageError: It is, or the address is not this host's.
+    """
+    try:
+        socket.create_server((address, port)).close()
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {address}:{port}: {error.strerror}",
+            hint="another program may have the port: give another one with --port",
+        ) from error
+
+
+def public_address(listen: str) -> str:
+    """Where clients reach this host: the address itself, or the first one of this host for `0.0.0.0`.
+
+    Raises:
+        UsageError: It is no IPv4 address of this host.
+    """
+    if listen in ("localhost", LOOPBACK):
+        return LOOPBACK
+    mine = [
+        one.address
+        for entries in psutil.net_if_addrs().values()
+        for one in entries
+        if one.family == socket.AF_INET
+    ]
+    outside = [address for address in mine if not address.startswith("127.")]
+    if listen == "0.0.0.0" and outside:
+        return str(outside[0])
+    if listen not in mine:
+        raise UsageError(
+            f"--listen {listen} is no address of this host", hint=f"it has {', '.join(mine)}"
+        )
+    return listen
 
 
 class Heard:
-    """What the tracker last said of its servers; asked once for all watches."""
+    """What the tracker last said of its servers, asked once for all watches; None while it does not answer."""
 
     def __init__(self, link: TrackerLink) -> None:
         self._link = link
         self._lock = threading.Lock()
         self._at = 0.0
-        self._served: Sequence[Served] = ()
+        self._served: Sequence[Served] | None = ()
 
-    def __call__(self) -> Sequence[Served]:
+    def __call__(self) -> Sequence[Served] | None:
         with self._lock:
             if time.monotonic() - self._at > _STATE_EVERY_S / 2:
                 try:
                     self._served = self._link.served()
                 except TransientDeviceError as error:
-                    LOGGER.warning("%s", error.message)
+                    if self._served is not None:
+                        LOGGER.warning("%s", error.message)
+                    self._served = None
                 self._at = time.monotonic()
             return self._served
 
@@ -138,40 +214,72 @@ def serve(request: UpRequest, stop: threading.Event) -> list[str]:
 
     Raises:
         ToolchainError: TVM's tracker does not start.
+        UsageError: Its port is taken.
     """
-    with tracker_process(request.host, request.port) as link:
-        heard = Heard(link)
+    public = public_address(request.host)
+    tracker = TrackerProcess(request.port)
+    relay: Relay | None = None
+    late: list[Watched] = []
+    try:
+        tracker.start()
+        if public != LOOPBACK:
+            relay = Relay(public, request.port)
+        heard = Heard(tracker.link)
         watches = [
             Watched(
                 deployment,
                 lambda d=deployment: reach(d.serial, d.kind),  # type: ignore[misc]
                 heard,
                 tracker_port=request.port,
+                public_host=public,
                 allow_reboot=request.allow_reboot,
             )
             for deployment in request.deployments
         ]
         for watch in watches:
             watch.start()
-        while not stop.wait(_STATE_EVERY_S):
-            _tell(request, link, watches)
-        deadline = time.monotonic() + STOP_S
-        late = [w for w in watches if not w.stop(max(0.1, deadline - time.monotonic()))]
+        try:
+            while not stop.wait(_STATE_EVERY_S):
+                _revive(tracker)
+                _tell(request, TrackerLink(public, request.port), watches)
+        finally:
+            deadline = time.monotonic() + STOP_S
+            late = [w for w in watches if not w.stop(max(0.1, deadline - time.monotonic()))]
+    finally:
+        if relay is not None:
+            relay.close()
+        tracker.stop()
     state.forget()
     return [watch.deployment.serial for watch in late]
 
 
+def _revive(tracker: TrackerProcess) -> None:
+    """Starts the tracker anew where it died; the devices' servers find it by themselves."""
+    if tracker.alive():
+        return
+    LOGGER.warning("TVM's tracker at %s died: starting it anew", tracker.link)
+    try:
+        tracker.start()
+    except AutotuneError as error:
+        LOGGER.error("%s", error)
+
+
 def _tell(request: UpRequest, link: TrackerLink, watches: Sequence[Watched]) -> None:
     pid = os.getpid()
-    state.write(
-        state.FleetState(
-            pid,
-            state.process_start(pid),
-            str(link),
-            request.log,
-            tuple(watch.status() for watch in watches),
+    try:
+        state.write(
+            state.FleetState(
+                pid,
+                state.process_start(pid),
+                str(link),
+                request.log,
+                tuple(watch.status() for watch in watches),
+            )
         )
-    )
+    except RecordError as error:
+        # The devices go on serving; the log may be full as well.
+        with suppress(OSError):
+            LOGGER.error("%s", error)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -185,7 +293,7 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         late = serve(request, stop)
-    except (ToolchainError, TransientDeviceError) as error:
+    except AutotuneError as error:
         LOGGER.error("%s", error)
         return error.exit_code
     for serial in late:

@@ -13,8 +13,8 @@ from typing import Literal
 
 from autotune.devices import Device
 from autotune.devices.journal import Journal
-from autotune.errors import AutotuneError, DeviceError, RecordError
-from autotune.tracker.deploy import Deployment, DeviceServers
+from autotune.errors import AutotuneError, DeviceError, RecordError, StableDeviceError
+from autotune.tracker.deploy import LOOPBACK, Deployment, DeviceServers
 from autotune.tracker.link import Served
 
 LOGGER = logging.getLogger("autotune.tracker")
@@ -98,9 +98,10 @@ class Watched:
     Args:
         deployment: What is to serve.
         reach: Gives the device.
-        served: What the tracker hears now.
+        served: What the tracker hears now; None while it does not answer.
         tracker_port: The tracker's port on this host.
         allow_reboot: Whether the device may be restarted.
+        public_host: Where clients reach this host.
         journals: Folder of the restore journals; None for the usual one.
         waits: How long it waits for what.
     """
@@ -109,10 +110,11 @@ class Watched:
         self,
         deployment: Deployment,
         reach: Callable[[], Device],
-        served: Callable[[], Sequence[Served]],
+        served: Callable[[], Sequence[Served] | None],
         *,
         tracker_port: int,
         allow_reboot: bool,
+        public_host: str = LOOPBACK,
         journals: Path | None = None,
         waits: Waits = Waits(),
     ) -> None:
@@ -121,9 +123,11 @@ class Watched:
         self._served = served
         self._tracker_port = tracker_port
         self._allow_reboot = allow_reboot
+        self._public_host = public_host
         self._journals = journals
         self._waits = waits
         self._stop = threading.Event()
+        self._servers: DeviceServers | None = None
         self._state: State = "starting"
         self._message = ""
         self._restarts = 0
@@ -182,12 +186,13 @@ class Watched:
         )
 
     def _mine(self) -> dict[str, Served]:
-        keys = {service.key for service in self.deployment.services}
+        # TVM's own server tells no serial, but where it is reached.
+        ports = self._servers.public_ports if self._servers else {}
         return {
             one.key: one
-            for one in self._served()
-            # TVM's own server tells no serial: its key is all there is.
-            if one.serial == self.deployment.serial or (not one.ours and one.key in keys)
+            for one in self._served() or ()
+            if one.serial == self.deployment.serial
+            or (not one.ours and ports.get(one.key) == one.address[1])
         }
 
     def _present(self) -> bool:
@@ -198,14 +203,22 @@ class Watched:
         try:
             device = self._reach()
             with Journal(device, self._journals) as journal:
-                servers = DeviceServers(device, self.deployment, journal, self._tracker_port)
-                self._watch(device, servers)
+                servers = DeviceServers(
+                    device, self.deployment, journal, self._tracker_port, self._public_host
+                )
+                self._servers = servers
+                try:
+                    self._watch(device, servers)
+                finally:
+                    servers.close()
             self._say("stopped", "")
         except (AutotuneError, RecordError) as error:
             self._say("lost", error.message)
 
     def _watch(self, device: Device, servers: DeviceServers) -> None:
-        self._try("starting", lambda: self._deploy(servers))
+        if self._try("starting", lambda: self._deploy(servers)) == "refused":
+            # Whoever waits for the device need not; it is tried again all the same.
+            self._say("lost", self._message)
         silent_since: float | None = None
         step = 0
         while not self._stop.wait(self._waits.poll_s):
@@ -213,6 +226,9 @@ class Watched:
                 LOGGER.warning("%s: a session hung in a driver", self.deployment.serial)
                 if self._allow_reboot:
                     self._try("rebooting", lambda: self._reboot(device, servers))
+            if self._served() is None:
+                silent_since = None  # The tracker's fault, and not the device's.
+                continue
             if self._present():
                 silent_since, step = None, 0
                 if self._state != "serving":
@@ -249,13 +265,21 @@ class Watched:
         elif self._allow_reboot:
             self._try("rebooting", lambda: self._reboot(device, servers))
 
-    def _try(self, state: State, work: Callable[[], None]) -> None:
-        self._say(state, "")
+    def _try(self, state: State, work: Callable[[], None]) -> Literal["done", "failed", "refused"]:
+        """Does some work; a device that is lost stays so until it serves."""
+        lost = self._state == "lost"
+        if lost:
+            LOGGER.info("%s: %s", self.deployment.serial, state)
+        else:
+            self._say(state, "")
         try:
             work()
         except DeviceError as error:
-            LOGGER.warning("%s: %s failed: %s", self.deployment.serial, state, error.message)
-            self._message = error.message
+            text = str(error)
+            LOGGER.warning("%s: %s failed: %s", self.deployment.serial, state, text)
+            self._message = text
+            return "refused" if isinstance(error, StableDeviceError) else "failed"
+        return "done"
 
     @staticmethod
     def _deploy(servers: DeviceServers) -> None:

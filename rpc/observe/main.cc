@@ -23,6 +23,7 @@ namespace observe {
 namespace {
 
 constexpr double kAffinityEvery_s = 1.0;
+constexpr double kLookEvery_s = 0.5;
 constexpr double kGrace_s = 2.0;
 constexpr int kFailed = 125;
 
@@ -74,7 +75,7 @@ int Observe(const Options& options) {
   }
   const double began = Now();
   recorder.Begin(options.watch, options.interval_s, child ? child->pid : getpid());
-  double next_sample = began, next_cpus = began + 0.05, kill_at = 0;
+  double next_sample = began, next_cpus = began + 0.05, next_look = began, kill_at = 0;
   std::string why;
   Ended ended{0, 0, 0.0, 0.0};
   while (true) {
@@ -98,13 +99,17 @@ int Observe(const Options& options) {
       Kill(*child, SIGKILL);
       kill_at = now + kGrace_s;
     }
+    if (now >= next_look) {
+      if (recorder.Unwanted()) asked_to_end = 1;
+      next_look = now + kLookEvery_s;
+    }
     if (why.empty() && (asked_to_end || now >= began + options.limit_s)) {
       why = asked_to_end ? "asked" : "limit";
       if (!child) break;
       Kill(*child, SIGTERM);
       kill_at = now + kGrace_s;
     }
-    double until = std::min(next_sample, began + options.limit_s);
+    double until = std::min({next_sample, next_look, began + options.limit_s});
     if (child) until = std::min({until, next_cpus, now + 0.25});
     WaitFor(child.get(), std::max(until, now + 0.0005));
   }

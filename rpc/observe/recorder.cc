@@ -2,6 +2,7 @@
 #include "recorder.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,6 +56,11 @@ Recorder::Recorder(const std::string& path)
 }
 
 Recorder::~Recorder() { close(file_); }
+
+bool Recorder::Unwanted() const {
+  struct stat about;
+  return fstat(file_, &about) == 0 && about.st_nlink == 0;
+}
 
 void Recorder::Begin(const std::vector<std::string>& watch, double interval_s, int pid) {
   std::string names;

@@ -20,6 +20,8 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  /// Whether the file was removed: whoever wanted the record is gone.
+  bool Unwanted() const;
   void Begin(const std::vector<std::string>& watch, double interval_s, int pid);
   /// Reads every watched file. What cannot be read is null.
   void Sample();

@@ -32,6 +32,7 @@ constexpr double kWordEveryS = 2;
 // A client that took the key and did not come within this time lost its way.
 constexpr double kComeWithinS = 10;
 constexpr size_t kRecentCrashes = 8;
+constexpr const char* kWentDown = "server or device went down";
 constexpr int kTickMs = 200;
 constexpr int kBusyTickMs = 20;
 
@@ -56,9 +57,16 @@ Server::Server(Options options)
       listener_(Listen(options_.bind, &options_.port)),
       tracker_(options_.tracker_host, options_.tracker_port),
       crashes_(options_.folder + "/crashes.jsonl"),
-      page_(NewSharedPage()),
+      page_(MapSharedPage(options_.folder + "/running")),
       random_(std::random_device{}()) {
   RemoveFolder(options_.folder + "/sessions");  // Of a server that was killed.
+  if (page_->candidate[0] != '\0') {
+    Log(std::string("the server before this one, or the device, went down while it ran ") +
+        page_->candidate);
+    crashes_.Add(page_->session, kWentDown, page_->candidate);
+    SetCandidate(page_, "");
+  }
+  page_->candidates = 0;
   if (options_.public_port == 0) options_.public_port = options_.port;
   NewMatchKey();
 }
@@ -112,7 +120,7 @@ void Server::LookAfterSession() {
         (candidate.empty() ? "" : " while it ran " + candidate));
     crashes_.Add(number, end.cause, candidate);
   }
-  page_->candidate[0] = '\0';
+  SetCandidate(page_, "");
   device_lock_.Close();
   NewMatchKey();
   next_word_ = 0;  // The host may be waiting to hear what became of it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -11,7 +12,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 
 #include "folders.h"
@@ -47,11 +47,24 @@ std::string SignalName(int number) {
 
 }  // namespace
 
-SharedPage* NewSharedPage() {
-  void* page = mmap(nullptr, sizeof(SharedPage), PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) throw std::runtime_error(std::string("mmap: ") + std::strerror(errno));
-  return new (page) SharedPage{};
+SharedPage* MapSharedPage(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  // Reserved now: a page that a full disk has no room for would kill whoever writes to it.
+  const int failed = file.valid() ? posix_fallocate(file.get(), 0, sizeof(SharedPage)) : errno;
+  void* page = failed != 0 ? MAP_FAILED
+                           : mmap(nullptr, sizeof(SharedPage), PROT_READ | PROT_WRITE, MAP_SHARED,
+                                  file.get(), 0);
+  if (page == MAP_FAILED) {
+    throw std::runtime_error(path + ": " + std::strerror(failed != 0 ? failed : errno));
+  }
+  auto* found = static_cast<SharedPage*>(page);
+  found->candidate[sizeof(found->candidate) - 1] = '\0';
+  return found;
+}
+
+void SetCandidate(SharedPage* page, const std::string& name) {
+  std::strncpy(page->candidate, name.c_str(), sizeof(page->candidate) - 1);
+  if (!name.empty()) msync(page, sizeof(SharedPage), MS_SYNC);
 }
 
 void Session::Start(const Options& options, uint64_t number, Descriptor connection,
@@ -59,7 +72,8 @@ void Session::Start(const Options& options, uint64_t number, Descriptor connecti
   folder_ = options.folder + "/sessions/" + std::to_string(number);
   RemoveFolder(folder_);
   MakeFolders(folder_);
-  page->candidate[0] = '\0';
+  SetCandidate(page, "");
+  page->session = number;
   const pid_t server = getpid();
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));

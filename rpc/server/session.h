@@ -16,14 +16,20 @@
 namespace autotune {
 namespace server {
 
-/// What child and server both see.
+/// What child and server both see. It lies in a file, so that a server that was taken down by a
+/// candidate, or whose device was, can tell of it when it is started again.
 struct SharedPage {
   std::atomic<uint64_t> candidates;  // begun since the server started
+  uint64_t session;                  // the one that runs now
   char candidate[256];               // the one that runs now; empty between them
 };
 
-/// Maps a page that children inherit. Throws std::runtime_error.
-SharedPage* NewSharedPage();
+/// Maps the file, which children inherit, with what an earlier server has left in it. Throws
+/// std::runtime_error.
+SharedPage* MapSharedPage(const std::string& path);
+
+/// Names what runs now, on disk before it runs: it may take the device down. Empty: nothing.
+void SetCandidate(SharedPage* page, const std::string& name);
 
 /// How a session ended.
 struct SessionEnd {

@@ -34,17 +34,11 @@ constexpr int kThreadsShareCores = -3;
 constexpr int kMostDescriptors = 256;
 
 std::string CpuListText(const cpu_set_t& set) {
-  std::string text;
+  std::vector<int> cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &set)) continue;
-    int last = cpu;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) ++last;
-    if (!text.empty()) text += ",";
-    text += std::to_string(cpu);
-    if (last > cpu) text += "-" + std::to_string(last);
-    cpu = last;
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
   }
-  return text;
+  return autotune::CpuListText(cpus);
 }
 
 cpu_set_t Allowed() {
@@ -116,8 +110,8 @@ void Register(const Options& options, const std::string& folder, SharedPage* pag
         return ffi::String(BindThreads(list, threads));
       }));
   set("autotune.server.candidate", Function::FromTyped([page](ffi::String name) {
-        std::strncpy(page->candidate, name.c_str(), sizeof(page->candidate) - 1);
         if (!name.empty()) ++page->candidates;
+        SetCandidate(page, name);
       }));
   set("autotune.server.crashes",
       Function::FromTyped([crashes] { return ffi::String(crashes); }));

@@ -80,8 +80,8 @@ CAUSES: dict[FaultKind, tuple[str, ...]] = {
     "out_of_memory": ("SIGKILL", "Killed"),
     "disk_full": ("No space left",),
     "write_denied": ("Permission denied",),
-    "write_capped": ("reads",),
-    "throttle": ("reads",),
+    "write_capped": ("reads", "is capped at"),
+    "throttle": ("reads", "is capped at"),
 }
 
 
@@ -253,9 +253,13 @@ def one(seed: int, data: ReferenceData, library: Path, scratch: Path) -> Verdict
     problems += difference(state_of(clean), state_of(device))
     messages = [*log, *held, *(event["message"] for event in events)]
     named = any(cause in message for cause in CAUSES[kind] for message in messages)
-    if met and not named and kind not in QUIET:
-        problems.append(f"the log does not name {kind}: {messages[-8:]}")
     statuses = Counter(event["status"] for event in events)
+    # A slow link or a lower clock may do for what is asked of it: then every candidate was measured, at once.
+    unharmed = (
+        kind in QUIET and set(statuses) == {"ok"} and not any("session lost" in m for m in log)
+    )
+    if met and not named and not unharmed:
+        problems.append(f"the log does not name {kind}: {messages[-8:]}")
     return Verdict(kind, met, named, seconds, problems, statuses)
 
 
@@ -332,7 +336,10 @@ def in_process(report: Report, scratch: Path) -> None:
     data.of(KERNEL)
     library = scratch / "kernel.so"
     library.write_bytes(b"")
-    verdicts = [one(seed, data, library, scratch) for seed in range(1, count + 1)]
+    verdicts: list[Verdict] = []
+    # A fault that is due when nothing is asked of the device any more hits nothing, and does not count.
+    while sum(verdict.met for verdict in verdicts) < count:
+        verdicts.append(one(len(verdicts) + 1, data, library, scratch))
     for seed, verdict in enumerate(verdicts, start=1):
         for problem in verdict.faults_found:
             print(f"seed {seed}, {verdict.kind}: {problem}")
@@ -350,10 +357,9 @@ def in_process(report: Report, scratch: Path) -> None:
         )
         print(json.dumps(report.rows[-1]))
     wrong = sum(bool(v.faults_found) for v in verdicts)
-    hit = sum(v.met for v in verdicts)
-    report.row(runs=count, hit=hit, emulated="in process, SoC model")
+    report.row(runs=len(verdicts), hit=count, emulated="in process, SoC model")
     report.bar(
-        f"of {count} runs with a fault, in-process emulator: not as it should be",
+        f"of {count} runs that a fault has hit, in-process emulator: not as it should be",
         wrong,
         "at most",
         0,

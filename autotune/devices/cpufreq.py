@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import PurePosixPath
@@ -10,6 +11,8 @@ from autotune.devices.device import Device
 from autotune.devices.journal import Change, Journal
 from autotune.devices.topology import Cluster
 from autotune.errors import StableDeviceError
+
+LOGGER = logging.getLogger("autotune.devices")
 
 _TIMEOUT_S = 15.0
 _ONLINE = "/sys/devices/system/cpu/cpu{}/online"
@@ -47,6 +50,16 @@ def fixed_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int
                 old = str(now) if path == high else None
                 stack.enter_context(written(device, journal, path, str(khz), old))
         yield
+        for policy in cluster.policies:
+            now = int(_read(device, f"{policy}/scaling_max_freq"))
+            if now < khz:
+                LOGGER.warning(
+                    "%s: %s was held at %d kHz, and is capped at %d",
+                    device.serial,
+                    policy,
+                    khz,
+                    now,
+                )
 
 
 @contextmanager

@@ -178,3 +178,29 @@ def test_an_interrupt_ends_the_wait_for_a_device(
         runner.measure(request(right(tmp_path), data))
     assert time.monotonic() - began < 10
     runner.stop()
+
+
+def test_a_candidate_that_takes_the_server_down_is_quarantined_after_two_times(
+    runner: RpcRunner, data: Path, tmp_path: Path, tracker: TrackerLink
+) -> None:
+    before = await_state("serving").devices[0].restarts
+    body = "extern int kill(int, int); extern int getppid(void); kill(getppid(), 9);"
+    outcome = runner.measure(request(wicked(tmp_path, "murderer", body), data))
+    assert outcome.status == "run_error"
+    assert "went down with it" in outcome.message
+    assert "quarantined" in outcome.message
+    assert await_state("serving").devices[0].restarts - before == 2
+    assert runner.measure(request(right(tmp_path), data)).ok
+
+
+def test_a_wait_for_a_device_ends_when_nobody_wants_the_measurement(
+    tracker: TrackerLink, data: Path, tmp_path: Path
+) -> None:
+    absent = RpcRunner(tracker, "nobody", DEVICE, waits=Waits(patience_s=60))
+    absent.start()
+    began = time.monotonic()
+    absent.give_up = lambda: time.monotonic() - began > 1
+    with pytest.raises(TransientDeviceError, match="no device"):
+        absent.measure(request(right(tmp_path), data))
+    assert time.monotonic() - began < 10
+    absent.stop()

@@ -6,17 +6,22 @@ import json
 import os
 import platform
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from boards import SSHD, ssh_board
 from command import autotune
 from fleets import free_port, servers
+
+from autotune.tracker import TrackerLink
 
 MATMUL = "matmul:m=8,n=24,k=40"
 
@@ -157,6 +162,11 @@ def test_a_board_behind_sshd_is_tuned(home: dict[str, str], tmp_path: Path) -> N
         (["tracker", "down"], 3, "no tracker runs"),
         (["devices", "show", "nobody"], 2, "there is no device 'nobody'"),
         (["rpc", "build", "--for", "toaster"], 2, "toaster"),
+        (["tracker", "up", "--device", "local", "--key", "../../x"], 2, "is no key"),
+        (["tracker", "up", "--device", "local", "--key", 'q";reboot;"'], 2, "is no key"),
+        (["tracker", "up", "--device", "local", "--listen", "256.1.1.1"], 2, "no address of"),
+        (["devices", "emulate", "meizu-16t", "--port", "99999"], 2, "--port is 99999"),
+        (["devices", "restore", "--forget", "nobody"], 2, "nothing is left of 'nobody'"),
         (["kernels", "--op", MATMUL, "--tracker", "here"], 2, "--key"),
         (["kernels", "--op", MATMUL, "--tracker", "here", "--key", "k"], 2, "HOST:PORT"),
         (["kernels", "--op", MATMUL, "--tracker", "127.0.0.1:1", "--key", "k"], 3, "not answer"),
@@ -169,3 +179,96 @@ def test_a_mistake_is_told_in_one_line(
     assert done.returncode == code, done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_tracker_that_dies_is_started_anew(home: dict[str, str]) -> None:
+    running = up(home, "--device", "local")
+    port = port_of(running)
+    found = subprocess.run(
+        ["pgrep", "-f", f"tracker_process 127.0.0.1 {port}"], capture_output=True, text=True
+    )
+    os.kill(int(found.stdout.split()[0]), signal.SIGKILL)
+    silent = autotune("tracker", "status", "--json", **home)
+    assert silent.returncode == 3 or json.loads(silent.stdout)["answers"]
+    deadline = time.monotonic() + 60
+    while True:
+        status = autotune("tracker", "status", "--json", **home)
+        told = json.loads(status.stdout)
+        if status.returncode == 0 and told["queue"].get("local", [0])[0] == 1:
+            break
+        assert time.monotonic() < deadline, status.stdout
+        time.sleep(0.5)
+    # It was the tracker's fault, and not the device's.
+    assert told["devices"][0]["restarts"] == 0
+    assert autotune("tracker", "down", **home).returncode == 0
+
+
+def test_of_two_that_start_at_once_one_is_refused(home: dict[str, str]) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        calls = [
+            pool.submit(
+                autotune, "tracker", "up", "--device", "local", "--port", str(free_port()), **home
+            )
+            for _ in range(2)
+        ]
+        codes = sorted(call.result().returncode for call in calls)
+    assert codes == [0, 2]
+    assert autotune("tracker", "down", **home).returncode == 0
+    left = subprocess.run(["pgrep", "-f", "autotune.tracker.supervisor"], capture_output=True)
+    mine = [
+        pid
+        for pid in left.stdout.decode().split()
+        if str(home["XDG_STATE_HOME"]) in Path(f"/proc/{pid}/cmdline").read_text()
+    ]
+    assert mine == []
+
+
+def test_a_port_that_another_program_has_is_not_taken_for_ours(home: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = autotune("tracker", "up", "--device", "local", "--port", str(port), **home)
+    assert (done.returncode, "cannot listen" in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_what_a_device_refuses_is_told_soon(home: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "wrong"
+    folder.mkdir()
+    (folder / "autotune_server").write_bytes(b"\x7fELF of another machine")
+    (folder / "autotune_server").chmod(0o755)
+    began = time.monotonic()
+    done = autotune(
+        "tracker", "up", "--device", "local", "--server", str(folder), "--port", str(free_port()),
+        **home,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "does not start" in done.stdout
+    assert time.monotonic() - began < 60
+
+
+OUTSIDE = [
+    one.address
+    for entries in psutil.net_if_addrs().values()
+    for one in entries
+    if one.family == socket.AF_INET and not one.address.startswith("127.")
+]
+
+
+@pytest.mark.skipif(not OUTSIDE, reason="this machine has no address but loopback")
+def test_listening_elsewhere_serves_clients_there(home: dict[str, str], tmp_path: Path) -> None:
+    port = free_port()
+    done = autotune(
+        "tracker", "up", "--device", "local", "--listen", OUTSIDE[0], "--port", str(port), "--json",
+        **home,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "runs code on the devices" in done.stderr
+    assert json.loads(done.stdout)["tracker"] == f"{OUTSIDE[0]}:{port}"
+    (served,) = TrackerLink(OUTSIDE[0], port).served()
+    assert served.address[0] == OUTSIDE[0]
+    tuned = autotune(
+        "kernels", "--op", MATMUL, "--role", "forward", "--trials", "4", "--json",
+        "--tracker", f"{OUTSIDE[0]}:{port}", "--key", "local", "--logs", tmp_path, **home,
+    )  # fmt: skip
+    assert tuned.returncode == 0, tuned.stderr
+    assert json.loads(tuned.stdout)["trials"] == 4

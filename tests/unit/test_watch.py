@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from autotune.devices import Completed
+from autotune.devices.journal import Change, Journal
 from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.faults import Fault, FaultPlan
+from autotune.errors import RecordError
 from autotune.tracker.deploy import Deployment, Service
 from autotune.tracker.link import Crash, Served
 from autotune.tracker.watch import Waits, Watched
@@ -47,7 +50,13 @@ class Fleet:
         ]  # fmt: skip
 
 
-def watch(fleet: Fleet, folder: Path, *, allow_reboot: bool = False) -> Watched:
+def watch(
+    fleet: Fleet,
+    folder: Path,
+    *,
+    allow_reboot: bool = False,
+    served: Callable[[], Sequence[Served] | None] | None = None,
+) -> Watched:
     bundle = folder / "bundle"
     bundle.mkdir()
     (bundle / "autotune_server").write_bytes(b"\x7fELF")
@@ -58,7 +67,7 @@ def watch(fleet: Fleet, folder: Path, *, allow_reboot: bool = False) -> Watched:
     return Watched(
         deployment,
         lambda: fleet.device,
-        fleet.served,
+        served or fleet.served,
         tracker_port=9190,
         allow_reboot=allow_reboot,
         journals=folder / "journals",
@@ -123,3 +132,50 @@ def test_a_device_that_goes_away_for_a_while_is_served_again(tmp_path: Path) -> 
     until(served_again)
     assert watched.stop(10)
     assert fleet.device.find(["/data/local/tmp/*"], timeout=5) == []
+
+
+def test_a_journal_on_a_full_disk_undoes_everything_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = EmulatedDevice("meizu-16t")
+    ports = [device.forward(port, timeout=5) for port in (9300, 9301, 9302)]
+    journal = Journal(device, tmp_path)
+    for port in ports:
+        journal.note(Change(f"forward of port {port}", "forward", port=port))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert journal.undo() == []
+    assert device.forwarded == {}
+    with pytest.raises(RecordError, match="cannot be written"):
+        journal.note(Change("one more", "forward", port=1))
+    monkeypatch.undo()
+    journal.close()
+
+
+def test_a_tracker_that_does_not_answer_is_no_device_s_fault(tmp_path: Path) -> None:
+    fleet = Fleet()
+    silent = threading.Event()
+    watched = watch(fleet, tmp_path, served=lambda: None if silent.is_set() else fleet.served())
+    watched.start()
+    until(lambda: watched.status().state == "serving")
+    silent.set()
+    time.sleep(0.5)
+    assert (watched.status().state, watched.status().restarts) == ("serving", 0)
+    silent.clear()
+    fleet.killed = True
+    until(lambda: watched.status().restarts == 1)
+    assert watched.stop(10)
+
+
+def test_what_a_device_refuses_makes_it_lost_at_once_and_is_told(tmp_path: Path) -> None:
+    fleet = Fleet(FaultPlan((Fault("disk_full", time_s=0.0, duration_s=1e9),)))
+    watched = watch(fleet, tmp_path)
+    watched.start()
+    until(lambda: watched.status().state == "lost")
+    assert "No space left" in watched.status().message
+    time.sleep(0.5)
+    assert watched.status().state == "lost"
+    assert watched.stop(10)

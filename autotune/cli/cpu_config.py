@@ -102,6 +102,13 @@ def search(
             help=f"How often the best and the system's own choice are measured again. [default: {_BLOCKS}]"
         ),
     ] = None,
+    least_seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Steps of a run are counted for this long at least. [default: 5]",
+        ),
+    ] = None,
     start_temperature: Annotated[
         float | None,
         typer.Option(
@@ -151,7 +158,8 @@ def search(
         "ssh": ssh, "emulate": emulate, "deadline": deadline, "energy_budget": energy_budget,
         "max_temperature": max_temperature, "memory_limit": memory_limit, "sampler": sampler,
         "model": model, "space": str(space) if space else None, "meter": meter, "blocks": blocks,
-        "start_temperature": start_temperature, "storage": storage, "study": study, "seed": seed,
+        "start_temperature": start_temperature, "least_seconds": least_seconds, "storage": storage,
+        "study": study, "seed": seed,
     }  # fmt: skip
     return _search(asked, trials, logs, resume, as_json=json)
 
@@ -164,6 +172,8 @@ def _search(
     *,
     as_json: bool,
 ) -> int:
+    from dataclasses import replace
+
     from autotune.cli import bench as benches
     from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
     from autotune.errors import INTERRUPTED, NothingMeasuredError, UsageError
@@ -199,6 +209,8 @@ def _search(
         if resume is not None
         else RunFolder.create(logs or Path("logs"), f"cpu-config-{_slug(chosen.info.soc)}", about)
     )
+    least = asked["least_seconds"]
+    protocol = Protocol() if least is None else replace(Protocol(), least_s=least)
     blocks = _BLOCKS if asked["blocks"] is None else asked["blocks"]
     with (
         folder,
@@ -211,7 +223,7 @@ def _search(
         if not chosen.info.rooted:
             progress.notice("no root: clocks are left to the system, and only observed")
         with benches.ready(
-            chosen, command, step, meter, Protocol(), asked["start_temperature"]
+            chosen, command, step, meter, protocol, asked["start_temperature"]
         ) as steps:
             bench = DeviceBench(steps, needs_energy=wanted)
             calibration = steps.calibrate(bench.setting(None))

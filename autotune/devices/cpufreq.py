@@ -37,18 +37,8 @@ def fixed_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int
             service) caps the clock, so that the limit reads back as another one.
     """
     with ExitStack() as stack:
-        for policy in cluster.policies:
-            low, high = f"{policy}/scaling_min_freq", f"{policy}/scaling_max_freq"
-            now, most = int(_read(device, high)), int(_read(device, f"{policy}/cpuinfo_max_freq"))
-            if now < most:
-                raise StableDeviceError(
-                    f"{device.serial}: {policy} reads a limit of {now} kHz, below its {most}",
-                    hint="let it cool; if you or a service set that limit, raise it to the highest first",
-                )
-            rising = khz >= now
-            for path in (high, low) if rising else (low, high):
-                old = str(now) if path == high else None
-                stack.enter_context(written(device, journal, path, str(khz), old))
+        for path, old in _limits(device, cluster, khz):
+            stack.enter_context(written(device, journal, path, str(khz), old))
         yield
         for policy in cluster.policies:
             now = int(_read(device, f"{policy}/scaling_max_freq"))
@@ -60,6 +50,32 @@ def fixed_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int
                     khz,
                     now,
                 )
+
+
+def leave_at_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int) -> None:
+    """As `fixed_frequency`, without an end: what was before stays in the journal.
+
+    Raises:
+        StableDeviceError: See `fixed_frequency`; what was changed by then is in the journal.
+    """
+    for path, old in _limits(device, cluster, khz):
+        journal.note(_change(path, str(khz), old))
+        _write(device, path, str(khz))
+
+
+def _limits(device: Device, cluster: Cluster, khz: int) -> Iterator[tuple[str, str]]:
+    """Files that hold a cluster at a frequency, in the order in which they are written, and what they hold."""
+    for policy in cluster.policies:
+        low, high = f"{policy}/scaling_min_freq", f"{policy}/scaling_max_freq"
+        now, most = int(_read(device, high)), int(_read(device, f"{policy}/cpuinfo_max_freq"))
+        if now < most:
+            raise StableDeviceError(
+                f"{device.serial}: {policy} reads a limit of {now} kHz, below its {most}",
+                hint="let it cool; if you or a service set that limit, raise it to the highest first",
+            )
+        before = {high: str(now), low: _read(device, low)}
+        for path in (high, low) if khz >= now else (low, high):
+            yield path, before[path]
 
 
 @contextmanager
@@ -125,16 +141,23 @@ def written(
         StableDeviceError: The device refuses the value, or it does not stay.
     """
     old = _read(device, path) if old is None else old
-    change = Change(f"{path}: {old} -> {value}", "write", path=path, text=old)
-    with journal.changed(change):
-        device.write(PurePosixPath(path), value.encode(), timeout=_TIMEOUT_S)
-        held = _read(device, path)
-        if held != value:
-            raise StableDeviceError(
-                f"{device.serial}: {path} reads {held} after {value} was written",
-                hint="a thermal or power service of the device holds it; let it cool, or stop the service",
-            )
+    with journal.changed(_change(path, value, old)):
+        _write(device, path, value)
         yield
+
+
+def _change(path: str, value: str, old: str) -> Change:
+    return Change(f"{path}: {old} -> {value}", "write", path=path, text=old)
+
+
+def _write(device: Device, path: str, value: str) -> None:
+    device.write(PurePosixPath(path), value.encode(), timeout=_TIMEOUT_S)
+    held = _read(device, path)
+    if held != value:
+        raise StableDeviceError(
+            f"{device.serial}: {path} reads {held} after {value} was written",
+            hint="a thermal or power service of the device holds it; let it cool, or stop the service",
+        )
 
 
 def _read(device: Device, path: str) -> str:

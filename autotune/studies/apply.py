@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import PurePosixPath
 
 from autotune.devices import cpufreq
@@ -49,15 +48,15 @@ def apply(device: Device, info: DeviceInfo, configuration: CpuConfiguration) -> 
     journal = Journal(device)
     said = []
     try:
-        with ExitStack() as stack:
-            for cluster, khz in wanted:
-                stack.enter_context(cpufreq.fixed_frequency(device, journal, cluster, khz))
-                for policy in cluster.policies:
-                    path = PurePosixPath(f"{policy}/scaling_cur_freq")
-                    now = device.read(path, timeout=_CALL_S).decode().strip()
-                    said.append(f"{cluster.name}: {policy} at {now} kHz")
-            # All hold: they are left as they are, and the journal knows how to undo them.
-            stack.pop_all()
+        for cluster, khz in wanted:
+            cpufreq.leave_at_frequency(device, journal, cluster, khz)
+            for policy in cluster.policies:
+                path = PurePosixPath(f"{policy}/scaling_cur_freq")
+                now = device.read(path, timeout=_CALL_S).decode().strip()
+                said.append(f"{cluster.name}: {policy} at {now} kHz")
+    except BaseException:
+        journal.undo()
+        raise
     finally:
         journal.close()
     return said

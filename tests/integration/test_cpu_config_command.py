@@ -1,0 +1,195 @@
+"""`autotune cpu-config` on models, on this host, and on an emulated phone behind the real adb."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import AUTOTUNE, autotune
+from small_phone import needs_phone, private_adb
+from test_phone_end_to_end import phone
+
+POLICIES = "/sys/devices/system/cpu/cpufreq"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An adb server and a state folder of the test's own."""
+    (tmp_path / "home").mkdir()
+    with private_adb(tmp_path / "home"):
+        yield {"XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def search(*arguments: object, code: int = 0, **environment: str) -> dict[str, Any]:
+    done = autotune("cpu-config", *arguments, "--json", **environment)
+    assert done.returncode == code, done.stderr
+    return dict(json.loads(done.stdout)) if done.stdout else {}
+
+
+def run_of(folder: Path) -> Path:
+    (found,) = folder.glob("*-cpu-config-*")
+    return found
+
+
+def test_a_search_on_a_model_finds_and_reports(tmp_path: Path) -> None:
+    found = search(
+        "--emulate", "meizu-16t", "--objective", "pareto", "--trials", 11, "--blocks", 1,
+        "--logs", tmp_path,
+    )  # fmt: skip
+    assert found["emulated"]
+    assert found["n_measured"] == 11
+    assert found["best"]["ci"]["blocks"] == 1
+    assert set(found["best"]["clusters"]) == {"little", "big"}
+    times = [point["time_s"] for point in found["pareto"]]
+    joules = [point["energy_j"] for point in found["pareto"]]
+    assert times == sorted(times)
+    assert joules == sorted(joules, reverse=True)
+    assert found["points"]["fastest"]["time_s"] < found["default"]["time_s"]
+    assert 0 < found["model_error"]["left_out"]["time"] < 0.5
+    run = run_of(tmp_path)
+    assert json.loads((run / "result.json").read_text()) == found
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    trials = [event for event in events if event["event"] == "trial"]
+    assert len(trials) == 11
+    assert all((run / "raw" / event["raw"]).stat().st_size for event in trials)
+    again = autotune("replay", run, "--objective", "latency", "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["configurations"] == 11
+    more = search("--resume", run, "--trials", 12)
+    assert more["n_measured"] == 12
+    refused = autotune("cpu-config", "apply", run)
+    assert (refused.returncode, "model in the process" in refused.stderr) == (2, True)
+
+
+def test_a_search_without_root_leaves_clocks_alone(tmp_path: Path) -> None:
+    found = search(
+        "--emulate", "three-cluster", "--trials", 12, "--blocks", 0, "--logs", tmp_path,
+    )  # fmt: skip
+    assert found["space"] == 39
+    assert all(c["khz"] is None for c in found["best"]["clusters"].values())
+
+
+def test_this_host_is_searched(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import time\nfor n in range(9999): time.sleep(0.1); print('step', n, flush=True)\n"
+    )
+    found = search(
+        "--device", "local", "--command", f"{sys.executable} {program} {{threads}}",
+        "--steps-from", "^step", "--trials", 2, "--blocks", 1, "--logs", tmp_path,
+        "--start-temperature", 999, "--least-seconds", 1, "--meter", "none",
+    )  # fmt: skip
+    assert not found["emulated"]
+    assert found["best"]["time_s"] == pytest.approx(0.1, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["--emulate", "nothing"], 2, "no emulated 'nothing'"),
+        (["--emulate", "meizu-16t", "--objective", "speed"], 2, "'speed' is not known"),
+        (["--emulate", "meizu-16t", "--deadline", "soon"], 2, "'soon' is no quantity"),
+        (["--emulate", "meizu-16t", "--trials", "0"], 2, "--trials is 0"),
+        (["--emulate", "meizu-16t", "--meter", "sundial"], 2, "no meter 'sundial'"),
+        (["--emulate", "meizu-16t", "--space", "/nowhere.toml"], 2, "cannot read"),
+        (["--emulate", "meizu-16t", "--steps-from", "("], 2, "no regular expression"),
+        (["--emulate", "meizu-16t", "--storage", "nonsense"], 2, "cannot be opened"),
+        (["--emulate", "raspberry-pi-3b-plus", "--objective", "energy"], 3, "no meter"),
+        (["--device", "local"], 2, "--command and --steps-from"),
+        (["--device", "nobody", "--command", "x", "--steps-from", "y"], 2, "no device 'nobody'"),
+        (["--resume", "/nowhere"], 2, "no run at"),
+        (["apply", "/nowhere"], 2, "no run at"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_in_one_line(
+    tmp_path: Path, arguments: list[str], code: int, text: str
+) -> None:
+    if arguments[0] not in ("apply", "--resume"):
+        arguments = [*arguments, "--logs", str(tmp_path)]
+    done = autotune("cpu-config", *arguments)
+    assert done.returncode == code, done.stderr
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_valid_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    done = autotune(
+        "cpu-config", "--emulate", "meizu-16t", "--command", "nonsense", "--steps-from", "x",
+        "--meter", "none", "--trials", "2", "--logs", tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, "No such file" in done.stderr) == (5, True), done.stderr
+
+
+def limits(serial: str) -> str:
+    script = f"cat {POLICIES}/policy*/scaling_m*_freq; ls -A /data/local/tmp"
+    return subprocess.run(
+        ["adb", "-s", serial, "shell", script], capture_output=True, text=True
+    ).stdout
+
+
+TRAIN = ("--command", "emulated_train --threads {threads} --scale 0.01", "--steps-from", "^step")
+
+
+@needs_phone
+def test_search_apply_verify_restore_over_adb(home: dict[str, str], tmp_path: Path) -> None:
+    space = tmp_path / "space.toml"
+    space.write_text(
+        'together = "never"\n[clusters.big]\ncores = [1, 4]\nlevels = 2\n[clusters.little]\ncores = [0]\n'
+    )
+    with phone("meizu-16t") as (serial, _):
+        before = limits(serial)
+        found = search(
+            "--device", serial, "--objective", "latency", *TRAIN, "--space", space, "--trials", 2,
+            "--blocks", 1, "--least-seconds", 1, "--start-temperature", 80, "--logs", tmp_path, **home,
+        )  # fmt: skip
+        assert found["emulated"]
+        assert found["n_measured"] == 2
+        assert found["best"]["clusters"]["big"] == {"cores": 4, "khz": 2419200}
+        assert limits(serial) == before
+        run = run_of(tmp_path)
+        slow = autotune("cpu-config", "apply", run, "--point", "fastest", "--json", **home)
+        assert slow.returncode == 0, slow.stderr
+        assert json.loads(slow.stdout)["cpus"] == "4-7"
+        assert limits(serial).count("2419200") == 2
+        restored = autotune("devices", "restore", **home)
+        assert restored.returncode == 0, restored.stdout
+        assert limits(serial) == before
+
+
+@needs_phone
+def test_a_search_that_is_killed_is_undone_at_the_next_start(
+    home: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    with phone("meizu-16t") as (serial, _):
+        before = limits(serial)
+        process = subprocess.Popen(
+            [
+                *AUTOTUNE, "cpu-config", "--device", serial, *TRAIN, "--meter", "none",
+                "--least-seconds", "1", "--logs", str(tmp_path),
+            ],
+            stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **home},
+        )  # fmt: skip
+        deadline = time.monotonic() + 120
+        while limits(serial) == before or "autotune-observe" not in limits(serial):
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        while limits(serial).splitlines()[:4] == before.splitlines()[:4]:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert limits(serial) != before
+        run = run_of(tmp_path)
+        again = search("--resume", run, "--trials", 1, **home)
+        assert again["n_measured"] == 1
+        assert limits(serial) == before

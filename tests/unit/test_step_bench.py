@@ -1,0 +1,202 @@
+"""Steps measured on emulated devices: times and joules are right, and what spoils them is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from autotune.devices.info import probe
+from autotune.devices.journal import Journal
+from autotune.emulator.device import EmulatedDevice
+from autotune.emulator.faults import Fault, FaultPlan
+from autotune.emulator.observed import observing
+from autotune.emulator.step_model import ALEXNET_B16, estimate
+from autotune.errors import StableDeviceError
+from autotune.measurement.conditions import Setting
+from autotune.measurement.observation import Line, parse, steps
+from autotune.measurement.observer import Observer
+from autotune.measurement.step_bench import Protocol, StepBench, Workload
+from autotune.measurement.versus import judge, versus
+from autotune.power.channels import PATTERNS, find
+
+TRAIN = Workload(("emulated_train", "--threads", "{threads}"), re.compile(r"^step \d+"))
+USUAL = Protocol()
+BIG = Setting((4, 5, 6, 7), (None, 2419200), 4)
+
+
+@contextmanager
+def bench(
+    folder: Path,
+    profile: str = "meizu-16t",
+    *,
+    workload: Workload = TRAIN,
+    protocol: Protocol = USUAL,
+    faults: FaultPlan | None = None,
+    start_c: float | None = None,
+) -> Iterator[tuple[EmulatedDevice, StepBench]]:
+    device = EmulatedDevice(profile, programs=observing(), faults=faults)
+    meters = find(device.collect(PATTERNS, timeout=10))
+    with (
+        Journal(device, folder) as journal,
+        Observer(
+            device, Path(__file__), journal, android=True, sleep=device.clock.sleep
+        ) as observer,
+    ):
+        yield device, StepBench(
+            device, probe(device), observer, journal, workload, meters[0] if meters else None,
+            protocol, start_c=start_c, sleep=device.clock.sleep,
+        )  # fmt: skip
+    assert device.files.names("/data/local/tmp") == []
+
+
+@pytest.mark.parametrize(
+    ("profile", "setting"),
+    [
+        ("meizu-16t", BIG),
+        ("meizu-16t", Setting((2, 3), (1209600, None), 2)),
+        ("meizu-16t", Setting((3, 6, 7), (1785600, 1401600), 3)),
+        ("three-cluster", Setting((4, 5, 6), (None, None, None), 3)),
+    ],
+)
+def test_times_and_joules_are_the_model_s(tmp_path: Path, profile: str, setting: Setting) -> None:
+    with bench(tmp_path, profile) as (device, station):
+        station.calibrate(Setting(None, setting.khz, 8))
+        run = station.run(setting)
+    clusters = device.profile.clusters
+    khz = [k or c.frequencies_khz[-1] for k, c in zip(setting.khz, clusters, strict=True)]
+    assert setting.cpus is not None
+    exact = estimate(device.profile, ALEXNET_B16, setting.cpus, khz)
+    assert run.status == "ok", run.message
+    assert run.time_s == pytest.approx(exact.time_s, rel=0.01)
+    assert run.energy_j == pytest.approx(exact.net_j, rel=0.05)
+    assert run.energy is not None
+    assert abs(run.energy.joules / len(run.step_s) - exact.net_j) < 3 * run.energy.deviation
+    assert run.memory_bytes == ALEXNET_B16.memory_bytes
+    assert len(run.records) == 3
+    assert run.marks == ()
+
+
+def test_settings_are_put_back(tmp_path: Path) -> None:
+    with bench(tmp_path) as (device, station):
+        before = device.collect(["/sys/devices/system/cpu/cpufreq/policy*/scaling_m*"], timeout=5)
+        station.calibrate(BIG)
+        station.run(BIG)
+        after = device.collect(["/sys/devices/system/cpu/cpufreq/policy*/scaling_m*"], timeout=5)
+    assert before == after
+    assert list(tmp_path.glob("*")) == []
+
+
+def test_a_run_that_was_throttled_says_so_and_counts_for_nothing(tmp_path: Path) -> None:
+    throttle = FaultPlan((Fault("throttle", time_s=110.0, duration_s=1e6),))
+    with bench(tmp_path, protocol=Protocol(attempts=1, least_s=60), faults=throttle) as (
+        device,
+        station,
+    ):
+        station.calibrate(BIG)
+        run = station.run(BIG)
+        device.soc.force_throttle(0)
+    assert run.status in ("throttled", "unstable")
+    assert "1497600" in run.message
+    assert not run.step_s
+
+
+def test_a_device_that_stays_hot_is_not_measured(tmp_path: Path) -> None:
+    with bench(tmp_path, protocol=Protocol(cooling_limit_s=30, attempts=1), start_c=25.5) as (
+        device,
+        station,
+    ):
+        station.calibrate(BIG)
+        device.soc.set_celsius(36.0)
+        run = station.run(BIG)
+    assert run.status == "unstable"
+    assert "measurements begin at 25.5 C" in run.message
+
+
+def test_a_stuck_meter_gives_no_joules(tmp_path: Path) -> None:
+    stuck = FaultPlan((Fault("meter_stuck", time_s=40.0, duration_s=1e6),))
+    with bench(tmp_path, faults=stuck) as (device, station):
+        station.calibrate(BIG)
+        device.clock.sleep(60.0)
+        device.run(["true"], timeout=5)
+        run = station.run(BIG)
+    assert run.status == "ok"
+    assert run.energy is None
+    assert "stuck" in run.marks[0]
+
+
+def test_a_workload_that_does_not_run_is_told_with_its_words(tmp_path: Path) -> None:
+    with bench(tmp_path, workload=Workload(("nonsense",), re.compile("step"))) as (_, station):
+        run = station.run(Setting(None, (None, None), 8))
+    assert (run.status, "No such file" in run.message) == ("run_error", True)
+    silent = Workload(("emulated_train", "--steps", "5"), re.compile("epoch"))
+    with bench(tmp_path, workload=silent) as (_, station):
+        run = station.run(Setting(None, (None, None), 8))
+    assert "0 lines matched 'epoch'" in run.message
+
+
+def test_a_board_without_a_meter_is_timed(tmp_path: Path) -> None:
+    device = EmulatedDevice("raspberry-pi-3b-plus", programs=observing())
+    with (
+        Journal(device, tmp_path) as journal,
+        Observer(
+            device, Path(__file__), journal, android=False, sleep=device.clock.sleep
+        ) as observer,
+    ):
+        station = StepBench(
+            device, probe(device), observer, journal, TRAIN, None, Protocol(),
+            sleep=device.clock.sleep,
+        )  # fmt: skip
+        run = station.run(Setting((0, 1), (1400000,), 2))
+    assert run.status == "ok", run.message
+    assert run.energy is None
+    assert station.calibrate(Setting(None, (None,), 4)) is None
+
+
+def test_a_battery_that_does_not_follow_the_work_is_refused(tmp_path: Path) -> None:
+    stuck = FaultPlan((Fault("meter_stuck", time_s=0.0, duration_s=1e6),))
+    with (
+        bench(tmp_path, faults=stuck) as (_, station),
+        pytest.raises(StableDeviceError, match="does not follow"),
+    ):
+        station.calibrate(BIG)
+
+
+def test_steps_leave_the_warm_up_out() -> None:
+    lines = [Line(float(t), f"iter {t}") for t in (1, 3, 6, 10)]
+    found = steps(lines, re.compile("iter"), warm_up=2)
+    assert found is not None
+    assert found.seconds == (3.0, 4.0)
+    assert steps(lines, re.compile("iter"), warm_up=4) is None
+
+
+def test_a_record_that_breaks_off_is_read_as_far_as_it_goes() -> None:
+    whole = (
+        '{"begin":1.0,"pid":7,"interval_s":0.1,"watch":["/a"]}\n{"sample":[1.0,1.2,["x"]]}\n'
+        '{"line":[1.5,"step 1"]}\n{"end":2.0,"exit":0,"max_rss_kb":5,"user_s":1,"system_s":0,"why":""}\n'
+    )
+    for cut in range(len(whole)):
+        if cut > whole.index("\n"):
+            found = parse(whole[:cut])
+            assert found.end_s is None or cut >= len(whole) - 1
+    assert parse(whole).samples[0].time_s == pytest.approx(1.1)
+    with pytest.raises(StableDeviceError, match="recorded nothing"):
+        parse("")
+
+
+def test_a_difference_is_found_and_equals_are_a_tie() -> None:
+    assert judge([1.1, 1.12, 1.09] * 5, [1.0, 1.01, 0.99] * 5, seed=1).winner == "second"
+    assert judge([1.0, 1.01, 0.99] * 5, [1.0, 1.01, 0.99] * 5, seed=1).winner == "tie"
+    calls: list[str] = []
+
+    def of(name: str, value: float) -> float:
+        calls.append(name)
+        return value * (1 + 0.001 * len(calls))  # Both drift.
+
+    found = versus(lambda: of("a", 1.0), lambda: of("b", 0.9), seed=3)
+    assert (found.winner, found.blocks) == ("second", 12)
+    firsts = calls[::2]
+    assert 0 < firsts.count("a") < 12

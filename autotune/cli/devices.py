@@ -13,6 +13,7 @@ from autotune.cli.output import write_json, write_table
 if TYPE_CHECKING:
     from autotune.devices.discovery import Listed
     from autotune.devices.info import DeviceInfo
+    from autotune.emulator.model_phone import ModelPhone
     from autotune.emulator.phone import EmulatedPhone
 
 Ssh = Annotated[
@@ -155,7 +156,7 @@ def emulate(
 
     Its kernel's files, clocks, heat and battery are a model's; ARM programs run in it under qemu-user, so that
     times say nothing of a phone. What goes wrong with phones can be typed while it runs: drop, hang 5, offline
-    10, slow 100000, garbage, unauthorised, reboot, clear.
+    10, slow 100000, garbage, unauthorised, reboot, throttle 2, deny, stuck, saturate 2.35, clear.
 
     \b
     Example:
@@ -186,7 +187,7 @@ def emulate(
             hint="the model alone runs in process without them; see docs/emulator.md",
         )
 
-    def ready(phone: EmulatedPhone) -> None:
+    def ready(_: EmulatedPhone) -> None:
         if connect:
             phone.connect()
         typer.echo(phone.serial)
@@ -196,7 +197,7 @@ def emulate(
     serve(phone, ready)
 
 
-def _faults_from_stdin(phone: EmulatedPhone) -> None:
+def _faults_from_stdin(phone: ModelPhone) -> None:
     from autotune.emulator import model_phone
     from autotune.errors import UsageError
 

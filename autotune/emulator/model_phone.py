@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from autotune.emulator import trainer
 from autotune.emulator.clock import RealClock
 from autotune.emulator.commands import properties
 from autotune.emulator.phone import Contents, EmulatedPhone
 from autotune.emulator.profile import Profile, load
+from autotune.emulator.sensor_files import MeterState
 from autotune.emulator.soc import Soc
 from autotune.emulator.sysfs import kernel_tree
 from autotune.emulator.tree import Tree
@@ -27,14 +29,61 @@ COMMANDS = {
     "garbage": "answer with noise, once",
     "unauthorised": "trust this computer no more",
     "reboot": "restart the phone",
-    "clear": "end what is wrong with the link",
+    "throttle LEVEL": "cap the clocks as at a trip point; 0 ends it",
+    "deny": "refuse every write to the kernel's files, to root as well",
+    "stuck": "the meters show one value from now on",
+    "saturate WATTS": "the meters show so much at most",
+    "clear": "end all that is wrong",
 }
 """What can be done to a running phone, in words for people."""
 
 
+class ModelPhone(EmulatedPhone):
+    """An emulated phone whose kernel is a profile's model.
+
+    Attributes:
+        soc: The model since the last boot; None before the first.
+        meters: What is wrong with its meters.
+        denied: Whether writes to the kernel's files are refused.
+    """
+
+    def __init__(self, profile: Profile, **how: Any) -> None:
+        super().__init__(self._kernel, **how)
+        self._profile = profile
+        self.soc: Soc | None = None
+        self.meters = MeterState()
+        self.denied = False
+
+    def _kernel(self) -> Tree:
+        self.soc, self.meters, self.denied = Soc(self._profile, RealClock()), MeterState(), False
+        return kernel_tree(
+            self.soc,
+            meters=self.meters,
+            writable=lambda: not self.denied,
+            more=trainer.trainer_files(self.soc),
+        )
+
+    def throttle(self, level: float) -> None:
+        """Caps the clocks as if so many trip points were passed."""
+        if self.soc is not None:
+            self.soc.force_throttle(round(level))
+
+    def stick(self) -> None:
+        """Has the meters show what they show now."""
+        if self.soc is not None and self.tree is not None:
+            self.meters.stuck_since_s = self.soc.clock.now()
+
+    def clear(self) -> None:
+        """Ends what is wrong with the link and the kernel."""
+        self.faults.clear()
+        self.throttle(0)
+        self.denied = False
+        self.meters.stuck_since_s = self.meters.limit_w = None
+
+
 def model_phone(
     name: str, *, port: int = 0, rooted: bool | None = None, serial: str = ""
-) -> EmulatedPhone:
+) -> ModelPhone:
     """A phone that is the profile's model.
 
     Args:
@@ -52,13 +101,8 @@ def model_phone(
             f"{name} is a board without adb: its model runs in process only",
             hint="emulate a phone, such as meizu-16t; boards are reached by ssh",
         )
-
-    def tree() -> Tree:
-        soc = Soc(profile, RealClock())
-        return kernel_tree(soc, more=trainer.trainer_files(soc))
-
-    return EmulatedPhone(
-        tree,
+    return ModelPhone(
+        profile,
         serial=serial or f"EMULATED{name.replace('-', '').upper()}",
         contents=Contents(
             properties=properties(profile),
@@ -82,7 +126,7 @@ def _offline(phone: EmulatedPhone, seconds: float) -> None:
     back.start()
 
 
-def do(phone: EmulatedPhone, command: str) -> None:
+def do(phone: ModelPhone, command: str) -> None:
     """Does one of `COMMANDS` to a running phone.
 
     Raises:
@@ -91,7 +135,9 @@ def do(phone: EmulatedPhone, command: str) -> None:
     word, _, text = command.strip().partition(" ")
     plain: dict[str, Callable[[], object]] = {
         "drop": phone.faults.drop_now,
-        "clear": phone.faults.clear,
+        "clear": phone.clear,
+        "deny": lambda: setattr(phone, "denied", True),
+        "stuck": phone.stick,
         "reboot": phone.reboot,
         "garbage": lambda: setattr(phone.faults, "garbage_bytes", _GARBAGE_BYTES),
         "unauthorised": lambda: setattr(phone.faults, "unauthorised", True),
@@ -99,6 +145,8 @@ def do(phone: EmulatedPhone, command: str) -> None:
     timed: dict[str, Callable[[float], object]] = {
         "offline": lambda seconds: _offline(phone, seconds),
         "hang": phone.faults.hang,
+        "throttle": phone.throttle,
+        "saturate": lambda watts: setattr(phone.meters, "limit_w", watts),
         "slow": lambda rate: setattr(phone.faults, "bytes_per_second", rate),
     }
     if word in plain and not text:

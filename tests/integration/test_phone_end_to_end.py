@@ -9,12 +9,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from command import AUTOTUNE, autotune
 from fleets import free_port
 from small_phone import needs_phone, private_adb
+
+from autotune.devices.adb import AdbDevice
+from autotune.errors import StableDeviceError
 
 CONV = "conv2d:n=2,c=8,h=14,w=14,k=8,r=3,s=3,stride=1,pad=1"
 TRIALS = 24
@@ -146,3 +149,38 @@ def test_a_board_is_not_emulated_behind_adb() -> None:
     done = autotune("devices", "emulate", "jetson-tx2")
     assert (done.returncode, "ssh" in done.stderr) == (2, True)
     assert "meizu-16t" in autotune("devices", "emulate", "--list").stdout
+
+
+@needs_phone
+def test_what_goes_wrong_with_the_kernel_is_typed_too(home: dict[str, str]) -> None:
+    policy = "/sys/devices/system/cpu/cpufreq/policy4"
+    current = "/sys/class/power_supply/battery/current_now"
+    with phone("meizu-16t") as (serial, process):
+        device = AdbDevice(serial)
+
+        def read(path: str) -> str:
+            return device.read(PurePosixPath(path), timeout=20).decode().strip()
+
+        def say(command: str) -> None:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.write(f"{command}\n")
+            process.stdin.flush()
+            while command not in process.stderr.readline():
+                pass
+
+        assert read(f"{policy}/scaling_max_freq") == "2419200"
+        say("throttle 4")
+        assert read(f"{policy}/scaling_max_freq") == "1497600"
+        say("deny")
+        with pytest.raises(StableDeviceError, match="Permission denied"):
+            device.write(PurePosixPath(f"{policy}/scaling_min_freq"), b"825600", timeout=20)
+        say("saturate 0.5")
+        time.sleep(0.5)
+        assert abs(int(read(current))) == round(0.5 / 4.32 * 1e6)
+        say("clear")
+        time.sleep(0.5)
+        assert read(f"{policy}/scaling_max_freq") == "2419200"
+        assert abs(int(read(current))) > 400_000
+        say("stuck")
+        assert len({read(current) for _ in range(5) if not time.sleep(0.3)}) == 1

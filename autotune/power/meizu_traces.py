@@ -195,6 +195,19 @@ def read_steps(path: Path) -> dict[int, float]:
     return {int(b): float(ms) / 1e3 for _, ms, b in _LATENCY.findall(_text(path))}
 
 
+def read_latencies(path: Path) -> dict[int, float]:
+    """The authors' own table of seconds of a training step, by batch size.
+
+    Raises:
+        UsageError: It cannot be read, or lacks a column.
+    """
+    try:
+        rows = list(csv.DictReader(_text(path).splitlines()))
+        return {int(float(row["batchsize"])): float(row["expr_train"]) / 1e3 for row in rows}
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"{path} is no table of latencies: {error}") from error
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")

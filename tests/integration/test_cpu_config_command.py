@@ -63,6 +63,11 @@ def test_a_search_on_a_model_finds_and_reports(tmp_path: Path) -> None:
     again = autotune("replay", run, "--objective", "latency", "--json")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["configurations"] == 11
+    page = autotune("report", run)
+    assert page.returncode == 0, page.stderr
+    text = (run / "report.html").read_text()
+    assert "times and joules are a model&#x27;s" in text
+    assert text.count("<svg") >= 3
     more = search("--resume", run, "--trials", 12)
     assert more["n_measured"] == 12
     refused = autotune("cpu-config", "apply", run)

@@ -1,0 +1,1 @@
+"""Runs as one self-contained HTML page each."""

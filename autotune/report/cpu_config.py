@@ -1,0 +1,290 @@
+"""The page of a search for a CPU configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.report import svg
+from autotune.report.page import download, page, table
+from autotune.report.svg import Axis, Point, Series
+
+_NAMES = {
+    "best": "best",
+    "fastest": "fastest",
+    "least_energy": "least energy",
+    "least_edp": "least energy-delay product",
+    "knee": "knee of the front",
+    "least_energy_in_time": "least energy in time",
+}
+_MOST_SAMPLES = 1500
+
+
+def cpu_config_page(
+    folder: Path,
+    about: Mapping[str, Any],
+    events: Sequence[Mapping[str, Any]],
+    result: Mapping[str, Any],
+) -> str:
+    """A run as a page.
+
+    Args:
+        folder: The run's, for the raw records of its best configuration.
+        about: Content of `run.json`.
+        events: Its events.
+        result: Content of `result.json`.
+    """
+    device = result["device"]
+    trials = [e for e in events if e["event"] == "trial"]
+    sections = [
+        ("What was found", _points(result)),
+        ("Time and energy", _front(trials, result)),
+        *_heat_maps(trials),
+        *_over_time(folder, events, result),
+        ("What the models say", _models(result)),
+        ("Every measurement", _trials(trials) + download("measurements.json", list(trials))),
+        (
+            "How it was asked",
+            download("run.json", dict(about)) + download("result.json", dict(result)),
+        ),
+    ]
+    title = f"CPU configuration of {device.get('model') or device.get('serial')} for {result['objective']}"
+    emulated = device.get("emulated") or ""
+    notice = f"{emulated}: times and joules are a model's" if emulated else ""
+    return page(title, notice, sections)
+
+
+def _text(point: Mapping[str, Any]) -> str:
+    clusters = point.get("clusters")
+    if clusters is None:
+        return "all cores, clocks free"
+    return " + ".join(
+        f"{c['cores']} {name}" + (f" {c['khz'] / 1000:.0f} MHz" if c["khz"] else "")
+        for name, c in clusters.items()
+        if c["cores"]
+    )
+
+
+def _points(result: Mapping[str, Any]) -> str:
+    shown = {"best": result["best"], **result["points"]}
+    rows = [(_NAMES.get(name, name), *_row(p)) for name, p in shown.items() if p is not None]
+    if result["default"]:
+        rows.append(("the system's own choice", *_row(result["default"])))
+    numbers = ("s a step", "J a step", "C")
+    html = table(
+        ("point", "configuration", "s a step", "95 %", "J a step", "95 %", "C"), rows, numbers
+    )
+    against = result.get("against_default") or {}
+    for name, word in (("time_s", "time"), ("energy_j", "energy")):
+        if name in against:
+            low, high = against[name]["ci"]
+            html += (
+                f"<p>{word}, the system's own choice over the best: {against[name]['ratio']:.2f} "
+                f"({low:.2f} to {high:.2f}): {against[name]['verdict']}</p>"
+            )
+    return html
+
+
+def _row(point: Mapping[str, Any]) -> tuple[str, ...]:
+    ci = point.get("ci") or {}
+    joules, celsius = point.get("energy_j"), point.get("celsius")
+    return (
+        _text(point),
+        f"{point['time_s']:.4g}",
+        _interval(ci.get("time_s")),
+        "-" if joules is None else f"{joules:.4g}",
+        _interval(ci.get("energy_j")),
+        "-" if celsius is None else f"{celsius:.1f}",
+    )
+
+
+def _interval(ends: Sequence[float] | None) -> str:
+    return f"{ends[0]:.4g} to {ends[1]:.4g}" if ends else ""
+
+
+def _front(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> str:
+    known = [t for t in trials if t["figures"] and (t["figures"]["energy_j"] or 0) > 0]
+    if not known:
+        return "<p>No joules were measured.</p>"
+    points = [
+        Point(
+            t["figures"]["time_s"],
+            t["figures"]["energy_j"],
+            f"{_text(t['configuration'])}: {t['figures']['time_s']:.4g} s, {t['figures']['energy_j']:.4g} J",
+        )
+        for t in known
+    ]
+    front = [
+        Point(p["time_s"], p["energy_j"], _text(p), marked=True)
+        for p in result["pareto"]
+        if p["energy_j"] > 0
+    ]
+    own = result["default"]
+    if own and (own["energy_j"] or 0) > 0:
+        points.append(
+            Point(own["time_s"], own["energy_j"], "the system's own choice", True, "system's own")
+        )
+    every = [*points, *front]
+    x = Axis.over("seconds a step", [p.x for p in every], logarithmic=True)
+    y = Axis.over("joules a step, above idle", [p.y for p in every], logarithmic=True)
+    return svg.scatter(x, y, every, front)
+
+
+def _heat_maps(trials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Cores x clocks of each cluster alone, where there is something to compare."""
+    sections = []
+    names = list(trials[0]["configuration"]["clusters"]) if trials else []
+    for name in names:
+        alone: dict[tuple[int, int], Mapping[str, Any]] = {}
+        for trial in trials:
+            clusters = trial["configuration"]["clusters"]
+            if trial["figures"] and all(
+                bool(c["cores"]) == (other == name) for other, c in clusters.items()
+            ):
+                alone[clusters[name]["cores"], clusters[name]["khz"] or 0] = trial["figures"]
+        if len(alone) < 3:
+            continue
+        cores = sorted({n for n, _ in alone})
+        clocks = sorted({k for _, k in alone})
+        for field, unit in (("time_s", "s"), ("energy_j", "J")):
+            cells = [
+                [alone[n, k][field] if (n, k) in alone else None for k in clocks] for n in cores
+            ]
+            if not any(value for row in cells for value in row):
+                continue
+            sections.append(
+                (
+                    f"{name} alone: {'seconds' if unit == 's' else 'joules'} a step",
+                    svg.heat_map(
+                        [f"{k / 1000:.0f}" if k else "free" for k in clocks],
+                        [str(n) for n in cores],
+                        cells,
+                        column_label="MHz",
+                        row_label="cores",
+                        unit=unit,
+                    ),
+                )
+            )
+    return sections
+
+
+def _over_time(
+    folder: Path, events: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
+) -> list[tuple[str, str]]:
+    """Temperature and clocks while the best configuration was measured first."""
+    best = result["best"] or {}
+    raw = next(
+        (
+            e["raw"]
+            for e in events
+            if e["event"] == "trial"
+            and e.get("raw")
+            and e["configuration"]["clusters"] == best.get("clusters")
+        ),
+        None,
+    )
+    path = folder / "raw" / str(raw)
+    if raw is None or not path.is_file():
+        return []
+    temperatures, clocks = _samples(path)
+    sections = []
+    for heading, label, found in (
+        ("Temperature while the best was measured", "degrees Celsius", temperatures),
+        ("Clocks while the best was measured", "MHz", clocks),
+    ):
+        series = [Series(n, *zip(*points, strict=True)) for n, points in found.items() if points]
+        if series:
+            x = Axis.over("seconds", [t for s in series for t in s.xs])
+            y = Axis.over(label, [v for s in series for v in s.ys])
+            sections.append((heading, svg.lines(x, y, series)))
+    return sections
+
+
+def _samples(
+    path: Path,
+) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[float, float]]]]:
+    temperatures: dict[str, list[tuple[float, float]]] = {}
+    clocks: dict[str, list[tuple[float, float]]] = {}
+    watch: list[str] = []
+    start: float | None = None
+    lines = path.read_text(encoding="utf-8").splitlines()
+    every = max(1, len(lines) // _MOST_SAMPLES)
+    for number, line in enumerate(lines):
+        entry = json.loads(line)
+        if "begin" in entry:
+            watch = entry["watch"]
+            start = entry["begin"] if start is None else start
+        if "sample" not in entry or start is None or number % every:
+            continue
+        before, after, values = entry["sample"]
+        time = (before + after) / 2 - start
+        for name, value in zip(watch, values, strict=True):
+            if value is None:
+                continue
+            if name.endswith("/temp") and "thermal_zone" in name:
+                celsius = float(value) / 1000 if abs(float(value)) >= 1000 else float(value)
+                temperatures.setdefault(name.split("/")[-2], []).append((time, celsius))
+            elif name.endswith("/scaling_cur_freq"):
+                clocks.setdefault(name.split("/")[-2], []).append((time, float(value) / 1000))
+    return temperatures, clocks
+
+
+def _models(result: Mapping[str, Any]) -> str:
+    error = result["model_error"]
+    if not error:
+        return "<p>Too little was measured to say.</p>"
+    told = ", ".join(f"{name} {value:.1%}" for name, value in error["left_out"].items())
+    html = f"<p>A configuration that is left out is foretold within (median): {told}.</p>"
+    constants = error["constants"]
+    names = ("a_s", "b_s_ghz", "c_w", "d_w", "g")
+    rows = [
+        (cluster, *(f"{c[n]:.3g}" if n in c else "-" for n in names))
+        for cluster, c in constants["clusters"].items()
+    ]
+    columns = ("cluster", "a (s)", "b (s GHz)", "c (W)", "d (W)", "g")
+    return (
+        html
+        + "<p>One core alone: seconds a + b / f, watts c + d f<sup>g</sup>, f in GHz.</p>"
+        + table(columns, rows, columns[1:])
+    )
+
+
+def _trials(trials: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for trial in trials:
+        figures = trial["figures"] or {}
+        joules = figures.get("energy_j")
+        rows.append(
+            (
+                str(trial["number"]),
+                _text(trial["configuration"]),
+                f"{figures['time_s']:.4g}" if figures else "-",
+                "-" if joules is None else f"{joules:.4g}",
+                trial["reason"],
+                trial["message"] or "; ".join(trial.get("marks") or ()),
+            )
+        )
+    columns = ("trial", "configuration", "s a step", "J a step", "proposed by", "note")
+    return table(columns, rows, ("trial", "s a step", "J a step"))
+
+
+def check(
+    about: Mapping[str, Any], result: Mapping[str, Any] | None, path: Path
+) -> Mapping[str, Any]:
+    """The result of a run that this page can show.
+
+    Raises:
+        UsageError: The run is of another kind, or has not ended.
+    """
+    if "objective" not in about.get("request", {}):
+        raise UsageError(
+            f"{path} is no run of cpu-config", hint="runs of other commands have no report yet"
+        )
+    if result is None:
+        raise UsageError(
+            f"{path} has not ended", hint=f"go on with it: autotune cpu-config --resume {path}"
+        )
+    return result

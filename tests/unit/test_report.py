@@ -1,0 +1,131 @@
+"""Pages of runs: whole without anything else, and every plot well-formed."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from autotune.errors import UsageError
+from autotune.report.cpu_config import check, cpu_config_page
+from autotune.report.svg import Axis, Point, Series, heat_map, lines, scatter
+
+EVIL = "<script>alert('x')</script>"
+
+
+def configuration(cores: int, khz: int) -> dict[str, Any]:
+    clusters = {"little": {"cores": 0, "khz": None}, "big": {"cores": cores, "khz": khz}}
+    return {"clusters": clusters, "threads": cores}
+
+
+def trial(number: int, cores: int, khz: int, seconds: float, joules: float) -> dict[str, Any]:
+    figures = {"time_s": seconds, "energy_j": joules, "celsius": 30.0, "memory_bytes": None}
+    return {
+        "event": "trial", "number": number, "configuration": configuration(cores, khz),
+        "figures": figures, "reason": "probe", "message": "", "marks": [EVIL], "raw": "0.jsonl",
+    }  # fmt: skip
+
+
+TRIALS = [
+    trial(0, 4, 2400000, 2.0, 9.0),
+    trial(1, 1, 700000, 11.0, 6.0),
+    trial(2, 2, 2400000, 3.0, 8.0),
+]
+
+
+def point(number: int) -> dict[str, Any]:
+    one = TRIALS[number]
+    return {**one["configuration"], **one["figures"], "ci": None}
+
+
+RESULT: dict[str, Any] = {
+    "objective": "pareto",
+    "device": {"model": EVIL, "serial": "s", "emulated": "emulated: x"},
+    "best": point(0),
+    "points": {"fastest": point(0), "least_energy": point(1)},
+    "pareto": [point(0), point(2), point(1)],
+    "default": {
+        "clusters": None, "time_s": 4.0, "energy_j": 12.0, "celsius": None,
+        "ci": {"time_s": [3.9, 4.1], "energy_j": [11.0, 13.0]},
+    },
+    "against_default": {"time_s": {"ratio": 2.0, "ci": [1.9, 2.1], "verdict": "better"}},
+    "model_error": {
+        "left_out": {"time": 0.05},
+        "constants": {"clusters": {"big": {"a_s": 1.0, "b_s_ghz": 2.0}}},
+    },
+}  # fmt: skip
+
+
+class Balanced(HTMLParser):
+    """Counts tags that are open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.scripts += tag == "script"
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_a_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "0.jsonl").write_text(
+        '{"begin": 1.0, "pid": 1, "interval_s": 0.1, "watch": ["/sys/class/thermal/thermal_zone0/temp",'
+        ' "/sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq"]}\n'
+        '{"sample": [1.0, 1.0, ["30000", "2400000"]]}\n{"sample": [2.0, 2.0, ["31000", null]]}\n'
+    )
+    html = cpu_config_page(tmp_path, {"request": {"objective": "pareto"}}, TRIALS, RESULT)
+    parser = Balanced()
+    parser.feed(html)
+    assert parser.open == []
+    assert parser.scripts == 0
+    assert not re.search(r'(src|href)="(?!data:)', html)
+    plots = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert len(plots) == 5  # Front, two heat maps, temperature, clocks.
+    for plot in plots:
+        ElementTree.fromstring(plot)
+    assert "emulated: x: times and joules are a model" in html
+    assert "1.90 to 2.10" in html
+
+
+def test_a_search_without_joules_has_a_page(tmp_path: Path) -> None:
+    trials = [{**t, "figures": {**t["figures"], "energy_j": None}} for t in TRIALS]
+    bare = {**point(0), "energy_j": None}
+    result = {
+        **RESULT, "best": bare, "points": {"fastest": bare}, "pareto": [], "default": None,
+        "model_error": {},
+    }  # fmt: skip
+    html = cpu_config_page(tmp_path, {}, trials, result)
+    assert "No joules were measured" in html
+    assert "Too little was measured" in html
+
+
+def test_plots_of_one_point_and_of_equal_points_are_drawn() -> None:
+    for values in ([1.0], [3.0, 3.0], [0.0, 5.0]):
+        axis = Axis.over("x", values, logarithmic=True)
+        points = [Point(v, v, "p") for v in values]
+        ElementTree.fromstring(scatter(axis, axis, points, points))
+        ElementTree.fromstring(lines(axis, axis, [Series("a", values, values)]))
+        assert all(axis.low <= tick <= axis.high for tick in axis.ticks())
+    empty = heat_map(["a"], ["b"], [[None]], column_label="c", row_label="r", unit="s")
+    ElementTree.fromstring(empty)
+
+
+def test_ticks_are_round() -> None:
+    assert Axis("", 0.0, 100.0).ticks() == [0, 20, 40, 60, 80, 100]
+    assert Axis("", 0.8, 120.0, True).ticks() == [1, 2, 5, 10, 20, 50, 100]
+
+
+def test_other_runs_are_refused() -> None:
+    with pytest.raises(UsageError, match="no run of cpu-config"):
+        check({"request": {}}, {}, Path("x"))
+    with pytest.raises(UsageError, match="has not ended"):
+        check({"request": {"objective": "latency"}}, None, Path("x"))

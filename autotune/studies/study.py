@@ -50,6 +50,7 @@ _BEAT_S = 20.0
 _DECIDED_S = 10.0
 """Longest that another process takes from a trial's beginning to its configuration."""
 _IDLE_ASKS = 20
+_LOOK_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,21 @@ class Study:
         Raises:
             DeviceError: The device is gone; its trial is given back.
         """
-        self.take_over_crashed()
+        while not interrupted():
+            self.take_over_crashed()
+            self._measure(bench, told, interrupted)
+            # Another process may still be at work on its last trial, or die over it.
+            if interrupted() or not self._others_at_work():
+                return
+            time.sleep(_LOOK_S)
+
+    def _measure(
+        self,
+        bench: Bench,
+        told: Callable[[StudyTrial, Measured], None],
+        interrupted: Callable[[], bool],
+    ) -> None:
+        """Measures until nothing is left to begin."""
         idle = 0
         while not interrupted() and (claimed := self._claim()) is not None:
             trial, configuration = claimed
@@ -185,6 +200,12 @@ class Study:
             for trial in self._study.get_trials(deepcopy=False)
             if trial.state.is_finished() and _STATUS in trial.user_attrs
         ]
+
+    def _others_at_work(self) -> bool:
+        return any(
+            t.state == TrialState.RUNNING and NUMBER in t.user_attrs
+            for t in self._study.get_trials(deepcopy=False)
+        )
 
     def take_over_crashed(self) -> int:
         """Gives trials back whose process is gone; returns how many."""

@@ -1,0 +1,136 @@
+"""Two processes with a phone each share a study in a PostgreSQL database, and one of them is killed."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import optuna
+import pytest
+from command import AUTOTUNE
+
+from autotune.devices.ports import free_port
+
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+needs_postgresql = pytest.mark.skipif(
+    not PROGRAMS or find_spec("psycopg") is None or shutil.which("setpriv") is None,
+    reason="postgresql or psycopg is not installed",
+)
+TRIALS = 24
+
+
+def owner() -> list[str]:
+    """What a command of PostgreSQL's begins with: it refuses to run as root."""
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    """A server of the test's own on a free port; its URL."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="autotune-pg-") as name:
+        folder = Path(name)
+        if os.geteuid() == 0:
+            account = pwd.getpwnam("postgres")
+            os.chown(folder, account.pw_uid, account.pw_gid)
+        data = folder / "data"
+        run = [*owner()]
+        user = getpass.getuser() if os.geteuid() else "postgres"
+        initdb = [str(PROGRAMS[-1] / "initdb"), "-D", str(data), "-A", "trust", "-U", user, "-N"]
+        subprocess.run([*run, *initdb], check=True, capture_output=True, cwd="/")
+        server = subprocess.Popen(
+            [
+                *run, str(PROGRAMS[-1] / "postgres"), "-D", str(data), "-p", str(port),
+                "-k", str(folder), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off",
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+        )  # fmt: skip
+        try:
+            url = f"postgresql+psycopg://{user}@127.0.0.1:{port}/postgres"
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    with stored(url):
+                        pass
+                except Exception:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.3)
+                else:
+                    break
+            yield url
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
+
+
+@contextmanager
+def stored(url: str) -> Iterator[optuna.storages.RDBStorage]:
+    storage = optuna.storages.RDBStorage(url)
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def trials_of(url: str) -> list[optuna.trial.FrozenTrial]:
+    """Trials of the shared study; none before there is one."""
+    with stored(url) as storage:
+        try:
+            return optuna.load_study(study_name="shared", storage=storage).trials
+        except KeyError:
+            return []
+
+
+def search(url: str, logs: Path, seed: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *AUTOTUNE, "cpu-config", "--emulate", "meizu-16t", "--objective", "pareto",
+            "--trials", str(TRIALS), "--blocks", "0", "--storage", url, "--study", "shared",
+            "--seed", str(seed), "--logs", str(logs), "--json",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@needs_postgresql
+def test_two_processes_share_a_study_and_nothing_is_lost_or_doubled(
+    database: str, tmp_path: Path
+) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    first, second = (search(database, folder, n) for n, folder in enumerate(folders, start=1))
+    deadline = time.monotonic() + 240
+    while sum(t.state.is_finished() for t in trials_of(database)) < 6:
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+    # One dies in the middle of a measurement; another one takes its place, and gives its trial back.
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    third = search(database, tmp_path / "three", 3)
+    results = []
+    for process in (second, third):
+        out, err = process.communicate(timeout=240)
+        assert process.returncode == 0, err
+        results.append(json.loads(out))
+    assert [r["n_measured"] for r in results] == [TRIALS, TRIALS]
+    trials = trials_of(database)
+    measured = [t for t in trials if "status" in t.user_attrs]
+    numbers = Counter(t.user_attrs["configuration"] for t in measured)
+    assert len(measured) == TRIALS
+    assert set(numbers.values()) == {1}
+    assert len({t.user_attrs["worker"] for t in measured}) >= 2
+    assert not [t for t in trials if t.state == optuna.trial.TrialState.RUNNING]

@@ -42,7 +42,8 @@ def owner() -> list[str]:
 def database() -> Iterator[str]:
     """A server of the test's own on a free port; its URL."""
     port = free_port()
-    with tempfile.TemporaryDirectory(prefix="autotune-pg-") as name:
+    # The account of the server must be able to reach it, which a private TMPDIR would not allow.
+    with tempfile.TemporaryDirectory(prefix="autotune-pg-", dir="/tmp") as name:
         folder = Path(name)
         if os.geteuid() == 0:
             account = pwd.getpwnam("postgres")

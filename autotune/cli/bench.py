@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from autotune.cli.devices import restore_left_behind
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo, probe
 from autotune.devices.journal import Journal
@@ -46,7 +47,7 @@ def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chose
         DeviceError: It is not there.
     """
     from autotune.cli.settings import boards
-    from autotune.devices import discovery, journal
+    from autotune.devices import discovery
 
     if emulate is not None:
         if serial is not None:
@@ -56,11 +57,7 @@ def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chose
 
         device = EmulatedDevice(emulate, programs=observing())
         return Chosen(device, probe(device), device.clock.sleep)
-    for left, failures in journal.restore(journal.left_behind(), discovery.reach):
-        said = (
-            f"not undone: {'; '.join(failures)}" if failures else "undone what an earlier run left"
-        )
-        typer.echo(f"autotune: {left.serial}: {said}", err=True)
+    restore_left_behind()
     found = discovery.choose([serial] if serial else [], [*boards(), *ssh])
     if len(found) > 1:
         raise UsageError(

@@ -262,6 +262,17 @@ def restore(
     return 3 if any(failures for _, failures in outcomes) else 0
 
 
+def restore_left_behind() -> None:
+    """Undoes what died runs have left changed, before a run that changes devices itself, and says so."""
+    from autotune.devices import discovery, journal
+
+    for left, failures in journal.restore(journal.left_behind(), discovery.reach):
+        said = (
+            f"not undone: {'; '.join(failures)}" if failures else "undone what an earlier run left"
+        )
+        typer.echo(f"autotune: {left.serial}: {said}", err=True)
+
+
 def _say(notices: list[str]) -> None:
     from autotune.cli.verbosity import LOGGER
 
@@ -281,4 +292,4 @@ def _left_behind() -> None:
             )
 
 
-__all__ = ["emulate", "list_unless_subcommand", "restore", "show"]
+__all__ = ["emulate", "list_unless_subcommand", "restore", "restore_left_behind", "show"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.devices import Json, Ssh
+from autotune.cli.devices import Json, Ssh, restore_left_behind
 from autotune.cli.output import write_json, write_table
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def up(
       autotune kernels --target arm-cpu --model lenet --batch 4 --tracker 127.0.0.1:9190 --key sd855
     """
     from autotune.cli.settings import boards
-    from autotune.devices import discovery, journal
+    from autotune.devices import discovery
     from autotune.errors import DeviceError, UsageError
     from autotune.tracker import launch, state
     from autotune.tracker.deploy import LOOPBACK
@@ -90,11 +90,7 @@ def up(
             "devices. An ssh tunnel (ssh -L) is the safe way.",
             err=True,
         )
-    for left, failures in journal.restore(journal.left_behind(), discovery.reach):
-        said = (
-            f"not undone: {'; '.join(failures)}" if failures else "undone what an earlier run left"
-        )
-        typer.echo(f"autotune: {left.serial}: {said}", err=True)
+    restore_left_behind()
     chosen = discovery.choose(device or [], [*boards(), *(ssh or ())])
     deployments = []
     for serial, kind in chosen:

@@ -94,10 +94,14 @@ def thermal_zones(files: Files) -> tuple[ThermalZone, ...]:
     found = []
     for path in _folders(files, r"/sys/class/thermal/thermal_zone\d+"):
         raw = number(files, f"{path}/temp")
-        # Thousandths of a degree; a few old kernels give whole degrees.
-        celsius = None if raw is None else raw / 1000 if abs(raw) >= 1000 else float(raw)
-        found.append(ThermalZone(text(files, f"{path}/type"), path, celsius))
+        now = None if raw is None else celsius(raw)
+        found.append(ThermalZone(text(files, f"{path}/type"), path, now))
     return tuple(found)
+
+
+def celsius(raw: float) -> float:
+    """A thermal zone's reading: thousandths of a degree, or whole ones from a few old kernels."""
+    return raw / 1000 if abs(raw) >= 1000 else float(raw)
 
 
 def meters(files: Files) -> tuple[Meter, ...]:

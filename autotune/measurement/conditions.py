@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo
-from autotune.devices.sensors import ThermalZone
+from autotune.devices.sensors import ThermalZone, celsius
 from autotune.devices.topology import Cluster, cpu_list, cpu_list_text
 from autotune.errors import StableDeviceError
 from autotune.measurement.observation import Observation
@@ -60,12 +60,6 @@ def watched(info: DeviceInfo) -> tuple[str, ...]:
     return tuple(found)
 
 
-def celsius(text: str) -> float:
-    """A thermal zone's reading; thousandths of a degree, or whole ones from a few old kernels."""
-    raw = float(text)
-    return raw / 1000 if abs(raw) >= 1000 else raw
-
-
 def wait_until_cool(
     device: Device,
     zone: ThermalZone,
@@ -81,7 +75,7 @@ def wait_until_cool(
     """
     waited = 0.0
     while True:
-        now = celsius(device.read(PurePosixPath(f"{zone.path}/temp"), timeout=_CALL_S).decode())
+        now = celsius(float(device.read(PurePosixPath(f"{zone.path}/temp"), timeout=_CALL_S)))
         if now <= most_c:
             return now
         if waited >= limit_s:
@@ -177,5 +171,5 @@ def hottest(
     observation: Observation, window: tuple[float, float], zone: ThermalZone
 ) -> float | None:
     """Highest reading of a sensor within a window; None where there is none."""
-    seen = [celsius(text) for _, text in _within(observation, window, f"{zone.path}/temp")]
+    seen = [celsius(float(text)) for _, text in _within(observation, window, f"{zone.path}/temp")]
     return max(seen, default=None)

@@ -24,10 +24,8 @@ def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats
     Args:
         mean: Of each value, shape (n,).
         deviation: Its standard deviation, shape (n,).
-        best: The least one so far; infinity where there is none.
+        best: The least one so far.
     """
-    if not np.isfinite(best):
-        return np.asarray(mean.max() - mean)
     ahead = (best - mean) / deviation
     return np.asarray(deviation * (ahead * norm.cdf(ahead) + norm.pdf(ahead)))
 

@@ -149,7 +149,7 @@ def result(study: Study, bench: Bench, outcome: Outcome) -> dict[str, Any]:
     }
     if winner is not None and own is not None:
         found["against_default"] = _against(
-            request.objective, measured[winner].configuration, outcome.finals, request.seed
+            measured[winner].configuration, outcome.finals, request.seed
         )
     return found
 
@@ -258,7 +258,7 @@ def _ends(interval: Interval) -> list[float]:
 
 
 def _against(
-    objective: Objective, configuration: CpuConfiguration, finals: Sequence[Final], seed: int
+    configuration: CpuConfiguration, finals: Sequence[Final], seed: int
 ) -> dict[str, Any] | None:
     """The system's own choice over the best, of the same blocks."""
     mine = next((f for f in finals if f.configuration == configuration), None)

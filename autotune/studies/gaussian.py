@@ -42,7 +42,6 @@ class GaussianProcess:
         groups: Sequence[int],
         *,
         noise: float,
-        repeats: Floats | None = None,
     ) -> GaussianProcess:
         """The most probable process under weak priors.
 
@@ -51,13 +50,11 @@ class GaussianProcess:
             values: Shape (n,).
             groups: Group of each feature; features of a group share a length.
             noise: What a measurement's deviation is about; it is fitted near this.
-            repeats: How many measurements each value is the mean of.
         """
         count = max(groups) + 1
         index = np.asarray(groups)
         centre = np.concatenate([np.zeros(count), [math.log(0.2), math.log(noise)]])
         width = np.concatenate([np.full(count, 0.8), [1.0, 0.5]])
-        share = np.ones(len(values)) if repeats is None else 1.0 / repeats
         # Squared distances of each group of features: what its length divides.
         gaps = (features[:, None, :] - features[None, :, :]) ** 2
         squares = np.stack([gaps[:, :, index == g].sum(axis=2) for g in range(count)])
@@ -68,7 +65,7 @@ class GaussianProcess:
             root = math.sqrt(5) * np.sqrt(scaled.sum(axis=0))
             decay = np.exp(-root)
             signal = math.exp(2 * x[count]) * (1 + root + root**2 / 3) * decay
-            ground = math.exp(2 * x[-1]) * share
+            ground = np.full(len(values), math.exp(2 * x[-1]))
             try:
                 factor = cholesky(signal + np.diag(ground + _JITTER), lower=True)
             except np.linalg.LinAlgError:
@@ -93,7 +90,7 @@ class GaussianProcess:
         scales = np.exp(x[:count])[index]
         deviation, sigma = math.exp(x[count]), math.exp(x[-1])
         kernel = _kernel(features, features, scales) * deviation**2
-        factor = cholesky(kernel + np.diag(sigma**2 * share + _JITTER), lower=True)
+        factor = cholesky(kernel + (sigma**2 + _JITTER) * np.eye(len(values)), lower=True)
         weights = cho_solve((factor, True), values)
         return cls(features, scales, deviation, sigma, factor, weights)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autotune.devices.topology import Cluster
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.gaussian import GaussianProcess
-from autotune.studies.physics import Clocks, PowerModel, TimeModel
+from autotune.studies.physics import Clocks, PowerModel, TimeModel, top_ghz
 
 Floats = NDArray[np.float64]
 
@@ -118,7 +118,7 @@ def features(clocks: Clocks, clusters: Sequence[Cluster]) -> tuple[Floats, list[
         Shape (n, features), each of about unit range; and the group of each feature, whose lengths are one.
     """
     sizes = np.asarray([len(c.cpus) for c in clusters], np.float64)
-    top = np.asarray([(c.max_khz or 1_000_000) / 1e6 for c in clusters])
+    top = top_ghz(clusters)
     low = np.asarray([(c.min_khz or c.max_khz or 1_000_000) / 1e6 for c in clusters])
     span = np.maximum(np.log(top / low), 1e-9)
     used = clocks.cores > 0

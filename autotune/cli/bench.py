@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from autotune.studies.objective import Limits
 
 EMULATED_KIND = "emulated"
+Bring = Callable[[Observer], Workload]
 _METERS = ("odpm", "hwmon", "iio", "rapl", "battery")
 _CALL_S = 20.0
 
@@ -96,26 +98,48 @@ def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
     return None
 
 
-@contextmanager
-def ready(
-    chosen: Chosen,
-    command: Sequence[str],
-    step: str,
-    meter: Meter | None,
-    protocol: Protocol,
-    start_c: float | None,
-) -> Iterator[StepBench]:
-    """A bench for a command on the device; everything that is changed there is journalled, and undone at the end.
+def command(text: str, step: str) -> Bring:
+    """A program that is on the device already.
+
+    Args:
+        text: It and its arguments, as a shell splits them; `{threads}` stands for the number of threads.
+        step: A regular expression that the line at a step's end matches.
 
     Raises:
-        UsageError: `step` is no regular expression.
-        ToolchainError: The program that observes cannot be built.
-        DeviceError: The device is gone.
+        UsageError: One of them cannot be read.
     """
     try:
         pattern = re.compile(step)
     except re.error as error:
         raise UsageError(f"--steps-from '{step}' is no regular expression: {error}") from error
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"--command cannot be read: {error}") from error
+    return lambda _: Workload(words, pattern)
+
+
+@contextmanager
+def ready(
+    chosen: Chosen,
+    bring: Bring,
+    meter: Meter | None,
+    protocol: Protocol,
+    start_c: float | None,
+) -> Iterator[StepBench]:
+    """A bench for a workload on the device; everything that is changed there is journalled, and undone at the end.
+
+    Args:
+        chosen: The device.
+        bring: Brings the workload there.
+        meter: What joules are taken from; None for times only.
+        protocol: How runs are measured.
+        start_c: See `StepBench`.
+
+    Raises:
+        ToolchainError: The program that observes cannot be built.
+        DeviceError: The device is gone.
+    """
     program = _program(chosen)
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(chosen.device))
@@ -128,7 +152,7 @@ def ready(
             chosen.info,
             observer,
             journal,
-            Workload(tuple(command), pattern),
+            bring(observer),
             meter,
             protocol,
             start_c=start_c,

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from autotune.cli.output import write_table
+from autotune.cli.workload import (
+    Batch,
+    Classes,
+    InputShape,
+    Layout,
+    MicroBatch,
+    Optimizer,
+    Recompute,
+)
 
 if TYPE_CHECKING:
-    from autotune.cli.bench import Chosen
+    from autotune.cli.bench import Bring, Chosen
+    from autotune.cli.tuning import LiveProgress
     from autotune.records import RunFolder
     from autotune.studies.bench import Measured
     from autotune.studies.study import StudyRequest
@@ -41,10 +51,31 @@ def search(
     objective: Annotated[
         str | None, typer.Option(help=f"What is to be small: {_OBJECTIVES}. [default: latency]")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Model whose tuned step is measured, see `autotune models`; or a PyTorch module's factory."
+        ),
+    ] = None,
+    batch: Batch = None,
+    classes: Classes = None,
+    optimizer: Optimizer = None,
+    input_shape: InputShape = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Run of `autotune kernels` with the step's kernels; may be repeated.",
+        ),
+    ] = None,
+    micro_batch: MicroBatch = None,
+    recompute: Recompute = None,
+    layout: Layout = None,
     command: Annotated[
         str | None,
         typer.Option(
-            help="Program on the device that trains, with its arguments; {threads} stands for their number."
+            help="Instead of --model, a program on the device that trains, with its arguments; "
+            "{threads} stands for their number."
         ),
     ] = None,
     steps_from: Annotated[
@@ -81,7 +112,7 @@ def search(
             help="Optuna's part: tpe, nsga2, random; or grid, all of them. [default: tpe]"
         ),
     ] = None,
-    model: Annotated[
+    model_start: Annotated[
         bool | None,
         typer.Option(
             "--model-start/--no-model-start",
@@ -141,11 +172,13 @@ def search(
 ) -> int:
     """Finds the cores, threads and clocks that suit an objective, by measuring on a device.
 
-    The program's steps are timed by the lines that it prints; energy is the power above the idle device's.
+    A step of --model is compiled for the device with the kernels of --run, brought there and run without TVM.
+    Another program's steps are timed by the lines that it prints. Energy is the power above the idle device's.
     Without root, cores and threads are chosen and clocks are only observed.
 
     \b
     Examples:
+      autotune cpu-config --objective energy --model mobilenet_v2 --batch 8 --run logs/20260102T030405Z-arm-cpu
       autotune cpu-config --objective energy --command './runTrainDemo.out MnistTrain' --steps-from 'iter'
       autotune cpu-config --objective energy --deadline 30s --emulate meizu-16t
       autotune cpu-config --resume logs/20260102T030405Z-cpu-config-sm8150
@@ -154,10 +187,12 @@ def search(
     if context.invoked_subcommand is not None:
         return 0
     asked = {
-        "objective": objective, "command": command, "steps_from": steps_from, "device": device,
+        "objective": objective, "step": _step_options(
+            model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
+        ), "command": command, "steps_from": steps_from, "device": device,
         "ssh": ssh, "emulate": emulate, "deadline": deadline, "energy_budget": energy_budget,
         "max_temperature": max_temperature, "memory_limit": memory_limit, "sampler": sampler,
-        "model": model, "space": str(space) if space else None, "meter": meter, "blocks": blocks,
+        "model": model_start, "space": str(space) if space else None, "meter": meter, "blocks": blocks,
         "start_temperature": start_temperature, "least_seconds": least_seconds, "storage": storage,
         "study": study, "seed": seed,
     }  # fmt: skip
@@ -176,7 +211,12 @@ def _search(
 
     from autotune.cli import bench as benches
     from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
-    from autotune.errors import INTERRUPTED, NothingMeasuredError, UsageError
+    from autotune.errors import (
+        INTERRUPTED,
+        NothingMeasuredError,
+        StableDeviceError,
+        UsageError,
+    )
     from autotune.measurement.step_bench import Protocol
     from autotune.records import RunFolder, read_run
     from autotune.studies.cpu_config import CpuConfigRun, result
@@ -198,7 +238,7 @@ def _search(
     trials = _TRIALS if trials is None else trials
     chosen = benches.choose(asked["device"], asked["ssh"] or (), asked["emulate"])
     request = _request(asked, trials, chosen)
-    command, step = _command(asked)
+    given = _command(asked)
     wanted = needs_energy(request.objective, request.limits)
     meter = benches.meter(chosen, asked["meter"] or "auto", needed=wanted)
     about = about_this(
@@ -216,17 +256,22 @@ def _search(
         folder,
         LiveProgress() as progress,
         stop_on_interrupt(folder.path, "cpu-config") as interrupted,
+        _workload(asked, given, chosen, progress) as bring,
     ):
         progress.notice(f"run folder: {folder.path}")
         if chosen.info.emulated:
             progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
         if not chosen.info.rooted:
             progress.notice("no root: clocks are left to the system, and only observed")
-        with benches.ready(
-            chosen, command, step, meter, protocol, asked["start_temperature"]
-        ) as steps:
+        with benches.ready(chosen, bring, meter, protocol, asked["start_temperature"]) as steps:
             bench = DeviceBench(steps, needs_energy=wanted)
-            calibration = steps.calibrate(bench.setting(None))
+            try:
+                calibration = steps.calibrate(bench.setting(None))
+            except StableDeviceError as error:
+                if wanted:
+                    raise
+                steps.meter = calibration = None
+                progress.notice(f"no joules are measured: {error.message}")
             if calibration is not None:
                 folder.event("calibration", why=calibration.why, scale=calibration.scale)
             study = study_of(
@@ -293,21 +338,77 @@ def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
     raise UsageError(f"{option} '{value}' is not known", hint=f"one of {', '.join(known)}")
 
 
-def _command(asked: dict[str, Any]) -> tuple[list[str], str]:
+def _command(asked: dict[str, Any]) -> Bring | None:
+    """The program that is measured; None where it is a tuned step."""
+    from autotune.cli.bench import command
     from autotune.errors import UsageError
 
-    command, step = asked["command"], asked["steps_from"]
+    text, step = asked["command"], asked["steps_from"]
+    if asked.get("step") is not None:
+        if text is not None or step is not None:
+            raise UsageError(
+                "--model and --command exclude each other",
+                hint="give one of them; --steps-from goes with --command",
+            )
+        return None
     if asked["emulate"] is not None:
-        command, step = command or _EMULATED_COMMAND, step or _EMULATED_STEP
-    if command is None or step is None:
+        text, step = text or _EMULATED_COMMAND, step or _EMULATED_STEP
+    if text is None or step is None:
         raise UsageError(
-            "--command and --steps-from say what is measured",
-            hint="such as --command './train --threads {threads}' --steps-from '^step'",
+            "--model, or --command and --steps-from, say what is measured",
+            hint="such as --model mobilenet_v2 --batch 8, or --command './train --threads {threads}' "
+            "--steps-from '^step'",
         )
-    try:
-        return shlex.split(command), step
-    except ValueError as error:
-        raise UsageError(f"--command cannot be read: {error}") from error
+    return command(text, step)
+
+
+def _step_options(
+    model: str | None,
+    batch: int | None,
+    classes: int | None,
+    optimizer: str | None,
+    input_shape: str | None,
+    runs: list[Path] | None,
+    micro_batch: int | None,
+    recompute: int | None,
+    layout: str | None,
+) -> dict[str, Any] | None:
+    from autotune.cli.device_step import StepOptions
+    from autotune.errors import UsageError
+
+    others = (batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout)
+    if model is None:
+        if any(other is not None for other in others):
+            raise UsageError("--batch, --run and the like go with --model", hint="give --model")
+        return None
+    return StepOptions(
+        model,
+        batch,
+        classes,
+        optimizer,
+        input_shape,
+        tuple(map(str, runs or ())),
+        micro_batch,
+        recompute,
+        layout,
+    ).to_json()
+
+
+@contextmanager
+def _workload(
+    asked: dict[str, Any], command: Bring | None, chosen: Chosen, progress: LiveProgress
+) -> Iterator[Bring]:
+    from autotune.cli.device_step import StepOptions, device_step
+
+    if command is not None:
+        yield command
+        return
+    with device_step(StepOptions.from_json(asked["step"]), chosen, progress) as step:
+        if step.untuned:
+            progress.notice(
+                f"{step.untuned} kernels of the step have TVM's default schedule: see --run"
+            )
+        yield step.bring
 
 
 def _recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured], None]:

@@ -22,6 +22,7 @@ from autotune.cli.workload import (
     MicroBatch,
     Optimizer,
     Recompute,
+    step_feeds,
     step_form,
     training_step,
 )
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from autotune.workloads import StepGraph
 
 WARM_UP = 3
-_SAMPLES_BYTES = 2**30
 _AT_ONCE_BYTES = 64 * 2**20
 _AT_ONCE_S = 0.5  # what Ctrl-C may lose
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
@@ -123,7 +123,7 @@ def step(
             form, graph = fitting_form(
                 wanted, runs, layouts, limit, lambda done: progress.at("memory plans", done, most)
             )
-    feeds = _feeds(graph, data, seed)
+    feeds = step_feeds(graph, data, seed)
     first = next(feeds)  # Bad data is found before anything is compiled.
     with LiveProgress() as progress:
         with (
@@ -193,20 +193,6 @@ def parse_size(text: str) -> int:
         raise UsageError(f"{text!r} is not a size", hint="such as 1GB, 512MiB or 300000000")
     power = " KMGT".index(match[2].upper() or " ")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
-
-
-def _feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yields what each step is given, without end."""
-    from autotune.workloads import batches, generated_samples, given_values, load_samples
-
-    shape = graph.sample_shape
-    if data is None:
-        samples = generated_samples(max(64, 2 * graph.batch), shape, graph.classes, seed)
-    else:
-        limit = max(graph.batch, _SAMPLES_BYTES // (4 * math.prod(shape)))
-        samples = load_samples(data, shape, graph.classes, limit=limit)
-    for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
-        yield given_values(graph, images, labels, seed, number)
 
 
 class _Prepared:

@@ -114,6 +114,7 @@ def _deployment(
     serial: str, kind: str, key: str | None, per_cluster: bool, server: Path | None
 ) -> Deployment:
     from autotune.compiler import device_server
+    from autotune.compiler.platforms import platform_of
     from autotune.devices import discovery
     from autotune.devices.info import probe
     from autotune.devices.topology import cpu_list_text
@@ -130,7 +131,7 @@ def _deployment(
     if server is None:
         # An emulated phone runs glibc's programs, whatever it says it is.
         android = info.sdk is not None and not info.emulated
-        platform = device_server.platform_of(info.abi, android=android)
+        platform = platform_of(info.abi, android=android)
         folder = device_server.bundle(
             platform, lambda line: typer.echo(f"autotune: {line}", err=True)
         )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from autotune.workloads import StepForm, TrainingStep
+    from numpy.typing import NDArray
+
+    from autotune.workloads import StepForm, StepGraph, TrainingStep
 
 DEFAULT_BATCH = 4
+_SAMPLES_BYTES = 2**30
 
 Batch = Annotated[
     int | None, typer.Option(help=f"Batch size of --model. [default: {DEFAULT_BATCH}]")
@@ -122,3 +128,17 @@ def step_form(
     last = (layout or usual).replace("-", "_") == "channels_last"
     parts = 1 if micro_batch is None else batch // part
     return StepForm("channels_last" if last else "channels_first", parts, recompute or 0)
+
+
+def step_feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yields what each step is given, without end."""
+    from autotune.workloads import batches, generated_samples, given_values, load_samples
+
+    shape = graph.sample_shape
+    if data is None:
+        samples = generated_samples(max(64, 2 * graph.batch), shape, graph.classes, seed)
+    else:
+        limit = max(graph.batch, _SAMPLES_BYTES // (4 * math.prod(shape)))
+        samples = load_samples(data, shape, graph.classes, limit=limit)
+    for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
+        yield given_values(graph, images, labels, seed, number)

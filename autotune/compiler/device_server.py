@@ -8,9 +8,6 @@ cannot load the wheels' libraries. It is pushed with `autotune tracker up`, or b
 from __future__ import annotations
 
 import hashlib
-import os
-import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -19,15 +16,15 @@ import zipfile
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from autotune.compiler import native_build
 from autotune.compiler.native_build import Log, NativePart, cache_root, package_folder
+from autotune.compiler.platforms import Platform, for_platform, named_platform
 from autotune.errors import ToolchainError, UsageError
 
-__all__ = ["PROGRAM", "Platform", "Runtime", "bundle", "platform_of"]
+__all__ = ["PROGRAM", "Runtime", "bundle"]
 
-Platform = Literal["host", "linux-aarch64", "android-arm64"]
 Runtime = Literal["wheel", "sources"]
 PROGRAM = "autotune_server"
 _SIDECAR = "libautotune_opencl.so"
@@ -36,21 +33,14 @@ _LIBRARIES = {
     "apache-tvm-ffi": "tvm_ffi/lib/libtvm_ffi.so",
 }
 _WHEEL_PLATFORMS = tuple(f"manylinux_2_{n}_aarch64" for n in (17, 24, 27, 28, 31, 34))
-_NDK_VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT")
-_NDK_TOOLCHAIN = "build/cmake/android.toolchain.cmake"
-_OLDEST_NDK = 22  # Older ones have no std::filesystem.
-_ANDROID_DEFINITIONS = (
-    ("ANDROID_ABI", "arm64-v8a"),
-    ("ANDROID_PLATFORM", "android-24"),
-    ("ANDROID_STL", "c++_static"),
-)
 _DOWNLOAD_TIMEOUT_S = 900.0
+_NO_RUNNERS = (("AUTOTUNE_KERNEL_RUNNER", "OFF"), ("AUTOTUNE_STEP_RUNNER", "OFF"))
 _SERVER = NativePart(
     name="server",
     target="autotune_server",
     artifact="server/autotune_server",
     sources=("CMakeLists.txt", "cmake", "common", "server"),
-    definitions=(("AUTOTUNE_OPENCL", "OFF"), ("AUTOTUNE_KERNEL_RUNNER", "OFF")),
+    definitions=(("AUTOTUNE_OPENCL", "OFF"), *_NO_RUNNERS),
 )
 _SERVER_FROM_SOURCES = NativePart(
     name="server",
@@ -60,7 +50,7 @@ _SERVER_FROM_SOURCES = NativePart(
     definitions=(
         ("AUTOTUNE_RUNTIME", "sources"),
         ("AUTOTUNE_OPENCL", "OFF"),
-        ("AUTOTUNE_KERNEL_RUNNER", "OFF"),
+        *_NO_RUNNERS,
     ),
 )
 _OPENCL = NativePart(
@@ -68,27 +58,8 @@ _OPENCL = NativePart(
     target="autotune_opencl",
     artifact=_SIDECAR,
     sources=("CMakeLists.txt", "cmake", "common", "opencl"),
-    definitions=(("AUTOTUNE_SERVER", "OFF"), ("AUTOTUNE_KERNEL_RUNNER", "OFF")),
+    definitions=(("AUTOTUNE_SERVER", "OFF"), *_NO_RUNNERS),
 )
-
-
-def platform_of(abi: str, *, android: bool) -> Platform:
-    """The platform of a device that says it has this ABI.
-
-    Raises:
-        ToolchainError: There is no server for it.
-    """
-    arm = abi in ("aarch64", "arm64", "arm64-v8a")
-    if android and arm:
-        return "android-arm64"
-    if arm and platform.machine() not in ("aarch64", "arm64"):
-        return "linux-aarch64"
-    if not android and abi == platform.machine():
-        return "host"
-    raise ToolchainError(
-        f"there is no device server for {abi}{' on Android' if android else ''}",
-        hint="64-bit ARM Linux and Android are served; give another one's own server with --server",
-    )
 
 
 def bundle(
@@ -116,15 +87,11 @@ def bundle(
         ToolchainError: A tool, a wheel or the NDK is missing; the hint tells how to get it.
         UsageError: The platform is unknown, or has no such runtime.
     """
-    if wanted not in get_args(Platform):
-        raise UsageError(
-            f"there is no device server for '{wanted}'",
-            hint=f"one of {', '.join(get_args(Platform))}",
-        )
+    platform = named_platform(wanted)
     if wanted == "android-arm64" and runtime == "wheel":
         raise UsageError("TVM has no wheel for Android")
     if wanted == "android-arm64" or runtime == "sources":
-        return _gathered(wanted, [native_build.ensure_built(_from_sources(wanted, log), log)])
+        return _gathered(wanted, [native_build.ensure_built(_from_sources(platform, log), log)])
     libraries = _libraries(wanted, wheels, log)
     definitions = (
         ("TVM_LIBRARIES", str(libraries["apache-tvm"].parent)),
@@ -132,88 +99,19 @@ def bundle(
     )
     parts = [_SERVER, _OPENCL] if native_build.has_opencl_headers() else [_SERVER]
     built = [
-        native_build.ensure_built(_for_platform(part, wanted, definitions), log) for part in parts
+        native_build.ensure_built(for_platform(part, platform, definitions), log) for part in parts
     ]
     return _gathered(wanted, [*built, *libraries.values()])
 
 
-def _from_sources(wanted: str, log: Log | None) -> NativePart:
+def _from_sources(wanted: Platform, log: Log | None) -> NativePart:
     """The server with everything in it."""
     opencl = native_build.has_opencl_headers()
     if not opencl and log is not None:
         log("the server gets no OpenCL: for that, `sudo apt install opencl-headers`")
     definitions = (("AUTOTUNE_SERVER_OPENCL", "ON" if opencl else "OFF"),)
-    suffix = "-sources" if opencl else "-sources-cpu"
-    if wanted != "android-arm64":
-        part = _for_platform(_SERVER_FROM_SOURCES, wanted, definitions)
-        return replace(part, variant=wanted + suffix)
-    ndk = _android_ndk()
-    return replace(
-        _SERVER_FROM_SOURCES,
-        definitions=_SERVER_FROM_SOURCES.definitions + definitions + _ANDROID_DEFINITIONS,
-        toolchain=str(ndk / _NDK_TOOLCHAIN),
-        compilers=(),
-        variant=f"{wanted}-ndk{_ndk_revision(ndk)}{suffix}",
-    )
-
-
-def _for_platform(
-    part: NativePart, wanted: str, definitions: tuple[tuple[str, str], ...]
-) -> NativePart:
-    part = replace(part, definitions=part.definitions + definitions)
-    if wanted == "host":
-        return part
-    return replace(
-        part,
-        toolchain="cmake/aarch64-linux-gnu.cmake",
-        compilers=("aarch64-linux-gnu-g++",),
-        compiler_package="g++-aarch64-linux-gnu",
-        variant=wanted,
-    )
-
-
-def _android_ndk() -> Path:
-    """The user's NDK.
-
-    Raises:
-        ToolchainError: None is set, or what is set is none, or it is too old.
-    """
-    variable = next((name for name in _NDK_VARIABLES if os.environ.get(name)), None)
-    if variable is None:
-        raise ToolchainError(
-            f"the device server for Android needs the Android NDK, and neither {' nor '.join(_NDK_VARIABLES)} "
-            "is set",
-            hint="get it with `sdkmanager --install 'ndk;27.2.12479018'` or from "
-            "https://developer.android.com/ndk/downloads, and set ANDROID_NDK_HOME to its folder",
-        )
-    folder = Path(os.environ[variable]).expanduser().absolute()
-    if not (folder / _NDK_TOOLCHAIN).is_file():
-        raise ToolchainError(
-            f"{variable} is {folder}, which has no {_NDK_TOOLCHAIN}",
-            hint="set it to the NDK's own folder, such as ~/Android/Sdk/ndk/27.2.12479018",
-        )
-    revision = _ndk_revision(folder)
-    if not revision:
-        raise ToolchainError(
-            f"{variable} is {folder}, whose source.properties names no revision",
-            hint="set it to the NDK's own folder, such as ~/Android/Sdk/ndk/27.2.12479018",
-        )
-    if int(revision.split(".")[0]) < _OLDEST_NDK:
-        raise ToolchainError(
-            f"the NDK in {folder} is {revision}, but the device server needs r{_OLDEST_NDK} or newer",
-            hint="get a newer one with `sdkmanager --install 'ndk;27.2.12479018'`",
-        )
-    return folder
-
-
-def _ndk_revision(folder: Path) -> str:
-    """Such as `27.2.12479018`; empty where the folder does not tell."""
-    try:
-        properties = (folder / "source.properties").read_text(errors="replace")
-    except OSError:
-        return ""
-    found = re.search(r"^Pkg\.Revision\s*=\s*(\d+(?:\.\d+)*)", properties, re.MULTILINE)
-    return found.group(1) if found else ""
+    part = for_platform(_SERVER_FROM_SOURCES, wanted, definitions)
+    return replace(part, variant=f"{part.variant}-{'sources' if opencl else 'sources-cpu'}")
 
 
 def _gathered(wanted: str, files: list[Path]) -> Path:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from autotune.compiler.host import kernel_threads, runtime_environment
 from autotune.compiler.scratch_operands import Workspace, held_bytes
 from autotune.compiler.step_library import StepLibrary
+from autotune.compiler.step_program import step_program
 from autotune.compiler.workers import Message, Worker, WorkerLost, scratch
 from autotune.errors import AutotuneError
 from autotune.workloads.graph import StepGraph
-from autotune.workloads.memory import MemoryPlan, plan_memory, replaced_in_place
+from autotune.workloads.memory import MemoryPlan, plan_memory
 
 _TIMEOUT_S = 3600.0
 # Stacks and small buffers: 2 to 24 kB were seen.
@@ -70,12 +71,13 @@ class StepSession:
     ) -> None:
         self._graph, self._worker, self._work = graph, worker, work
         self._index = {tensor.name: at for at, tensor in enumerate(graph.tensors)}
+        self._program = step_program(graph, library, plan)
         self.plan = plan
         self.predicted_bytes = predicted_bytes(
             plan, [library.workspaces[node.kernel.name] for node in graph.nodes]
         )
         program = work / "program.json"
-        program.write_text(json.dumps(self._program(library)), encoding="utf-8")
+        program.write_text(json.dumps(self._program.to_json()), encoding="utf-8")
         self._ask({"op": "load", "program": str(program)})
         self._ask({"op": "start", "values": self._first_values(values)})
 
@@ -119,61 +121,21 @@ class StepSession:
         folder = self._work / "feeds"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        for tensor in self._graph.tensors:
-            if tensor.kind in ("input", "label"):
-                with (folder / f"{self._index[tensor.name]}.bin").open("wb") as file:
-                    for feed in feeds:
-                        file.write(feed[tensor.name].astype(tensor.dtype).tobytes())
+        for index in self._program.feeds:
+            tensor = self._graph.tensors[index]
+            with (folder / f"{index}.bin").open("wb") as file:
+                for feed in feeds:
+                    file.write(feed[tensor.name].astype(tensor.dtype).tobytes())
         return folder
-
-    def _program(self, library: StepLibrary) -> dict[str, Any]:
-        graph, plan = self._graph, self.plan
-        tensors: list[Any] = [
-            [plan.offsets[tensor.name], list(tensor.shape), tensor.dtype]
-            for tensor in graph.tensors
-        ]
-        calls = []
-        for at, node in enumerate(graph.nodes):
-            kernel = node.kernel
-            operands = [
-                [self._index[name], list(spec.shape)]
-                for name, spec in zip(
-                    (*node.inputs, *node.outputs), (*kernel.inputs, *kernel.outputs), strict=True
-                )
-            ]
-            for number, spec in enumerate(library.scratch.get(kernel.name, ())):
-                operands.append([len(tensors), list(spec.shape)])
-                tensors.append([plan.scratch[at, number], list(spec.shape), spec.dtype])
-            calls.append([kernel.name, operands])
-        in_place = replaced_in_place(graph)
-        return {
-            "libraries": [str(path) for path in library.parts],
-            "symbols": library.symbols,
-            "arena_bytes": plan.arena_bytes,
-            "tensors": tensors,
-            "calls": calls,
-            "copies": [
-                [self._index[new], self._index[old]]
-                for old, new in graph.updates.items()
-                if new not in in_place
-            ],
-            "feeds": [
-                self._index[tensor.name]
-                for tensor in graph.tensors
-                if tensor.kind in ("input", "label")
-            ],
-            "loss": self._index[graph.loss],
-        }
 
     def _first_values(self, values: Arrays) -> list[Any]:
         """Writes the lasting tensors' first values; index and file of each."""
         written = []
-        for tensor in self._graph.tensors:
-            if tensor.kind in ("parameter", "state", "constant"):
-                index = self._index[tensor.name]
-                path = self._work / f"value{index}.bin"
-                values[tensor.name].astype(tensor.dtype).tofile(path)
-                written.append([index, str(path)])
+        for index in self._program.values:
+            tensor = self._graph.tensors[index]
+            path = self._work / f"value{index}.bin"
+            values[tensor.name].astype(tensor.dtype).tofile(path)
+            written.append([index, str(path)])
         return written
 
 

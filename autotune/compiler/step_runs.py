@@ -123,18 +123,19 @@ def _kind(kernel: Kernel) -> tuple[str, str]:
     return kernel.operator.name, kernel.role
 
 
-def step_runs(paths: Sequence[Path]) -> StepRuns:
+def step_runs(paths: Sequence[Path], *, triple: str = "") -> StepRuns:
     """Reads runs; where two know a kernel, the faster schedule counts.
 
     Args:
-        paths: Folders of finished kernel runs; without any, nothing is tuned and the target is ``cpu``.
+        paths: Folders of finished kernel runs; without any, nothing is tuned.
+        triple: LLVM triple of the processor that the step is for: empty for this machine's, or ``ARM_TRIPLE``.
 
     Raises:
         UsageError: A run does not exist or has not ended, or the runs are for several targets or compiler options,
-            or for a target whose code cannot run in a step on this machine.
+            or for a target whose code cannot run in a step on that processor.
         RecordError: A run is damaged.
     """
-    target = targets.find("cpu")
+    target = targets.find("arm-cpu" if triple else "cpu")
     space = spaces.load(target.space_path())
     known: dict[str, Winner] = {}
     for number, path in enumerate(paths):
@@ -156,10 +157,11 @@ def step_runs(paths: Sequence[Path]) -> StepRuns:
                 hint="give runs of one search space",
             )
         target, space = request.target, request.space
-        if target.family != "cpu" or target.triple:
+        if target.family != "cpu" or target.triple != triple:
+            where = "a 64-bit ARM processor" if triple else "this machine's processor"
             raise UsageError(
-                f"run {path} is for {target.name}; steps run on this machine's processor",
-                hint="tune with --target cpu",
+                f"run {path} is for {target.name}; the step runs on {where}",
+                hint=f"tune with --target {'arm-cpu' if triple else 'cpu'}",
             )
         for name, winner in winners(run).items():
             if name not in known or _ms(winner) < _ms(known[name]):

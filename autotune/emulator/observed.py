@@ -9,8 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +17,29 @@ from autotune.devices.device import Completed
 from autotune.devices.topology import cpu_list, cpu_list_text
 from autotune.emulator.clock import VirtualClock
 from autotune.emulator.soc import Load
-from autotune.emulator.step_model import ALEXNET_B16, Workload
+from autotune.emulator.trained import (
+    STEP_RUNNER,
+    TRAINER,
+    Piece,
+    Program,
+    StepRunner,
+    Trainer,
+    arguments,
+)
+from autotune.emulator.view import FileView
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.emulator.device import EmulatedDevice, Program
+    from autotune.emulator.device import EmulatedDevice
+    from autotune.emulator.device import Program as DeviceProgram
 
 OBSERVE = "autotune_observe"
-TRAINER = "emulated_train"
 _FIRST_PID = 4200
 _TERMINATED = 143
 _SETTLES_S = 1e-6
 
 
-def observing() -> dict[str, Program]:
+def observing() -> dict[str, DeviceProgram]:
     """Programs for an `EmulatedDevice`: the observer, and `kill` for what it runs."""
     running: dict[int, _Run] = {}
 
@@ -53,13 +61,8 @@ def observing() -> dict[str, Program]:
     return {OBSERVE: observe, "kill": kill}
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise UsageError(message)
-
-
 def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(add_help=False)
+    parser = arguments()
     parser.add_argument("--out", required=True)
     parser.add_argument("--interval-ms", type=float, default=100.0)
     parser.add_argument("--limit-s", type=float, default=600.0)
@@ -73,30 +76,16 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def trainer_options(argv: Sequence[str]) -> argparse.Namespace:
-    """Arguments of the emulated trainer.
-
-    Raises:
-        UsageError: They are others.
-    """
-    parser = _Parser(add_help=False)
-    parser.add_argument("--steps", type=float, default=math.inf)
-    parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--noise", type=float, default=0.0)
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args(list(argv))
-
-
-def scaled(workload: Workload, factor: float) -> Workload:
-    """A workload that takes `factor` times as long, but for what its parallel loops cost."""
-    return Workload(
-        workload.name,
-        workload.flops * factor,
-        workload.bytes_moved * factor,
-        workload.regions,
-        workload.memory_bytes,
-    )
+def _program(
+    device: EmulatedDevice, view: FileView, command: Sequence[str], seed: int
+) -> Program | None:
+    """What stands in for a command; None where nothing does."""
+    name = command[0].rpartition("/")[2]
+    if name == TRAINER:
+        return Trainer(command[1:], seed)
+    if name == STEP_RUNNER and device.files.kind(command[0]) == "file":
+        return StepRunner(command[1:], view.read, seed)
+    return None
 
 
 class _Run:
@@ -111,35 +100,71 @@ class _Run:
         self._view = device.tree(root=root)
         self._began = self._next_sample = device.clock.now()
         self._watch = [path.replace("%p", str(pid)) for path in options.watch]
+        self._busy_s, self._seen_cpus = 0.0, ""
         self._load: Load | None = None
-        self._done = 0
+        self._resumes = math.inf
+        self._piece_began = self._began
         self._over = False
-        self._train: argparse.Namespace | None = None
+        self._program: Program | None = None
+        self._pieces: Iterator[Piece] = iter(())
         self._cpus = cpu_list(options.cpus) or device.profile.cpus
-        command = options.command
-        if command and command[0].rpartition("/")[2] == TRAINER:
-            self._train = trainer_options(command[1:])
-            self._noise = random.Random(self._train.seed * 1_000_003 + round(1e6 * self._began))
         device.files.store(options.out, b"", 0o644)
         self._write(
             begin=self._began, pid=pid, interval_s=options.interval_ms / 1e3, watch=self._watch
         )
-        if command and self._train is None:
-            self._write(error=[self._began, f"{command[0]}: No such file or directory"])
-            self.finish(127, "")
-            return
-        if self._train is not None:
-            self._begin_step()
+        if options.command:
+            try:
+                self._program = _program(
+                    device, self._view, options.command, round(1e6 * self._began)
+                )
+            except (UsageError, OSError) as error:
+                self._fail(str(error), 2)
+                return
+            if self._program is None:
+                self._fail(f"{options.command[0]}: No such file or directory", 127)
+                return
+            self._pieces = self._program.pieces()
+            self._next_piece()
         self._tick()
 
-    def _begin_step(self) -> None:
-        assert self._train is not None
-        online = [c for c in self._cpus if c in self._device.soc.online()]
-        self._write(cpus=[self._clock.now(), cpu_list_text(tuple(online))])
-        factor = self._train.scale * math.exp(self._noise.gauss(0.0, self._train.noise))
-        self._load = self._device.soc.begin(
-            scaled(ALEXNET_B16, factor), self._cpus, steps=1, threads=self._train.threads or None
-        )
+    def _fail(self, message: str, exit_code: int) -> None:
+        self._write(error=[self._began, message])
+        self.finish(exit_code, "")
+
+    def _next_piece(self) -> None:
+        piece = next(self._pieces, None)
+        if piece is None:
+            self.finish(0, "")
+            return
+        for path, text in piece.writes:
+            self._view.write(path, text.encode())
+        self._piece = piece
+        self._resumes = self._clock.now() + piece.wait_s
+        if not piece.wait_s:
+            self._begin_piece()
+
+    def _begin_piece(self) -> None:
+        piece = self._piece
+        self._resumes, self._piece_began = math.inf, self._clock.now()
+        if piece.workload is None:
+            self._end_piece()
+            return
+        cpus = self._cpus if piece.cpus is None else piece.cpus
+        online = [c for c in cpus if c in self._device.soc.online()]
+        if (seen := cpu_list_text(tuple(online))) != self._seen_cpus:
+            self._write(cpus=[self._clock.now(), seen])
+            self._seen_cpus = seen
+        self._load = self._device.soc.begin(piece.workload, cpus, steps=1, threads=piece.threads)
+
+    def _end_piece(self) -> None:
+        assert self._program is not None
+        if self._load is not None:
+            self._busy_s += self._load.busy_s
+            self._load = None
+        now = self._clock.now()
+        for line in self._program.printed(self._piece_began, now):
+            self._write(line=[now, line])
+        self._next_piece()
 
     def _tick(self) -> None:
         if self._over:
@@ -154,17 +179,15 @@ class _Run:
             self._sample()
             self._next_sample += self._options.interval_ms / 1e3
         if self._load is not None and self._load.ended:
-            assert self._train is not None
-            self._done += 1
-            self._write(line=[now, f"step {self._done}"])
-            if self._done >= self._train.steps:
-                self.finish(0, "")
-                return
-            self._begin_step()
-        if now >= self._began + self._options.limit_s:
-            self.finish(_TERMINATED if self._train else 0, "limit")
+            self._end_piece()
+        elif now >= self._resumes:
+            self._begin_piece()
+        if self._over:
             return
-        due = min(self._next_sample, self._began + self._options.limit_s)
+        if now >= self._began + self._options.limit_s:
+            self.finish(_TERMINATED if self._program else 0, "limit")
+            return
+        due = min(self._next_sample, self._began + self._options.limit_s, self._resumes)
         if self._load is not None:
             due = min(due, now + soc.remaining_s(self._load) + _SETTLES_S)
         self._clock.at(max(due, now + _SETTLES_S), self._tick)
@@ -187,9 +210,9 @@ class _Run:
         if self._load is not None:
             self._device.soc.end(self._load)
         self._sample()
-        memory = ALEXNET_B16.memory_bytes // 1024 if self._train else 0
+        memory = self._program.memory_bytes // 1024 if self._program else 0
         now = self._clock.now()
-        busy = self._load.busy_s if self._load else 0.0
+        busy = self._busy_s + (self._load.busy_s if self._load else 0.0)
         self._write(end=now, exit=exit_code, max_rss_kb=memory, user_s=busy, system_s=0.0, why=why)
 
     def _write(self, **entry: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from autotune.emulator.profile import ClusterProfile
@@ -48,7 +49,7 @@ class Policy:
         """The upper limit that holds: the user's or the lowest cap, as a frequency of the table."""
         limit = min([self.asked_max_khz, *self.caps_khz.values()])
         table = self.cluster.frequencies_khz
-        return max((f for f in table if f <= limit), default=table[0])
+        return table[max(bisect_right(table, limit) - 1, 0)]
 
     @property
     def min_khz(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from autotune.emulator.clock import Clock, VirtualClock
@@ -18,6 +18,7 @@ from autotune.errors import UsageError
 _HISTORY_S = 60.0
 _DONE_S = 1e-9
 _REAL_SLICE_S = 0.05
+_KEPT_ESTIMATES = 20_000
 
 
 @dataclass(eq=False)
@@ -87,6 +88,7 @@ class Soc:
         self._net_j = 0.0
         self._history: deque[_Segment] = deque()
         self._core_busy_s = dict.fromkeys(profile.cpus, 0.0)
+        self._estimates: dict[Hashable, StepEstimate] = {}
 
     # What it is now.
 
@@ -148,9 +150,12 @@ class Soc:
             self.advance()
             if end <= start:
                 return self._state().net_w
-            joules = sum(
-                s.net_w * max(0.0, min(end, s.end) - max(start, s.start)) for s in self._history
-            )
+            joules = 0.0
+            for segment in reversed(self._history):
+                if segment.end <= start:
+                    break
+                seconds = min(end, segment.end) - max(start, segment.start)
+                joules += segment.net_w * max(0.0, seconds)
             return joules / (end - start)
 
     # What changes it.
@@ -214,8 +219,8 @@ class Soc:
         """
         with self.lock:
             self.advance()
-            estimate(self.profile, workload, cpus, self._clocks(), threads=threads)
             load = Load(workload, tuple(cpus), threads, steps)
+            self._estimate(load, load.cpus, self._clocks())
             self._loads.append(load)
             return load
 
@@ -294,17 +299,27 @@ class Soc:
         for load in self._loads:
             mine = self._cores(load)
             rivals = sum(1 for other in self._loads if set(mine).intersection(self._cores(other)))
-            step = estimate(
+            step = self._estimate(load, mine, clocks)
+            state.steps[id(load)] = (load, step, rivals)
+            state.net_w += step.net_w / rivals
+        return state
+
+    def _estimate(self, load: Load, cpus: tuple[int, ...], clocks: tuple[int, ...]) -> StepEstimate:
+        """See `estimate`; steps repeat, so what was computed is kept."""
+        key = (load.workload, cpus, clocks, load.threads, frozenset(self._online))
+        found = self._estimates.get(key)
+        if found is None:
+            if len(self._estimates) >= _KEPT_ESTIMATES:
+                self._estimates.clear()
+            found = self._estimates[key] = estimate(
                 self.profile,
                 load.workload,
-                mine,
+                cpus,
                 clocks,
                 threads=load.threads,
                 online=tuple(self._online),
             )
-            state.steps[id(load)] = (load, step, rivals)
-            state.net_w += step.net_w / rivals
-        return state
+        return found
 
     def _until_event(self, state: _Now) -> float:
         ends = [

@@ -27,6 +27,7 @@ _PATIENCE_S = 60.0
 """How long a device may be away before its command is given up."""
 _END = b'{"end":'
 _TAIL_BYTES = 400
+_SLOWEST_BYTES_A_SECOND = 1e6
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,21 @@ class Observer:
             self._journal.change(self._note).undo(self._device)
             self._journal.settle(self._note)
             self._note = None
+
+    def bring(self, source: Path, name: str) -> PurePosixPath:
+        """Copies a file into a folder of the device that is removed at the end, with its mode.
+
+        Args:
+            source: The file.
+            name: Its name there; folders on the way are made.
+
+        Raises:
+            DeviceError: It cannot be copied.
+        """
+        target = self._folder / name
+        limit = _PUSH_S + source.stat().st_size / _SLOWEST_BYTES_A_SECOND
+        self._device.push(source, target, timeout=limit)
+        return target
 
     def run(
         self, task: Task, enough: Callable[[Observation], bool] = lambda _: False

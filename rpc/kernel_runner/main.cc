@@ -3,7 +3,6 @@
 // Runs one function of one kernel library that TVM compiled for a CPU, without TVM, and prints its
 // times as JSON: {"status": "ok", "seconds": [...], "output_files": [...]} or
 // {"status": "run_error", "message": "..."}. Exit code 0 for both, 2 for a wrong command line.
-#include <dlfcn.h>
 #include <tvm/ffi/c_api.h>
 
 #include <cstdio>
@@ -13,39 +12,23 @@
 #include <vector>
 
 #include "../common/json_writer.h"
-#include "crash_report.h"
+#include "../cpu_runtime/crash_report.h"
+#include "../cpu_runtime/library.h"
+#include "../cpu_runtime/thread_team.h"
+#include "../cpu_runtime/tvm_symbols.h"
 #include "measure.h"
 #include "options.h"
 #include "tensor.h"
-#include "thread_team.h"
-#include "tvm_symbols.h"
 
 namespace autotune {
 namespace kernel_runner {
 namespace {
 
-/// The signature of every function that TVM exports from a library.
-using KernelFunction = int (*)(void* self, const TVMFFIAny* args, int32_t num_args,
-                               TVMFFIAny* result);
-
-KernelFunction LoadKernel(const std::string& path, const std::string& symbol) {
-  // dlopen looks for a name without a slash in the system's folders, not here.
-  const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw std::runtime_error(dlerror());
-  BindLibrary(library);
-  for (const std::string& name : {symbol, "__tvm_ffi_" + symbol}) {
-    if (void* address = dlsym(library, name.c_str())) {
-      return reinterpret_cast<KernelFunction>(address);
-    }
-  }
-  throw std::runtime_error(path + " has neither " + symbol + " nor __tvm_ffi_" + symbol);
-}
-
 std::string RunKernel(const Options& options) {
-  ThreadTeam team(options.threads);
-  UseTeam(&team);
-  const KernelFunction kernel = LoadKernel(options.library, options.symbol);
+  cpu_runtime::ThreadTeam team(options.threads);
+  cpu_runtime::UseTeam(&team);
+  const cpu_runtime::Library library(options.library);
+  const cpu_runtime::KernelFunction kernel = library.Kernel(options.symbol);
 
   std::vector<std::unique_ptr<Tensor>> tensors;
   std::vector<TVMFFIAny> args;
@@ -58,18 +41,10 @@ std::string RunKernel(const Options& options) {
     } else {
       tensors.back()->Load();
     }
-    TVMFFIAny arg{};
-    arg.type_index = kTVMFFIDLTensorPtr;
-    arg.v_ptr = tensors.back()->handle();
-    args.push_back(arg);
+    args.push_back(cpu_runtime::Argument(tensors.back()->handle()));
   }
 
-  const auto run = [&] {
-    TVMFFIAny result{};
-    if (kernel(nullptr, args.data(), static_cast<int32_t>(args.size()), &result) != 0) {
-      throw std::runtime_error(TakeRaisedError());
-    }
-  };
+  const auto run = [&] { cpu_runtime::Call(kernel, args); };
   run();
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (options.tensors[i].is_output) tensors[i]->Store();
@@ -93,7 +68,7 @@ int Main(const std::vector<std::string>& words) {
     std::fprintf(stderr, "autotune_kernel_runner: %s\n%s", error.what(), Options::Usage());
     return 2;
   }
-  ReportCrashes();
+  cpu_runtime::ReportCrashes();
   std::string json;
   try {
     json = RunKernel(options);

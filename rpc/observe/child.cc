@@ -22,7 +22,7 @@ namespace autotune {
 namespace observe {
 namespace {
 
-constexpr size_t kLongestLine = 4096;
+constexpr size_t kLongestLine = 65536;
 constexpr int kNotFound = 127, kNotStarted = 126;
 
 double Seconds(const timeval& time) {
@@ -48,7 +48,18 @@ void Pipe(int ends[2]) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  execvp(words[0], words.data());
+  if (command[0].find('/') == std::string::npos) {
+    execvp(words[0], words.data());
+  } else {
+    execv(words[0], words.data());
+  }
+  if (errno == ENOEXEC) {
+    // What the kernel cannot start, the system's shell may: a script, or a program of an emulator.
+    std::vector<char*> shell = {const_cast<char*>("sh"), const_cast<char*>("-c"),
+                                const_cast<char*>("exec \"$0\" \"$@\"")};
+    shell.insert(shell.end(), words.begin(), words.end());
+    execvp(shell[0], shell.data());
+  }
   std::fprintf(stderr, "%s: %s\n", words[0], std::strerror(errno));
   _exit(errno == ENOENT ? kNotFound : kNotStarted);
 }

@@ -82,6 +82,23 @@ def test_a_search_without_root_leaves_clocks_alone(tmp_path: Path) -> None:
     assert all(c["khz"] is None for c in found["best"]["clusters"].values())
 
 
+def test_a_models_step_is_searched_on_a_model_of_a_phone(tmp_path: Path) -> None:
+    found = search(
+        "--emulate", "meizu-16t", "--model", "lenet", "--batch", 64, "--objective", "energy",
+        "--trials", 4, "--blocks", 0, "--least-seconds", 1, "--logs", tmp_path,
+    )  # fmt: skip
+    assert found["points"]["fastest"]["time_s"] < found["points"]["least_energy"]["time_s"]
+
+
+def test_a_models_step_is_searched_on_this_host(tmp_path: Path) -> None:
+    found = search(
+        "--device", "local", "--model", "lenet", "--batch", 2, "--meter", "none", "--trials", 1,
+        "--blocks", 0, "--least-seconds", 0.2, "--start-temperature", 999, "--logs", tmp_path,
+    )  # fmt: skip
+    assert (found["n_failed"], found["emulated"]) == (0, False)
+    assert not list(Path("/tmp").glob("autotune-step-*"))
+
+
 def test_this_host_is_searched(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text(
@@ -109,6 +126,9 @@ def test_this_host_is_searched(tmp_path: Path) -> None:
         (["--emulate", "meizu-16t", "--storage", "nonsense"], 2, "cannot be opened"),
         (["--emulate", "raspberry-pi-3b-plus", "--objective", "energy"], 3, "no meter"),
         (["--device", "local"], 2, "--command and --steps-from"),
+        (["--device", "local", "--batch", "4"], 2, "go with --model"),
+        (["--emulate", "meizu-16t", "--model", "lenet", "--command", "x"], 2, "exclude each other"),
+        (["--emulate", "meizu-16t", "--model", "nonet"], 2, "unknown model"),
         (["--device", "nobody", "--command", "x", "--steps-from", "y"], 2, "no device 'nobody'"),
         (["--resume", "/nowhere"], 2, "no run at"),
         (["apply", "/nowhere"], 2, "no run at"),
@@ -166,6 +186,25 @@ def test_search_apply_verify_restore_over_adb(home: dict[str, str], tmp_path: Pa
         assert limits(serial).count("2419200") == 2
         restored = autotune("devices", "restore", **home)
         assert restored.returncode == 0, restored.stdout
+        assert limits(serial) == before
+
+
+@needs_phone
+def test_a_models_step_runs_on_a_phone(home: dict[str, str], tmp_path: Path) -> None:
+    """Code for ARM that was compiled here, brought over adb, and run under QEMU: its times are this machine's."""
+    space = tmp_path / "space.toml"
+    space.write_text(
+        'together = "never"\n[clusters.big]\ncores = [2]\nlevels = 1\n[clusters.little]\ncores = [0]\n'
+    )
+    with phone("meizu-16t") as (serial, _):
+        before = limits(serial)
+        found = search(
+            "--device", serial, "--model", "lenet", "--batch", 2, "--meter", "none", "--space", space,
+            "--trials", 1, "--blocks", 0, "--least-seconds", 0.5, "--start-temperature", 80,
+            "--logs", tmp_path, **home,
+        )  # fmt: skip
+        assert found["n_failed"] == 0
+        assert found["best"]["threads"] == 2
         assert limits(serial) == before
 
 

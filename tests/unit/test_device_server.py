@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler import device_server, native_build
+from autotune.compiler import device_server, native_build, platforms
 from autotune.compiler.native_build import NativePart
 from autotune.errors import ToolchainError, UsageError
 
@@ -138,9 +138,9 @@ def test_a_device_is_known_by_its_abi(
     abi: str, android: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    assert device_server.platform_of(abi, android=android) == wanted
+    assert platforms.platform_of(abi, android=android) == wanted
 
 
 def test_a_32_bit_device_is_refused() -> None:
     with pytest.raises(ToolchainError, match="armeabi-v7a on Android"):
-        device_server.platform_of("armeabi-v7a", android=True)
+        platforms.platform_of("armeabi-v7a", android=True)

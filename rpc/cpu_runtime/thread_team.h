@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The threads of parallel loops.
-#ifndef AUTOTUNE_KERNEL_RUNNER_THREAD_TEAM_H_
-#define AUTOTUNE_KERNEL_RUNNER_THREAD_TEAM_H_
+#ifndef AUTOTUNE_CPU_RUNTIME_THREAD_TEAM_H_
+#define AUTOTUNE_CPU_RUNTIME_THREAD_TEAM_H_
 
 #include <tvm/runtime/c_backend_api.h>
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 namespace autotune {
-namespace kernel_runner {
+namespace cpu_runtime {
 
 /// A fixed number of threads, of which the caller is one. They stay between launches: starting
 /// threads for each launch would cost more than many a kernel takes.
@@ -58,7 +58,7 @@ class ThreadTeam {
   std::atomic<unsigned> barrier_round_{0};
 };
 
-}  // namespace kernel_runner
+}  // namespace cpu_runtime
 }  // namespace autotune
 
-#endif  // AUTOTUNE_KERNEL_RUNNER_THREAD_TEAM_H_
+#endif  // AUTOTUNE_CPU_RUNTIME_THREAD_TEAM_H_

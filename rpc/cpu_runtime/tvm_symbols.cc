@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace autotune {
-namespace kernel_runner {
+namespace cpu_runtime {
 namespace {
 
 constexpr size_t kAlignment = 64;  // What generated vector loads assume of a workspace.
@@ -109,12 +109,12 @@ void BindLibrary(void* library) {
 #undef AUTOTUNE_BIND
 }
 
-}  // namespace kernel_runner
+}  // namespace cpu_runtime
 }  // namespace autotune
 
 // The functions themselves, with the names and types of TVM's C headers.
 
-namespace runner = autotune::kernel_runner;
+namespace runner = autotune::cpu_runtime;
 
 extern "C" {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of TVM's runtime that a compiled CPU kernel calls.
-#ifndef AUTOTUNE_KERNEL_RUNNER_TVM_SYMBOLS_H_
-#define AUTOTUNE_KERNEL_RUNNER_TVM_SYMBOLS_H_
+#ifndef AUTOTUNE_CPU_RUNTIME_TVM_SYMBOLS_H_
+#define AUTOTUNE_CPU_RUNTIME_TVM_SYMBOLS_H_
 
 #include <string>
 
 #include "thread_team.h"
 
 namespace autotune {
-namespace kernel_runner {
+namespace cpu_runtime {
 
 /// The team that parallel loops run on; it must outlive every kernel call.
 void UseTeam(ThreadTeam* team);
@@ -21,7 +21,7 @@ void BindLibrary(void* library);
 /// The message of the last error that a kernel raised, and forgets it.
 std::string TakeRaisedError();
 
-}  // namespace kernel_runner
+}  // namespace cpu_runtime
 }  // namespace autotune
 
-#endif  // AUTOTUNE_KERNEL_RUNNER_TVM_SYMBOLS_H_
+#endif  // AUTOTUNE_CPU_RUNTIME_TVM_SYMBOLS_H_

@@ -2,7 +2,7 @@
 #include "thread_team.h"
 
 namespace autotune {
-namespace kernel_runner {
+namespace cpu_runtime {
 namespace {
 
 // How often a waiting thread looks before it sleeps; yielding in between keeps this fair where
@@ -85,5 +85,5 @@ void ThreadTeam::Barrier() {
   while (barrier_round_.load() == round) std::this_thread::yield();
 }
 
-}  // namespace kernel_runner
+}  // namespace cpu_runtime
 }  // namespace autotune

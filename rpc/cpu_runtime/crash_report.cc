@@ -8,7 +8,7 @@
 #include <initializer_list>
 
 namespace autotune {
-namespace kernel_runner {
+namespace cpu_runtime {
 namespace {
 
 const char* Report(int signal) {
@@ -51,5 +51,5 @@ void ReportCrashes() {
   }
 }
 
-}  // namespace kernel_runner
+}  // namespace cpu_runtime
 }  // namespace autotune

@@ -1,0 +1,228 @@
+"""What an emulated device can be asked to train: pieces of work one after the other, and what is printed meanwhile.
+
+`emulated_train` stands in for anybody's trainer; `autotune_step_runner` for the program of that name, with the same
+arguments and the same lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Protocol
+
+from autotune.devices.topology import cpu_list
+from autotune.emulator.step_model import ALEXNET_B16, Workload
+from autotune.errors import UsageError
+
+TRAINER, STEP_RUNNER = "emulated_train", "autotune_step_runner"
+CLOCK_CHANGE_S = 300e-6
+"""What a change of a clock takes: `clock-latency-ns` of arm64 boards in Linux's device trees (r8a774a1.dtsi)."""
+_NOMINAL_BYTES = 10.08
+"""The model's bytes for each byte that kernels read or write: 12 GB of `ALEXNET_B16`, nominal, over the 1.19 GB of
+the kernels of AlexNet's step at batch 16; their operations agree within 0.3 %."""
+_NOISE = tuple(math.exp(0.02 * NormalDist().inv_cdf((i + 0.5) / 8)) for i in range(8))
+"""A step's factor on the times of the model: normal, 2 %; few, so that what was computed once can be kept."""
+_SETTLED = "scaling_max_freq", "scaling_min_freq"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Work that goes on without a change.
+
+    Attributes:
+        workload: What is done; None where only time passes.
+        cpus: Cores; None for those of the process.
+        threads: How many.
+        writes: Files that are written first, in order.
+        wait_s: Time that passes first.
+    """
+
+    workload: Workload | None
+    threads: int | None = None
+    cpus: tuple[int, ...] | None = None
+    writes: tuple[tuple[str, str], ...] = ()
+    wait_s: float = 0.0
+
+
+class Program(Protocol):
+    """A program that trains."""
+
+    memory_bytes: int
+
+    def pieces(self) -> Iterator[Piece]:
+        """Its work, in order; the program ends where they do."""
+
+    def printed(self, began: float, now: float) -> list[str]:
+        """Lines that it prints now that a piece that began then has ended."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise UsageError(message)
+
+
+def arguments() -> argparse.ArgumentParser:
+    """A parser that raises `UsageError`."""
+    return _Parser(add_help=False)
+
+
+def scaled(workload: Workload, factor: float) -> Workload:
+    """A workload that takes `factor` times as long, but for what its parallel loops cost."""
+    return Workload(
+        workload.name,
+        workload.flops * factor,
+        workload.bytes_moved * factor,
+        workload.regions,
+        workload.memory_bytes,
+    )
+
+
+class Trainer:
+    """`emulated_train`: steps of the paper's AlexNet, each as long as the model says, and some noise.
+
+    Raises:
+        UsageError: Its arguments are others.
+    """
+
+    memory_bytes = ALEXNET_B16.memory_bytes
+
+    def __init__(self, argv: Sequence[str], seed: int) -> None:
+        parser = arguments()
+        parser.add_argument("--steps", type=float, default=math.inf)
+        parser.add_argument("--threads", type=int, default=0)
+        parser.add_argument("--scale", type=float, default=1.0)
+        parser.add_argument("--noise", type=float, default=0.0)
+        parser.add_argument("--seed", type=int, default=0)
+        self._options = parser.parse_args(list(argv))
+        self._noise = random.Random(self._options.seed * 1_000_003 + seed)
+        self._done = 0
+
+    def pieces(self) -> Iterator[Piece]:
+        """See `Program.pieces`."""
+        while self._done < self._options.steps:
+            factor = self._options.scale * math.exp(self._noise.gauss(0.0, self._options.noise))
+            yield Piece(scaled(ALEXNET_B16, factor), self._options.threads or None)
+
+    def printed(self, began: float, now: float) -> list[str]:
+        """See `Program.printed`."""
+        self._done += 1
+        return [f"step {self._done}"]
+
+
+@dataclass(frozen=True)
+class _Setting:
+    cpus: tuple[int, ...] | None
+    threads: int
+    khz: dict[str, int]
+
+
+class StepRunner:
+    """`autotune_step_runner`: the calls of a step, each as much work as its kernel is.
+
+    Args:
+        argv: Its arguments.
+        read: Reads a file of the device.
+        seed: Of the noise.
+
+    Raises:
+        UsageError: Its arguments are others.
+        OSError: A file is not there.
+    """
+
+    def __init__(self, argv: Sequence[str], read: Any, seed: int) -> None:
+        parser = arguments()
+        parser.add_argument("folder", nargs="?")
+        parser.add_argument("--threads", type=int, default=1)
+        parser.add_argument("--steps", type=float, default=math.inf)
+        parser.add_argument("--settings")
+        parser.add_argument("--switches")
+        parser.add_argument("--trace", action="store_true")
+        self._options = options = parser.parse_args(list(argv))
+        self._noise = random.Random(seed)
+        self.memory_bytes = 0
+        self._work: list[Workload] = []
+        self._lines: list[str] = []
+        self._begins: list[float] = []
+        self._done = 0
+        self._settings, self._at = [_Setting(None, options.threads, {})], {0: 0}
+        file = options.settings or options.switches
+        if file:
+            self._settings, self._at = _settings(read(file).decode())
+        if options.folder:
+            self._take(read(f"{options.folder}/step.work").decode())
+
+    def _take(self, text: str) -> None:
+        for kind, *numbers in (line.split() for line in text.splitlines()):
+            if kind == "memory":
+                self.memory_bytes = int(numbers[0])
+            else:
+                flops, moved = map(float, numbers)
+                self._work.append(Workload("call", max(flops, 1.0), _NOMINAL_BYTES * moved, 1))
+
+    def pieces(self) -> Iterator[Piece]:
+        """See `Program.pieces`."""
+        if self._options.switches:
+            for a, b in itertools.permutations(range(len(self._settings)), 2):
+                cost = self._change_s(self._settings[a], self._settings[b])
+                self._lines.append(f"switch {a} {b} us {1e6 * cost:.2f}")
+            yield Piece(None, wait_s=1e-3)
+            return
+        now: _Setting | None = None
+        scaled_work = {f: [scaled(work, f) for work in self._work] for f in _NOISE}
+        while self._done < self._options.steps:
+            factor = self._noise.choice(_NOISE)
+            for number, work in enumerate(scaled_work[factor]):
+                setting = self._settings[self._at[number]] if number in self._at else now
+                assert setting is not None
+                change = self._changed(now, setting)
+                wait = self._change_s(now, setting) if now and change else 0.0
+                now = setting
+                yield Piece(work, setting.threads, setting.cpus, change, wait)
+
+    def _change_s(self, old: _Setting, new: _Setting) -> float:
+        return CLOCK_CHANGE_S if self._changed(old, new) else 0.0
+
+    def _changed(self, old: _Setting | None, new: _Setting) -> tuple[tuple[str, str], ...]:
+        writes: list[tuple[str, str]] = []
+        for policy, khz in new.khz.items():
+            before = old.khz.get(policy) if old else None
+            if before != khz:
+                rising = before is None or khz > before
+                high, low = _SETTLED if rising else reversed(_SETTLED)
+                writes += [(f"{policy}/{high}", str(khz)), (f"{policy}/{low}", str(khz))]
+        return tuple(writes)
+
+    def printed(self, began: float, now: float) -> list[str]:
+        """See `Program.printed`."""
+        if self._options.switches:
+            return self._lines
+        self._begins.append(began)
+        if len(self._begins) < len(self._work):
+            return []
+        times = [*self._begins, now]
+        self._begins.clear()
+        self._done += 1
+        spans = " ".join(f"{1e6 * (b - a):.1f}" for a, b in itertools.pairwise(times))
+        step = f"step {self._done} loss 0 ms {1e3 * (now - times[0]):.4f}"
+        return [f"calls {times[0]:.6f} {spans}", step] if self._options.trace else [step]
+
+
+def _settings(text: str) -> tuple[list[_Setting], dict[int, int]]:
+    """What a file of settings says; `rpc/step_runner/settings.h` has the format."""
+    settings: list[_Setting] = []
+    at = {}
+    for kind, *words in (line.split() for line in text.splitlines()):
+        if kind == "at":
+            at[int(words[0])] = int(words[1])
+            continue
+        khz = dict(word.rsplit("=", 1) for word in words[2:])
+        cpus = None if words[0] == "-" else cpu_list(words[0])
+        settings.append(
+            _Setting(cpus, int(words[1]), {policy: int(value) for policy, value in khz.items()})
+        )
+    return settings, {0: 0} | at

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training step as a file: one line a thing, words apart by spaces.
+//
+//   step NAME                          first line
+//   arena BYTES
+//   library FILE                       beside the plan
+//   tensor OFFSET TYPE SHAPE           type f32 or i32; shape such as 4x3x8x8, or - for a scalar
+//   kernel SYMBOL LIBRARY              by the number of the library
+//   value TENSOR                       values.bin holds them one after the other
+//   feed TENSOR                        feeds.bin holds them, step after step
+//   call KERNEL TENSOR:SHAPE ...       in order; a tensor may be seen in another shape
+//   copy FROM TO                       after the calls
+//   loss TENSOR
+#ifndef AUTOTUNE_STEP_RUNNER_PLAN_H_
+#define AUTOTUNE_STEP_RUNNER_PLAN_H_
+
+#include <dlpack/dlpack.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace autotune {
+namespace step_runner {
+
+struct TensorPlace {
+  uint64_t offset;
+  DLDataType dtype;
+  uint64_t bytes;
+};
+
+struct KernelPlace {
+  std::string symbol;
+  size_t library;
+};
+
+struct Operand {
+  size_t tensor;
+  std::vector<int64_t> shape;
+};
+
+struct KernelCall {
+  size_t kernel;
+  std::vector<Operand> operands;
+};
+
+struct Plan {
+  std::string name;
+  uint64_t arena_bytes = 0;
+  std::vector<std::string> libraries;
+  std::vector<TensorPlace> tensors;
+  std::vector<KernelPlace> kernels;
+  std::vector<size_t> values;
+  std::vector<size_t> feeds;
+  std::vector<KernelCall> calls;
+  std::vector<std::pair<size_t, size_t>> copies;
+  size_t loss = 0;
+
+  /// Throws std::runtime_error with the line that is wrong.
+  static Plan Read(const std::string& path);
+};
+
+}  // namespace step_runner
+}  // namespace autotune
+
+#endif  // AUTOTUNE_STEP_RUNNER_PLAN_H_

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "step.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+namespace autotune {
+namespace step_runner {
+
+Mapping::Mapping(uint64_t bytes) : bytes_(bytes) {
+  void* pages =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) {
+    throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
+  }
+  data_ = static_cast<char*>(pages);
+}
+
+Mapping::Mapping(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat about {};
+  if (file < 0 || fstat(file, &about) != 0) {
+    throw std::runtime_error("cannot read " + path + ": " + std::strerror(errno));
+  }
+  bytes_ = static_cast<uint64_t>(about.st_size);
+  void* pages = bytes_ ? mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0) : nullptr;
+  close(file);
+  if (pages == MAP_FAILED) throw std::runtime_error("cannot map " + path);
+  data_ = static_cast<char*>(pages);
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+Step::Step(const std::string& folder)
+    : plan_(Plan::Read(folder + "/step.plan")),
+      arena_(plan_.arena_bytes),
+      feeds_(folder + "/feeds.bin") {
+  for (const std::string& name : plan_.libraries) libraries_.emplace_back(folder + "/" + name);
+  size_t operands = 0;
+  for (const KernelCall& call : plan_.calls) operands += call.operands.size();
+  // Their addresses are kept, so they may not move.
+  tensors_.reserve(operands);
+  strides_.reserve(operands);
+  for (const KernelCall& call : plan_.calls) {
+    const KernelPlace& kernel = plan_.kernels[call.kernel];
+    Bound bound{libraries_[kernel.library].Kernel(kernel.symbol), {}};
+    for (const Operand& operand : call.operands) {
+      std::vector<int64_t> strides(operand.shape.size());
+      int64_t count = 1;
+      for (size_t axis = strides.size(); axis-- > 0;) {
+        strides[axis] = count;
+        count *= operand.shape[axis];
+      }
+      strides_.push_back(std::move(strides));
+      DLTensor tensor{};
+      tensor.data = Place(operand.tensor);
+      tensor.device = {kDLCPU, 0};
+      tensor.ndim = static_cast<int32_t>(operand.shape.size());
+      tensor.dtype = plan_.tensors[operand.tensor].dtype;
+      tensor.shape = const_cast<int64_t*>(operand.shape.data());
+      tensor.strides = strides_.back().data();
+      tensors_.push_back(tensor);
+      bound.arguments.push_back(cpu_runtime::Argument(&tensors_.back()));
+    }
+    calls_.push_back(std::move(bound));
+  }
+  for (const size_t tensor : plan_.feeds) feed_bytes_ += plan_.tensors[tensor].bytes;
+  if (feed_bytes_ == 0 || feeds_.bytes() < feed_bytes_) {
+    throw std::runtime_error(folder + "/feeds.bin is shorter than one step's data");
+  }
+  const Mapping values(folder + "/values.bin");
+  uint64_t at = 0;
+  for (const size_t tensor : plan_.values) {
+    const uint64_t bytes = plan_.tensors[tensor].bytes;
+    if (bytes > values.bytes() - at) {
+      throw std::runtime_error(folder + "/values.bin is too short");
+    }
+    std::memcpy(Place(tensor), values.data() + at, bytes);
+    at += bytes;
+  }
+}
+
+float Step::Run(uint64_t number, const std::function<void(size_t call)>& before) {
+  uint64_t at = (number % (feeds_.bytes() / feed_bytes_)) * feed_bytes_;
+  for (const size_t tensor : plan_.feeds) {
+    std::memcpy(Place(tensor), feeds_.data() + at, plan_.tensors[tensor].bytes);
+    at += plan_.tensors[tensor].bytes;
+  }
+  for (size_t call = 0; call < calls_.size(); ++call) {
+    before(call);
+    cpu_runtime::Call(calls_[call].function, calls_[call].arguments);
+  }
+  before(calls_.size());
+  for (const auto& [from, to] : plan_.copies) {
+    std::memcpy(Place(to), Place(from), plan_.tensors[to].bytes);
+  }
+  float loss = 0;
+  std::memcpy(&loss, Place(plan_.loss), sizeof(loss));
+  return loss;
+}
+
+}  // namespace step_runner
+}  // namespace autotune

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A step in memory: its arena, its kernels, and the data of some steps.
+#ifndef AUTOTUNE_STEP_RUNNER_STEP_H_
+#define AUTOTUNE_STEP_RUNNER_STEP_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "../cpu_runtime/library.h"
+#include "plan.h"
+
+namespace autotune {
+namespace step_runner {
+
+/// Memory that belongs to this process alone until it ends: fresh pages, or a file's.
+class Mapping {
+ public:
+  /// Fresh pages, none of them in memory yet.
+  explicit Mapping(uint64_t bytes);
+  /// A file, read only. Throws std::runtime_error where it cannot be read.
+  explicit Mapping(const std::string& path);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  char* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  char* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+class Step {
+ public:
+  /// Loads the step of a folder; throws std::runtime_error.
+  explicit Step(const std::string& folder);
+
+  size_t calls() const { return plan_.calls.size(); }
+  const Plan& plan() const { return plan_; }
+
+  /// Runs one step on the data of step `number` (from 0 on; it begins again after the last) and
+  /// returns its loss. `before` is told the number of each call before it is made.
+  float Run(uint64_t number, const std::function<void(size_t call)>& before);
+
+ private:
+  struct Bound {
+    cpu_runtime::KernelFunction function;
+    std::vector<TVMFFIAny> arguments;
+  };
+
+  char* Place(size_t tensor) const { return arena_.data() + plan_.tensors[tensor].offset; }
+
+  Plan plan_;
+  Mapping arena_;
+  Mapping feeds_;
+  uint64_t feed_bytes_ = 0;
+  std::vector<cpu_runtime::Library> libraries_;
+  std::vector<std::vector<int64_t>> strides_;
+  std::vector<DLTensor> tensors_;
+  std::vector<Bound> calls_;
+};
+
+}  // namespace step_runner
+}  // namespace autotune
+
+#endif  // AUTOTUNE_STEP_RUNNER_STEP_H_

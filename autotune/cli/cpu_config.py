@@ -94,7 +94,10 @@ def search(
     ] = None,
     meter: Annotated[
         str | None,
-        typer.Option(help="auto, none, odpm, hwmon, iio, rapl or battery. [default: auto]"),
+        typer.Option(
+            help="auto, none, odpm, hwmon, iio, rapl, battery, nvml, or csv:SOURCE: a file, a FIFO or "
+            "tcp://HOST:PORT that gives lines of seconds,watts. [default: auto]"
+        ),
     ] = None,
     blocks: Annotated[
         int | None,

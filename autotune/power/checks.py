@@ -68,8 +68,19 @@ def charging(statuses: Sequence[str | None]) -> str:
     return ""
 
 
-def too_few(trace: Trace, start: float, end: float, interval_s: float) -> list[str]:
-    """Why the samples of a window are too few.
+def too_few(trace: Trace, start: float, end: float) -> str:
+    """Why the new values of a window are too few; empty where they are not."""
+    updates = trace.between(start, end).updates
+    if updates >= _FEWEST_UPDATES:
+        return ""
+    return (
+        f"the meter had {updates} new values in {end - start:.1f} s, "
+        f"at least {_FEWEST_UPDATES} are needed"
+    )
+
+
+def gaps(trace: Trace, start: float, end: float, interval_s: float) -> str:
+    """Why too much of a window has no sample; empty where enough has.
 
     Args:
         trace: The meter's.
@@ -77,18 +88,9 @@ def too_few(trace: Trace, start: float, end: float, interval_s: float) -> list[s
         end: Its end.
         interval_s: How often was to be sampled.
     """
-    inside = trace.between(start, end)
-    found = []
-    if inside.updates < _FEWEST_UPDATES:
-        found.append(
-            f"the meter had {inside.updates} new values in {end - start:.1f} s, "
-            f"at least {_FEWEST_UPDATES} are needed"
-        )
-    gaps = np.diff(np.concatenate([[start], inside.times_s, [end]]))
-    lost = float(gaps[gaps > _GAP_FACTOR * interval_s].sum())
-    if lost > 0.1 * (end - start):
-        found.append(f"no sample for {lost:.1f} of {end - start:.1f} s")
-    return found
+    lengths = np.diff(np.concatenate([[start], trace.between(start, end).times_s, [end]]))
+    lost = float(lengths[lengths > _GAP_FACTOR * interval_s].sum())
+    return f"no sample for {lost:.1f} of {end - start:.1f} s" if lost > 0.1 * (end - start) else ""
 
 
 def stuck(trace: Trace, start: float, end: float) -> str:

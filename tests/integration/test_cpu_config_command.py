@@ -104,6 +104,8 @@ def test_this_host_is_searched(tmp_path: Path) -> None:
         (["--emulate", "meizu-16t", "--deadline", "soon"], 2, "'soon' is no quantity"),
         (["--emulate", "meizu-16t", "--trials", "0"], 2, "--trials is 0"),
         (["--emulate", "meizu-16t", "--meter", "sundial"], 2, "no meter 'sundial'"),
+        (["--emulate", "meizu-16t", "--meter", "csv:/nowhere"], 2, "no file /nowhere"),
+        (["--emulate", "meizu-16t", "--meter", "csv:/etc/hosts"], 2, "a time of its own"),
         (["--emulate", "meizu-16t", "--space", "/nowhere.toml"], 2, "cannot read"),
         (["--emulate", "meizu-16t", "--steps-from", "("], 2, "no regular expression"),
         (["--emulate", "meizu-16t", "--storage", "nonsense"], 2, "cannot be opened"),

@@ -116,6 +116,20 @@ def test_a_device_that_stays_hot_is_not_measured(tmp_path: Path) -> None:
     assert "measurements begin at 25.5 C" in run.message
 
 
+def test_the_device_s_clock_is_told_with_its_uncertainty(tmp_path: Path) -> None:
+    device = EmulatedDevice("meizu-16t", programs=observing())
+    device.clock.sleep(500.0)
+    with (
+        Journal(device, tmp_path) as journal,
+        Observer(
+            device, Path(__file__), journal, android=True, sleep=device.clock.sleep
+        ) as observer,
+    ):
+        offset = observer.clock(lambda: device.clock.now() - 123.0)
+    assert abs(offset.seconds - 123.0) <= offset.deviation_s
+    assert 0 < offset.deviation_s < 0.1
+
+
 def test_a_stuck_meter_gives_no_joules(tmp_path: Path) -> None:
     stuck = FaultPlan((Fault("meter_stuck", time_s=40.0, duration_s=1e6),))
     with bench(tmp_path, faults=stuck) as (device, station):

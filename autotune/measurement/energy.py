@@ -76,12 +76,12 @@ def energy(meter: Meter, windows: Windows) -> Energy:
     said = _said(
         [*windows.before.meter_errors, *observed.meter_errors, *windows.after.meter_errors]
     )
-    trace = power(meter, observed)
+    trace, idle = power(meter, observed), _idle(meter, windows)
     try:
         joules = _joules(meter, windows)
     except ValueError as error:
         return Energy(None, (str(error), *said))
-    if stuck := checks.stuck(trace, *window):
+    if stuck := checks.stuck(trace, *window, idle):
         return Energy(None, (stuck, *said))
     marks = list(said)
     for channel in meter.channels:
@@ -95,18 +95,14 @@ def energy(meter: Meter, windows: Windows) -> Energy:
         if meter.printed:
             return Energy(None, (lost, *said))
         marks.append(lost)
-    if few := checks.too_few(trace, *window):
-        marks.append(few)
+    if flat := checks.one_value(trace, *window) or checks.too_few(trace, *window):
+        marks.append(flat)
     rails = {c.name: _joules(replace(meter, channels=(c,)), windows).joules for c in meter.rails}
     return Energy(joules, tuple(marks), rails)
 
 
 def _joules(meter: Meter, windows: Windows) -> Joules:
-    idle = [
-        power(meter, observed).between(observed.begin_s + windows.settle_s, math.inf)
-        for observed in (windows.before, windows.after)
-    ]
-    trace, base = power(meter, windows.run), baseline(*idle)
+    trace, base = power(meter, windows.run), baseline(*_idle(meter, windows))
     found = net_energy(trace, windows.start, windows.end, base)
     off = windows.run.clock_deviation_s
     if not off:
@@ -117,6 +113,15 @@ def _joules(meter: Meter, windows: Windows) -> Joules:
     ]
     doubt = max(abs(joules - found.joules) for joules in shifted)
     return replace(found, deviation=math.hypot(found.deviation, doubt))
+
+
+def _idle(meter: Meter, windows: Windows) -> tuple[Trace, Trace]:
+    """Power of the idle device, before and after."""
+    before, after = (
+        power(meter, observed).between(observed.begin_s + windows.settle_s, math.inf)
+        for observed in (windows.before, windows.after)
+    )
+    return before, after
 
 
 def _usual_s(trace: Trace, least_s: float) -> float:

@@ -188,6 +188,11 @@ def test_a_stuck_meter_and_lost_samples_are_told() -> None:
     times = np.arange(0.0, 10.0, 0.1)
     steady = Trace(times, np.full(100, 2.0))
     assert "stuck" in checks.stuck(steady, 0.0, 10.0)
+    assert "stuck" in checks.stuck(steady, 0.0, 10.0, [Trace(times, times), steady])
+    # Coarse, and steady work: idle it shows something else.
+    rest = Trace(times, np.full(100, 0.5))
+    assert checks.stuck(steady, 0.0, 10.0, [rest, rest]) == ""
+    assert "coarse" in checks.one_value(steady, 0.0, 10.0)
     alive = Trace(times, 2.0 + 0.01 * np.sin(times))
     assert checks.stuck(alive, 0.0, 10.0) == ""
     assert checks.too_few(alive, 0.0, 9.9) == ""

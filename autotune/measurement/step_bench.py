@@ -196,6 +196,7 @@ class StepBench:
             before = self._idle()
             with self._set(setting):
                 observed = self._run(setting, self._watched())
+                status = conditions.thermal_status(self.device, self.info)
         except StableDeviceError as error:
             return StepRun("unstable", error.message)
         after = self._idle()
@@ -205,10 +206,11 @@ class StepBench:
             return StepRun("run_error", self._failure(observed), records=records)
         window = (counted.start_s, counted.ends_s[-1])
         wrong = conditions.broken(observed, window, setting, self.info)
-        told = Energy(None)
+        wrong += [told] if (told := conditions.throttled(status)) else []
+        found = Energy(None)
         if self.meter is not None and before is not None and after is not None:
             settle_s, interval_s = self._protocol.settle_s, self._protocol.interval_s
-            told = energy(
+            found = energy(
                 self.meter, Windows(before, observed, after, settle_s, *window, interval_s)
             )
         throttled = any("throttled" in w or " ran at " in w for w in wrong)
@@ -216,9 +218,9 @@ class StepBench:
             status="ok" if not wrong else "throttled" if throttled else "unstable",
             message="; ".join(wrong),
             step_s=counted.seconds,
-            energy=told.joules,
-            marks=told.marks,
-            rails=told.rails,
+            energy=found.joules,
+            marks=found.marks,
+            rails=found.rails,
             celsius=conditions.hottest(observed, window, self._zone) if self._zone else None,
             memory_bytes=observed.max_rss_bytes or None,
             khz=conditions.mean_khz(observed, window, self.info),
@@ -226,17 +228,14 @@ class StepBench:
         )
 
     def _rest(self) -> None:
-        if self._zone is None:
-            return
-        if self._start_c is None:
-            self._start_c = (self._zone.celsius or 0.0) + self._protocol.band_k
-        conditions.wait_until_cool(
-            self.device,
-            self._zone,
-            self._start_c,
-            limit_s=self._protocol.cooling_limit_s,
-            sleep=self._sleep,
-        )
+        limit_s, sleep = self._protocol.cooling_limit_s, self._sleep
+        if self._zone is not None:
+            if self._start_c is None:
+                self._start_c = (self._zone.celsius or 0.0) + self._protocol.band_k
+            conditions.wait_until_cool(
+                self.device, self._zone, self._start_c, limit_s=limit_s, sleep=sleep
+            )
+        conditions.wait_until_unthrottled(self.device, self.info, limit_s=limit_s, sleep=sleep)
 
     def _idle(self) -> Observation | None:
         if self.meter is None:

@@ -20,16 +20,19 @@ from autotune.devices.journal import Journal
 from autotune.errors import DeviceError, UsageError
 from autotune.measurement.observer import Observer
 from autotune.measurement.step_bench import Protocol, StepBench, Workload
-from autotune.power import channels
+from autotune.power import channels, nvml, stream
 from autotune.power.channels import Meter
+from autotune.power.stream import Stream
 
 if TYPE_CHECKING:
     from autotune.studies.objective import Limits
 
 EMULATED_KIND = "emulated"
 Bring = Callable[[Observer], Workload]
-_METERS = ("odpm", "hwmon", "iio", "rapl", "battery")
+_METERS = ("odpm", "hwmon", "iio", "rapl", "battery", "nvml")
 _CALL_S = 20.0
+_GPU_INTERVAL_S = 0.1
+"""GPUs renew their figure some ten times a second."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +80,26 @@ def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
         UsageError: There is no such name.
         DeviceError: The device has none, and one is needed.
     """
+    if name.startswith(stream.PREFIX):
+        source = name.removeprefix(stream.PREFIX)
+        stream.check(source)
+        if chosen.device.kind == EMULATED_KIND:
+            raise UsageError(
+                "--emulate passes in a time of its own, which no stream of this host shares",
+                hint="leave --meter out: the model has a meter",
+            )
+        return channels.stream_meter(source)
     if name not in ("auto", "none", *_METERS):
         raise UsageError(
-            f"there is no meter '{name}'", hint=f"one of auto, none, {', '.join(_METERS)}"
+            f"there is no meter '{name}'",
+            hint=f"one of auto, none, {', '.join(_METERS)}, csv:SOURCE",
         )
-    if name == "none":
-        found: list[Meter] = []
-    else:
+    found: list[Meter] = []
+    if name not in ("none", "nvml"):
         files = chosen.device.collect(channels.PATTERNS, timeout=_CALL_S)
         found = [m for m in channels.find(files) if name in ("auto", m.name)]
+    if name == "nvml" or (name == "auto" and not found):
+        found = _gpu_meter(chosen.device)
     if found:
         return found[0]
     if needed:
@@ -96,6 +110,14 @@ def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
             hint="root may be needed to read one; --objective latency needs none",
         )
     return None
+
+
+def _gpu_meter(device: Device) -> list[Meter]:
+    for instant in (True, False):
+        done = device.run(nvml.query(instant=instant), timeout=_CALL_S)
+        if done.exit_code == 0 and (found := channels.nvml_meter(done.text, _GPU_INTERVAL_S)):
+            return [found]
+    return []
 
 
 def command(text: str, step: str) -> Bring:
@@ -137,15 +159,24 @@ def ready(
         start_c: See `StepBench`.
 
     Raises:
+        UsageError: The meter's source gives nothing.
         ToolchainError: The program that observes cannot be built.
         DeviceError: The device is gone.
     """
     program = _program(chosen)
     with ExitStack() as stack:
+        source = stack.enter_context(Stream(meter.source)) if meter and meter.source else None
         journal = stack.enter_context(Journal(chosen.device))
         android = chosen.info.sdk is not None
         observer = stack.enter_context(
-            Observer(chosen.device, program, journal, android=android, sleep=chosen.sleep)
+            Observer(
+                chosen.device,
+                program,
+                journal,
+                android=android,
+                stream=source,
+                sleep=chosen.sleep,
+            )
         )
         yield StepBench(
             chosen.device,

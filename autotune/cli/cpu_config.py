@@ -125,7 +125,10 @@ def search(
     ] = None,
     meter: Annotated[
         str | None,
-        typer.Option(help="auto, none, odpm, hwmon, iio, rapl or battery. [default: auto]"),
+        typer.Option(
+            help="auto, none, odpm, hwmon, iio, rapl, battery, nvml, or csv:SOURCE: a file, a FIFO or "
+            "tcp://HOST:PORT that gives lines of seconds,watts. [default: auto]"
+        ),
     ] = None,
     blocks: Annotated[
         int | None,
@@ -463,6 +466,11 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
                 f"{word}, system's own / best: {against['ratio']:.2f} ({low:.2f} to {high:.2f}): "
                 f"{against['verdict']}"
             )
+    if best and best["rails"]:
+        told = ", ".join(f"{name} {joules:.4g}" for name, joules in best["rails"].items())
+        print(f"J a step of the best, by rail: {told}")
+    for name, mark in doubts(shown, found["marks"]):
+        print(f"doubtful: {name}: {mark}")
     error = found["model_error"].get("left_out", {})
     if error:
         told = ", ".join(f"{name} {value:.1%}" for name, value in error.items())
@@ -473,6 +481,17 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
     )
     if found["emulated"]:
         print(f"{found['device']['emulated']}: times and joules are a model's")
+
+
+def doubts(
+    shown: Sequence[tuple[str, dict[str, Any] | None]], marks: Sequence[str]
+) -> list[tuple[str, str]]:
+    """What makes figures doubtful: of the study, and of each point once, by its first name."""
+    found = dict.fromkeys(marks, "energy")
+    for name, point in shown:
+        for mark in point["marks"] if point else ():
+            found.setdefault(mark, f"energy of {name.replace('_', ' ')}")
+    return [(name, mark) for mark, name in found.items()]
 
 
 def _row(point: dict[str, Any]) -> tuple[str, ...]:
@@ -501,4 +520,4 @@ def _slug(name: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
 
 
-__all__ = ["one_of", "search", "show"]
+__all__ = ["doubts", "one_of", "search", "show"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.devices.device import Completed
+from autotune.emulator import thermal_service
 from autotune.emulator.memory_files import MemoryFiles
 from autotune.emulator.profile import Profile
 from autotune.emulator.view import FileView
@@ -52,7 +53,7 @@ def run_command(shell: Shell, argv: Sequence[str]) -> Completed:
     name = argv[0] if argv else ""
     done = _Output()
     command = _COMMANDS.get(name.rpartition("/")[2] if name.startswith(_PROGRAMS) else name)
-    if command is not None and not (name == "getprop" and shell.profile.android is None):
+    if command is not None and (name not in _ANDROID_S or shell.profile.android is not None):
         command(shell, list(argv[1:]), done)
     elif "/" in name and shell.files.kind(name) == "file":
         executable = shell.files.mode(name) & _EXECUTABLE
@@ -195,6 +196,15 @@ def _tail(shell: Shell, words: list[str], done: _Output) -> None:
     done.out = data[count - 1 :] if words[1].startswith("+") else data[-count:]
 
 
+def _dumpsys(shell: Shell, words: list[str], done: _Output) -> None:
+    try:
+        if words != ["thermalservice"]:
+            raise FileNotFoundError
+        done.out = shell.view.read(thermal_service.PATH)
+    except OSError:
+        done.err = f"Can't find service: {' '.join(words)}\n"
+
+
 def _touch(shell: Shell, words: list[str], done: _Output) -> None:
     for path in words:
         try:
@@ -205,6 +215,7 @@ def _touch(shell: Shell, words: list[str], done: _Output) -> None:
             done.complain("touch", error)
 
 
+_ANDROID_S = ("getprop", thermal_service.PROGRAM)
 _PROGRAMS = ("/bin/", "/usr/bin/", "/system/bin/")
 _COMMANDS: dict[str, Callable[[Shell, list[str], _Output], None]] = {
     "uname": _uname,
@@ -220,4 +231,5 @@ _COMMANDS: dict[str, Callable[[Shell, list[str], _Output], None]] = {
     "echo": _echo,
     "touch": _touch,
     "tail": _tail,
+    thermal_service.PROGRAM: _dumpsys,
 }

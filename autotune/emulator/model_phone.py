@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from autotune.emulator import trainer
+from autotune.emulator import thermal_service, trainer
 from autotune.emulator.clock import RealClock
 from autotune.emulator.commands import properties
 from autotune.emulator.phone import Contents, EmulatedPhone
@@ -106,7 +106,10 @@ def model_phone(
         serial=serial or f"EMULATED{name.replace('-', '').upper()}",
         contents=Contents(
             properties=properties(profile),
-            programs={trainer.PROGRAM: trainer.SCRIPT},
+            programs={
+                trainer.PROGRAM: trainer.SCRIPT,
+                thermal_service.PROGRAM: thermal_service.SCRIPT,
+            },
             kernel_files=_KERNEL_FILES,
         ),
         rooted="su" if (profile.rooted if rooted is None else rooted) else "no",

@@ -9,6 +9,7 @@ from autotune.emulator.identity_files import identity_files
 from autotune.emulator.kernel import KernelFile, KernelTree
 from autotune.emulator.sensor_files import MeterState, sensor_files
 from autotune.emulator.soc import Soc
+from autotune.emulator.thermal_service import thermal_service_files
 
 
 def kernel_tree(
@@ -30,4 +31,5 @@ def kernel_tree(
     """
     files = dict(more or {})
     files |= cpu_files(soc) | sensor_files(soc, meters or MeterState()) | identity_files(soc)
+    files |= thermal_service_files(soc)
     return KernelTree(files, privileged=privileged, writable=writable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo
 from autotune.devices.sensors import ThermalZone, celsius
 from autotune.devices.topology import Cluster, cpu_list, cpu_list_text
-from autotune.errors import StableDeviceError
+from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.observation import Observation
 
 _ONLINE = "/sys/devices/system/cpu/online"
@@ -23,6 +24,10 @@ _COOLING_PAUSE_S = 5.0
 _SHARE = 0.02
 """Of the samples: so few may differ, since reading and changing a clock do not exclude each other."""
 _CLOCK_TOLERANCE = 0.01
+_STATUS = re.compile(r"^Thermal Status: (\d)$", re.MULTILINE)
+_STATUSES = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
+"""Android's severities of throttling: PowerManager.THERMAL_STATUS_NONE and so on."""
+_FIRST_THERMAL_SDK = 29
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,44 @@ def wait_until_cool(
                 f"{device.serial}: {zone.name} is at {now:.1f} C after {limit_s:.0f} s of rest, "
                 f"and measurements begin at {most_c:.1f} C",
                 hint="cool the device, or allow more with --start-temperature",
+            )
+        sleep(_COOLING_PAUSE_S)
+        waited += _COOLING_PAUSE_S
+
+
+def thermal_status(device: Device, info: DeviceInfo) -> int | None:
+    """How severely Android throttles, 0 (not) to 6 (it goes off); None where that cannot be told."""
+    if info.sdk is None or info.sdk < _FIRST_THERMAL_SDK:
+        return None
+    try:
+        done = device.run(["dumpsys", "thermalservice"], timeout=_CALL_S)
+    except TransientDeviceError:
+        return None  # A device that is gone tells so at the next call.
+    found = _STATUS.search(done.text)
+    return int(found[1]) if found else None
+
+
+def throttled(status: int | None) -> str:
+    """What a thermal status means for a run; empty where it does not matter, or is not known."""
+    if not status:
+        return ""
+    return f"thermal status {status} ({_STATUSES[min(status, len(_STATUSES) - 1)]}): throttled"
+
+
+def wait_until_unthrottled(
+    device: Device, info: DeviceInfo, *, limit_s: float, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Waits until Android throttles nothing.
+
+    Raises:
+        StableDeviceError: It still does at the limit.
+    """
+    waited = 0.0
+    while told := throttled(thermal_status(device, info)):
+        if waited >= limit_s:
+            raise StableDeviceError(
+                f"{device.serial}: {told}, after {limit_s:.0f} s of rest",
+                hint="cool the device, or take it off its charger",
             )
         sleep(_COOLING_PAUSE_S)
         waited += _COOLING_PAUSE_S

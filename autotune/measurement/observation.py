@@ -50,6 +50,10 @@ class Observation:
         lines: What it printed.
         errors: What it printed as errors.
         cpus: Cores that its threads could use, as the kernel writes lists, and since when.
+        meter: What a meter printed that is no file of the device: a program beside the command, or a stream that
+            the host read meanwhile.
+        meter_errors: What it printed that is no reading, and how it ended.
+        clock_deviation_s: How far the times of `meter` may be off: they are another clock's.
         text: The record itself.
     """
 
@@ -65,6 +69,9 @@ class Observation:
     lines: tuple[Line, ...]
     errors: tuple[Line, ...]
     cpus: tuple[Line, ...]
+    meter: tuple[Line, ...] = ()
+    meter_errors: tuple[Line, ...] = ()
+    clock_deviation_s: float = 0.0
     text: str = ""
 
     @property
@@ -90,7 +97,10 @@ def parse(text: str) -> Observation:
     begin: dict[str, Any] = {}
     end: dict[str, Any] = {}
     samples: list[Sample] = []
-    told: dict[str, list[Line]] = {"line": [], "error": [], "cpus": []}
+    told: dict[str, list[Line]] = {
+        kind: [] for kind in ("line", "error", "cpus", "meter", "meter_error")
+    }
+    clock_deviation_s = 0.0
     for line in text.splitlines():
         try:
             entry = json.loads(line)
@@ -105,10 +115,12 @@ def parse(text: str) -> Observation:
             )
         elif "end" in entry:
             end = entry
+        elif "clock" in entry:
+            clock_deviation_s = entry["clock"][1]
         else:
             for kind, lines in told.items():
                 if kind in entry:
-                    lines.append(Line(*entry[kind]))
+                    lines.append(Line(*entry[kind][:2]))
     if not begin:
         raise StableDeviceError("the device has recorded nothing")
     return Observation(
@@ -124,6 +136,9 @@ def parse(text: str) -> Observation:
         lines=tuple(told["line"]),
         errors=tuple(told["error"]),
         cpus=tuple(told["cpus"]),
+        meter=tuple(told["meter"]),
+        meter_errors=tuple(told["meter_error"]),
+        clock_deviation_s=clock_deviation_s,
         text=text,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import time
@@ -13,6 +14,7 @@ from autotune.devices.device import Device
 from autotune.devices.journal import Change, Journal
 from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.observation import Observation, parse
+from autotune.power.stream import Stream
 
 LOGGER = logging.getLogger("autotune.measurement")
 
@@ -28,6 +30,7 @@ _PATIENCE_S = 60.0
 _END = b'{"end":'
 _TAIL_BYTES = 400
 _SLOWEST_BYTES_A_SECOND = 1e6
+_ROUND_TRIPS = 5
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Task:
         watch: Files to sample; `%p` stands for its process.
         interval_s: Seconds between samples.
         limit_s: When it is killed; of an idle device, how long is recorded.
+        meter_command: A program that prints what a meter shows, run beside it for as long.
     """
 
     command: tuple[str, ...]
@@ -47,6 +51,20 @@ class Task:
     watch: tuple[str, ...]
     interval_s: float
     limit_s: float
+    meter_command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClockOffset:
+    """How far a device's monotonic clock is ahead of the host's.
+
+    Attributes:
+        seconds: Device less host.
+        deviation_s: Half of the round trip in which it was asked: it is no farther off.
+    """
+
+    seconds: float
+    deviation_s: float
 
 
 class Observer:
@@ -60,6 +78,7 @@ class Observer:
         program: The program, built for the device.
         journal: The device's restore journal.
         android: Whether it runs Android, whose folder for such things is another.
+        stream: A meter that the host reads meanwhile; what it gives is added to the records, in the device's time.
         sleep: How time passes; the emulator's clock in tests.
     """
 
@@ -70,6 +89,7 @@ class Observer:
         journal: Journal,
         *,
         android: bool,
+        stream: Stream | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._device = device
@@ -77,7 +97,7 @@ class Observer:
         self._journal = journal
         parent = "/data/local/tmp" if android else "/tmp"
         self._folder = PurePosixPath(parent) / f"autotune-observe-{secrets.token_hex(4)}"
-        self._sleep = sleep
+        self._stream, self._sleep = stream, sleep
         self._note: int | None = None
         self._records = 0
 
@@ -136,6 +156,8 @@ class Observer:
         argv += ["--cpus", task.cpus] if task.cpus else []
         for path in task.watch:
             argv += ["--watch", path]
+        for word in task.meter_command:
+            argv += ["--meter-command", word]
         argv += ["--", *task.command] if task.command else []
         # Root where there is one: some meters, and all cores, are for nobody else.
         root = self._device.rooted()
@@ -151,7 +173,40 @@ class Observer:
             self._stop(done.text)
             raise
         self._device.run(["rm", "-f", str(record)], timeout=_CALL_S, root=root)
-        return found
+        return found if self._stream is None else self._with_stream(found, self._stream)
+
+    def clock(self, now: Callable[[], float] = time.monotonic) -> ClockOffset:
+        """The device's clock against the host's: the quickest of some round trips, and its middle.
+
+        Args:
+            now: The host's clock.
+
+        Raises:
+            DeviceError: The device does not tell.
+        """
+        found: list[ClockOffset] = []
+        for _ in range(_ROUND_TRIPS):
+            before = now()
+            done = self._device.run([str(self._folder / PROGRAM), "--clock"], timeout=_CALL_S)
+            after = now()
+            try:
+                told = float(done.text)
+            except ValueError as error:
+                raise StableDeviceError(
+                    f"{self._device.serial}: its clock cannot be read: {done.complaint}"
+                ) from error
+            found.append(ClockOffset(told - (before + after) / 2, (after - before) / 2))
+        return min(found, key=lambda offset: offset.deviation_s)
+
+    def _with_stream(self, observed: Observation, stream: Stream) -> Observation:
+        """Adds what a stream gave meanwhile, its lines' times brought to the device's clock."""
+        offset = self.clock(stream.now)
+        end = observed.end_s if observed.end_s is not None else observed.begin_s
+        taken = stream.take(observed.begin_s - offset.seconds, end - offset.seconds)
+        entries: list[dict[str, object]] = [{"clock": [offset.seconds, offset.deviation_s]}]
+        for kind, lines in (("meter", taken.readings), ("meter_error", taken.errors)):
+            entries += [{kind: [time_s + offset.seconds, *texts]} for time_s, *texts in lines]
+        return parse(observed.text + "".join(f"{json.dumps(entry)}\n" for entry in entries))
 
     def _follow(
         self,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
-
-import numpy as np
 
 from autotune.devices import cpufreq
 from autotune.devices.device import Device
@@ -20,13 +17,13 @@ from autotune.devices.topology import cpu_list_text
 from autotune.errors import StableDeviceError
 from autotune.measurement import conditions
 from autotune.measurement.conditions import Setting
+from autotune.measurement.energy import Energy, Windows, energy
 from autotune.measurement.observation import Observation, Steps, steps
 from autotune.measurement.observer import Observer, Task, words
 from autotune.measurement.statistics import median
-from autotune.power import checks
 from autotune.power.battery import Calibration, calibrate
 from autotune.power.channels import Meter
-from autotune.power.trace import Baseline, Joules, Trace, baseline, net_energy, trace_of
+from autotune.power.trace import Joules
 
 RunStatus = Literal["ok", "unstable", "throttled", "run_error"]
 
@@ -84,6 +81,7 @@ class StepRun:
         step_s: Seconds of each step that counts.
         energy: Joules above idle of all of them; None without a meter, or where it says nothing.
         marks: What makes the energy doubtful.
+        rails: Joules above idle of all of them by rail, of a meter that has several.
         celsius: Highest temperature; None without a sensor.
         memory_bytes: Peak memory; None where it was not told.
         khz: Mean clock of each cluster, by name.
@@ -95,6 +93,7 @@ class StepRun:
     step_s: tuple[float, ...] = ()
     energy: Joules | None = None
     marks: tuple[str, ...] = ()
+    rails: dict[str, float] = field(default_factory=dict)
     celsius: float | None = None
     memory_bytes: int | None = None
     khz: dict[str, float] = field(default_factory=dict)
@@ -197,6 +196,7 @@ class StepBench:
             before = self._idle()
             with self._set(setting):
                 observed = self._run(setting, self._watched())
+                status = conditions.thermal_status(self.device, self.info)
         except StableDeviceError as error:
             return StepRun("unstable", error.message)
         after = self._idle()
@@ -206,14 +206,21 @@ class StepBench:
             return StepRun("run_error", self._failure(observed), records=records)
         window = (counted.start_s, counted.ends_s[-1])
         wrong = conditions.broken(observed, window, setting, self.info)
-        energy, marks = self._energy(before, observed, after, window)
+        wrong += [told] if (told := conditions.throttled(status)) else []
+        found = Energy(None)
+        if self.meter is not None and before is not None and after is not None:
+            settle_s, interval_s = self._protocol.settle_s, self._protocol.interval_s
+            found = energy(
+                self.meter, Windows(before, observed, after, settle_s, *window, interval_s)
+            )
         throttled = any("throttled" in w or " ran at " in w for w in wrong)
         return StepRun(
             status="ok" if not wrong else "throttled" if throttled else "unstable",
             message="; ".join(wrong),
             step_s=counted.seconds,
-            energy=energy,
-            marks=tuple(marks),
+            energy=found.joules,
+            marks=found.marks,
+            rails=found.rails,
             celsius=conditions.hottest(observed, window, self._zone) if self._zone else None,
             memory_bytes=observed.max_rss_bytes or None,
             khz=conditions.mean_khz(observed, window, self.info),
@@ -221,17 +228,14 @@ class StepBench:
         )
 
     def _rest(self) -> None:
-        if self._zone is None:
-            return
-        if self._start_c is None:
-            self._start_c = (self._zone.celsius or 0.0) + self._protocol.band_k
-        conditions.wait_until_cool(
-            self.device,
-            self._zone,
-            self._start_c,
-            limit_s=self._protocol.cooling_limit_s,
-            sleep=self._sleep,
-        )
+        limit_s, sleep = self._protocol.cooling_limit_s, self._sleep
+        if self._zone is not None:
+            if self._start_c is None:
+                self._start_c = (self._zone.celsius or 0.0) + self._protocol.band_k
+            conditions.wait_until_cool(
+                self.device, self._zone, self._start_c, limit_s=limit_s, sleep=sleep
+            )
+        conditions.wait_until_unthrottled(self.device, self.info, limit_s=limit_s, sleep=sleep)
 
     def _idle(self) -> Observation | None:
         if self.meter is None:
@@ -241,10 +245,6 @@ class StepBench:
     @property
     def _idle_length_s(self) -> float:
         return self._protocol.settle_s + self._protocol.idle_s
-
-    def _idle_trace(self, observed: Observation) -> Trace:
-        trace = self._trace(observed)
-        return trace.between(observed.begin_s + self._protocol.settle_s, math.inf)
 
     @contextmanager
     def _set(self, setting: Setting) -> Iterator[None]:
@@ -266,7 +266,8 @@ class StepBench:
     def _task(
         self, command: tuple[str, ...], cpus: str, watch: tuple[str, ...], limit_s: float
     ) -> Task:
-        return Task(command, cpus, watch, self._protocol.interval_s, limit_s)
+        meter = self.meter.command if self.meter else ()
+        return Task(command, cpus, watch, self._protocol.interval_s, limit_s, meter)
 
     def _watched(self) -> tuple[str, ...]:
         return (*conditions.watched(self.info), *(self.meter.files if self.meter else ()))
@@ -288,43 +289,6 @@ class StepBench:
             f"{ends} lines matched '{self._workload.step.pattern}' in "
             f"{(observed.end_s or observed.begin_s) - observed.begin_s:.0f} s, "
             f"and {self._protocol.warm_up + 1} are needed at least"
-        )
-
-    def _energy(
-        self,
-        before: Observation | None,
-        observed: Observation,
-        after: Observation | None,
-        window: tuple[float, float],
-    ) -> tuple[Joules | None, list[str]]:
-        if self.meter is None or before is None or after is None:
-            return None, []
-        marks = []
-        statuses = [t for file in self.meter.status_files for _, t in observed.series(file)]
-        if charging := checks.charging(statuses):
-            return None, [charging]
-        trace = self._trace(observed)
-        try:
-            idle: Baseline = baseline(self._idle_trace(before), self._idle_trace(after))
-            joules = net_energy(trace, *window, idle)
-        except ValueError as error:
-            return None, [str(error)]
-        if stuck := checks.stuck(trace, *window):
-            return None, [stuck]
-        for channel in self.meter.channels:
-            if channel.kind == "usb":
-                amperes = [float(t) * 1e-6 for _, t in observed.series(channel.files[0])]
-                if cut := checks.saturated(np.asarray(amperes)):
-                    marks.append(cut)
-        marks += checks.too_few(trace, *window, self._protocol.interval_s)
-        return joules, marks
-
-    def _trace(self, observed: Observation) -> Trace:
-        assert self.meter is not None
-        return trace_of(
-            self.meter,
-            [sample.time_s for sample in observed.samples],
-            [dict(sample.texts) for sample in observed.samples],
         )
 
 

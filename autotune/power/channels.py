@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from autotune.devices.topology import Files, number, text
+from autotune.power import nvml
 
-Kind = Literal["battery", "usb", "odpm", "iio", "hwmon", "rapl"]
+Kind = Literal["battery", "usb", "odpm", "iio", "hwmon", "rapl", "nvml", "csv"]
 Quantity = Literal["watts", "joules"]
 
 PATTERNS = (
@@ -56,6 +57,7 @@ class Channel:
         scale: Watts (or joules) for one unit of the product of the files; negative where the sign is turned.
         wrap_j: Joules after which a counter begins anew; None where it does not.
         calibrated: Whether unit and sign are known; a battery's are the maker's affair.
+        rail: The one of a file that tells of several rails.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Channel:
     scale: float = 1.0
     wrap_j: float | None = None
     calibrated: bool = True
+    rail: str = ""
 
     def value(self, texts: Mapping[str, str | None]) -> float | None:
         """Watts or joules of one sample; None where a file was not read."""
@@ -75,8 +78,10 @@ class Channel:
             if raw is None:
                 return None
             if path.endswith("/energy_value"):
-                found = _ENERGY_LINE.findall(raw)
-                return sum(float(j) for _, j in found) * self.scale if found else None
+                found = [j for rail, j in _ENERGY_LINE.findall(raw) if self.rail in ("", rail)]
+                return sum(map(float, found)) * self.scale if found else None
+            if self.kind == "nvml":
+                return nvml.watts(raw)
             try:
                 figure = float(raw)
             except ValueError:
@@ -96,17 +101,35 @@ class Meter:
         channels: What is added up.
         update_s: Seconds between new values, roughly; None unknown.
         status_files: Files that tell whether it charges.
+        parts: What is in one of the channels already: shown, and not added.
+        command: A program that prints its values; empty where they are read from files.
+        source: Where the host reads it, as `Stream` takes it; empty where the device does.
     """
 
     name: str
     channels: tuple[Channel, ...]
     update_s: float | None = None
     status_files: tuple[str, ...] = ()
+    parts: tuple[Channel, ...] = ()
+    command: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def printed(self) -> bool:
+        """Whether its values are lines of a program, not files."""
+        return bool(self.command or self.source)
+
+    @property
+    def rails(self) -> tuple[Channel, ...]:
+        """What can be shown apart: its parts, or its channels where there are several."""
+        return self.parts or (self.channels if len(self.channels) > 1 else ())
 
     @property
     def files(self) -> tuple[str, ...]:
         """What has to be sampled."""
-        own = [path for channel in self.channels for path in channel.files]
+        if self.printed:
+            return ()
+        own = [path for channel in (*self.channels, *self.parts) for path in channel.files]
         return tuple(dict.fromkeys([*own, *self.status_files]))
 
     def calibrated(self, scale: float) -> Meter:
@@ -133,21 +156,44 @@ def find(files: Files) -> tuple[Meter, ...]:
     return tuple(meter for meter in found if meter.channels)
 
 
+def nvml_meter(probed: str, interval_s: float) -> Meter | None:
+    """The power of NVIDIA's GPUs, added up; None where none of them tells it.
+
+    Args:
+        probed: What `nvidia-smi` answered to `nvml.query`.
+        interval_s: Seconds between readings.
+    """
+    rows = nvml.rows(probed.splitlines())
+    channels = tuple(
+        Channel(f"gpu{index}", "nvml", "watts", (index,), False)
+        for index, text in rows
+        if nvml.watts(text) is not None
+    )
+    instant = any("," in text for _, text in rows)
+    command = nvml.query(instant=instant, interval_s=interval_s)
+    return Meter("nvml", channels, command=command) if channels else None
+
+
+def stream_meter(source: str) -> Meter:
+    """A meter that the host reads from a source; see `Stream`."""
+    return Meter("csv", (Channel(source, "csv", "watts", (source,)),), source=source)
+
+
 def looked_for() -> str:
     """For the error where there is no meter."""
     return (
         "power rails (ODPM, /sys/bus/iio), power monitors (INA, /sys/class/hwmon), RAPL (/sys/class/powercap), "
-        "battery and USB (/sys/class/power_supply)"
+        "battery and USB (/sys/class/power_supply), NVML (nvidia-smi)"
     )
 
 
 def _odpm(files: Files) -> list[Meter]:
     """Google's on-device power monitor: joules of each rail so far, in microwatt-seconds."""
     paths = _matching(files, r"/sys/bus/iio/devices/iio:device\d+/energy_value")
-    rails = [path for path in paths if _ENERGY_LINE.search(text(files, path))]
     channels = tuple(
-        Channel(text(files, f"{_folder(p)}/name") or p, "odpm", "joules", (p,), False, 1e-6)
-        for p in rails
+        Channel(rail, "odpm", "joules", (path,), False, 1e-6, rail=rail)
+        for path in paths
+        for rail, _ in _ENERGY_LINE.findall(text(files, path))
     )
     return [Meter("odpm", channels)]
 
@@ -169,30 +215,14 @@ def _hwmon(files: Files) -> list[Meter]:
             continue
         label = text(files, f"{folder}/in{channel}_label") or f"{folder.rpartition('/')[2]}.{name}"
         every.append(Channel(label, "hwmon", "watts", (volts, path), False, 1e-6))
-    # Rails behind a total one are in it already.
-    totals = [c for c in every if c.name.upper() in _TOTAL_RAILS]
-    return [Meter("hwmon", tuple(replace(c, whole=True) for c in totals) or tuple(every))]
+    return [_monitors("hwmon", every)]
 
 
-def parts(files: Files) -> tuple[Channel, ...]:
-    """Rails behind a total one: what they draw is shown, and not added."""
-    whole = {c.name for meter in _hwmon(files) for c in meter.channels if c.whole}
-    if not whole:
-        return ()
-    every = [
-        replace(c, whole=False)
-        for meter in _hwmon({p: d for p, d in files.items() if not _is_total(files, p)})
-        for c in meter.channels
-    ]
-    return tuple(every)
-
-
-def _is_total(files: Files, path: str) -> bool:
-    match = re.match(r"(/sys/class/hwmon/hwmon\d+/)(?:curr|in|power)(\d+)_", path)
-    if match is None:
-        return False
-    labels = (f"{match[1]}in{match[2]}_label", f"{match[1]}power{match[2]}_label")
-    return any(text(files, label).upper() in _TOTAL_RAILS for label in labels)
+def _monitors(name: str, every: Sequence[Channel]) -> Meter:
+    """Rails added up; behind a total one they are in it already, and only shown."""
+    totals = tuple(replace(c, whole=True) for c in every if c.name.upper() in _TOTAL_RAILS)
+    behind = tuple(c for c in every if c.name.upper() not in _TOTAL_RAILS)
+    return Meter(name, totals, parts=behind) if totals else Meter(name, behind)
 
 
 def _iio(files: Files) -> list[Meter]:
@@ -202,8 +232,7 @@ def _iio(files: Files) -> list[Meter]:
         channel = path.rpartition("/")[2].removeprefix("in_power").removesuffix("_input")
         label = text(files, f"{_folder(path)}/rail_name_{channel}") or path
         every.append(Channel(label, "iio", "watts", (path,), False, 1e-3))
-    totals = [c for c in every if c.name.upper() in _TOTAL_RAILS]
-    return [Meter("iio", tuple(replace(c, whole=True) for c in totals) or tuple(every))]
+    return [_monitors("iio", every)]
 
 
 def _rapl(files: Files) -> list[Meter]:

@@ -46,7 +46,7 @@ def one_ceiling(watts: Sequence[float]) -> str:
     """Why the powers of several configurations look cut off at one value; empty where they do not.
 
     Args:
-        watts: Mean power of configurations that differ in cores or clocks.
+        watts: Mean power of configurations that differ in cores or clocks, above idle or not.
     """
     values = np.sort(np.asarray(watts, np.float64))[::-1]
     if len(values) < 4:
@@ -68,8 +68,19 @@ def charging(statuses: Sequence[str | None]) -> str:
     return ""
 
 
-def too_few(trace: Trace, start: float, end: float, interval_s: float) -> list[str]:
-    """Why the samples of a window are too few.
+def too_few(trace: Trace, start: float, end: float) -> str:
+    """Why the new values of a window are too few; empty where they are not."""
+    updates = trace.between(start, end).updates
+    if updates >= _FEWEST_UPDATES:
+        return ""
+    return (
+        f"the meter had {updates} new values in {end - start:.1f} s, "
+        f"at least {_FEWEST_UPDATES} are needed"
+    )
+
+
+def gaps(trace: Trace, start: float, end: float, interval_s: float) -> str:
+    """Why too much of a window has no sample; empty where enough has.
 
     Args:
         trace: The meter's.
@@ -77,23 +88,38 @@ def too_few(trace: Trace, start: float, end: float, interval_s: float) -> list[s
         end: Its end.
         interval_s: How often was to be sampled.
     """
-    inside = trace.between(start, end)
-    found = []
-    if inside.updates < _FEWEST_UPDATES:
-        found.append(
-            f"the meter had {inside.updates} new values in {end - start:.1f} s, "
-            f"at least {_FEWEST_UPDATES} are needed"
-        )
-    gaps = np.diff(np.concatenate([[start], inside.times_s, [end]]))
-    lost = float(gaps[gaps > _GAP_FACTOR * interval_s].sum())
-    if lost > 0.1 * (end - start):
-        found.append(f"no sample for {lost:.1f} of {end - start:.1f} s")
-    return found
+    lengths = np.diff(np.concatenate([[start], trace.between(start, end).times_s, [end]]))
+    lost = float(lengths[lengths > _GAP_FACTOR * interval_s].sum())
+    return f"no sample for {lost:.1f} of {end - start:.1f} s" if lost > 0.1 * (end - start) else ""
 
 
-def stuck(trace: Trace, start: float, end: float) -> str:
-    """Why a meter looks stuck; empty where it moves. Values that are steady are told anew now and then."""
-    inside = trace.between(start, end)
-    if len(inside.watts) >= 2 * _FEWEST_UPDATES and np.ptp(inside.watts) == 0:
-        return f"all {len(inside.watts)} samples are {inside.watts[0]:.3f} W: the meter is stuck"
-    return ""
+def stuck(trace: Trace, start: float, end: float, idle: Sequence[Trace] = ()) -> str:
+    """Why a meter looks stuck: it shows one value in a window, and idle as well; empty where it does not.
+
+    Args:
+        trace: The meter's.
+        start: Beginning of the window.
+        end: Its end.
+        idle: What it showed of the idle device; where there is nothing, one value is enough.
+    """
+    shown = _constant(trace.between(start, end))
+    if shown is None or (idle and all(part.watts[-1:] != [shown] for part in idle)):
+        return ""
+    return (
+        f"all {len(trace.between(start, end).watts)} samples are {shown:.3f} W: the meter is stuck"
+    )
+
+
+def one_value(trace: Trace, start: float, end: float) -> str:
+    """Why a meter that is not stuck is doubtful: it shows one value in a window, as where it is cut off."""
+    shown = _constant(trace.between(start, end))
+    return (
+        "" if shown is None else f"all samples are {shown:.3f} W: the meter is coarse, or saturated"
+    )
+
+
+def _constant(trace: Trace) -> float | None:
+    """The one value of a trace; None where it moves, or is short."""
+    if len(trace.watts) < 2 * _FEWEST_UPDATES or np.ptp(trace.watts) != 0:
+        return None
+    return float(trace.watts[0])

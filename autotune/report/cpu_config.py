@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,32 @@ def _points(result: Mapping[str, Any]) -> str:
                 f"<p>{word}, the system's own choice over the best: {against[name]['ratio']:.2f} "
                 f"({low:.2f} to {high:.2f}): {against[name]['verdict']}</p>"
             )
-    return html
+    return html + _rails(shown) + _doubts(result, shown)
+
+
+def _rails(shown: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """Joules of each point by rail, of a meter that has several."""
+    points = {name: p for name, p in shown.items() if p is not None and p.get("rails")}
+    names = list(dict.fromkeys(rail for p in points.values() for rail in p["rails"]))
+    if not names:
+        return ""
+    rows = [
+        (
+            _NAMES.get(name, name),
+            *(f"{p['rails'][rail]:.4g}" if rail in p["rails"] else "-" for rail in names),
+        )
+        for name, p in points.items()
+    ]
+    return "<p>Joules a step, by rail:</p>" + table(("point", *names), rows, names)
+
+
+def _doubts(result: Mapping[str, Any], shown: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """What makes figures doubtful, of the study and of each point once."""
+    found = dict.fromkeys(result.get("marks", ()), "")
+    for name, point in (*shown.items(), ("the system's own choice", result["default"])):
+        for mark in (point or {}).get("marks", ()):
+            found.setdefault(mark, f" ({_NAMES.get(name, name)})")
+    return "".join(f"<p>Doubtful: {escape(mark + name)}</p>" for mark, name in found.items())
 
 
 def _row(point: Mapping[str, Any]) -> tuple[str, ...]:

@@ -30,6 +30,16 @@ class Measured:
     figures: Figures | None = None
     raw: dict[str, Any] | None = None
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What makes the energy doubtful."""
+        return tuple((self.raw or {}).get("marks", ()))
+
+    @property
+    def rails(self) -> dict[str, float]:
+        """Joules of a step by rail, of a meter that has several."""
+        return dict((self.raw or {}).get("rails", {}))
+
 
 class Bench(Protocol):
     """Measures configurations of one device."""

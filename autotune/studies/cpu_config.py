@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from autotune.measurement.statistics import Interval
 from autotune.measurement.versus import judge
+from autotune.power.checks import one_ceiling
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.finals import Final, contenders, measure_again
@@ -146,6 +147,7 @@ def result(study: Study, bench: Bench, outcome: Outcome) -> dict[str, Any]:
         "pareto": [point(i) for i in on_front],
         "default": _final_point(own, names) if own else None,
         "model_error": model_error(study, outcome.trials),
+        "marks": _marks(measured),
     }
     if winner is not None and own is not None:
         found["against_default"] = _against(
@@ -203,6 +205,13 @@ def model_error(study: Study, trials: Sequence[StudyTrial]) -> dict[str, Any]:
     }
 
 
+def _marks(trials: Sequence[StudyTrial]) -> list[str]:
+    """What makes the figures of the whole study doubtful."""
+    figures = [t.figures for t in trials if t.figures is not None]
+    watts = [f.energy_j / f.time_s for f in figures if f.energy_j is not None]
+    return [mark for mark in (one_ceiling(watts),) if mark]
+
+
 def _front(limits: Limits, figures: Sequence[Figures]) -> list[int]:
     kept = [i for i, f in enumerate(figures) if limits.kept(f) and f.energy_j is not None]
     on_front = [kept[i] for i in front([values("pareto", figures[i]) for i in kept])]
@@ -234,6 +243,8 @@ def _point(
         "celsius": figures.celsius,
         "memory_bytes": figures.memory_bytes,
         "ci": None,
+        "rails": {},
+        "marks": [],
     }
 
 
@@ -250,6 +261,8 @@ def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
             "energy_j": _ends(final.energy_j) if final.energy_j else None,
             "blocks": len(final.blocks),
         },
+        "rails": final.rails,
+        "marks": list(final.marks),
     }
 
 

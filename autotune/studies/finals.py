@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from autotune.measurement.statistics import Interval, bootstrap_median
+from autotune.measurement.statistics import Interval, bootstrap_median, median
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import Figures, Limits, Objective, best, values
@@ -27,6 +27,8 @@ class Final:
         time_s: Seconds of a step, with interval.
         energy_j: Joules of a step, with interval; None without a meter.
         blocks: Figures of each block.
+        rails: Joules of a step by rail, medians over the blocks; empty unless the meter has several.
+        marks: What makes the energy of a block doubtful.
     """
 
     configuration: CpuConfiguration | None
@@ -34,6 +36,8 @@ class Final:
     time_s: Interval
     energy_j: Interval | None
     blocks: tuple[Figures, ...]
+    rails: dict[str, float] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
 
 
 def contenders(
@@ -79,7 +83,7 @@ def measure_again(
         interrupted: Asked before each block whether to stop; what is measured by then counts.
     """
     everyone: list[CpuConfiguration | None] = [*configurations, None]
-    found: dict[int, list[Figures]] = {index: [] for index in range(len(everyone))}
+    found: dict[int, list[Measured]] = {index: [] for index in range(len(everyone))}
     order = random.Random(seed)
     for _ in range(blocks):
         if interrupted():
@@ -90,11 +94,12 @@ def measure_again(
             measured = bench.measure(everyone[turn])
             told(everyone[turn], measured)
             if measured.figures is not None:
-                found[turn].append(measured.figures)
-    return [_final(everyone[index], figures, seed) for index, figures in found.items() if figures]
+                found[turn].append(measured)
+    return [_final(everyone[index], runs, seed) for index, runs in found.items() if runs]
 
 
-def _final(configuration: CpuConfiguration | None, blocks: list[Figures], seed: int) -> Final:
+def _final(configuration: CpuConfiguration | None, runs: list[Measured], seed: int) -> Final:
+    blocks = [run.figures for run in runs if run.figures is not None]
     time_s = bootstrap_median([f.time_s for f in blocks], seed=seed)
     joules = [f.energy_j for f in blocks if f.energy_j is not None]
     energy_j = bootstrap_median(joules, seed=seed) if len(joules) == len(blocks) else None
@@ -111,4 +116,9 @@ def _final(configuration: CpuConfiguration | None, blocks: list[Figures], seed: 
         time_s,
         energy_j,
         tuple(blocks),
+        {
+            name: median([run.rails[name] for run in runs if name in run.rails])
+            for name in runs[0].rails
+        },
+        tuple(dict.fromkeys(mark for run in runs for mark in run.marks)),
     )

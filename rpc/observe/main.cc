@@ -2,17 +2,21 @@
 //
 // Runs a command on given cores and records meanwhile, on the device itself: files of sysfs and
 // /proc at an interval, the lines that the command prints with their times, the cores that its
-// threads may use, and how it ended. Without a command it only samples. A record is JSON lines; see
-// docs/measurement.md.
+// threads may use, and how it ended. Without a command it only samples. A program that reads a meter
+// can run beside it. A record is JSON lines; see docs/measurement.md.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "child.h"
 #include "options.h"
@@ -54,11 +58,48 @@ void Forward(Lines* lines, const char* kind, Recorder* recorder) {
   for (const std::string& line : lines->Read()) recorder->Line(kind, at, line);
 }
 
+/// A program that reads a meter; the command's end is its end.
+class MeterProgram {
+ public:
+  MeterProgram(const std::vector<std::string>& command, Recorder* recorder) : recorder_(recorder) {
+    if (!command.empty()) child_ = std::make_unique<Child>(Start(command, ""));
+  }
+  ~MeterProgram() {
+    if (!child_) return;
+    Kill(*child_, SIGKILL);
+    waitpid(child_->pid, nullptr, 0);
+  }
+  MeterProgram(const MeterProgram&) = delete;
+  MeterProgram& operator=(const MeterProgram&) = delete;
+
+  const Child* child() const { return child_.get(); }
+
+  /// Records what it printed, and that it ended where it did.
+  void Forward() {
+    if (!child_) return;
+    observe::Forward(&child_->out, "meter", recorder_);
+    observe::Forward(&child_->err, "meter_error", recorder_);
+    Ended ended;
+    if (!Over(*child_, &ended)) return;
+    observe::Forward(&child_->out, "meter", recorder_);
+    observe::Forward(&child_->err, "meter_error", recorder_);
+    recorder_->Line("meter_error", Now(),
+                    "it ended with exit code " + std::to_string(ended.exit_code));
+    Kill(*child_, SIGKILL);  // What it left behind.
+    child_.reset();
+  }
+
+ private:
+  Recorder* recorder_;
+  std::unique_ptr<Child> child_;
+};
+
 /// Waits until something is printed, or until the time.
-void WaitFor(const Child* child, double until) {
-  pollfd pipes[2];
+void WaitFor(const std::array<const Child*, 2>& children, double until) {
+  pollfd pipes[4];
   nfds_t count = 0;
-  if (child != nullptr) {
+  for (const Child* child : children) {
+    if (child == nullptr) continue;
     for (const Lines* lines : {&child->out, &child->err}) {
       if (lines->open()) pipes[count++] = {lines->pipe(), POLLIN, 0};
     }
@@ -75,6 +116,7 @@ int Observe(const Options& options) {
   }
   const double began = Now();
   recorder.Begin(options.watch, options.interval_s, child ? child->pid : getpid());
+  MeterProgram meter(options.meter_command, &recorder);
   double next_sample = began, next_cpus = began + 0.05, next_look = began, kill_at = 0;
   std::string why;
   Ended ended{0, 0, 0.0, 0.0};
@@ -85,6 +127,7 @@ int Observe(const Options& options) {
       // A sample that came late is not made up for.
       next_sample = std::max(next_sample + options.interval_s, now);
     }
+    meter.Forward();
     if (child && now >= next_cpus) {
       const std::string cpus = AllowedCpus(child->pid);
       if (!cpus.empty()) recorder.Cpus(cpus);
@@ -111,13 +154,14 @@ int Observe(const Options& options) {
     }
     double until = std::min({next_sample, next_look, began + options.limit_s});
     if (child) until = std::min({until, next_cpus, now + 0.25});
-    WaitFor(child.get(), std::max(until, now + 0.0005));
+    WaitFor({child.get(), meter.child()}, std::max(until, now + 0.0005));
   }
   if (child) {
     Forward(&child->out, "line", &recorder);
     Forward(&child->err, "error", &recorder);
     Kill(*child, SIGKILL);  // What it left behind.
   }
+  meter.Forward();
   recorder.Sample();
   recorder.End(ended.exit_code, ended.max_rss_kb, ended.user_s, ended.system_s, why);
   return ended.exit_code;
@@ -130,6 +174,10 @@ int Observe(const Options& options) {
 int main(int argc, char** argv) {
   using namespace autotune::observe;
   const Options options = ParseOptions(argc, argv);
+  if (options.clock) {
+    std::printf("%.9f\n", Now());
+    return 0;
+  }
   if (options.detach) Detach();
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) signal(number, Ask);
   signal(SIGPIPE, SIG_IGN);

@@ -14,7 +14,8 @@ namespace {
 [[noreturn]] void Refuse(const std::string& message) {
   std::fprintf(stderr, "autotune_observe: %s\n%s", message.c_str(),
                "usage: autotune_observe --out FILE [--interval-ms N] [--limit-s N] [--cpus LIST]\n"
-               "         [--watch FILE]... [--detach] [-- COMMAND ARGUMENT...]\n");
+               "         [--watch FILE]... [--meter-command WORD]... [--detach] [-- COMMAND "
+               "ARGUMENT...]\n       autotune_observe --clock\n");
   std::exit(2);
 }
 
@@ -48,6 +49,10 @@ Options ParseOptions(int argc, char** argv) {
       options.detach = true;
       continue;
     }
+    if (name == "--clock") {
+      options.clock = true;
+      continue;
+    }
     if (at + 1 >= argc) Refuse(name + " is not known, or lacks its value");
     const std::string value = argv[++at];
     if (name == "--out") {
@@ -58,6 +63,8 @@ Options ParseOptions(int argc, char** argv) {
       options.limit_s = Number(name, value, 0.001, 1e6);
     } else if (name == "--watch") {
       options.watch.push_back(value);
+    } else if (name == "--meter-command") {
+      options.meter_command.push_back(value);
     } else if (name == "--cpus") {
       options.cpus = value;
       try {
@@ -69,7 +76,7 @@ Options ParseOptions(int argc, char** argv) {
       Refuse(name + " is not known");
     }
   }
-  if (options.out.empty()) Refuse("--out is needed");
+  if (options.out.empty() && !options.clock) Refuse("--out is needed");
   return options;
 }
 

@@ -18,7 +18,11 @@ struct Options {
   double limit_s = 600;
   /// Files that are sampled. `%p` stands for the command's process.
   std::vector<std::string> watch;
+  /// A program that prints what a meter shows, word by word; it runs for as long as is observed.
+  std::vector<std::string> meter_command;
   bool detach = false;
+  /// Only print the time that records are in.
+  bool clock = false;
   /// Empty: only sample.
   std::vector<std::string> command;
 };

@@ -74,6 +74,18 @@ def test_a_search_on_a_model_finds_and_reports(tmp_path: Path) -> None:
     assert (refused.returncode, "model in the process" in refused.stderr) == (2, True)
 
 
+def test_the_rails_of_a_board_are_shown_and_not_added(tmp_path: Path) -> None:
+    done = autotune(
+        "cpu-config", "--emulate", "jetson-tx2", "--objective", "energy", "--trials", 2,
+        "--blocks", 1, "--logs", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "J a step of the best, by rail: VDD_SYS_GPU" in done.stdout
+    best = json.loads((run_of(tmp_path) / "result.json").read_text())["best"]
+    assert set(best["rails"]) == {"VDD_SYS_GPU", "VDD_SYS_SOC", "VDD_SYS_CPU", "VDD_SYS_DDR"}
+    assert best["rails"]["VDD_SYS_CPU"] == pytest.approx(0.65 * best["energy_j"], rel=0.1)
+
+
 def test_a_search_without_root_leaves_clocks_alone(tmp_path: Path) -> None:
     found = search(
         "--emulate", "three-cluster", "--trials", 12, "--blocks", 0, "--logs", tmp_path,
@@ -121,6 +133,8 @@ def test_this_host_is_searched(tmp_path: Path) -> None:
         (["--emulate", "meizu-16t", "--deadline", "soon"], 2, "'soon' is no quantity"),
         (["--emulate", "meizu-16t", "--trials", "0"], 2, "--trials is 0"),
         (["--emulate", "meizu-16t", "--meter", "sundial"], 2, "no meter 'sundial'"),
+        (["--emulate", "meizu-16t", "--meter", "csv:/nowhere"], 2, "no file /nowhere"),
+        (["--emulate", "meizu-16t", "--meter", "csv:/etc/hosts"], 2, "a time of its own"),
         (["--emulate", "meizu-16t", "--space", "/nowhere.toml"], 2, "cannot read"),
         (["--emulate", "meizu-16t", "--steps-from", "("], 2, "no regular expression"),
         (["--emulate", "meizu-16t", "--storage", "nonsense"], 2, "cannot be opened"),

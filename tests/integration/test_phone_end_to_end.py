@@ -17,7 +17,9 @@ from fleets import free_port
 from small_phone import needs_phone, private_adb
 
 from autotune.devices.adb import AdbDevice
+from autotune.devices.info import probe
 from autotune.errors import StableDeviceError
+from autotune.measurement.conditions import thermal_status
 
 CONV = "conv2d:n=2,c=8,h=14,w=14,k=8,r=3,s=3,stride=1,pad=1"
 TRIALS = 24
@@ -183,4 +185,21 @@ def test_what_goes_wrong_with_the_kernel_is_typed_too(home: dict[str, str]) -> N
         assert read(f"{policy}/scaling_max_freq") == "2419200"
         assert abs(int(read(current))) > 400_000
         say("stuck")
+        done = device.run(["dumpsys", "thermalservice"], timeout=20)
+        assert "Can't find service" in done.stderr.decode()  # Android 9 has none.
         assert len({read(current) for _ in range(5) if not time.sleep(0.3)}) == 1
+
+
+@needs_phone
+def test_the_thermal_service_tells_of_throttling(home: dict[str, str]) -> None:
+    with phone("three-cluster") as (serial, process):
+        device = AdbDevice(serial)
+        info = probe(device)
+        assert thermal_status(device, info) == 0
+        assert process.stdin is not None
+        process.stdin.write("throttle 2\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + 20
+        while thermal_status(device, info) != 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)

@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "records": {"errors", "records"},
     "devices": {"errors", "devices"},
     "power": {"errors", "power", "devices"},
-    "studies": {"errors", "studies", "measurement", "devices", "workloads"},
+    "studies": {"errors", "studies", "measurement", "power", "devices", "workloads"},
     "tracker": {"errors", "tracker", "devices"},
     "emulator": {"errors", "emulator", "devices"},
     "compiler": {"errors", "compiler", "workloads", "measurement", "devices", "records"},

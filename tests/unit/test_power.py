@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 from autotune.errors import StableDeviceError, UsageError
 from autotune.power import checks, meizu_traces
 from autotune.power.battery import calibrate
-from autotune.power.channels import Meter, find, parts
+from autotune.power.channels import Meter, find, nvml_meter
+from autotune.power.printed import samples
+from autotune.power.stream import Arrived, Columns, Stream, aligned, check
 from autotune.power.trace import Baseline, Trace, baseline, net_energy, trace_of
 
 TRACES = Path(
@@ -65,9 +69,7 @@ def test_a_rail_that_feeds_the_others_is_taken_alone() -> None:
         files[f"{HWMON}/in{n}_input"] = "5000"
         files[f"{HWMON}/curr{n}_input"] = str(milliamperes)
     assert one_value(files, "hwmon") == pytest.approx(5.0)
-    assert [c.name for c in parts({p: t.encode() for p, t in files.items()})] == [
-        "VDD_SYS_CPU", "VDD_SYS_GPU",
-    ]  # fmt: skip
+    assert [c.name for c in meter(files, "hwmon").rails] == ["VDD_SYS_CPU", "VDD_SYS_GPU"]
     del files[f"{HWMON}/in1_label"]
     assert one_value(files, "hwmon") == pytest.approx(5.0 + 1.5 + 1.0)
 
@@ -186,12 +188,18 @@ def test_a_stuck_meter_and_lost_samples_are_told() -> None:
     times = np.arange(0.0, 10.0, 0.1)
     steady = Trace(times, np.full(100, 2.0))
     assert "stuck" in checks.stuck(steady, 0.0, 10.0)
+    assert "stuck" in checks.stuck(steady, 0.0, 10.0, [Trace(times, times), steady])
+    # Coarse, and steady work: idle it shows something else.
+    rest = Trace(times, np.full(100, 0.5))
+    assert checks.stuck(steady, 0.0, 10.0, [rest, rest]) == ""
+    assert "coarse" in checks.one_value(steady, 0.0, 10.0)
     alive = Trace(times, 2.0 + 0.01 * np.sin(times))
     assert checks.stuck(alive, 0.0, 10.0) == ""
-    assert checks.too_few(alive, 0.0, 9.9, 0.1) == []
+    assert checks.too_few(alive, 0.0, 9.9) == ""
+    assert checks.gaps(alive, 0.0, 9.9, 0.1) == ""
     gone = Trace(np.delete(times, slice(30, 60)), np.delete(alive.watts, slice(30, 60)))
-    assert "no sample for 3" in checks.too_few(gone, 0.0, 9.9, 0.1)[0]
-    assert "new values" in checks.too_few(steady, 0.0, 9.9, 0.1)[0]
+    assert "no sample for 3" in checks.gaps(gone, 0.0, 9.9, 0.1)
+    assert "new values" in checks.too_few(steady, 0.0, 9.9)
 
 
 def test_charging_is_told() -> None:
@@ -250,3 +258,125 @@ def test_a_folder_that_is_no_archive_is_refused(tmp_path: Path) -> None:
         meizu_traces.read_monitor(path)
     with pytest.raises(UsageError, match="when training began"):
         meizu_traces.read_stamp(path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["2.5", "3"], [(None, 2.5), (None, 3.0)]),
+        (["0.1,2.5", " 0.2 , 3 "], [(0.1, 2.5), (0.2, 3.0)]),
+        (["time,watts", "1,2"], [None, (1.0, 2.0)]),
+        (["n,Power_W,seconds", "7,4,0.5"], [None, (0.5, 4.0)]),
+        (["volts,amperes", "5,0.5"], [None, (None, 2.5)]),
+    ],
+)
+def test_lines_of_a_stream_are_read_as_their_first_one_says(
+    lines: list[str], expected: list[tuple[float | None, float] | None]
+) -> None:
+    columns = Columns()
+    assert [columns.read(line) for line in lines] == expected
+
+
+def test_what_is_no_reading_of_a_stream_is_never_watts() -> None:
+    columns = Columns()
+    columns.read("time,watts")
+    for line in ("1", "1,x", "1,nan", "", "1,[N/A]"):
+        with pytest.raises(ValueError, match=r".+"):
+            columns.read(line)
+    for first in ("ts,mW", "mW", "x"):
+        with pytest.raises(ValueError, match="first line"):
+            Columns().read(first)
+    with pytest.raises(ValueError, match="3 fields"):
+        Columns().read("1,2,3")
+
+
+def arrived(host_s: float, own_s: float | None) -> Arrived:
+    return Arrived(host_s, 1.7e9 + host_s, own_s, 1.0, "")
+
+
+def test_stamps_of_a_stream_are_brought_to_the_host_s_time() -> None:
+    assert aligned([arrived(5.0, None), arrived(6.0, None)]) == [5.0, 6.0]
+    # The host's own clock: however late a line comes, its stamp is right.
+    own = [arrived(5.4, 1.7e9 + 5.0), arrived(6.9, 1.7e9 + 6.0)]
+    assert aligned(own) == pytest.approx([5.0, 6.0], abs=1e-5)
+    # Another clock: the quickest line came at once. It begins anew where it goes back.
+    other = [arrived(5.3, 100.0), arrived(6.1, 101.0), arrived(9.0, 0.0), arrived(10.5, 1.0)]
+    assert aligned(other) == pytest.approx([5.1, 6.1, 9.0, 10.0])
+
+
+def test_a_file_s_past_is_no_reading_and_what_is_appended_is(tmp_path: Path) -> None:
+    path = tmp_path / "watts.csv"
+    path.write_text("time,watts\n1,9\nnonsense\n2,9\n")
+
+    def write() -> None:
+        for n in range(30):
+            time.sleep(0.01)
+            with path.open("a") as file:
+                file.write(f"{3 + n / 100},{5 if n != 20 else 'x'}\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with Stream(str(path)) as stream:
+        start = stream.now() - 1
+        writer.join()
+        time.sleep(0.1)
+        taken = stream.take(start, stream.now())
+    assert {watts for _, watts, _ in taken.readings} == {"5.0"}
+    assert 20 <= len(taken.readings) <= 29
+    assert [text for _, text in taken.errors] == [
+        "'3.2,x' is no reading: could not convert string to float: 'x'"
+    ]
+    assert taken.readings[0][2].endswith(",5")
+
+
+def test_a_fifo_goes_on_with_its_next_writer(tmp_path: Path) -> None:
+    path = tmp_path / "watts"
+    os.mkfifo(path)
+
+    def write() -> None:
+        for watts in ("1.5\n", "2.5\n"):
+            path.write_text(watts)
+            time.sleep(0.1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with Stream(str(path)) as stream:
+        writer.join()
+        taken = stream.take(stream.now() - 5, stream.now() - 0.05)
+    assert [watts for _, watts, _ in taken.readings] == ["1.5", "2.5"]
+
+
+def test_a_source_that_cannot_be_read_or_says_nothing_is_told(tmp_path: Path) -> None:
+    for source, text in (
+        ("", "needs a source"), ("-", "standard input"), ("/nowhere", "no file /nowhere"),
+        (str(tmp_path), "is a folder"), ("tcp://host", "no tcp://HOST:PORT"),
+        ("tcp://host:99999", "no tcp://HOST:PORT"), ("http://host:80", "no tcp://HOST:PORT"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=text):
+            check(source)
+    silent, strange = tmp_path / "silent.csv", tmp_path / "strange.csv"
+    silent.write_text("")
+    strange.write_text("ts,mW\n")
+    for path, text in ((silent, "says nothing"), (strange, "first line is 'ts,mW'")):
+        with pytest.raises(UsageError, match=text), Stream(str(path), first_s=0.2):
+            pass
+
+
+def test_gpus_are_added_up_and_one_that_tells_nothing_is_left_out() -> None:
+    found = nvml_meter("0, 70.50, 71.00\n1, [N/A], 30.00\n2, [N/A], [N/A]\n", 0.1)
+    assert found is not None
+    assert [c.name for c in found.channels] == ["gpu0", "gpu1"]
+    assert [c.name for c in found.rails] == ["gpu0", "gpu1"]
+    assert found.command[-2:] == ("-lms", "100")
+    lines = [
+        (1.0, "0, 100.0, 71.0"), (1.001, "1, [N/A], 30.0"), (1.002, "2, [N/A], [N/A]"),
+        (2.0, "0, 110.0, 71.0"), (2.001, "1, [N/A], [N/A]"), (3.0, "0, 120.0, 1"), (3.1, "1, 5, 5"),
+    ]  # fmt: skip
+    trace = trace_of(found, *samples(found, lines))
+    assert trace.times_s.tolist() == [1.001, 3.1]
+    assert trace.watts.tolist() == [130.0, 125.0]
+    older = nvml_meter("0, 70.50\n", 0.1)
+    assert older is not None
+    assert older.command[1] == "--query-gpu=index,power.draw"
+    for text in ("", "0, [N/A], [N/A]", "NVIDIA-SMI has failed\n"):
+        assert nvml_meter(text, 0.1) is None

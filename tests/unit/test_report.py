@@ -37,7 +37,13 @@ TRIALS = [
 
 def point(number: int) -> dict[str, Any]:
     one = TRIALS[number]
-    return {**one["configuration"], **one["figures"], "ci": None}
+    return {
+        **one["configuration"],
+        **one["figures"],
+        "ci": None,
+        "rails": {EVIL: 1.25},
+        "marks": [],
+    }
 
 
 RESULT: dict[str, Any] = {
@@ -46,9 +52,10 @@ RESULT: dict[str, Any] = {
     "best": point(0),
     "points": {"fastest": point(0), "least_energy": point(1)},
     "pareto": [point(0), point(2), point(1)],
+    "marks": ["3 of 3 draw 2.35 W: saturated?"],
     "default": {
         "clusters": None, "time_s": 4.0, "energy_j": 12.0, "celsius": None,
-        "ci": {"time_s": [3.9, 4.1], "energy_j": [11.0, 13.0]},
+        "ci": {"time_s": [3.9, 4.1], "energy_j": [11.0, 13.0]}, "rails": {}, "marks": [EVIL],
     },
     "against_default": {"time_s": {"ratio": 2.0, "ci": [1.9, 2.1], "verdict": "better"}},
     "model_error": {
@@ -94,6 +101,9 @@ def test_a_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
         ElementTree.fromstring(plot)
     assert "emulated: x: times and joules are a model" in html
     assert "1.90 to 2.10" in html
+    assert '<td class="number">1.25</td>' in html
+    assert "Doubtful: 3 of 3 draw 2.35 W" in html
+    assert "(the system&#x27;s own choice)" in html
 
 
 def test_a_search_without_joules_has_a_page(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal
+from autotune.emulator.clock import VirtualClock
 from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.faults import Fault, FaultPlan
 from autotune.emulator.observed import observing
@@ -104,6 +105,27 @@ def test_a_run_that_was_throttled_says_so_and_counts_for_nothing(tmp_path: Path)
     assert not run.step_s
 
 
+def test_android_s_thermal_status_is_a_condition(tmp_path: Path) -> None:
+    little = Setting((0, 1), (None, None, None), 2)
+    once = Protocol(attempts=1, cooling_limit_s=60)
+    with bench(tmp_path, "three-cluster", protocol=once) as (device, station):
+        station.calibrate(Setting(None, (None, None, None), 8))
+        device.soc.force_throttle(2)
+        waiting = station.run(little)
+        device.soc.force_throttle(0)
+        clock = device.clock
+        assert isinstance(clock, VirtualClock)
+        # The first trip point caps the other clusters only; the status tells of it all the same.
+        clock.at(clock.now() + 15.0, lambda: device.soc.force_throttle(1))
+        run = station.run(little)
+        device.soc.force_throttle(0)
+        fine = station.run(little)
+    assert waiting.status == "unstable"
+    assert "thermal status 2 (moderate)" in waiting.message
+    assert run.message == "thermal status 1 (light): throttled"
+    assert (run.status, fine.status) == ("throttled", "ok"), fine.message
+
+
 def test_a_device_that_stays_hot_is_not_measured(tmp_path: Path) -> None:
     with bench(tmp_path, protocol=Protocol(cooling_limit_s=30, attempts=1), start_c=25.5) as (
         device,
@@ -114,6 +136,20 @@ def test_a_device_that_stays_hot_is_not_measured(tmp_path: Path) -> None:
         run = station.run(BIG)
     assert run.status == "unstable"
     assert "measurements begin at 25.5 C" in run.message
+
+
+def test_the_device_s_clock_is_told_with_its_uncertainty(tmp_path: Path) -> None:
+    device = EmulatedDevice("meizu-16t", programs=observing())
+    device.clock.sleep(500.0)
+    with (
+        Journal(device, tmp_path) as journal,
+        Observer(
+            device, Path(__file__), journal, android=True, sleep=device.clock.sleep
+        ) as observer,
+    ):
+        offset = observer.clock(lambda: device.clock.now() - 123.0)
+    assert abs(offset.seconds - 123.0) <= offset.deviation_s + 1e-9
+    assert 0 < offset.deviation_s < 0.1
 
 
 def test_a_stuck_meter_gives_no_joules(tmp_path: Path) -> None:

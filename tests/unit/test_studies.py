@@ -17,11 +17,12 @@ from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.errors import TransientDeviceError, UsageError
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.cpu_config import CpuConfigRun, result
 from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, hypervolume, improvement, knee
 from autotune.studies.physics import Clocks, PowerModel, TimeModel
-from autotune.studies.replay import read_paper_table
+from autotune.studies.replay import TableBench, read_paper_table
 from autotune.studies.space import CpuRanges, CpuSpace, read_ranges
 from autotune.studies.storage import open_storage
 from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of
@@ -392,3 +393,40 @@ def test_a_table_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:
     path.write_text("\n".join([lines[0], lines[1], lines[2].replace("big", "huge")]))
     with pytest.raises(UsageError, match="line 3"):
         read_paper_table(path)
+
+
+class Quiet:
+    """Shows nothing of how a search goes on."""
+
+    def phase(self, name: str, total: int) -> None:
+        pass
+
+    def step(self, done: int, text: str) -> None:
+        pass
+
+
+def test_a_meter_that_is_cut_off_marks_the_study_and_marks_of_runs_their_points() -> None:
+    table = read_paper_table(TABLE)
+    limit = float(
+        np.median([f.energy_j / f.time_s for f in table.figures().values() if f.energy_j])
+    )
+
+    class CutOff(TableBench):
+        def measure(self, configuration: CpuConfiguration | None) -> Measured:
+            found = super().measure(configuration)
+            if found.figures is None or found.figures.energy_j is None:
+                return found
+            joules = min(found.figures.energy_j, limit * found.figures.time_s)
+            figures = Figures(found.figures.time_s, joules)
+            return Measured("ok", figures=figures, raw={"marks": ["cut"], "rails": {"a": joules}})
+
+    bench = CutOff(table.clusters, table.figures(), table.device)
+    study = study_of(
+        request(table.space(), 21, objective="energy"), optuna.storages.InMemoryStorage(), "x"
+    )
+    outcome = CpuConfigRun(study, bench, lambda *_: None, Quiet(), blocks=2).run()
+    assert outcome is not None
+    found = result(study, bench, outcome)
+    assert f"configurations draw {limit:.2f} W" in found["marks"][0]
+    assert found["best"]["marks"] == ["cut"]
+    assert found["best"]["rails"]["a"] == pytest.approx(found["best"]["energy_j"])

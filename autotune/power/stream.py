@@ -1,0 +1,379 @@
+"""A meter that another program reads: its lines, from a file, a FIFO or a TCP port of any host.
+
+A line is `seconds,watts`, or `watts` alone; a first line may name columns. The host reads them while the device
+works, and notes when each arrived.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import socket
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from autotune.errors import UsageError
+
+PREFIX = "csv:"
+"""How such a meter is named on the command line: `csv:SOURCE`."""
+COLUMNS = {
+    "seconds": ("seconds", "time", "time_s"),
+    "watts": ("watts", "power_w"),
+    "volts": ("volts",),
+    "amperes": ("amperes", "amps"),
+}
+"""Names that a first line may give to columns; others are passed over."""
+NEAR_S = 1.0
+"""Own stamps that are so near the host's clock are taken as its time; others are aligned by when lines arrive."""
+_FIRST_READING_S = 10.0
+_PAUSE_S = 0.01
+_AGAIN_S = 2.0
+_CONNECT_S = 5.0
+_LATE_S = 2.0
+"""How long a line of the window's end is waited for."""
+_KEPT_S = 120.0
+"""Lines before a window that still tell how own stamps are aligned."""
+_LONGEST_LINE = 4096
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A reading as it came.
+
+    Attributes:
+        host_s: When it arrived, in the host's monotonic time.
+        wall_s: The same in seconds since the epoch.
+        own_s: The stamp that it bears; None where it bears none.
+        watts: What it says.
+        text: The line.
+    """
+
+    host_s: float
+    wall_s: float
+    own_s: float | None
+    watts: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What came within a window.
+
+    Attributes:
+        readings: Time of each on the host's monotonic clock, watts, the line itself.
+        errors: When a line came that is no reading, or the source ended, and the words for it.
+    """
+
+    readings: tuple[tuple[float, str, str], ...]
+    errors: tuple[tuple[float, str], ...]
+
+
+class _UnknownColumnsError(ValueError):
+    """A first line that names no known columns: what follows could be in any unit."""
+
+
+class Columns:
+    """What the fields of a line are; a first line may say so."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, int] = {}
+        self._first = True
+
+    def read(self, line: str) -> tuple[float | None, float] | None:
+        """Own stamp (None without one) and watts of a line; None of one that names columns.
+
+        Raises:
+            ValueError: It is neither.
+        """
+        fields = [field.strip().strip('"') for field in line.split(",")]
+        first, self._first = self._first, False
+        named = _named(fields)
+        if "watts" in named or {"volts", "amperes"} <= set(named):
+            self._at = named
+            return None
+        if first and not any(_is_number(field) for field in fields):
+            raise _UnknownColumnsError(f"its first line is '{line[:_SHOWN]}'")
+        at = self._at or {1: {"watts": 0}, 2: {"seconds": 0, "watts": 1}}.get(len(fields))
+        if at is None:
+            raise ValueError(f"{len(fields)} fields, and no line has named them")
+        try:
+            values = {name: float(fields[index]) for name, index in at.items()}
+        except IndexError as error:
+            raise ValueError("a field is missing") from error
+        watts = values["watts"] if "watts" in values else values["volts"] * values["amperes"]
+        if not all(math.isfinite(value) for value in (*values.values(), watts)):
+            raise ValueError("not finite")
+        return values.get("seconds"), watts
+
+
+def _named(fields: Sequence[str]) -> dict[str, int]:
+    known = {other: name for name, others in COLUMNS.items() for other in others}
+    return {
+        known[field.lower()]: index for index, field in enumerate(fields) if field.lower() in known
+    }
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def aligned(lines: Sequence[Arrived]) -> list[float]:
+    """When each line was measured, in the host's monotonic time.
+
+    A line without a stamp was measured when it arrived. Stamps near the host's clock are its time. Any others are
+    moved by the least delay seen, as if the quickest line had come at once; where they go back, as after a
+    restart of the meter, they are taken anew.
+    """
+    found: list[float] = []
+    segment: list[tuple[Arrived, float]] = []
+
+    def close() -> None:
+        if not segment:
+            return
+        late = min(line.wall_s - own for line, own in segment)
+        if abs(late) <= NEAR_S:
+            found.extend(own - (line.wall_s - line.host_s) for line, own in segment)
+        else:
+            offset = min(line.host_s - own for line, own in segment)
+            found.extend(own + offset for _, own in segment)
+        segment.clear()
+
+    for line in lines:
+        if line.own_s is None:
+            close()
+            found.append(line.host_s)
+            continue
+        if segment and line.own_s < segment[-1][1]:
+            close()
+        segment.append((line, line.own_s))
+    close()
+    return found
+
+
+class _File:
+    """A file that grows, a FIFO or a serial line.
+
+    Attributes:
+        past_bytes: What a file held already, and is still to be read: its past, of which only the names count.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        about = os.fstat(self._file)
+        self._grows = stat.S_ISREG(about.st_mode)
+        self.past_bytes = about.st_size if self._grows else 0
+
+    def read(self) -> bytes | None:
+        """What has come, after a moment at most."""
+        try:
+            got = os.read(self._file, 65536)
+        except BlockingIOError:
+            got = b""
+        else:
+            if (
+                not got
+                and self._grows
+                and os.fstat(self._file).st_size < os.lseek(self._file, 0, os.SEEK_CUR)
+            ):
+                os.lseek(self._file, 0, os.SEEK_SET)  # Begun anew.
+                self.past_bytes = 0
+        if not got:
+            time.sleep(_PAUSE_S)
+        return got
+
+    def close(self) -> None:
+        """Gives it up."""
+        os.close(self._file)
+
+
+class _Port:
+    """A TCP port that we connect to."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
+        self._socket.settimeout(0.2)
+        self.past_bytes = 0
+
+    def read(self) -> bytes | None:
+        """What has come, after a moment at most; None where the other side has ended it."""
+        try:
+            return self._socket.recv(65536) or None
+        except TimeoutError:
+            return b""
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        """Gives it up."""
+        self._socket.close()
+
+
+def check(source: str) -> None:
+    """Refuses what cannot be a source, before anything is begun.
+
+    Raises:
+        UsageError: It is none.
+    """
+    hint = "give csv:FILE, a file or FIFO that another program writes to, or csv:tcp://HOST:PORT"
+    if not source or source == "-":
+        raise UsageError("--meter csv: needs a source other than the standard input", hint=hint)
+    if "://" in source:
+        _address(source, hint)
+        return
+    path = Path(source)
+    if not path.exists():
+        raise UsageError(f"--meter csv: there is no file {source}", hint=hint)
+    if path.is_dir():
+        raise UsageError(f"--meter csv: {source} is a folder", hint=hint)
+
+
+def _address(source: str, hint: str = "") -> tuple[str, int]:
+    try:
+        parts = urlsplit(source)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not source.startswith("tcp://") or not host or not port or parts.path.strip("/"):
+        raise UsageError(f"--meter csv: '{source}' is no tcp://HOST:PORT", hint=hint)
+    return host, port
+
+
+class Stream:
+    """A source that is read by a thread for as long as it is entered.
+
+    A TCP connection that ends is tried again, and a FIFO goes on with its next writer.
+
+    Args:
+        source: A path, or `tcp://HOST:PORT`.
+        now: The host's monotonic clock.
+        wall: The host's clock since the epoch.
+        first_s: Longest wait for the first reading.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        first_s: float = _FIRST_READING_S,
+    ) -> None:
+        self.source, self.now, self._wall, self._first_s = source, now, wall, first_s
+        self._columns = Columns()
+        self._lines: deque[Arrived] = deque()
+        self._errors: deque[tuple[float, str]] = deque()
+        self._news = threading.Condition()
+        self._over = threading.Event()
+        self._refused = ""
+        self._thread = threading.Thread(target=self._follow, name="meter", daemon=True)
+        self._open: _File | _Port | None = None
+
+    def __enter__(self) -> Stream:
+        try:
+            self._open = self._connect()
+        except OSError as error:
+            raise UsageError(
+                f"--meter csv: {self.source} cannot be read: {error.strerror or error}",
+                hint="start the program that reads the meter first",
+            ) from error
+        self._thread.start()
+        with self._news:
+            self._news.wait_for(lambda: self._lines or self._refused, self._first_s)
+            if self._lines and not self._refused:
+                return self
+            said = self._refused or (self._errors[-1][1] if self._errors else "it says nothing")
+        self.__exit__()
+        raise UsageError(
+            f"--meter csv: {self.source} gives no readings: {said}",
+            hint="lines are seconds,watts or watts; a first line may name columns: "
+            + ", ".join(others[0] for others in COLUMNS.values()),
+        )
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._open is not None:
+            self._open.close()
+
+    def take(self, start: float, end: float) -> Taken:
+        """What was measured within a window of the host's monotonic time; older lines are forgotten.
+
+        A line of the window's end may still be under way, and is waited for.
+        """
+        with self._news:
+            self._news.wait_for(lambda: self._lines and self._lines[-1].host_s > end, _LATE_S)
+            while self._lines and self._lines[0].host_s < start - _KEPT_S:
+                self._lines.popleft()
+            while self._errors and self._errors[0][0] < start:
+                self._errors.popleft()
+            lines, errors = list(self._lines), list(self._errors)
+        found = sorted(
+            (time_s, f"{line.watts!r}", line.text)
+            for time_s, line in zip(aligned(lines), lines, strict=True)
+            if start <= time_s <= end
+        )
+        return Taken(tuple(found), tuple(error for error in errors if error[0] <= end))
+
+    def _connect(self) -> _File | _Port:
+        if "://" in self.source:
+            return _Port(*_address(self.source))
+        return _File(Path(self.source))
+
+    def _follow(self) -> None:
+        rest = b""
+        while not self._over.is_set():
+            source = self._open
+            data = source.read() if source else None
+            if source is None or data is None:
+                rest = b""
+                self._anew()
+                continue
+            arrived = self.now(), self._wall()
+            rest += data
+            *whole, rest = rest.split(b"\n")
+            rest = rest[-_LONGEST_LINE:]
+            for line in whole:
+                source.past_bytes -= len(line) + 1
+                text = line.decode(errors="replace").strip("\r\0 ")
+                self._put(text, *arrived, new=source.past_bytes < 0)
+
+    def _anew(self) -> None:
+        """Tries a connection again that has ended."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+            with self._news:
+                self._errors.append((self.now(), "the other side has closed the connection"))
+        if not self._over.wait(_AGAIN_S):
+            with suppress(OSError):
+                self._open = self._connect()
+
+    def _put(self, line: str, host_s: float, wall_s: float, *, new: bool) -> None:
+        if not line or line.startswith("#"):
+            return
+        with self._news:
+            try:
+                found = self._columns.read(line)
+            except _UnknownColumnsError as error:
+                self._refused = str(error)
+            except ValueError as error:
+                if new:
+                    said = re.sub(r"\s+", " ", line[:_SHOWN])
+                    self._errors.append((host_s, f"'{said}' is no reading: {error}"))
+            else:
+                if found is not None and new:
+                    self._lines.append(Arrived(host_s, wall_s, *found, line))
+            self._news.notify_all()

@@ -120,11 +120,11 @@ def _gpu_meter(device: Device) -> list[Meter]:
     return []
 
 
-def command(text: str, step: str) -> Bring:
+def on_device(command: str, step: str) -> Bring:
     """A program that is on the device already.
 
     Args:
-        text: It and its arguments, as a shell splits them; `{threads}` stands for the number of threads.
+        command: It and its arguments, as a shell splits them; `{threads}` stands for the number of threads.
         step: A regular expression that the line at a step's end matches.
 
     Raises:
@@ -135,7 +135,7 @@ def command(text: str, step: str) -> Bring:
     except re.error as error:
         raise UsageError(f"--steps-from '{step}' is no regular expression: {error}") from error
     try:
-        words = tuple(shlex.split(text))
+        words = tuple(shlex.split(command))
     except ValueError as error:
         raise UsageError(f"--command cannot be read: {error}") from error
     return lambda _: Workload(words, pattern)

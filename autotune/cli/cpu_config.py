@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -13,16 +12,19 @@ from autotune.cli.output import write_table
 from autotune.cli.workload import (
     Batch,
     Classes,
+    Command,
     InputShape,
     Layout,
     MicroBatch,
+    Model,
     Optimizer,
     Recompute,
+    Runs,
+    StepsFrom,
 )
 
 if TYPE_CHECKING:
-    from autotune.cli.bench import Bring, Chosen
-    from autotune.cli.tuning import LiveProgress
+    from autotune.cli.bench import Chosen
     from autotune.records import RunFolder
     from autotune.studies.bench import Measured
     from autotune.studies.study import StudyRequest
@@ -40,8 +42,6 @@ Ssh = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 _OBJECTIVES = "latency, energy, edp or pareto"
-_EMULATED_COMMAND = "emulated_train --threads {threads} --noise 0.02"
-_EMULATED_STEP = r"^step \d+"
 _Word = TypeVar("_Word", bound=str)
 _TRIALS, _BLOCKS, _SEED = 40, 5, 1
 
@@ -51,37 +51,17 @@ def search(
     objective: Annotated[
         str | None, typer.Option(help=f"What is to be small: {_OBJECTIVES}. [default: latency]")
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Model whose tuned step is measured, see `autotune models`; or a PyTorch module's factory."
-        ),
-    ] = None,
+    model: Model = None,
     batch: Batch = None,
     classes: Classes = None,
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
-    run: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Run of `autotune kernels` with the step's kernels; may be repeated.",
-        ),
-    ] = None,
+    run: Runs = None,
     micro_batch: MicroBatch = None,
     recompute: Recompute = None,
     layout: Layout = None,
-    command: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of --model, a program on the device that trains, with its arguments; "
-            "{threads} stands for their number."
-        ),
-    ] = None,
-    steps_from: Annotated[
-        str | None,
-        typer.Option(metavar="REGEX", help="What a line holds that the end of a step prints."),
-    ] = None,
+    command: Command = None,
+    steps_from: StepsFrom = None,
     device: Device = None,
     ssh: Ssh = None,
     emulate: Annotated[
@@ -189,10 +169,14 @@ def search(
     """
     if context.invoked_subcommand is not None:
         return 0
+    from autotune.cli.device_workload import step_options
+
+    step = step_options(
+        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
+    )
     asked = {
-        "objective": objective, "step": _step_options(
-            model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
-        ), "command": command, "steps_from": steps_from, "device": device,
+        "objective": objective, "step": step.to_json() if step else None,
+        "command": command, "steps_from": steps_from, "device": device,
         "ssh": ssh, "emulate": emulate, "deadline": deadline, "energy_budget": energy_budget,
         "max_temperature": max_temperature, "memory_limit": memory_limit, "sampler": sampler,
         "model": model_start, "space": str(space) if space else None, "meter": meter, "blocks": blocks,
@@ -213,6 +197,7 @@ def _search(
     from dataclasses import replace
 
     from autotune.cli import bench as benches
+    from autotune.cli.device_workload import StepOptions, brought, given_command
     from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
     from autotune.errors import (
         INTERRUPTED,
@@ -223,7 +208,7 @@ def _search(
     from autotune.measurement.step_bench import Protocol
     from autotune.records import RunFolder, read_run
     from autotune.studies.cpu_config import CpuConfigRun, result
-    from autotune.studies.device_bench import DeviceBench
+    from autotune.studies.device_bench import DeviceBench, setting_of
     from autotune.studies.objective import needs_energy
     from autotune.studies.storage import default_url, open_storage
     from autotune.studies.study import study_of
@@ -241,7 +226,10 @@ def _search(
     trials = _TRIALS if trials is None else trials
     chosen = benches.choose(asked["device"], asked["ssh"] or (), asked["emulate"])
     request = _request(asked, trials, chosen)
-    given = _command(asked)
+    step = StepOptions.from_json(asked["step"]) if asked.get("step") else None
+    command = given_command(
+        step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
+    )
     wanted = needs_energy(request.objective, request.limits)
     meter = benches.meter(chosen, asked["meter"] or "auto", needed=wanted)
     about = about_this(
@@ -250,7 +238,7 @@ def _search(
     folder = (
         RunFolder.reopen(resume)
         if resume is not None
-        else RunFolder.create(logs or Path("logs"), f"cpu-config-{_slug(chosen.info.soc)}", about)
+        else RunFolder.create(logs or Path("logs"), f"cpu-config-{slug(chosen.info.soc)}", about)
     )
     least = asked["least_seconds"]
     protocol = Protocol() if least is None else replace(Protocol(), least_s=least)
@@ -259,17 +247,19 @@ def _search(
         folder,
         LiveProgress() as progress,
         stop_on_interrupt(folder.path, "cpu-config") as interrupted,
-        _workload(asked, given, chosen, progress) as bring,
+        brought(step, command, chosen, progress) as workload,
     ):
         progress.notice(f"run folder: {folder.path}")
         if chosen.info.emulated:
             progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
         if not chosen.info.rooted:
             progress.notice("no root: clocks are left to the system, and only observed")
-        with benches.ready(chosen, bring, meter, protocol, asked["start_temperature"]) as steps:
+        with benches.ready(
+            chosen, workload.bring, meter, protocol, asked["start_temperature"]
+        ) as steps:
             bench = DeviceBench(steps, needs_energy=wanted)
             try:
-                calibration = steps.calibrate(bench.setting(None))
+                calibration = steps.calibrate(setting_of(bench.clusters, None))
             except StableDeviceError as error:
                 if wanted:
                     raise
@@ -339,79 +329,6 @@ def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
         if word == value:
             return word
     raise UsageError(f"{option} '{value}' is not known", hint=f"one of {', '.join(known)}")
-
-
-def _command(asked: dict[str, Any]) -> Bring | None:
-    """The program that is measured; None where it is a tuned step."""
-    from autotune.cli.bench import command
-    from autotune.errors import UsageError
-
-    text, step = asked["command"], asked["steps_from"]
-    if asked.get("step") is not None:
-        if text is not None or step is not None:
-            raise UsageError(
-                "--model and --command exclude each other",
-                hint="give one of them; --steps-from goes with --command",
-            )
-        return None
-    if asked["emulate"] is not None:
-        text, step = text or _EMULATED_COMMAND, step or _EMULATED_STEP
-    if text is None or step is None:
-        raise UsageError(
-            "--model, or --command and --steps-from, say what is measured",
-            hint="such as --model mobilenet_v2 --batch 8, or --command './train --threads {threads}' "
-            "--steps-from '^step'",
-        )
-    return command(text, step)
-
-
-def _step_options(
-    model: str | None,
-    batch: int | None,
-    classes: int | None,
-    optimizer: str | None,
-    input_shape: str | None,
-    runs: list[Path] | None,
-    micro_batch: int | None,
-    recompute: int | None,
-    layout: str | None,
-) -> dict[str, Any] | None:
-    from autotune.cli.device_step import StepOptions
-    from autotune.errors import UsageError
-
-    others = (batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout)
-    if model is None:
-        if any(other is not None for other in others):
-            raise UsageError("--batch, --run and the like go with --model", hint="give --model")
-        return None
-    return StepOptions(
-        model,
-        batch,
-        classes,
-        optimizer,
-        input_shape,
-        tuple(map(str, runs or ())),
-        micro_batch,
-        recompute,
-        layout,
-    ).to_json()
-
-
-@contextmanager
-def _workload(
-    asked: dict[str, Any], command: Bring | None, chosen: Chosen, progress: LiveProgress
-) -> Iterator[Bring]:
-    from autotune.cli.device_step import StepOptions, device_step
-
-    if command is not None:
-        yield command
-        return
-    with device_step(StepOptions.from_json(asked["step"]), chosen, progress) as step:
-        if step.untuned:
-            progress.notice(
-                f"{step.untuned} kernels of the step have TVM's default schedule: see --run"
-            )
-        yield step.bring
 
 
 def _recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured], None]:
@@ -516,8 +433,9 @@ def _interval(ends: list[float] | None) -> str:
     return f"{ends[0]:.4g}-{ends[1]:.4g}" if ends else ""
 
 
-def _slug(name: str) -> str:
+def slug(name: str) -> str:
+    """A name as a folder may have it."""
     return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
 
 
-__all__ = ["doubts", "one_of", "search", "show"]
+__all__ = ["doubts", "one_of", "search", "show", "slug"]

@@ -48,7 +48,7 @@ def apply(
     from autotune.studies.configuration import CpuConfiguration
 
     found = read_run(run)
-    chosen = _point(found.result, run, point)
+    chosen = point_of(found.result, run, point)
     if chosen.get("clusters") is None:
         raise UsageError(f"'{point}' is the system's own choice: there is nothing to set")
     if found.about.get("request", {}).get("emulate"):
@@ -79,7 +79,12 @@ def apply(
     return 0
 
 
-def _point(result: dict[str, Any] | None, run: Path, name: str) -> dict[str, Any]:
+def point_of(result: dict[str, Any] | None, run: Path, name: str) -> dict[str, Any]:
+    """A named point of a search that has ended.
+
+    Raises:
+        UsageError: It has not ended, or has no such point.
+    """
     from autotune.errors import UsageError
 
     if result is None or "points" not in result:

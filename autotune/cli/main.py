@@ -24,6 +24,7 @@ from autotune.cli.doctor import doctor
 from autotune.cli.export import export
 from autotune.cli.kernels import kernels
 from autotune.cli.models import models
+from autotune.cli.profile import profile
 from autotune.cli.replay import replay
 from autotune.cli.report import report
 from autotune.cli.step import step
@@ -49,6 +50,7 @@ for _command, _summary in (
     (kernels, "Tune the kernels of a model or of one operator."),
     (breakdown, "Show where the time of a tuned step goes."),
     (step, "Train some steps with tuned kernels."),
+    (profile, "Show what each operator of a step takes on a device."),
     (report, "Write a run as one HTML page."),
     (replay, "Search recorded measurements as if they were a device."),
     (export, "Write a run's tuned kernels as a library."),

@@ -18,6 +18,30 @@ if TYPE_CHECKING:
 DEFAULT_BATCH = 4
 _SAMPLES_BYTES = 2**30
 
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Model whose tuned step is measured, see `autotune models`; or a PyTorch module's factory."
+    ),
+]
+Runs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Run of `autotune kernels` with the step's kernels; may be repeated.",
+    ),
+]
+Command = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of --model, a program on the device that trains, with its arguments; "
+        "{threads} stands for their number."
+    ),
+]
+StepsFrom = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="What a line holds that the end of a step prints."),
+]
 Batch = Annotated[
     int | None, typer.Option(help=f"Batch size of --model. [default: {DEFAULT_BATCH}]")
 ]

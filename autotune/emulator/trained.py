@@ -22,7 +22,7 @@ from autotune.errors import UsageError
 TRAINER, STEP_RUNNER = "emulated_train", "autotune_step_runner"
 CLOCK_CHANGE_S = 300e-6
 """What a change of a clock takes: `clock-latency-ns` of arm64 boards in Linux's device trees (r8a774a1.dtsi)."""
-_NOMINAL_BYTES = 10.08
+NOMINAL_BYTES = 10.08
 """The model's bytes for each byte that kernels read or write: 12 GB of `ALEXNET_B16`, nominal, over the 1.19 GB of
 the kernels of AlexNet's step at batch 16; their operations agree within 0.3 %."""
 _NOISE = tuple(math.exp(0.02 * NormalDist().inv_cdf((i + 0.5) / 8)) for i in range(8))
@@ -162,7 +162,7 @@ class StepRunner:
                 self.memory_bytes = int(numbers[0])
             else:
                 flops, moved = map(float, numbers)
-                self._work.append(Workload("call", max(flops, 1.0), _NOMINAL_BYTES * moved, 1))
+                self._work.append(Workload("call", max(flops, 1.0), NOMINAL_BYTES * moved, 1))
 
     def pieces(self) -> Iterator[Piece]:
         """See `Program.pieces`."""

@@ -18,8 +18,9 @@ from autotune.errors import StableDeviceError
 from autotune.measurement import conditions
 from autotune.measurement.conditions import Setting
 from autotune.measurement.energy import Energy, Windows, energy
-from autotune.measurement.observation import Observation, Steps, steps
+from autotune.measurement.observation import Observation, Steps, parse, steps
 from autotune.measurement.observer import Observer, Task, words
+from autotune.measurement.profile import StepProfile, calls_of
 from autotune.measurement.statistics import median
 from autotune.power.battery import Calibration, calibrate
 from autotune.power.channels import Meter
@@ -35,10 +36,12 @@ class Workload:
     Attributes:
         command: Program and arguments on the device; `{threads}` stands for their number.
         step: What the line holds that the end of a step prints.
+        watch: Files to sample beside what conditions and energy need.
     """
 
     command: tuple[str, ...]
     step: re.Pattern[str]
+    watch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,36 @@ class StepBench:
                 break
         return found
 
+    def profile(self, setting: Setting) -> tuple[StepRun, StepProfile | None]:
+        """Measures a setting once, and joins what was seen with the calls that the workload told of.
+
+        Returns:
+            The run, and its profile; None where the run is not `ok`, or the workload told of no calls.
+
+        Raises:
+            DeviceError: The device is gone.
+        """
+        run = self.run(setting)
+        if run.status != "ok":
+            return run, None
+        records = [parse(text) for text in run.records]
+        metered = len(records) > 1
+        observed = records[1 if metered else 0]
+        counted = self._steps(observed)
+        assert counted is not None
+        calls = calls_of(observed, counted.start_s, counted.ends_s[-1])
+        if calls is None:
+            return run, None
+        return run, StepProfile(
+            calls,
+            observed,
+            self.info,
+            self._zone,
+            self.meter if metered and run.energy is not None else None,
+            (records[0], records[2]) if metered else (),
+            self._protocol.settle_s,
+        )
+
     def _attempt(self, setting: Setting) -> StepRun:
         try:
             self._rest()
@@ -270,7 +303,8 @@ class StepBench:
         return Task(command, cpus, watch, self._protocol.interval_s, limit_s, meter)
 
     def _watched(self) -> tuple[str, ...]:
-        return (*conditions.watched(self.info), *(self.meter.files if self.meter else ()))
+        meter = self.meter.files if self.meter else ()
+        return (*conditions.watched(self.info), *meter, *self._workload.watch)
 
     def _steps(self, observed: Observation) -> Steps | None:
         return steps(observed.lines, self._workload.step, warm_up=self._protocol.warm_up)

@@ -46,19 +46,7 @@ class DeviceBench:
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
         """See `Bench.measure`."""
-        return self.measured(self._bench.run(self.setting(configuration)))
-
-    def setting(self, configuration: CpuConfiguration | None) -> Setting:
-        """What a configuration is on this device; all cores, left to the system, where it is None."""
-        clusters = self.clusters
-        if configuration is None:
-            every = sum(len(cluster.cpus) for cluster in clusters)
-            return Setting(None, (None,) * len(clusters), every)
-        return Setting(
-            configuration.cpus(clusters),
-            tuple(setting.khz for setting in configuration.clusters),
-            configuration.threads,
-        )
+        return self.measured(self._bench.run(setting_of(self.clusters, configuration)))
 
     def measured(self, run: StepRun) -> Measured:
         """A run as a study's."""
@@ -81,3 +69,15 @@ class DeviceBench:
             figures=Figures(run.time_s, run.energy_j, run.celsius, run.memory_bytes),
             raw=raw,
         )
+
+
+def setting_of(clusters: Sequence[Cluster], configuration: CpuConfiguration | None) -> Setting:
+    """What a configuration is on a device; all cores, left to the system, where it is None."""
+    if configuration is None:
+        every = sum(len(cluster.cpus) for cluster in clusters)
+        return Setting(None, (None,) * len(clusters), every)
+    return Setting(
+        configuration.cpus(clusters),
+        tuple(setting.khz for setting in configuration.clusters),
+        configuration.threads,
+    )

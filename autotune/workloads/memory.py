@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -84,8 +85,18 @@ def plan_memory(
         offsets,
         {key: offset for key, offset in at.items() if isinstance(key, tuple)},
         top,
-        lasting + _largest_sum(passing, len(graph.nodes)),
+        lasting + max(_sums(passing, len(graph.nodes))),
     )
+
+
+def live_bytes(graph: StepGraph, scratch: Mapping[str, tuple[int, ...]] | None = None) -> list[int]:
+    """Bytes of the tensors and scratch buffers that are needed while each node runs, in order.
+
+    Args:
+        graph: A valid step.
+        scratch: See `plan_memory`.
+    """
+    return _sums(_spans(graph, scratch or {})[0], len(graph.nodes))[1:-1]
 
 
 def _lowest_offsets(spans: list[Span]) -> list[int]:
@@ -153,13 +164,10 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _largest_sum(spans: list[Span], nodes: int) -> int:
+def _sums(spans: list[Span], nodes: int) -> list[int]:
+    """Bytes that live before the first node, at each node, and after the last."""
     changes = [0] * (nodes + 3)
     for span in spans:
         changes[span.first + 1] += span.bytes
         changes[span.last + 2] -= span.bytes
-    total = largest = 0
-    for change in changes:
-        total += change
-        largest = max(largest, total)
-    return largest
+    return list(accumulate(changes[: nodes + 2]))

@@ -16,10 +16,13 @@ from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.faults import Fault, FaultPlan
 from autotune.emulator.observed import observing
 from autotune.emulator.step_model import ALEXNET_B16, estimate
+from autotune.emulator.step_model import Workload as ModelWork
+from autotune.emulator.trained import NOMINAL_BYTES
 from autotune.errors import StableDeviceError
 from autotune.measurement.conditions import Setting
 from autotune.measurement.observation import Line, parse, steps
 from autotune.measurement.observer import Observer
+from autotune.measurement.profile import PROC_STAT
 from autotune.measurement.step_bench import Protocol, StepBench, Workload
 from autotune.measurement.versus import judge, versus
 from autotune.power.channels import PATTERNS, find
@@ -41,17 +44,19 @@ def bench(
 ) -> Iterator[tuple[EmulatedDevice, StepBench]]:
     device = EmulatedDevice(profile, programs=observing(), faults=faults)
     meters = find(device.collect(PATTERNS, timeout=10))
+    info = probe(device)
+    android = info.sdk is not None
     with (
         Journal(device, folder) as journal,
         Observer(
-            device, Path(__file__), journal, android=True, sleep=device.clock.sleep
+            device, Path(__file__), journal, android=android, sleep=device.clock.sleep
         ) as observer,
     ):
         yield device, StepBench(
-            device, probe(device), observer, journal, workload, meters[0] if meters else None,
+            device, info, observer, journal, workload, meters[0] if meters else None,
             protocol, start_c=start_c, sleep=device.clock.sleep,
         )  # fmt: skip
-    assert device.files.names("/data/local/tmp") == []
+    assert device.files.names("/data/local/tmp" if android else "/tmp") == []
 
 
 @pytest.mark.parametrize(
@@ -236,3 +241,44 @@ def test_a_difference_is_found_and_equals_are_a_tie() -> None:
     assert (found.winner, found.blocks) == ("second", 12)
     firsts = calls[::2]
     assert 0 < firsts.count("a") < 12
+
+
+CALLS = ((8e9, 1e6), (1e6, 2e8), (4e9, 1e8), (1e6, 1e4))
+"""Operations and bytes of calls: one that computes, one that moves data, one of both, and a short one."""
+
+
+def test_a_profile_finds_the_power_of_each_call(tmp_path: Path) -> None:
+    setting = Setting((2, 3, 4, 5), (None, None), 4)
+    folder = "/tmp/step"
+    command = ("/tmp/autotune_step_runner", folder, "--threads", "{threads}", "--trace")
+    workload = Workload(command, re.compile("^step"), (PROC_STAT,))
+    protocol = Protocol(interval_s=0.01, least_s=30.0)
+    with bench(tmp_path, "jetson-tx2", workload=workload, protocol=protocol) as (device, station):
+        work = "".join(f"call {flops:.0f} {moved:.0f}\n" for flops, moved in CALLS)
+        device.files.store(f"{folder}/step.work", f"memory 1000000\n{work}".encode(), 0o644)
+        device.files.store(command[0], b"", 0o755)
+        run, profile = station.profile(setting)
+        device.run(["rm", "-rf", folder, command[0]], timeout=10)
+    assert run.status == "ok", run.message
+    assert profile is not None
+    assert run.memory_bytes == pytest.approx(1e6, rel=0.01)
+    clocks = [c.frequencies_khz[-1] for c in device.profile.clusters]
+    whole = profile.step
+    assert whole.energy_j == pytest.approx(run.energy_j, rel=0.05)
+    for number, (flops, moved) in enumerate(CALLS):
+        exact = estimate(
+            device.profile, ModelWork("call", flops, NOMINAL_BYTES * moved, 1), setting.cpus or (),
+            clocks, threads=4,
+        )  # fmt: skip
+        found = profile.of([number])
+        assert found.time_s == pytest.approx(exact.time_s, rel=0.03)
+        assert found.energy_j is not None
+        assert found.deviation_j is not None
+        watts, deviation = found.energy_j / found.time_s, found.deviation_j / found.time_s
+        assert abs(watts - exact.net_w) < 4 * deviation + 0.01 * exact.net_w
+        assert found.apart == (number < 3)
+        if found.apart:
+            assert watts == pytest.approx(exact.net_w, rel=0.1)
+            assert sum((found.busy or {}).values()) == pytest.approx(
+                sum(exact.busy.values()), abs=0.4
+            )

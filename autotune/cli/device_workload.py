@@ -1,19 +1,21 @@
-"""A tuned step as what a device is measured with."""
+"""What a device is measured with, as the command line says it: a tuned step, or any program."""
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.cli.bench import EMULATED_KIND, Chosen
+from autotune.cli.bench import EMULATED_KIND, Bring, Chosen, on_device
 from autotune.cli.workload import step_feeds, step_form, training_step
+from autotune.errors import UsageError
 from autotune.measurement.observer import Observer
+from autotune.measurement.profile import PROC_STAT, PROC_STATUS
 from autotune.measurement.step_bench import Workload
 from autotune.workloads.graph import tasks
 from autotune.workloads.memory import plan_memory
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 STEP_LINE = r"^step \d+"
 """What the end of a step prints."""
+_EMULATED_COMMAND = "emulated_train --threads {threads} --noise 0.02"
+_EMULATED_STEP = r"^step \d+"
 PROGRAM = "autotune_step_runner"
 _FOLDER, _WORK = "step", "step.work"
 _FEEDS, _FEEDS_BYTES = 8, 64 * 2**20
@@ -52,6 +56,107 @@ class StepOptions:
     def from_json(cls, found: dict[str, Any]) -> StepOptions:
         """What `to_json` gave."""
         return cls(**found | {"runs": tuple(found["runs"])})
+
+
+def step_options(
+    model: str | None,
+    batch: int | None,
+    classes: int | None,
+    optimizer: str | None,
+    input_shape: str | None,
+    runs: Sequence[Path] | None,
+    micro_batch: int | None,
+    recompute: int | None,
+    layout: str | None,
+) -> StepOptions | None:
+    """The step that options mean; None where they mean none.
+
+    Raises:
+        UsageError: They say something of a step, but not which.
+    """
+    others = (batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout)
+    if model is None:
+        if any(other is not None for other in others):
+            raise UsageError("--batch, --run and the like go with --model", hint="give --model")
+        return None
+    return StepOptions(
+        model,
+        batch,
+        classes,
+        optimizer,
+        input_shape,
+        tuple(map(str, runs or ())),
+        micro_batch,
+        recompute,
+        layout,
+    )
+
+
+def given_command(
+    step: StepOptions | None, command: str | None, steps_from: str | None, *, emulated: bool
+) -> Bring | None:
+    """The program that is measured; None where it is a tuned step.
+
+    Raises:
+        UsageError: Neither is given, or both are.
+    """
+    if step is not None:
+        if command is not None or steps_from is not None:
+            raise UsageError(
+                "--model and --command exclude each other",
+                hint="give one of them; --steps-from goes with --command",
+            )
+        return None
+    if emulated:
+        command, steps_from = command or _EMULATED_COMMAND, steps_from or _EMULATED_STEP
+    if command is None or steps_from is None:
+        raise UsageError(
+            "--model, or --command and --steps-from, say what is measured",
+            hint="such as --model mobilenet_v2 --batch 8, or --command './train --threads {threads}' "
+            "--steps-from '^step'",
+        )
+    return on_device(command, steps_from)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What can be brought to a device.
+
+    Attributes:
+        bring: Brings it.
+        graph: The step; None where it is another program.
+    """
+
+    bring: Bring
+    graph: StepGraph | None = None
+
+
+@contextmanager
+def brought(
+    step: StepOptions | None,
+    command: Bring | None,
+    chosen: Chosen,
+    progress: LiveProgress,
+    *,
+    trace: bool = False,
+) -> Iterator[Brought]:
+    """Makes a workload ready for a device; with `trace`, a tuned step tells of its calls.
+
+    Raises:
+        UsageError: See `device_step`.
+        ToolchainError: See `device_step`.
+    """
+    if step is None:
+        assert command is not None
+        yield Brought(command)
+        return
+    with device_step(step, chosen, progress) as made:
+        if made.untuned:
+            progress.notice(
+                f"{made.untuned} kernels of the step have TVM's default schedule: see --run"
+            )
+        extra = ("--trace",) if trace else ()
+        yield Brought(lambda observer: made.bring(observer, *extra), made.graph)
 
 
 @dataclass(frozen=True)
@@ -84,9 +189,8 @@ class DeviceStep:
         for file in self.files:
             observer.bring(file, f"{_FOLDER}/{file.name}")
         folder = program.parent / _FOLDER
-        return Workload(
-            (str(program), str(folder), "--threads", "{threads}", *extra), re.compile(STEP_LINE)
-        )
+        command = (str(program), str(folder), "--threads", "{threads}", *extra)
+        return Workload(command, re.compile(STEP_LINE), (PROC_STAT, PROC_STATUS) if extra else ())
 
 
 @contextmanager

@@ -1,0 +1,342 @@
+"""What each call of a step takes: its time, and its power and use of the cores, joined with samples by their times.
+
+A sample of a meter tells the mean over an interval in which several calls ran. Over many steps the intervals fall
+differently into the calls, so the power of each is found by least squares: the mean of interval k is the sum over
+calls of (share of k that the call took) x (power of the call). What the samples cannot tell apart keeps the mean
+power of the step, with that much doubt: a normal prior, as in ridge regression (Hoerl and Kennard, 1970). The TX2
+paper joins samples of 10 ms with operators' times in the same way, without the shares.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.devices.info import DeviceInfo
+from autotune.devices.sensors import ThermalZone, celsius
+from autotune.measurement.energy import power
+from autotune.measurement.observation import Observation
+from autotune.power.channels import Meter
+from autotune.power.trace import Trace, baseline
+
+CALLS, NAMES = "calls", "names"
+"""First words of the lines that a program prints of its calls; docs/measurement.md has them."""
+PROC_STAT, PROC_STATUS = "/proc/stat", "/proc/%p/status"
+_PRIOR_SHARE = 0.5
+"""Standard deviation of calls' power around the step's mean that is thought likely, as a share of it."""
+APART_SHARE = 0.15
+"""A call is told apart where its power is known within this share of the step's, as a standard deviation."""
+_USER_HZ = 100
+_PASSES = 3
+_ALWAYS_NEW = 0.7
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """When the calls of some steps began.
+
+    Attributes:
+        times_s: Beginning of each call and end of the last one, in the device's monotonic time; (steps, calls + 1).
+        names: Of the calls, where the program has told them; else empty.
+    """
+
+    times_s: Floats
+    names: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> Floats:
+        """How long each took, (steps, calls)."""
+        return np.diff(self.times_s, axis=1)
+
+
+def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | None:
+    """Calls of the steps that lie within a window, from the lines that the program printed; None without any.
+
+    Raises:
+        ValueError: Steps have different numbers of calls.
+    """
+    rows: list[list[float]] = []
+    names: tuple[str, ...] = ()
+    for line in observed.lines:
+        kind, *words = line.text.split()[:1] or [""]
+        if kind == NAMES:
+            names = tuple(line.text.split()[1:])
+        elif kind == CALLS:
+            words = line.text.split()[1:]
+            edges = float(words[0]) + np.concatenate(
+                [[0.0], np.cumsum(np.asarray(words[1:], np.float64) * 1e-6)]
+            )
+            if edges[0] >= start_s - 1e-3 and edges[-1] <= end_s + 1e-3:
+                rows.append(edges.tolist())
+    if not rows:
+        return None
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError("steps have different numbers of calls")
+    if names and len(names) != len(rows[0]) - 1:
+        raise ValueError(f"{len(names)} names were told of {len(rows[0]) - 1} calls")
+    return Calls(np.asarray(rows, np.float64), names)
+
+
+def shares(edges_s: Floats, calls: Calls) -> Floats:
+    """Share of each interval that each call took, and what lies between steps.
+
+    Args:
+        edges_s: Edges of n intervals, rising, shape (n + 1,).
+        calls: Of the steps.
+
+    Returns:
+        Shape (n, calls + 1); a row adds up to less than 1 where the interval reaches beyond the steps.
+    """
+    count = calls.times_s.shape[1] - 1
+    bounds = calls.times_s.reshape(-1)
+    # After the last call of a step comes what lies between steps.
+    label = np.tile(np.arange(count + 1), len(calls.times_s))[:-1]
+    cuts = np.union1d(edges_s, bounds)
+    inside = (cuts >= max(edges_s[0], bounds[0])) & (cuts <= min(edges_s[-1], bounds[-1]))
+    cuts = cuts[inside]
+    found = np.zeros((len(edges_s) - 1, count + 1))
+    if len(cuts) < 2:
+        return found
+    middles = (cuts[:-1] + cuts[1:]) / 2
+    rows = np.clip(np.searchsorted(edges_s, middles, side="right") - 1, 0, len(found) - 1)
+    columns = label[np.clip(np.searchsorted(bounds, middles, side="right") - 1, 0, len(label) - 1)]
+    np.add.at(found, (rows, columns), np.diff(cuts))
+    return np.asarray(found / np.maximum(np.diff(edges_s), 1e-12)[:, None])
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """A figure of each call, found from the means over intervals.
+
+    Attributes:
+        mean: Of the whole.
+        intervals: How many it rests on.
+        values: Of each call, shape (calls + 1,); the last is what lies between steps.
+        covariance: Their uncertainty, (calls + 1, calls + 1).
+    """
+
+    mean: float
+    intervals: int
+    values: Floats
+    covariance: Floats
+
+    def total(self, weights: Floats) -> tuple[float, float]:
+        """A weighted sum of the values, and its standard deviation."""
+        return float(weights @ self.values), math.sqrt(
+            max(0.0, float(weights @ self.covariance @ weights))
+        )
+
+
+def attribute(part: Floats, means: Floats) -> Attribution:
+    """Finds what each call has had, from the means over intervals.
+
+    Args:
+        part: Shares, (n, calls + 1), of intervals that lie within the steps as a whole.
+        means: Mean of each interval, (n,).
+
+    Raises:
+        ValueError: There is no interval.
+    """
+    if not len(means):
+        raise ValueError("no interval lies within the steps")
+    count = part.shape[1]
+    whole = float(means.mean())
+    prior = max(_PRIOR_SHARE * abs(whole), 1e-12)
+    rest = means - part @ np.full(count, whole)
+    noise = max(float(rest.var()), (1e-3 * prior) ** 2)
+    gram, pulled = part.T @ part, part.T @ rest
+    values: Floats = np.zeros(count)
+    covariance: Floats = np.eye(count)
+    for _ in range(_PASSES):
+        covariance = np.asarray(np.linalg.inv(gram / noise + np.eye(count) / prior**2), np.float64)
+        values = np.asarray(covariance @ pulled / noise, np.float64)
+        left = rest - part @ values
+        told = float(np.trace(covariance @ gram)) / noise
+        noise = max(float(left @ left) / max(len(left) - told, 1.0), (1e-3 * prior) ** 2)
+    return Attribution(whole, len(means), values + whole, covariance)
+
+
+@dataclass(frozen=True)
+class CallProfile:
+    """A call of the step, or several together.
+
+    Attributes:
+        time_s: Median seconds a step.
+        energy_j: Joules above idle a step; None without a meter.
+        deviation_j: Its standard uncertainty.
+        apart: Whether the samples tell its power apart from its neighbours'.
+        busy: Share of its time for which each core worked, by number; empty where it could not be read.
+        khz: Mean clock of each cluster.
+        celsius: Mean temperature.
+        rss_bytes: Mean memory of the process; None where it could not be read.
+    """
+
+    time_s: float
+    energy_j: float | None = None
+    deviation_j: float | None = None
+    apart: bool = False
+    busy: dict[int, float] | None = None
+    khz: dict[str, float] | None = None
+    celsius: float | None = None
+    rss_bytes: float | None = None
+
+
+class StepProfile:
+    """The calls of a step, and what was seen while they ran.
+
+    Args:
+        calls: Of the steps that count.
+        observed: The record of the run.
+        info: The device.
+        zone: The sensor whose temperature is told; None for none.
+        meter: What energy is taken from; None for times only.
+        idle: Records of the idle device, before and after.
+        settle_s: What does not count of each of them.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        observed: Observation,
+        info: DeviceInfo,
+        zone: ThermalZone | None,
+        meter: Meter | None = None,
+        idle: Sequence[Observation] = (),
+        settle_s: float = 0.0,
+    ) -> None:
+        self.calls = calls
+        self._observed, self._info, self._zone = observed, info, zone
+        self._power: Attribution | None = None
+        if meter is not None and idle:
+            traces = [power(meter, o).between(o.begin_s + settle_s, math.inf) for o in idle]
+            base = baseline(*traces[:2])
+            trace = _fresh(power(meter, observed))
+            self._power = self._attributed(trace.times_s, trace.watts[1:] - base.watts)
+        self._busy = self._cores()
+        times = np.asarray([s.time_s for s in observed.samples])
+        self._sampled = shares(np.concatenate([times[:1], times]), calls) if len(times) else None
+
+    def of(self, numbers: Sequence[int]) -> CallProfile:
+        """The profile of some calls together, by their numbers."""
+        chosen = list(numbers)
+        seconds = self.calls.seconds[:, chosen].sum(axis=1)
+        weights = np.zeros(self.calls.seconds.shape[1] + 1)
+        weights[chosen] = np.median(self.calls.seconds[:, chosen], axis=0)
+        total = float(weights.sum())
+        energy, deviation, apart = None, None, False
+        if self._power is not None:
+            energy, deviation = self._power.total(weights)
+            apart = deviation <= APART_SHARE * abs(self._power.mean) * total
+        return CallProfile(
+            time_s=float(np.median(seconds)),
+            energy_j=energy,
+            deviation_j=deviation,
+            apart=apart,
+            busy={
+                cpu: min(1.0, max(0.0, found.total(weights)[0] / total))
+                for cpu, found in self._busy.items()
+            }
+            if total
+            else {},
+            khz={
+                cluster.name: mean
+                for cluster in self._info.clusters
+                if cluster.policies
+                and (mean := self._mean(f"{cluster.policies[0]}/scaling_cur_freq", chosen, float))
+            },
+            celsius=self._mean(f"{self._zone.path}/temp", chosen, lambda t: celsius(float(t)))
+            if self._zone
+            else None,
+            rss_bytes=self._mean(self._status_path, chosen, _rss_bytes),
+        )
+
+    @property
+    def step(self) -> CallProfile:
+        """All calls together."""
+        return self.of(range(self.calls.seconds.shape[1]))
+
+    @property
+    def intervals(self) -> int:
+        """Intervals between new values of the meter, within steps, that joules rest on."""
+        return self._power.intervals if self._power else 0
+
+    @property
+    def _status_path(self) -> str:
+        for sample in self._observed.samples[:1]:
+            for path in sample.texts:
+                if re.fullmatch(r"/proc/\d+/status", path):
+                    return path
+        return ""
+
+    def _attributed(self, edges_s: Floats, means: Floats) -> Attribution | None:
+        """What the calls have had of a figure whose means over the intervals between edges are known."""
+        if len(edges_s) < 2:
+            return None
+        part = shares(edges_s, self.calls)
+        whole = part.sum(axis=1) > 1 - 1e-6
+        return attribute(part[whole], means[whole]) if whole.any() else None
+
+    def _cores(self) -> dict[int, Attribution]:
+        seen = self._observed.series(PROC_STAT)
+        if len(seen) < 2:
+            return {}
+        times = np.asarray([time for time, _ in seen])
+        worked = [_worked_s(text) for _, text in seen]
+        found = {}
+        for cpu in sorted(worked[0]):
+            rows = np.asarray([row.get(cpu, math.nan) for row in worked])
+            means = np.diff(rows) / np.maximum(np.diff(times), 1e-9)
+            if np.isfinite(means).all() and (one := self._attributed(times, means)) is not None:
+                found[cpu] = one
+        return found
+
+    def _mean(
+        self, path: str, chosen: Sequence[int], read: Callable[[str], float | None]
+    ) -> float | None:
+        """Mean of what samples of a file hold, weighted by what the calls took of the time before each."""
+        if self._sampled is None or not path:
+            return None
+        weights = self._sampled[:, list(chosen)].sum(axis=1)
+        total = value = 0.0
+        for weight, sample in zip(weights.tolist(), self._observed.samples, strict=True):
+            text = sample.texts.get(path)
+            number = read(text) if text and weight else None
+            if number is not None:
+                total += weight
+                value += weight * number
+        return value / total if total else None
+
+
+def _fresh(trace: Trace) -> Trace:
+    """Values that the meter told anew, each the mean since the one before, at about the time when it did so.
+
+    Where a meter tells a new value less often than it is read, that was on average half an interval before.
+    """
+    if len(trace.watts) < 2:
+        return trace
+    new = np.concatenate([[True], np.diff(trace.watts) != 0])
+    gaps = np.diff(trace.times_s, prepend=trace.times_s[0])
+    late = gaps / 2 if new.mean() < _ALWAYS_NEW else np.zeros_like(gaps)
+    return Trace((trace.times_s - late)[new], trace.watts[new])
+
+
+def _worked_s(text: str) -> dict[int, float]:
+    """Seconds that each core has worked, from /proc/stat (man 5 proc): all but idle and waiting for input."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"cpu(\d+) (.*)", line)
+        if match:
+            ticks = [int(word) for word in match[2].split()]
+            found[int(match[1])] = (sum(ticks[:3]) + sum(ticks[5:8])) / _USER_HZ
+    return found
+
+
+def _rss_bytes(text: str) -> float | None:
+    match = re.search(r"^VmRSS:\s+(\d+) kB", text, re.MULTILINE)
+    return 1024.0 * int(match[1]) if match else None

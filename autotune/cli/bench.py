@@ -17,7 +17,7 @@ from autotune.cli.devices import restore_left_behind
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo, probe
 from autotune.devices.journal import Journal
-from autotune.errors import DeviceError, UsageError
+from autotune.errors import DeviceError, TransientDeviceError, UsageError
 from autotune.measurement.observer import Observer
 from autotune.measurement.step_bench import Protocol, StepBench, Workload
 from autotune.power import channels, nvml, stream
@@ -114,7 +114,10 @@ def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
 
 def _gpu_meter(device: Device) -> list[Meter]:
     for instant in (True, False):
-        done = device.run(nvml.query(instant=instant), timeout=_CALL_S)
+        try:
+            done = device.run(nvml.query(instant=instant), timeout=_CALL_S)
+        except TransientDeviceError:
+            return []  # A driver that hangs; a device that is gone tells so at the next call.
         if done.exit_code == 0 and (found := channels.nvml_meter(done.text, _GPU_INTERVAL_S)):
             return [found]
     return []

@@ -116,6 +116,13 @@ def search(
             help=f"How often the best and the system's own choice are measured again. [default: {_BLOCKS}]"
         ),
     ] = None,
+    reference_every: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Every N configurations one is measured again, which tells drift; 0: never. [default: 8]",
+        ),
+    ] = None,
     least_seconds: Annotated[
         float | None,
         typer.Option(
@@ -181,7 +188,7 @@ def search(
         "max_temperature": max_temperature, "memory_limit": memory_limit, "sampler": sampler,
         "model": model_start, "space": str(space) if space else None, "meter": meter, "blocks": blocks,
         "start_temperature": start_temperature, "least_seconds": least_seconds, "storage": storage,
-        "study": study, "seed": seed,
+        "study": study, "seed": seed, "reference_every": reference_every,
     }  # fmt: skip
     return _search(asked, trials, logs, resume, as_json=json)
 
@@ -210,16 +217,19 @@ def _search(
     from autotune.studies.cpu_config import CpuConfigRun, result
     from autotune.studies.device_bench import DeviceBench, setting_of
     from autotune.studies.objective import needs_energy
+    from autotune.studies.repeats import REFERENCE_EVERY
     from autotune.studies.storage import default_url, open_storage
     from autotune.studies.study import study_of
 
+    events: tuple[dict[str, Any], ...] = ()
     if resume is not None:
         if logs is not None or any(value is not None for value in asked.values()):
             raise UsageError(
                 "--resume goes on with the run as it was asked for",
                 hint="give only --trials beside it, to measure more",
             )
-        asked = read_run(resume).about.get("request", {})
+        earlier = read_run(resume)
+        asked, events = earlier.about.get("request", {}), earlier.events
         if "objective" not in asked:
             raise UsageError(f"{resume} is no run of cpu-config")
         trials = asked["trials"] if trials is None else trials
@@ -243,6 +253,9 @@ def _search(
     least = asked["least_seconds"]
     protocol = Protocol() if least is None else replace(Protocol(), least_s=least)
     blocks = _BLOCKS if asked["blocks"] is None else asked["blocks"]
+    every = asked.get("reference_every")
+    if every is not None and every < 0:
+        raise UsageError(f"--reference-every is {every}", hint="a number of trials; 0: never")
     with (
         folder,
         LiveProgress() as progress,
@@ -273,8 +286,9 @@ def _search(
                 asked["study"] or "cpu-config",
             )
             run = CpuConfigRun(
-                study, bench, _recorder(folder), progress, interrupted=interrupted, blocks=blocks
-            )
+                study, bench, _recorder(folder), progress, interrupted=interrupted, blocks=blocks,
+                reference_every=REFERENCE_EVERY if every is None else every, events=events,
+            )  # fmt: skip
             outcome = run.run()
         if outcome is None:
             return INTERRUPTED
@@ -331,12 +345,15 @@ def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
     raise UsageError(f"{option} '{value}' is not known", hint=f"one of {', '.join(known)}")
 
 
-def _recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured], None]:
-    """Writes each measurement as an event, and its raw records beside."""
+def _recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured | None], None]:
+    """Writes each measurement, or what follows from some, as an event, and its raw records beside."""
     raw = folder.path / "raw"
     raw.mkdir(exist_ok=True)
 
-    def record(kind: str, what: dict[str, Any], measured: Measured) -> None:
+    def record(kind: str, what: dict[str, Any], measured: Measured | None) -> None:
+        if measured is None:
+            folder.event(kind, **what)
+            return
         told = dict(measured.raw or {})
         records = told.pop("records", [])
         name = f"{len(list(raw.iterdir())):05d}.jsonl"
@@ -387,7 +404,7 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
         told = ", ".join(f"{name} {joules:.4g}" for name, joules in best["rails"].items())
         print(f"J a step of the best, by rail: {told}")
     for name, mark in doubts(shown, found["marks"]):
-        print(f"doubtful: {name}: {mark}")
+        print(f"doubtful: {name}{mark}")
     error = found["model_error"].get("left_out", {})
     if error:
         told = ", ".join(f"{name} {value:.1%}" for name, value in error.items())

@@ -46,6 +46,7 @@ def cpu_config_page(
         *_heat_maps(trials),
         *_over_time(folder, events, result),
         ("What the models say", _models(result)),
+        *_repeats(result),
         ("Every measurement", _trials(trials) + download("measurements.json", list(trials))),
         (
             "How it was asked",
@@ -275,6 +276,43 @@ def _models(result: Mapping[str, Any]) -> str:
         html
         + "<p>One core alone: seconds a + b / f, watts c + d f<sup>g</sup>, f in GHz.</p>"
         + table(columns, rows, columns[1:])
+    )
+
+
+def _repeats(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How steady the device was, and what became of those that looked better than the best."""
+    sections = []
+    references, challenges = result.get("reference", ()), result.get("challenges", ())
+    if references:
+        drift = table(
+            ("after trials", "seconds", "joules"),
+            [
+                (str(r["after"]), _ratio(r.get("time_s")), _ratio(r.get("energy_j")))
+                for r in references
+            ],
+            ("after trials",),
+        )
+        told = "<p>The fastest of the first three again, over its first two runs (98 %):</p>"
+        sections.append(("Drift", told + drift))
+    if challenges:
+        verdicts = table(
+            ("challenger", "best by then", "blocks", "best / challenger", "verdict"),
+            [
+                (_text(c["challenger"]), _text(c["incumbent"]), str(c["blocks"]), _ratio(c), c["verdict"])
+                for c in challenges
+            ],
+            ("blocks",),
+        )  # fmt: skip
+        sections.append(("Challenges", verdicts))
+    return sections
+
+
+def _ratio(value: Mapping[str, Any] | None) -> str:
+    if value is None or value["ratio"] is None:
+        return "-"
+    low, high = value["ci"]
+    return f"{value['ratio']:.3f} ({low:.3f} to {high:.3f})" + (
+        ": drifted" if value.get("drifted") else ""
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, knee
 from autotune.studies.physics import constants
+from autotune.studies.repeats import REFERENCE_EVERY, Record, Reference, Repeats
 from autotune.studies.study import Study, StudyTrial
 
 SCHEMA_VERSION = 1
@@ -30,6 +31,9 @@ class Progress(Protocol):
     def step(self, done: int, text: str) -> None:
         """So many of it are done."""
 
+    def notice(self, text: str) -> None:
+        """Something that people should know at once."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -38,10 +42,16 @@ class Outcome:
     Attributes:
         trials: What was measured.
         finals: What was measured again, the system's own choice among it.
+        references: How the reference changed meanwhile.
+        verdicts: What became of challenges.
+        marks: What makes the figures doubtful.
     """
 
     trials: tuple[StudyTrial, ...]
     finals: tuple[Final, ...]
+    references: tuple[Reference, ...] = ()
+    verdicts: tuple[dict[str, Any], ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 class CpuConfigRun:
@@ -50,26 +60,41 @@ class CpuConfigRun:
     Args:
         study: The study, of one process or several.
         bench: Measures.
-        record: Called with the kind of each measurement (`trial`, `final`), what it was of, and what came out.
+        record: Called with the kind of each measurement (`trial`, `final`, and those of `Repeats`), what it was of,
+            and what came out.
         progress: Is told how it goes on.
         interrupted: Asked between measurements whether to stop.
-        blocks: How often the best are measured again; 0 leaves that out.
+        blocks: How often the best are measured again; 0 leaves that out, and challenges.
+        reference_every: Trials between runs of the reference; 0 leaves them out.
+        events: Those of an earlier part of this run.
     """
 
     def __init__(
         self,
         study: Study,
         bench: Bench,
-        record: Callable[[str, dict[str, Any], Measured], None],
+        record: Record,
         progress: Progress,
         *,
         interrupted: Callable[[], bool] = lambda: False,
         blocks: int = 5,
+        reference_every: int = REFERENCE_EVERY,
+        events: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._study, self._bench = study, bench
         self._record, self._progress = record, progress
         self._interrupted, self._blocks = interrupted, blocks
         self._names = [cluster.name for cluster in bench.clusters]
+        self._repeats = Repeats(
+            bench,
+            study.request,
+            record,
+            progress.notice,
+            every=reference_every,
+            challenges=blocks > 0,
+            interrupted=interrupted,
+        )
+        self._repeats.recall(events)
 
     def run(self) -> Outcome | None:
         """Measures; None where it was interrupted: what is measured is kept, and a later call goes on.
@@ -84,6 +109,9 @@ class CpuConfigRun:
             return None
         trials = self._study.trials()
         again = contenders(request.objective, request.limits, trials) if self._blocks else []
+        incumbent = self._repeats.incumbent
+        if again and incumbent is not None and incumbent not in again:
+            again[-1] = incumbent  # What stood its challenges, if others had luckier runs.
         finals: list[Final] = []
         if again:
             self._progress.phase("best again", self._blocks * (len(again) + 1))
@@ -104,7 +132,16 @@ class CpuConfigRun:
                 told=told,
                 interrupted=self._interrupted,
             )
-        return None if self._interrupted() else Outcome(tuple(trials), tuple(finals))
+        if self._interrupted():
+            return None
+        repeats = self._repeats
+        return Outcome(
+            tuple(trials),
+            tuple(finals),
+            tuple(repeats.references),
+            tuple(repeats.verdicts),
+            tuple(repeats.marks()),
+        )
 
     def _told(self, trial: StudyTrial, measured: Measured) -> None:
         what = {
@@ -115,6 +152,7 @@ class CpuConfigRun:
         }
         self._record("trial", what, measured)
         self._progress.step(len(self._study.trials()), self._text(trial.configuration))
+        self._repeats.after(trial)
 
     def _text(self, configuration: CpuConfiguration | None) -> str:
         return configuration.text(self._names) if configuration else "the system's own choice"
@@ -147,7 +185,9 @@ def result(study: Study, bench: Bench, outcome: Outcome) -> dict[str, Any]:
         "pareto": [point(i) for i in on_front],
         "default": _final_point(own, names) if own else None,
         "model_error": model_error(study, outcome.trials),
-        "marks": _marks(measured),
+        "reference": [reference.to_json() for reference in outcome.references],
+        "challenges": list(outcome.verdicts),
+        "marks": [*outcome.marks, *_marks(measured)],
     }
     if winner is not None and own is not None:
         found["against_default"] = _against(

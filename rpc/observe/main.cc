@@ -29,6 +29,7 @@ namespace {
 constexpr double kAffinityEvery_s = 1.0;
 constexpr double kLookEvery_s = 0.5;
 constexpr double kGrace_s = 2.0;
+constexpr double kMeterStarts_s = 10.0;
 constexpr int kFailed = 125;
 
 volatile sig_atomic_t asked_to_end = 0;
@@ -74,6 +75,13 @@ class MeterProgram {
 
   const Child* child() const { return child_.get(); }
 
+  /// Waits until it prints, or has ended: some take seconds to start, in which work would go unseen.
+  void WaitForFirst() const {
+    if (!child_) return;
+    pollfd pipe{child_->out.pipe(), POLLIN, 0};
+    poll(&pipe, 1, static_cast<int>(kMeterStarts_s * 1000));
+  }
+
   /// Records what it printed, and that it ended where it did.
   void Forward() {
     if (!child_) return;
@@ -110,13 +118,14 @@ void WaitFor(const std::array<const Child*, 2>& children, double until) {
 
 int Observe(const Options& options) {
   Recorder recorder(options.out);
+  MeterProgram meter(options.meter_command, &recorder);
+  meter.WaitForFirst();
   std::unique_ptr<Child> child;
   if (!options.command.empty()) {
     child = std::make_unique<Child>(Start(options.command, options.cpus));
   }
   const double began = Now();
   recorder.Begin(options.watch, options.interval_s, child ? child->pid : getpid());
-  MeterProgram meter(options.meter_command, &recorder);
   double next_sample = began, next_cpus = began + 0.05, next_look = began, kill_at = 0;
   std::string why;
   Ended ended{0, 0, 0.0, 0.0};

@@ -59,6 +59,10 @@ def test_a_search_on_a_model_finds_and_reports(tmp_path: Path) -> None:
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     trials = [event for event in events if event["event"] == "trial"]
     assert len(trials) == 11
+    # The reference is no trial: twice after the third one, to begin with, and again eight later.
+    assert [event["event"] for event in events].count("reference") >= 2
+    assert [check["after"] for check in found["reference"]] == [11]
+    assert 0.9 < found["reference"][0]["time_s"]["ratio"] < 1.1
     assert all((run / "raw" / event["raw"]).stat().st_size for event in trials)
     again = autotune("replay", run, "--objective", "latency", "--json")
     assert again.returncode == 0, again.stderr
@@ -132,6 +136,7 @@ def test_this_host_is_searched(tmp_path: Path) -> None:
         (["--emulate", "meizu-16t", "--objective", "speed"], 2, "'speed' is not known"),
         (["--emulate", "meizu-16t", "--deadline", "soon"], 2, "'soon' is no quantity"),
         (["--emulate", "meizu-16t", "--trials", "0"], 2, "--trials is 0"),
+        (["--emulate", "meizu-16t", "--reference-every", "-1"], 2, "--reference-every is -1"),
         (["--emulate", "meizu-16t", "--meter", "sundial"], 2, "no meter 'sundial'"),
         (["--emulate", "meizu-16t", "--meter", "csv:/nowhere"], 2, "no file /nowhere"),
         (["--emulate", "meizu-16t", "--meter", "csv:/etc/hosts"], 2, "a time of its own"),

@@ -16,8 +16,11 @@ from pathlib import Path
 
 import pytest
 from command import autotune
+from small_phone import needs_phone, private_adb
+from test_phone_end_to_end import phone
 
 from autotune.compiler import observe_program
+from autotune.devices.adb import AdbDevice
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal
 from autotune.devices.local import LocalDevice
@@ -47,6 +50,7 @@ case "$*" in
   *-lms*) ;;
   *) echo "0, 2.0, 2.0"; echo "1, [N/A], 5.0"; exit 0 ;;
 esac
+sleep 1.5  # A driver that is not kept loaded takes as long.
 while :; do
   if [ -e "$BUSY" ]; then echo "0, 12.0$(date +%1N), 9.0"; else echo "0, 2.0, 9.0"; fi
   echo "1, [N/A], 5.0"
@@ -192,6 +196,21 @@ def test_lines_that_are_no_readings_are_counted_and_told(
     assert run.energy is not None
     assert run.energy.watts == pytest.approx(BUSY_W - IDLE_W, rel=0.03)
     assert re.match(r"the meter: 'over-range' is no reading.* \(\d+ such lines\)", run.marks[0])
+
+
+@needs_phone
+def test_the_clock_of_a_phone_is_found_over_adb(tmp_path: Path) -> None:
+    """An emulated phone has this host's clock, so that the offset is known: none."""
+    (tmp_path / "home").mkdir()
+    with private_adb(tmp_path / "home"), phone("three-cluster") as (serial, _):
+        device = AdbDevice(serial)
+        program = observe_program.ensure(probe(device).abi)
+        with (
+            Journal(device, tmp_path) as journal,
+            Observer(device, program, journal, android=True) as observer,
+        ):
+            offset = observer.clock()
+    assert abs(offset.seconds) <= offset.deviation_s < 0.5
 
 
 def test_gpus_are_read_by_nvidia_smi_beside_the_workload(

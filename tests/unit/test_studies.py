@@ -404,6 +404,9 @@ class Quiet:
     def step(self, done: int, text: str) -> None:
         pass
 
+    def notice(self, text: str) -> None:
+        pass
+
 
 def test_a_meter_that_is_cut_off_marks_the_study_and_marks_of_runs_their_points() -> None:
     table = read_paper_table(TABLE)

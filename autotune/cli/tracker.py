@@ -119,6 +119,7 @@ def _deployment(
     from autotune.devices.info import probe
     from autotune.devices.topology import cpu_list_text
     from autotune.errors import UsageError
+    from autotune.measurement.conditions import body_zone
     from autotune.tracker.deploy import Deployment, Service
 
     info = probe(discovery.reach(serial, kind))
@@ -143,7 +144,7 @@ def _deployment(
                 f"{program} cannot bind its threads to a cluster",
                 hint="leave --per-cluster out, or --server, so that the project's own server is used",
             )
-    zones = [zone for zone in info.thermal_zones if zone.celsius is not None]
+    zone = body_zone(info)
     return Deployment(
         serial=serial,
         kind=kind,
@@ -151,7 +152,7 @@ def _deployment(
         bundle=folder,
         program=program,
         emulated=info.emulated,
-        thermal_zone=f"{zones[0].path}/temp" if zones else "",
+        thermal_zone=f"{zone.path}/temp" if zone else "",
         android=info.sdk is not None,
     )
 

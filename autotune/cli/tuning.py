@@ -31,13 +31,14 @@ from autotune.cli.fleet import fleet_runner
 from autotune.cli.output import write_table
 from autotune.cli.verbosity import LOGGER
 from autotune.compiler.build_worker import linker
+from autotune.compiler.entries import DEFAULT
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.runner import Runner, runner_for, stand_in_notice
+from autotune.compiler.runner import LocalRunner, Runner, runner_for, stand_in_notice
 from autotune.compiler.tune import KernelRun
 from autotune.compiler.workers import abandon
 from autotune.errors import INTERRUPTED, TransientDeviceError, UsageError
-from autotune.records import Result, RunFolder
+from autotune.records import Result, RunFolder, TaskResult
 from autotune.records.folder import Run
 
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
@@ -156,7 +157,7 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         notice = stand_in_notice(request.target, runner.device)
         if notice:
             progress.notice(notice)
-        if isinstance(runner, RpcRunner):
+        if isinstance(runner, RpcRunner | LocalRunner):
             runner.give_up = interrupted
         run = KernelRun(request, folder, runner, progress, interrupted=interrupted, earlier=earlier)
         try:
@@ -227,10 +228,8 @@ def show(result: Result, notice: str | None, *, as_json: bool) -> None:
                 str(task.count),
                 _number(task.default_ms),
                 _number(task.tuned_ms),
-                _number(task.speedup, "x") if task.digest != "default" else "kept",
-                f"{task.ci[0]:.2f}-{task.ci[1]:.2f}"
-                if task.ci and task.digest != "default"
-                else "",
+                _speedup(task),
+                f"{task.ci[0]:.2f}-{task.ci[1]:.2f}" if task.ci and task.digest != DEFAULT else "",
                 _number(task.gflops),
                 str(task.trials),
                 " ".join(f"{status}:{n}" for status, n in sorted(task.failures.items())) or "-",
@@ -251,8 +250,19 @@ def show(result: Result, notice: str | None, *, as_json: bool) -> None:
     if mean is not None:
         print(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
     print(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
+    for drift in result.drifts:
+        print(f"drift: {drift}; candidates from before and after it met in the last timing")
+    for task in result.tasks:
+        if task.doubt:
+            print(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")
     if notice:
         print(notice)
+
+
+def _speedup(task: TaskResult) -> str:
+    if task.digest != DEFAULT:
+        return _number(task.speedup, "x")
+    return "kept (tie)" if task.ties else "kept"
 
 
 def _number(value: float | None, unit: str = "") -> str:

@@ -16,6 +16,23 @@ DEFAULT = "default"
 """What events and results call the untuned default."""
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A candidate of a task that was tried.
+
+    Attributes:
+        candidate: It.
+        lane: The search that it is from.
+        outcome: What became of it.
+        epoch: Drifts that were seen before it.
+    """
+
+    candidate: Candidate
+    lane: Lane
+    outcome: Outcome
+    epoch: int = 0
+
+
 @dataclass
 class Entry:
     """A task of the run.
@@ -34,7 +51,7 @@ class Entry:
     default: Candidate
     default_outcome: Outcome | None = None
     default_library: Path | None = None
-    trials: dict[str, tuple[Candidate, Lane, Outcome]] = field(default_factory=dict)
+    trials: dict[str, Trial] = field(default_factory=dict)
 
     def note_default(self, outcome: Outcome) -> None:
         """Takes down what became of the untuned default."""
@@ -42,13 +59,24 @@ class Entry:
         self.lanes.default_s = outcome.seconds
 
     def leaders(self, count: int) -> list[tuple[str, float]]:
-        """The best candidates so far: (digest, seconds)."""
-        return finalists([(d, o.seconds) for d, (_, _, o) in self.trials.items()], count)
+        """The best candidates so far: (digest, seconds).
+
+        Times from both sides of a drift cannot be compared, so that the best of each side comes along, as long as
+        there are no more of them than `count`.
+        """
+        times = [(digest, trial.outcome.seconds) for digest, trial in self.trials.items()]
+        found = finalists(times, count)
+        sides = [
+            finalists([(d, s) for d, s in times if self.trials[d].epoch == epoch], 1)
+            for epoch in sorted({trial.epoch for trial in self.trials.values()}, reverse=True)
+        ]
+        left = [best for side in sides for best in side if best not in found]
+        return found + left[:count]
 
     def result(self, verdict: Verdict) -> TaskResult:
         """The task's line in the result."""
         kernel = self.task.kernel
-        outcomes = [outcome for _, _, outcome in self.trials.values()]
+        outcomes = [trial.outcome for trial in self.trials.values()]
         failures: dict[str, int] = {}
         for outcome in outcomes:
             if not outcome.ok:
@@ -71,9 +99,11 @@ class Entry:
             valid=sum(outcome.ok for outcome in outcomes),
             failures=failures,
             max_rel_error=verdict.max_rel_error,
-            formulation=won[1].formulation.name if won else "direct" if kept else "",
+            formulation=won.lane.formulation.name if won else "direct" if kept else "",
             digest=DEFAULT if kept else verdict.winner,
             movement_ms=_ms(verdict.movement_s),
+            ties=tuple(DEFAULT if d == self.default.digest else d for d in verdict.ties),
+            doubt=verdict.doubt,
         )
 
 

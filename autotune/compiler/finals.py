@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.runner import CompareRequest, Comparison, Runner
 from autotune.compiler.spaces import Measure
 from autotune.compiler.workers import WorkerLost
-from autotune.measurement import Interval, median, paired_speedup
+from autotune.measurement import Interval, median, versus
+from autotune.measurement.versus import TIE, judge
 
 _SLOW_DEFAULT_S = 0.25
 _FEW_BLOCKS = 5
-_LEAST_GAIN = 1.01
+_LEAST_GAIN = 1 + TIE
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class Verdict:
         samples: Seconds by digest, a sample a block.
         message: Why there is no verdict; empty otherwise.
         movement_s: Median seconds of what the winner only moves: padding, packing, copies; None if not measured.
+        ties: Of the default and the second best, those that cannot be told from the winner.
+        doubt: What the device was not as it should be in; see `Comparison`.
+        rejected: Samples of comparisons that do not count, as `samples`.
     """
 
     winner: str
@@ -50,6 +55,9 @@ class Verdict:
     samples: dict[str, tuple[float, ...]]
     message: str = ""
     movement_s: float | None = None
+    ties: tuple[str, ...] = ()
+    doubt: str = ""
+    rejected: tuple[dict[str, tuple[float, ...]], ...] = ()
 
 
 def settle(
@@ -79,7 +87,13 @@ def settle(
                 break
             contestants = survivors
             continue
-        return _judge(default, contestants, timed, seed)
+        verdict = _judge(default, contestants, timed, seed)
+        return replace(
+            verdict,
+            ties=_ties(verdict, default, seed),
+            doubt=timed.doubt,
+            rejected=tuple(_by_digest(contestants, other) for other in timed.rejected),
+        )
     return Verdict("", None, None, None, None, {}, message)
 
 
@@ -104,10 +118,32 @@ def _survives(runner: Runner, entrant: Entrant, data: Path, measure: Measure, se
     return True
 
 
+def _by_digest(contestants: Sequence[Entrant], timed: Comparison) -> dict[str, tuple[float, ...]]:
+    return {e.digest: row for e, row in zip(contestants, timed.samples, strict=True)}
+
+
+def _ties(verdict: Verdict, default: Entrant | None, seed: int) -> tuple[str, ...]:
+    """Those of the default and the second best that cannot be told from the winner."""
+    rows = dict(verdict.samples)
+    if verdict.winner not in rows:
+        return ()
+    won = rows.pop(verdict.winner)
+    first = default.digest if default else ""
+    second = min((d for d in rows if d != first), key=lambda d: median(rows[d]), default=None)
+    asked = [digest for digest in (first, second) if digest in rows]
+    verdicts = {d: judge(rows[d], won, seed=seed, confidence=_CONFIDENCE) for d in asked}
+    return tuple(d for d, found in verdicts.items() if _alike(found))
+
+
+def _alike(found: versus.Verdict) -> bool:
+    """Whether two contestants are a tie: a gain under 1 % is none, however sure it is."""
+    return found.winner == "tie" or found.alike or abs(found.ratio.estimate - 1) < TIE
+
+
 def _judge(
     default: Entrant | None, contestants: Sequence[Entrant], timed: Comparison, seed: int
 ) -> Verdict:
-    samples = {e.digest: row for e, row in zip(contestants, timed.samples, strict=True)}
+    samples = _by_digest(contestants, timed)
     errors = {e.digest: x for e, x in zip(contestants, timed.max_rel_errors, strict=True)}
 
     def right(entrant: Entrant) -> bool:
@@ -124,8 +160,9 @@ def _judge(
         )
     base = samples[default.digest]
     if best is not None:
-        interval = paired_speedup(base, samples[best.digest], seed=seed)
-        if interval.low > 1.0 and interval.estimate >= _LEAST_GAIN:
+        found = judge(base, samples[best.digest], seed=seed, confidence=_CONFIDENCE)
+        interval = found.ratio
+        if found.winner == "second" and interval.estimate >= _LEAST_GAIN:
             return Verdict(
                 best.digest,
                 median(base),

@@ -286,15 +286,16 @@ class Lane:
         """
         return self._rejections.take()
 
-    def observe(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:
-        """Feeds outcomes back: valid ones breed, and all teach the cost model."""
-        if not candidates:
+    def observe(self, tried: Sequence[tuple[Candidate, Outcome]]) -> None:
+        """Feeds outcomes back: valid ones breed, and all that say something of a candidate teach the cost model."""
+        told = [(candidate, outcome) for candidate, outcome in tried if not outcome.of_device]
+        if not told:
             return
-        for candidate, outcome in zip(candidates, outcomes, strict=True):
+        for candidate, outcome in told:
             if outcome.ok:
                 self._database.commit_tuning_record(self._record(candidate, outcome))
-        schedules = [candidate.schedule for candidate in candidates]
-        seconds = [outcome.seconds for outcome in outcomes]
+        schedules = [candidate.schedule for candidate, _ in told]
+        seconds = [outcome.seconds for _, outcome in told]
         self._ranker.learn(self.name, self._features(self._context, schedules), seconds)
         self._note(seconds)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.entries import DEFAULT, Entry
+from autotune.compiler.entries import DEFAULT, Entry, Trial
 from autotune.compiler.lane import Candidate, Lane
 from autotune.errors import RecordError
 from autotune.measurement import Outcome
@@ -31,7 +31,13 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
         "message": outcome.message,
         "max_rel_error": outcome.max_rel_error,
     }
-    return {**fields, "serial": outcome.device} if outcome.device else fields
+    if outcome.device:
+        fields["serial"] = outcome.device
+    if outcome.conditions:
+        fields["conditions"] = [seen.to_json() for seen in outcome.conditions]
+    if outcome.rejected:
+        fields["rejected"] = [outcome_fields(other) for other in outcome.rejected]
+    return fields
 
 
 def restore(entries: Sequence[Entry], run: Run) -> tuple[list[Replayed], float]:
@@ -45,21 +51,26 @@ def restore(entries: Sequence[Entry], run: Run) -> tuple[list[Replayed], float]:
     """
     by_name = {entry.task.kernel.name: entry for entry in entries}
     lanes: dict[str, Replayed] = {}
+    epoch = 0
     for event in run.events:
-        if event["event"] == DEFAULT:
-            _entry(by_name, event, run.path).note_default(_outcome(event, run.path))
+        if event["event"] == "drift":
+            epoch += 1
+        elif event["event"] == DEFAULT:
+            outcome = _outcome(event, run.path)
+            if not outcome.of_device:  # Else it is measured again.
+                _entry(by_name, event, run.path).note_default(outcome)
         elif event["event"] == "trial":
             entry = _entry(by_name, event, run.path)
             lane = _lane(entry, event, run.path)
             candidate, outcome = _candidate(lane, event, run.path), _outcome(event, run.path)
             if candidate.digest in entry.trials:
                 continue
-            entry.trials[candidate.digest] = (candidate, lane, outcome)
+            entry.trials[candidate.digest] = Trial(candidate, lane, outcome, epoch)
             replayed = lanes.setdefault(lane.name, Replayed(lane, [], []))
             replayed.candidates.append(candidate)
             replayed.outcomes.append(outcome)
     for replayed in lanes.values():
-        replayed.lane.observe(replayed.candidates, replayed.outcomes)
+        replayed.lane.observe(list(zip(replayed.candidates, replayed.outcomes, strict=True)))
     return list(lanes.values()), _working_seconds(run)
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -22,12 +23,16 @@ from autotune.compiler.runner import (
     MeasureRequest,
     comparison,
     comparison_message,
+    comparison_of,
     measured,
     measurement_message,
+    outcome_of,
 )
+from autotune.compiler.steady import USUAL, Limits, Steady
 from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.errors import ToolchainError, TransientDeviceError
 from autotune.measurement import Outcome, Status
+from autotune.measurement.snapshot import Conditions
 
 LOGGER = logging.getLogger("autotune.devices")
 
@@ -170,6 +175,7 @@ class RpcRunner:
         device: What they are.
         make: Gives a worker; a process of its own by default.
         waits: How long it waits for what.
+        limits: When a measurement counts.
     """
 
     apart = True
@@ -182,6 +188,7 @@ class RpcRunner:
         *,
         make: Callable[[], Asked] | None = None,
         waits: Waits = Waits(),
+        limits: Limits = USUAL,
     ) -> None:
         self.device = device
         self._tracker = tracker
@@ -196,6 +203,9 @@ class RpcRunner:
         self.give_up: Callable[[], bool] = lambda: False
         """Asked while it waits for a device: whether nobody wants the measurement any more."""
         self._deaths: Counter[str] = Counter()
+        self._steady = Steady(
+            device.kind, limits, lambda: not (self._stopped.is_set() or self.give_up())
+        )
 
     def _process(self) -> Worker:
         about = {
@@ -263,6 +273,9 @@ class RpcRunner:
         Raises:
             TransientDeviceError: No device came back in time.
         """
+        return outcome_of(self._steady.hold(lambda: self._measured(request)))
+
+    def _measured(self, request: MeasureRequest) -> Outcome:
         candidate = request.library.parent.name
         message = {**measurement_message(request), "candidate": candidate}
         try:
@@ -280,17 +293,23 @@ class RpcRunner:
         """
         name = "+".join(path.parent.name for path in request.libraries)
         message = {**comparison_message(request), "candidate": name}
-        try:
-            answer, _ = self._carried_out(message, request.data, name, _COMPARE_TIMEOUT_S)
-        except _SessionLost as lost:
-            raise WorkerLost(str(lost), timed_out=lost.timed_out) from lost
-        return comparison(answer)
+
+        def compared(rest: bool = True) -> Comparison:
+            try:
+                answer, serial = self._carried_out(
+                    message, request.data, name, _COMPARE_TIMEOUT_S, rest=rest
+                )
+            except _SessionLost as lost:
+                raise WorkerLost(str(lost), timed_out=lost.timed_out) from lost
+            return comparison(answer, device=serial)
+
+        return comparison_of(self._steady.hold(compared), lambda: compared(rest=False))
 
     def _carried_out(
-        self, message: Message, data: Path, candidate: str, timeout_s: float
+        self, message: Message, data: Path, candidate: str, timeout_s: float, *, rest: bool = True
     ) -> tuple[Message, str]:
-        """The answer, and the device that gave it. Goes on over lost links; raises for the candidate's
-        own faults.
+        """The answer, and the device that gave it, which may have rested first. Goes on over lost links;
+        raises for the candidate's own faults.
         """
         failures = 0
         until = time.monotonic() + self._waits.patience_s
@@ -301,6 +320,8 @@ class RpcRunner:
                     # A server that was taken down tells of it only when it is there again.
                     self._late_deaths(candidate, serial)
                 try:
+                    if rest:
+                        self._steady.rest(serial, partial(self._look, lane))
                     self._load(lane, data)
                     answer = self._ask(lane, message, timeout_s)
                 except _SessionLost as lost:
@@ -414,6 +435,11 @@ class RpcRunner:
         lane.opened_s = time.monotonic()
         lane.loaded = None
         return True
+
+    def _look(self, lane: _Lane) -> Conditions:
+        """What the device tells of itself now."""
+        found = self._ask(lane, {"op": "conditions"}, self._waits.open_s)["conditions"]
+        return Conditions.from_json(found[0]) if found else Conditions()
 
     def _load(self, lane: _Lane, data: Path) -> None:
         """Brings a kernel's data to the device, unless it is there."""

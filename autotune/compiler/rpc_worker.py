@@ -1,8 +1,9 @@
 """An RPC worker: checks and times kernels on a device behind a tracker, in a session that it opens and keeps.
 
 Arguments: `cpu` or `opencl`, and a JSON object with `host`, `port`, `key` and `session_timeout_s`. Requests are
-those of `run_worker`, with the candidate's name in `candidate`, and `{"op": "open"}`, `{"op": "close"}` and
-`{"op": "opencl"}`.
+those of `run_worker`, with the candidate's name in `candidate`, and `{"op": "open"}`, `{"op": "close"}`,
+`{"op": "opencl"}` and `{"op": "conditions"}`. Answers to what runs a candidate have `conditions`: what the device
+told before and after, as far as its server does.
 
 An answer `{"lost": text}` says that the session is gone. TVM's client does not recover from that: the worker is
 to be replaced.
@@ -35,6 +36,7 @@ class Session:
         self._about = about
         self._session: Any = None
         self._bench: SessionBench | None = None
+        self._functions: dict[str, Any] = {}
 
     def handle(self, request: Message) -> Message:
         """Carries out one request."""
@@ -43,20 +45,36 @@ class Session:
                 return self._open()
             if request["op"] == "close":
                 self._bench = self._session = None
+                self._functions.clear()
                 return {}
             if self._bench is None:
                 return {"lost": "no session is open"}
             if request["op"] == "opencl":
                 return self._opencl()
-            self._say(request.get("candidate", ""))
-            answer = self._bench.handle(request)
-            self._say("")
+            if request["op"] == "conditions":
+                return {"conditions": self._conditions()}
+            if request["op"] == "load":
+                return self._bench.handle(request)
+            answer = self._timed(self._bench, request)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             if self._session is not None and self._alive():
                 return {"error": text}
             return {"lost": text}
         return answer
+
+    def _timed(self, bench: Bench, request: Message) -> Message:
+        """Carries out a request that runs a candidate, and asks for the conditions on both sides of it."""
+        self._say(request["candidate"])
+        before = self._conditions()
+        answer = bench.handle(request)
+        self._say("")
+        return {**answer, "conditions": before + self._conditions()}
+
+    def _conditions(self) -> list[Any]:
+        """What the device tells of heat, clocks and cores: one reading; none from another server than ours."""
+        function = self._function("autotune.server.conditions")
+        return [json.loads(str(function()))] if function else []
 
     def _open(self) -> Message:
         from tvm import rpc
@@ -68,6 +86,7 @@ class Session:
             session_timeout=self._about["session_timeout_s"],
         )
         self._bench = SessionBench(self._session, self._kind)
+        self._functions.clear()
         info = self._function("autotune.server.info")
         return {"info": json.loads(str(info())) if info else {}}
 
@@ -77,11 +96,13 @@ class Session:
         return {"device": json.loads(str(devices())) if devices else None}
 
     def _function(self, name: str) -> Any:
-        """A function of our own server; None on another one."""
-        try:
-            return self._session.get_function(name)
-        except Exception:
-            return None
+        """A function of our own server, asked for once a session; None on another one."""
+        if name not in self._functions:
+            try:
+                self._functions[name] = self._session.get_function(name)
+            except Exception:
+                self._functions[name] = None
+        return self._functions[name]
 
     def _say(self, candidate: str) -> None:
         """Tells the server what runs next, so that it can say what killed it."""

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 import platform
+import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.compiler.host import cores, kernel_threads, runtime_environment
+from autotune.compiler.steady import USUAL, Held, Steady
 from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
 from autotune.compiler.workers import Message, Worker, WorkerLost
-from autotune.measurement import Outcome
+from autotune.measurement import Outcome, Status
+from autotune.measurement.host_conditions import host_conditions
+from autotune.measurement.snapshot import Conditions
 
 if TYPE_CHECKING:
     from autotune.compiler.opencl_sidecar import OpenCLDevice
 
 _COMPARE_TIMEOUT_S = 600.0
+_HERE = ""
+Look = Callable[[], Conditions]
 
 
 @dataclass(frozen=True)
@@ -77,10 +84,23 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds by library and block, and each library's largest relative error (None: not finite)."""
+    """Libraries timed against each other.
+
+    Attributes:
+        samples: Seconds by library and block.
+        max_rel_errors: Each library's largest relative error; None where it is not finite.
+        device: Serial of the device; see `Outcome`.
+        conditions: What the device told before and after it; see `Outcome`.
+        doubt: What the device was not as it should be in; empty where all held. Ratios of a block still hold.
+        rejected: Comparisons before this one that do not count.
+    """
 
     samples: tuple[tuple[float, ...], ...]
     max_rel_errors: tuple[float | None, ...]
+    device: str = ""
+    conditions: tuple[Conditions, ...] = ()
+    doubt: str = ""
+    rejected: tuple[Comparison, ...] = ()
 
 
 class Runner(Protocol):
@@ -118,9 +138,16 @@ class LocalRunner:
 
     apart = False
 
-    def __init__(self, device: DeviceFingerprint) -> None:
+    def __init__(self, device: DeviceFingerprint, *, look: Look = host_conditions) -> None:
         self.device = device
         self._worker = Worker("autotune.compiler.run_worker", [device.kind], runtime_environment())
+        self._look = look
+        self._stopped = threading.Event()
+        self.give_up: Callable[[], bool] = lambda: False
+        """Asked while the device rests: whether nobody wants the measurement any more."""
+        self._steady = Steady(
+            device.kind, USUAL, lambda: not (self._stopped.is_set() or self.give_up())
+        )
 
     def start(self) -> None:
         self._worker.start()
@@ -129,20 +156,66 @@ class LocalRunner:
         return 1
 
     def measure(self, request: MeasureRequest) -> Outcome:
+        return outcome_of(self._steady.hold(lambda: self._measured(request)))
+
+    def _measured(self, request: MeasureRequest) -> Outcome:
+        self._steady.rest(_HERE, self._look)
         try:
-            answer = self._worker.ask(measurement_message(request), timeout=request.timeout_s)
+            answer = self._asked(measurement_message(request), request.timeout_s)
         except WorkerLost as lost:
-            return Outcome("timeout" if lost.timed_out else "run_error", message=f"run: {lost}")
+            status: Status = "timeout" if lost.timed_out else "run_error"
+            return Outcome(status, message=f"run: {lost}")
         return measured(answer, request.tolerance)
 
     def compare(self, request: CompareRequest) -> Comparison:
-        return comparison(self._worker.ask(comparison_message(request), timeout=_COMPARE_TIMEOUT_S))
+        def compared(rest: bool = True) -> Comparison:
+            if rest:
+                self._steady.rest(_HERE, self._look)
+            return comparison(self._asked(comparison_message(request), _COMPARE_TIMEOUT_S))
+
+        return comparison_of(self._steady.hold(compared), lambda: compared(rest=False))
+
+    def _asked(self, message: Message, timeout_s: float) -> Message:
+        before = self._look()
+        answer = self._worker.ask(message, timeout=timeout_s)
+        return {**answer, "conditions": [before.to_json(), self._look().to_json()]}
 
     def interrupt(self) -> None:
-        """Nothing is waited for: the device is here."""
+        """See `Runner.interrupt`."""
+        self._stopped.set()
 
     def stop(self) -> None:
+        self._stopped.set()
         self._worker.stop()
+
+
+def outcome_of(held: Held[Outcome]) -> Outcome:
+    """What became of a candidate that was measured until it counts."""
+    if held.value is not None:
+        return replace(held.value, rejected=held.rejected)
+    status: Status = "throttled" if any(one.hot for one in held.broken) else "unstable"
+    last = held.rejected[-1] if held.rejected else None
+    return Outcome(
+        status,
+        message=held.why,
+        max_rel_error=last.max_rel_error if last else None,
+        device=held.serial,
+        rejected=held.rejected,
+    )
+
+
+def comparison_of(held: Held[Comparison], anyway: Callable[[], Comparison]) -> Comparison:
+    """What a comparison came to that was made until it counts; one that never did is in doubt.
+
+    Args:
+        held: The comparisons.
+        anyway: Makes one whatever the device is like.
+    """
+    if held.value is not None:
+        return replace(held.value, rejected=held.rejected)
+    if not held.rejected:
+        return replace(anyway(), doubt=held.why)
+    return replace(held.rejected[-1], doubt=held.why, rejected=held.rejected[:-1])
 
 
 def measurement_message(request: MeasureRequest) -> Message:
@@ -165,7 +238,11 @@ def measured(answer: Message, tolerance: float, *, device: str = "") -> Outcome:
     error = math.inf if answer["max_rel_error"] is None else answer["max_rel_error"]
     if not error <= tolerance:
         return replace(wrong_result(error, tolerance), device=device)
-    return Outcome("ok", tuple(answer["samples"]), "", error, device)
+    return Outcome("ok", tuple(answer["samples"]), "", error, device, _conditions(answer))
+
+
+def _conditions(answer: Message) -> tuple[Conditions, ...]:
+    return tuple(Conditions.from_json(seen) for seen in answer.get("conditions", ()))
 
 
 def comparison_message(request: CompareRequest) -> Message:
@@ -180,7 +257,7 @@ def comparison_message(request: CompareRequest) -> Message:
     }
 
 
-def comparison(answer: Message) -> Comparison:
+def comparison(answer: Message, *, device: str = "") -> Comparison:
     """The samples of an answer of `run_worker`.
 
     Raises:
@@ -189,7 +266,10 @@ def comparison(answer: Message) -> Comparison:
     if "error" in answer:
         raise WorkerLost(str(answer["error"]), timed_out=False)
     return Comparison(
-        tuple(tuple(row) for row in answer["samples"]), tuple(answer["max_rel_errors"])
+        tuple(tuple(row) for row in answer["samples"]),
+        tuple(answer["max_rel_errors"]),
+        device,
+        _conditions(answer),
     )
 
 

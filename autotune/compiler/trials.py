@@ -24,6 +24,7 @@ from autotune.workloads.operators import Kernel
 _DEFAULT_PATIENCE = 3.0
 _PATIENCE_S = 0.5
 _BLOCKS = 5
+_REFERENCE_REPEATS = 9
 _LEAST_FREE_BYTES = 1 << 20
 _MOST_AT_ONCE = 64
 
@@ -163,15 +164,30 @@ class Bench:
             )
         )
 
+    def reference(self, kernel: Kernel, library: Path) -> list[Outcome]:
+        """Times a library once on each device, as many as there are now."""
+        request = MeasureRequest(
+            library=library,
+            data=self._data.of(kernel),
+            repeats=_REFERENCE_REPEATS,
+            min_repeat_ms=self._measure.min_repeat_ms,
+            give_up_s=math.inf,
+            tolerance=TOLERANCE,
+            timeout_s=self._measure.run_timeout_s * _DEFAULT_PATIENCE,
+        )
+        requests = [request] * min(self._runner.at_once(), _MOST_AT_ONCE)
+        return list(self._threads.map(self._runner.measure, requests))
+
     def seconds(self, kernel: Kernel, library: Path) -> float | None:
-        """Median seconds of a library on a kernel's operands, whatever it computes; None where it fails."""
+        """Median seconds of a library on a kernel's operands, whatever it computes; None without a valid time."""
         request = CompareRequest(
             (library,), self._data.of(kernel), _BLOCKS, self._measure.final_min_repeat_ms, seed=1
         )
         try:
-            return median(self._runner.compare(request).samples[0])
+            timed = self._runner.compare(request)
         except WorkerLost:
             return None
+        return None if timed.doubt else median(timed.samples[0])
 
     def trial(
         self,

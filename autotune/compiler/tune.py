@@ -9,14 +9,15 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from autotune.compiler.budget import TaskLanes, Turn, next_turn
 from autotune.compiler.builder import Builder, target_text
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.data_movement import movement_stages, only_stages
-from autotune.compiler.entries import DEFAULT, Entry
+from autotune.compiler.drift import DriftWatch
+from autotune.compiler.entries import DEFAULT, Entry, Trial
 from autotune.compiler.finals import Entrant, Verdict, settle
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.host import cores
@@ -38,6 +39,7 @@ from autotune.workloads.graph import Task
 
 LOGGER = logging.getLogger("autotune.run")
 Interrupted = Callable[[], bool]
+_REFERENCE_S = 1e-3
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Round:
 
     def learn(self) -> None:
         """Tells the lane what became of the candidates."""
-        self.lane.observe([c for c, _ in self.outcomes], [outcome for _, outcome in self.outcomes])
+        self.lane.observe(self.outcomes)
 
 
 class KernelRun:
@@ -87,6 +89,7 @@ class KernelRun:
         self._target: Any = None
         self._entries: list[Entry] = []
         self._database = TuningDatabase(folder)
+        self._drift: DriftWatch | None = None
         self._done = 0
 
     def _entry(self, index: int, task: Task) -> Entry:
@@ -209,6 +212,8 @@ class KernelRun:
         """
         self._progress.phase("search", self._request.trials)
         self._progress.step(self._done, "")
+        self._drift = self._watch_drift(bench)
+        self._look_for_drift()
         previous, current = None, self._propose()
         building = bench.start(current.candidates) if current is not None else None
         while current is not None and building is not None:
@@ -218,11 +223,40 @@ class KernelRun:
             if following is not None and self._runner.apart:
                 ahead = bench.start(following.candidates)
             self._measure(bench, current, building)
+            self._look_for_drift()
             if following is not None and ahead is None:
                 ahead = bench.start(following.candidates)
             previous, current, building = current, following, ahead
         if self._done < self._request.trials and not self._interrupted():
             self._progress.notice(self._exhausted())
+
+    def _watch_drift(self, bench: Bench) -> DriftWatch | None:
+        """Takes the untuned default of a kernel with little data that is not lost in noise as the reference."""
+        timed = [e for e in self._entries if e.default_outcome is not None and e.default_outcome.ok]
+        if not timed or self._interrupted():
+            return None
+        entry = min(timed, key=lambda e: (e.lanes.default_s < _REFERENCE_S, e.task.kernel.bytes))
+        entrant = self._default_entrant(bench, entry)
+        if entrant is None:
+            return None
+        kernel, library = entry.task.kernel, entrant.library
+        watch = DriftWatch(
+            lambda: bench.reference(kernel, library), self._request.seed, kernel=kernel.name
+        )
+        if self._earlier is not None:
+            watch.restore(self._earlier.events)
+        return watch
+
+    def _look_for_drift(self) -> None:
+        if self._drift is None or self._interrupted():
+            return
+        for reference in self._drift.look(self._done):
+            self._folder.event(
+                "reference", task=self._drift.kernel, **outcome_fields(reference.outcome)
+            )
+            if reference.drift is not None:
+                self._folder.event("drift", drift=asdict(reference.drift))
+                self._progress.notice(f"drift: {reference.drift}")
 
     def _exhausted(self) -> str:
         done, asked = self._done, self._request.trials
@@ -296,7 +330,8 @@ class KernelRun:
             **outcome_fields(outcome),
             trace=candidate.trace,
         )
-        entry.trials[candidate.digest] = (candidate, lane, outcome)
+        epoch = len(self._drift.drifts) if self._drift else 0
+        entry.trials[candidate.digest] = Trial(candidate, lane, outcome, epoch)
         self._done += 1
         if outcome.ok:
             self._database.store(lane, candidate, outcome)
@@ -331,6 +366,9 @@ class KernelRun:
                 samples={digest: list(row) for digest, row in verdict.samples.items()},
                 movement_s=verdict.movement_s,
                 message=verdict.message,
+                ties=list(verdict.ties),
+                doubt=verdict.doubt,
+                rejected=list(verdict.rejected),
             )
             self._progress.step(done, kernel.name)
         return verdicts
@@ -342,8 +380,8 @@ class KernelRun:
         untuned = verdict.winner == entry.default.digest
         kernel, formulation, program = entry.task.kernel, "direct", entry.default.scheduled()
         if not untuned:
-            candidate, lane, _ = entry.trials[verdict.winner]
-            formulation, program = lane.formulation.name, candidate.scheduled()
+            won = entry.trials[verdict.winner]
+            formulation, program = won.lane.formulation.name, won.candidate.scheduled()
         stages = movement_stages(kernel, formulation)
         if stages is None:
             return verdict.winner_s
@@ -366,13 +404,13 @@ class KernelRun:
             (built,) = bench.build([entry.default], untuned=True)
             if isinstance(built, Outcome):
                 return None
-            library = built
+            library = entry.default_library = built
         return Entrant(entry.default.digest, library, outcome.seconds)
 
     def _entrants(self, bench: Bench, entry: Entry) -> list[Entrant]:
         """The task's best candidates, built again."""
         leaders = entry.leaders(self._request.space.measure.finalists)
-        built = bench.build([entry.trials[digest][0] for digest, _ in leaders])
+        built = bench.build([entry.trials[digest].candidate for digest, _ in leaders])
         return [
             Entrant(digest, path, seconds)
             for (digest, seconds), path in zip(leaders, built, strict=True)
@@ -389,6 +427,7 @@ class KernelRun:
             self._done,
             wall_s,
             results,
+            tuple(self._drift.drifts) if self._drift else (),
         )
         self._folder.result(result.to_json())
         if all(task.tuned_ms is None for task in results):

@@ -17,7 +17,7 @@ from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.observation import Observation
 
 _ONLINE = "/sys/devices/system/cpu/online"
-_BODY = ("battery", "skin", "xo-therm", "quiet-therm")
+BODY = ("battery", "skin", "xo-therm", "quiet-therm")
 """Names that sensors of a device's body have; what they show lasts, where a core's sensor forgets in a second."""
 _CALL_S = 15.0
 _COOLING_PAUSE_S = 5.0
@@ -48,7 +48,7 @@ class Setting:
 def body_zone(info: DeviceInfo) -> ThermalZone | None:
     """The sensor by which a device is let cool: of its body where there is one, else the first that can be read."""
     seen = [zone for zone in info.thermal_zones if zone.celsius is not None]
-    for word in _BODY:
+    for word in BODY:
         for zone in seen:
             if word in zone.name.lower():
                 return zone

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from autotune.measurement.snapshot import Conditions
 
 Status = Literal[
     "ok", "compile_error", "run_error", "wrong_result", "timeout", "throttled", "unstable"
@@ -22,6 +25,8 @@ class Outcome:
         message: Text of the failure; empty when `ok`.
         max_rel_error: Largest relative error against the float64 reference; None when it was not run.
         device: Serial of the device that ran it, where there may be several; empty otherwise.
+        conditions: What the device told before and after it; empty where it tells nothing.
+        rejected: Timings of the candidate that do not count, since the device was not as it should be.
     """
 
     status: Status
@@ -29,6 +34,8 @@ class Outcome:
     message: str = ""
     max_rel_error: float | None = None
     device: str = ""
+    conditions: tuple[Conditions, ...] = ()
+    rejected: tuple[Outcome, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.status == "ok") != bool(self.samples):
@@ -37,6 +44,11 @@ class Outcome:
     @property
     def ok(self) -> bool:
         return self.status == "ok"
+
+    @property
+    def of_device(self) -> bool:
+        """Whether it says something of the device only, and nothing of the candidate."""
+        return self.status in ("throttled", "unstable")
 
     @property
     def seconds(self) -> float:

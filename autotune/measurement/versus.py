@@ -33,6 +33,11 @@ class Verdict:
     ratio: Interval
     blocks: int
 
+    @property
+    def alike(self) -> bool:
+        """Whether the ratio lies surely within 1 % of 1."""
+        return self.ratio.low > 1 - TIE and self.ratio.high < 1 + TIE
+
 
 def judge(
     first: Sequence[float],
@@ -82,8 +87,7 @@ def versus(
             for turn in turns:
                 values[turn].append((first, second)[turn]())
         verdict = judge(*values, seed=seed)
-        alike = verdict.ratio.low > 1 - TIE and verdict.ratio.high < 1 + TIE
-        if verdict.winner != "tie" or alike:
+        if verdict.winner != "tie" or verdict.alike:
             break
     assert verdict is not None
     return verdict

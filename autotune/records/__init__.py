@@ -1,7 +1,16 @@
 """Runs on disk: what was asked, every measurement, and the result."""
 
 from autotune.records.folder import RunFolder, read_run
-from autotune.records.result import Result, TaskResult
+from autotune.records.result import Drift, Result, TaskResult
 from autotune.records.shares import MOVEMENT, Share, step_shares
 
-__all__ = ["MOVEMENT", "Result", "RunFolder", "Share", "TaskResult", "read_run", "step_shares"]
+__all__ = [
+    "MOVEMENT",
+    "Drift",
+    "Result",
+    "RunFolder",
+    "Share",
+    "TaskResult",
+    "read_run",
+    "step_shares",
+]

@@ -11,6 +11,39 @@ RESULT_SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
+class Drift:
+    """A change of a device's speed in the course of a run, as a kernel showed that was timed again.
+
+    Attributes:
+        serial: The device, where there may be several; empty otherwise.
+        trials: Trials of the run before it was seen.
+        ratio: The kernel's time over what it was before: over 1 is slower.
+        ci: 99 % interval of the ratio.
+    """
+
+    serial: str
+    trials: int
+    ratio: float
+    ci: tuple[float, float]
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Drift:
+        """Reads what `asdict` gave.
+
+        Raises:
+            KeyError, TypeError: It is something else.
+        """
+        return cls(**{**content, "ci": tuple(content["ci"])})
+
+    def __str__(self) -> str:
+        where = f" on {self.serial}" if self.serial else ""
+        return (
+            f"after {self.trials} trials the same kernel took {self.ratio:.2f} times as long{where} "
+            f"({self.ci[0]:.2f}-{self.ci[1]:.2f})"
+        )
+
+
+@dataclass(frozen=True)
 class TaskResult:
     """One distinct kernel of the result; times in milliseconds.
 
@@ -34,6 +67,8 @@ class TaskResult:
             nothing has a valid time.
         movement_ms: Of `tuned_ms`, what takes moving data alone: padding, packing and copies; measured apart, by
             the same program without its arithmetic. None where it was not measured.
+        ties: Of the default and the second best, those that the last timing cannot tell from the winner: digests.
+        doubt: Why times of the last timing are not to be trusted; empty where they are. Ratios still hold.
     """
 
     name: str
@@ -53,6 +88,8 @@ class TaskResult:
     formulation: str
     digest: str
     movement_ms: float | None = None
+    ties: tuple[str, ...] = ()
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,6 +103,8 @@ class Result:
         trials: Candidates measured or failed in all.
         wall_s: Seconds of tuning, resumed parts included.
         tasks: One entry a distinct kernel.
+        drifts: Changes of the device's speed meanwhile. The last timing compares trials from before and after one,
+            and not their own times.
     """
 
     target: str
@@ -74,6 +113,7 @@ class Result:
     trials: int
     wall_s: float
     tasks: tuple[TaskResult, ...]
+    drifts: tuple[Drift, ...] = ()
 
     def step_ms(self, *, tuned: bool) -> float | None:
         """Predicted kernel time of one step, in milliseconds: the sum of count x time.
@@ -108,6 +148,7 @@ class Result:
                 "default": self.step_ms(tuned=False),
                 "tuned": self.step_ms(tuned=True),
             },
+            "drifts": [asdict(drift) for drift in self.drifts],
             "tasks": [asdict(task) for task in self.tasks],
         }
 
@@ -119,7 +160,13 @@ class Result:
             KeyError, TypeError: The object is not a result of this schema version.
         """
         tasks = tuple(
-            TaskResult(**{**task, "ci": tuple(task["ci"]) if task["ci"] else None})
+            TaskResult(
+                **{
+                    **task,
+                    "ci": tuple(task["ci"]) if task["ci"] else None,
+                    "ties": tuple(task.get("ties", ())),
+                }
+            )
             for task in content["tasks"]
         )
         return cls(
@@ -129,4 +176,5 @@ class Result:
             content["trials"],
             content["wall_s"],
             tasks,
+            tuple(Drift.from_json(drift) for drift in content.get("drifts", ())),
         )

@@ -11,11 +11,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
 
 #include "../common/json_writer.h"
+#include "conditions.h"
 #include "folders.h"
 #include "log.h"
 #include "version.h"
@@ -42,12 +42,6 @@ void OnStop(int) { stop_asked = 1; }
 std::string Machine() {
   utsname about{};
   return uname(&about) == 0 ? about.machine : "";
-}
-
-std::string Celsius(const std::string& zone) {
-  double value = 0;
-  if (zone.empty() || !(std::ifstream(zone) >> value)) return "null";
-  return JsonReal(value >= 1000 || value <= -1000 ? value / 1000 : value);
 }
 
 }  // namespace

@@ -14,10 +14,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 
 #include "../common/cpu_list.h"
 #include "../common/json_writer.h"
+#include "conditions.h"
 #include "log.h"
 #include "session.h"
 #include "version.h"
@@ -106,6 +108,9 @@ void Register(const Options& options, const std::string& folder, SharedPage* pag
       }));
   set("autotune.server.info",
       Function::FromTyped([&options] { return ffi::String(InfoJson(options)); }));
+  const auto conditions = std::make_shared<Conditions>(options, getppid());
+  set("autotune.server.conditions",
+      Function::FromTyped([conditions] { return ffi::String(conditions->Json()); }));
   set("autotune.server.bind_threads", Function::FromTyped([](ffi::String list, int threads) {
         return ffi::String(BindThreads(list, threads));
       }));

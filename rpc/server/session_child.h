@@ -19,6 +19,7 @@ struct SharedPage;
 ///
 /// The client finds these functions beside TVM's own:
 ///   autotune.server.info() -> str            what the server is, as JSON
+///   autotune.server.conditions() -> str      heat, clocks and cores now, as JSON; see conditions.h
 ///   autotune.server.bind_threads(str, int) -> str
 ///       binds the thread pool to a list of cores ("4-7"; empty: all) with so many threads (0: one a
 ///       core); returns the cores that the system really gave

@@ -27,6 +27,7 @@ RESULT_KEYS = {
     "trials",
     "wall_s",
     "step_ms",
+    "drifts",
     "tasks",
 }
 TASK_KEYS = {

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 from command import AUTOTUNE, autotune
@@ -118,14 +119,69 @@ def test_tuning_survives_a_cut_connection_and_leaves_the_phone_as_it_was(
 
 def pull_the_cable(process: subprocess.Popen[str], logs: Path) -> None:
     """Takes the phone off for some seconds once a few trials are recorded."""
+    await_trials(logs, 6)
+    say(process, "offline 4")
+
+
+def await_trials(logs: Path, count: int) -> None:
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
-        if sum(path.read_text().count('"trial"') for path in logs.glob("2*/events.jsonl")) >= 6:
+        events = [path.read_text() for path in logs.glob("2*/events.jsonl")]
+        if sum(text.count('"trial"') for text in events) >= count:
             break
         time.sleep(0.1)
+
+
+def say(process: subprocess.Popen[str], command: str) -> None:
     assert process.stdin is not None
-    process.stdin.write("offline 4\n")
+    process.stdin.write(f"{command}\n")
     process.stdin.flush()
+
+
+@needs_phone
+def test_what_is_timed_while_the_phone_throttles_is_timed_again(
+    home: dict[str, str], tmp_path: Path
+) -> None:
+    with phone("meizu-16t") as (serial, process):
+        up = autotune("tracker", "up", "--port", str(free_port()), "--json", **home)
+        assert up.returncode == 0, up.stderr + up.stdout
+        running = json.loads(up.stdout)
+        logs = tmp_path / "logs"
+
+        def throttle() -> None:
+            await_trials(logs, 4)
+            say(process, "throttle 4")
+            time.sleep(5)
+            say(process, "throttle 0")
+
+        heat = threading.Thread(target=throttle)
+        heat.start()
+        tuned = autotune(
+            "kernels", "--target", "arm-cpu", "--op", CONV, "--role", "forward",
+            "--trials", str(TRIALS), "--json", "--tracker", running["tracker"],
+            "--key", running["devices"][0]["keys"][0]["key"], "--logs", logs, timeout=400, **home,
+        )  # fmt: skip
+        heat.join(60)
+    assert tuned.returncode == 0, tuned.stderr
+    assert "does not count: policy0 is held to 1478 of 1786 MHz; policy4" in tuned.stderr
+    assert f"{serial} rests before it is measured on" in tuned.stderr
+    assert f"{serial} goes on after" in tuned.stderr
+    events = next(logs.glob("2*/events.jsonl")).read_text().splitlines()
+    timed = [e for e in map(json.loads, events) if e["event"] in ("default", "trial", "reference")]
+    again = [other for event in timed for other in event.get("rejected", ())]
+    assert again
+    assert all(other["samples_s"] for other in again)
+    assert any(clock["cap_khz"] < 2419200 for clock in caps(again, "policy4"))
+    valid = [event for event in timed if event["status"] == "ok"]
+    assert len(valid) > TRIALS // 2
+    assert all(clock["cap_khz"] == 2419200 for clock in caps(valid, "policy4"))
+
+
+def caps(events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """A cluster's clock before and after each measurement."""
+    readings = [seen for event in events for seen in event["conditions"]]
+    assert len(readings) == 2 * len(events)
+    return [clock for seen in readings for clock in seen["clocks"] if clock["name"] == name]
 
 
 @needs_phone

@@ -76,6 +76,15 @@ def test_a_gain_under_one_per_cent_is_none() -> None:
     assert verdict({"default": 1.005e-3, "a": 1e-3}, "a").winner == "default"
 
 
+def test_what_cannot_be_told_apart_is_a_tie() -> None:
+    assert verdict({"default": 1.005e-3, "a": 1e-3}, "a").ties == ("a",)
+    assert verdict({"default": 1e-3, "a": 1.2e-3}, "a").ties == ()
+    seconds = {"default": 4e-3, "a": 2.01e-3, "b": 2e-3, "c": 3e-3}
+    won = verdict(seconds, "a", "b", "c")
+    assert (won.winner, won.ties) == ("b", ("a",))
+    assert verdict({**seconds, "a": 2.5e-3}, "a", "b", "c").ties == ()
+
+
 def test_a_wrong_result_cannot_win() -> None:
     seconds = {"default": 4e-3, "a": 1e-3, "b": 2e-3}
     assert verdict(seconds, "a", "b", errors={"a": 0.1}).winner == "b"

@@ -1,0 +1,199 @@
+"""Measurements that count only where their device was as at its best: else they are made again, once it is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from autotune.errors import TransientDeviceError
+from autotune.measurement.snapshot import Best, Broken, Conditions
+
+LOGGER = logging.getLogger("autotune.devices")
+
+
+class Timed(Protocol):
+    """What was measured, with what its device told before and after it; nothing where it tells nothing."""
+
+    @property
+    def samples(self) -> tuple[object, ...]: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def conditions(self) -> tuple[Conditions, ...]: ...
+
+
+T = TypeVar("T", bound=Timed)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a measurement counts, and how long its device is waited for.
+
+    Attributes:
+        band_k: How far above its coolest the body of a device may be.
+        again: How often a measurement that does not count is made again.
+        rest_s: Longest wait for a device to be as it was.
+        look_s: Between two looks at it.
+        in_vain: After so many measurements in a row that came to nothing, the run is given up.
+    """
+
+    band_k: float = 10.0
+    again: int = 2
+    rest_s: float = 300.0
+    look_s: float = 2.0
+    in_vain: int = 3
+
+
+USUAL = Limits()
+
+
+@dataclass(frozen=True)
+class Held(Generic[T]):
+    """A measurement, and what it took.
+
+    Attributes:
+        value: The one that counts; None where none does.
+        serial: The device.
+        broken: Why none does.
+        rejected: Those that do not count.
+    """
+
+    value: T | None
+    serial: str
+    broken: tuple[Broken, ...]
+    rejected: tuple[T, ...]
+
+    @property
+    def why(self) -> str:
+        """Why none counts, in words."""
+        return _words(self.broken)
+
+
+class NotSteady(Exception):  # noqa: N818  # what happened
+    """A device was not as it was when its rest was over."""
+
+    def __init__(self, serial: str, broken: Sequence[Broken]) -> None:
+        super().__init__(serial)
+        self.serial = serial
+        self.broken = tuple(broken)
+
+
+class Steady:
+    """Watches the devices of a run. May be used by several threads, a device by one at a time.
+
+    Args:
+        kind: The devices' kind; clocks of their cores count, and of a graphics processor where it is at work.
+        limits: What counts.
+        wanted: Asked while a device rests: whether anybody still wants the measurement.
+    """
+
+    def __init__(self, kind: str, limits: Limits, wanted: Callable[[], bool]) -> None:
+        self._kind = kind
+        self._limits = limits
+        self._wanted = wanted
+        self._lock = threading.Lock()
+        self._best: dict[str, Best] = {}
+        self._resting: dict[str, bool] = {}
+        self._silent: set[str] = set()
+        self._in_vain = 0
+
+    def hold(self, measure: Callable[[], T]) -> Held[T]:
+        """Measures until it counts, a few times at most.
+
+        Args:
+            measure: Measures once, after `rest`.
+
+        Raises:
+            TransientDeviceError: The devices have not been as they should for several measurements.
+        """
+        rejected: list[T] = []
+        serial, broken = "", tuple[Broken, ...]()
+        for _ in range(1 + self._limits.again):
+            try:
+                timed = measure()
+            except NotSteady as found:
+                serial, broken = found.serial, found.broken
+                break
+            serial, broken = timed.device, self._judge(timed)
+            if not broken:
+                self._in_vain = 0
+                return Held(timed, serial, (), tuple(rejected))
+            LOGGER.warning("%s: a measurement does not count: %s", _name(serial), _words(broken))
+            rejected.append(timed)
+        self._in_vain += 1
+        if self._in_vain >= self._limits.in_vain:
+            raise TransientDeviceError(
+                f"measurements came to nothing {self._in_vain} times in a row: {_words(broken)}",
+                hint="let the device cool; all that was measured is kept: --resume goes on",
+            )
+        return Held(None, serial, broken, tuple(rejected))
+
+    def _judge(self, timed: Timed) -> tuple[Broken, ...]:
+        """What was wrong before or after a measurement; nothing of one that failed by itself."""
+        serial = timed.device
+        if not timed.samples:
+            return ()
+        if not timed.conditions:
+            if serial not in self._silent:
+                self._silent.add(serial)
+                LOGGER.warning(
+                    "%s: its server tells neither heat nor clocks: throttling goes unseen",
+                    _name(serial),
+                )
+            return ()
+        best = self._best_of(serial)
+        for seen in timed.conditions:
+            best.learn(seen)
+        self._resting[serial] = bool(best.broken(timed.conditions[-1]))
+        return tuple(broken for seen in timed.conditions for broken in best.broken(seen))
+
+    def _best_of(self, serial: str) -> Best:
+        with self._lock:
+            return self._best.setdefault(serial, Best(self._limits.band_k, self._kind))
+
+    def rest(self, serial: str, look: Callable[[], Conditions]) -> None:
+        """Waits until a device is as it was, where it was not when it was last seen.
+
+        Args:
+            serial: The device.
+            look: Asks it.
+
+        Raises:
+            NotSteady: It is not within the limit.
+            TransientDeviceError: Nobody wants it any more.
+        """
+        if not self._resting.get(serial):
+            return
+        best, began, told = self._best_of(serial), time.monotonic(), False
+        while True:
+            now = look()
+            best.learn(now)
+            broken = best.broken(now, rested=True)
+            if not broken:
+                break
+            if not told:
+                told = True
+                LOGGER.warning(
+                    "%s rests before it is measured on: %s", _name(serial), _words(broken)
+                )
+            if time.monotonic() - began > self._limits.rest_s:
+                raise NotSteady(serial, broken)
+            if not self._wanted():
+                raise TransientDeviceError(f"{_name(serial)} was still resting")
+            time.sleep(self._limits.look_s)
+        self._resting[serial] = False
+        if told:
+            rested = time.monotonic() - began
+            LOGGER.warning("%s goes on after %.0f s of rest", _name(serial), rested)
+
+
+def _words(broken: Sequence[Broken]) -> str:
+    return "; ".join(dict.fromkeys(one.why for one in broken))
+
+
+def _name(serial: str) -> str:
+    return serial or "this host"

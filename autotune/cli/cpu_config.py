@@ -25,9 +25,12 @@ from autotune.cli.workload import (
 
 if TYPE_CHECKING:
     from autotune.cli.bench import Chosen
+    from autotune.cli.device_workload import DeviceWorkload
+    from autotune.cli.tuning import LiveProgress
+    from autotune.measurement.step_bench import StepBench
     from autotune.records import RunFolder
     from autotune.studies.bench import Measured
-    from autotune.studies.study import StudyRequest
+    from autotune.studies.study import StudyRequest, StudyTrial
 
 Device = Annotated[
     str | None,
@@ -137,6 +140,13 @@ def search(
             help="A run begins at this temperature at most. [default: 2 above what it is at first]",
         ),
     ] = None,
+    per_operator: Annotated[
+        bool | None,
+        typer.Option(
+            "--per-operator",
+            help="Then plan a configuration for each phase and operator of --model's step, and measure it.",
+        ),
+    ] = None,
     storage: Annotated[
         str | None,
         typer.Option(
@@ -188,7 +198,7 @@ def search(
         "max_temperature": max_temperature, "memory_limit": memory_limit, "sampler": sampler,
         "model": model_start, "space": str(space) if space else None, "meter": meter, "blocks": blocks,
         "start_temperature": start_temperature, "least_seconds": least_seconds, "storage": storage,
-        "study": study, "seed": seed, "reference_every": reference_every,
+        "study": study, "seed": seed, "per_operator": per_operator, "reference_every": reference_every,
     }  # fmt: skip
     return _search(asked, trials, logs, resume, as_json=json)
 
@@ -240,6 +250,11 @@ def _search(
     command = given_command(
         step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
     )
+    if asked.get("per_operator") and step is None:
+        raise UsageError(
+            "--per-operator needs --model: another program does not go through settings",
+            hint="`autotune profile --command` tells what its calls take",
+        )
     wanted = needs_energy(request.objective, request.limits)
     meter = benches.meter(chosen, asked["meter"] or "auto", needed=wanted)
     about = about_this(
@@ -290,9 +305,17 @@ def _search(
                 reference_every=REFERENCE_EVERY if every is None else every, events=events,
             )  # fmt: skip
             outcome = run.run()
+            if outcome is not None and asked.get("per_operator"):
+                planned = _per_operator(
+                    request, steps, workload, outcome.trials, blocks, folder, progress, interrupted
+                )
+                if planned is None and interrupted():
+                    return INTERRUPTED
         if outcome is None:
             return INTERRUPTED
         found = result(study, bench, outcome)
+        if asked.get("per_operator"):
+            found["per_operator"] = planned
         folder.result(found)
     if found["best"] is None:
         wrong = [t.message for t in outcome.trials if t.message]
@@ -303,6 +326,47 @@ def _search(
         )
     show(found, folder.path, as_json=as_json)
     return 0
+
+
+def _per_operator(
+    request: StudyRequest,
+    bench: StepBench,
+    workload: DeviceWorkload,
+    trials: Sequence[StudyTrial],
+    blocks: int,
+    folder: RunFolder,
+    progress: LiveProgress,
+    interrupted: Callable[[], bool],
+) -> dict[str, Any] | None:
+    """Plans, and measures the plan; None where it cannot be done, or was interrupted."""
+    from autotune.errors import StableDeviceError
+    from autotune.measurement.step_bench import StepRun
+    from autotune.studies.device_bench import DeviceBench
+    from autotune.studies.per_operator import PlanRun, candidates
+
+    assert workload.runner is not None
+    assert workload.graph is not None
+    chosen = candidates(request.objective, request.limits, trials)
+    progress.phase("per operator", len(chosen) + 2 * blocks)
+    done = 0
+    record = _recorder(folder)
+    measured = DeviceBench(bench, needs_energy=False)
+
+    def told(kind: str, what: dict[str, Any], run: StepRun) -> None:
+        nonlocal done
+        done += 1
+        record(kind, what, measured.measured(run))
+        progress.step(done, kind)
+
+    planning = PlanRun(
+        bench, workload.runner, workload.graph, request.objective, request.limits, request.seed,
+        blocks, told, interrupted,
+    )  # fmt: skip
+    try:
+        return planning.run(chosen)
+    except StableDeviceError as error:
+        progress.notice(f"no plan per operator: {error.message}")
+        return None
 
 
 def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest:
@@ -405,6 +469,8 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
         print(f"J a step of the best, by rail: {told}")
     for name, mark in doubts(shown, found["marks"]):
         print(f"doubtful: {name}{mark}")
+    if (plan := found.get("per_operator")) is not None:
+        _show_plan(plan)
     error = found["model_error"].get("left_out", {})
     if error:
         told = ", ".join(f"{name} {value:.1%}" for name, value in error.items())
@@ -448,6 +514,28 @@ def _row(point: dict[str, Any]) -> tuple[str, ...]:
 
 def _interval(ends: list[float] | None) -> str:
     return f"{ends[0]:.4g}-{ends[1]:.4g}" if ends else ""
+
+
+def _show_plan(plan: dict[str, Any]) -> None:
+    for name in ("phases", "operators"):
+        found = plan[name]
+        if found is None:
+            print(f"a plan per {name[:-1]} keeps no limit")
+        elif not found["changes"]:
+            print(f"per {name[:-1]}: nothing beats the best single configuration, changes counted")
+        else:
+            print(
+                f"per {name[:-1]}: {len(found['changes'])} changes a step, foretold gain "
+                f"{found['foretold_gain']:.3f} over the best single configuration"
+            )
+    if (measured := plan["measured"]) is not None:
+        low, high = measured["ci"]
+        print(
+            f"the plan per operator, measured: gain {measured['gain']:.3f} ({low:.3f} to {high:.3f}): "
+            f"{measured['verdict']}"
+        )
+        if measured["verdict"] != "better":
+            print("  stay with the single configuration")
 
 
 def slug(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +14,8 @@ from autotune.cli.bench import EMULATED_KIND, Bring, Chosen, on_device
 from autotune.cli.workload import step_feeds, step_form, training_step
 from autotune.errors import UsageError
 from autotune.measurement.observer import Observer
-from autotune.measurement.profile import PROC_STAT, PROC_STATUS
 from autotune.measurement.step_bench import Workload
+from autotune.measurement.step_runner import PROGRAM, StepRunner
 from autotune.workloads.graph import tasks
 from autotune.workloads.memory import plan_memory
 
@@ -24,11 +23,8 @@ if TYPE_CHECKING:
     from autotune.cli.tuning import LiveProgress
     from autotune.workloads import StepGraph
 
-STEP_LINE = r"^step \d+"
-"""What the end of a step prints."""
 _EMULATED_COMMAND = "emulated_train --threads {threads} --noise 0.02"
 _EMULATED_STEP = r"^step \d+"
-PROGRAM = "autotune_step_runner"
 _FOLDER, _WORK = "step", "step.work"
 _FEEDS, _FEEDS_BYTES = 8, 64 * 2**20
 _SEED = 1
@@ -118,17 +114,32 @@ def given_command(
     return on_device(command, steps_from)
 
 
-@dataclass(frozen=True)
-class Brought:
-    """What can be brought to a device.
+class DeviceWorkload:
+    """What is measured on a device: a tuned step, or another program.
 
-    Attributes:
-        bring: Brings it.
-        graph: The step; None where it is another program.
+    Args:
+        command: The other program; None for a step.
+        step: The step.
+        trace: Whether the step is to tell of its calls.
     """
 
-    bring: Bring
-    graph: StepGraph | None = None
+    def __init__(self, command: Bring | None, step: DeviceStep | None, *, trace: bool) -> None:
+        self._command, self._step, self._trace = command, step, trace
+        self.graph = step.graph if step else None
+        self.runner: StepRunner | None = None
+        """The step on the device, once it is there."""
+
+    def bring(self, observer: Observer) -> Workload:
+        """Brings it to the device.
+
+        Raises:
+            DeviceError: It cannot be copied.
+        """
+        if self._step is None:
+            assert self._command is not None
+            return self._command(observer)
+        self.runner = self._step.bring(observer)
+        return self.runner.traced() if self._trace else self.runner.plain()
 
 
 @contextmanager
@@ -139,7 +150,7 @@ def brought(
     progress: LiveProgress,
     *,
     trace: bool = False,
-) -> Iterator[Brought]:
+) -> Iterator[DeviceWorkload]:
     """Makes a workload ready for a device; with `trace`, a tuned step tells of its calls.
 
     Raises:
@@ -147,16 +158,14 @@ def brought(
         ToolchainError: See `device_step`.
     """
     if step is None:
-        assert command is not None
-        yield Brought(command)
+        yield DeviceWorkload(command, None, trace=trace)
         return
     with device_step(step, chosen, progress) as made:
         if made.untuned:
             progress.notice(
                 f"{made.untuned} kernels of the step have TVM's default schedule: see --run"
             )
-        extra = ("--trace",) if trace else ()
-        yield Brought(lambda observer: made.bring(observer, *extra), made.graph)
+        yield DeviceWorkload(None, made, trace=trace)
 
 
 @dataclass(frozen=True)
@@ -175,12 +184,11 @@ class DeviceStep:
     program: Path
     files: tuple[Path, ...]
 
-    def bring(self, observer: Observer, *extra: str) -> Workload:
+    def bring(self, observer: Observer) -> StepRunner:
         """Copies it to the device.
 
         Args:
             observer: Entered; what it copies it takes away at the end.
-            extra: Further arguments of the program.
 
         Raises:
             DeviceError: It cannot be copied.
@@ -188,9 +196,7 @@ class DeviceStep:
         program = observer.bring(self.program, PROGRAM)
         for file in self.files:
             observer.bring(file, f"{_FOLDER}/{file.name}")
-        folder = program.parent / _FOLDER
-        command = (str(program), str(folder), "--threads", "{threads}", *extra)
-        return Workload(command, re.compile(STEP_LINE), (PROC_STAT, PROC_STATUS) if extra else ())
+        return StepRunner(program, program.parent / _FOLDER)
 
 
 @contextmanager

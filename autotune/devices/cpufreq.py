@@ -36,9 +36,7 @@ def fixed_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int
             so nobody could tell what to put back. Or the device refuses, or something on it (a thermal or power
             service) caps the clock, so that the limit reads back as another one.
     """
-    with ExitStack() as stack:
-        for path, old in _limits(device, cluster, khz):
-            stack.enter_context(written(device, journal, path, str(khz), old))
+    with moving_frequency(device, journal, cluster, khz):
         yield
         for policy in cluster.policies:
             now = int(_read(device, f"{policy}/scaling_max_freq"))
@@ -50,6 +48,21 @@ def fixed_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int
                     khz,
                     now,
                 )
+
+
+@contextmanager
+def moving_frequency(
+    device: Device, journal: Journal, cluster: Cluster, khz: int
+) -> Iterator[None]:
+    """As `fixed_frequency`, for a program that moves the limits itself meanwhile; they are put back in the end.
+
+    Raises:
+        StableDeviceError: See `fixed_frequency`.
+    """
+    with ExitStack() as stack:
+        for path, old in _limits(device, cluster, khz):
+            stack.enter_context(written(device, journal, path, str(khz), old))
+        yield
 
 
 def leave_at_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int) -> None:

@@ -10,7 +10,7 @@ import argparse
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ NOMINAL_BYTES = 10.08
 the kernels of AlexNet's step at batch 16; their operations agree within 0.3 %."""
 _NOISE = tuple(math.exp(0.02 * NormalDist().inv_cdf((i + 0.5) / 8)) for i in range(8))
 """A step's factor on the times of the model: normal, 2 %; few, so that what was computed once can be kept."""
-_SETTLED = "scaling_max_freq", "scaling_min_freq"
+_LIMITS = "scaling_max_freq", "scaling_min_freq"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class StepRunner:
         OSError: A file is not there.
     """
 
-    def __init__(self, argv: Sequence[str], read: Any, seed: int) -> None:
+    def __init__(self, argv: Sequence[str], read: Callable[[str], bytes], seed: int) -> None:
         parser = arguments()
         parser.add_argument("folder", nargs="?")
         parser.add_argument("--threads", type=int, default=1)
@@ -148,6 +148,8 @@ class StepRunner:
         self._work: list[Workload] = []
         self._lines: list[str] = []
         self._begins: list[float] = []
+        self._read = read
+        self._khz: dict[str, int] = {}
         self._done = 0
         self._settings, self._at = [_Setting(None, options.threads, {})], {0: 0}
         file = options.settings or options.switches
@@ -179,22 +181,25 @@ class StepRunner:
             for number, work in enumerate(scaled_work[factor]):
                 setting = self._settings[self._at[number]] if number in self._at else now
                 assert setting is not None
-                change = self._changed(now, setting)
-                wait = self._change_s(now, setting) if now and change else 0.0
+                writes = self._writes(setting) if setting is not now else ()
+                wait = CLOCK_CHANGE_S if now and writes else 0.0
                 now = setting
-                yield Piece(work, setting.threads, setting.cpus, change, wait)
+                yield Piece(work, setting.threads, setting.cpus, writes, wait)
 
     def _change_s(self, old: _Setting, new: _Setting) -> float:
-        return CLOCK_CHANGE_S if self._changed(old, new) else 0.0
+        changed = any(old.khz.get(policy, khz) != khz for policy, khz in new.khz.items())
+        return CLOCK_CHANGE_S if changed else 0.0
 
-    def _changed(self, old: _Setting | None, new: _Setting) -> tuple[tuple[str, str], ...]:
+    def _writes(self, setting: _Setting) -> tuple[tuple[str, str], ...]:
+        """What sets a setting's clocks, in an order that a kernel takes: its limits may not cross."""
         writes: list[tuple[str, str]] = []
-        for policy, khz in new.khz.items():
-            before = old.khz.get(policy) if old else None
-            if before != khz:
-                rising = before is None or khz > before
-                high, low = _SETTLED if rising else reversed(_SETTLED)
-                writes += [(f"{policy}/{high}", str(khz)), (f"{policy}/{low}", str(khz))]
+        for policy, khz in setting.khz.items():
+            high, low = (f"{policy}/{name}" for name in _LIMITS)
+            before = self._khz.get(policy) or int(self._read(high))
+            if before != khz or policy not in self._khz:
+                first, second = (high, low) if khz > before else (low, high)
+                writes += [(first, str(khz)), (second, str(khz))]
+            self._khz[policy] = khz
         return tuple(writes)
 
     def printed(self, began: float, now: float) -> list[str]:

@@ -38,11 +38,13 @@ class Setting:
         cpus: Cores; None leaves them to the system.
         khz: A clock for each of the device's clusters; None leaves it to the system.
         threads: Threads of the workload.
+        moving: Clocks of each cluster that the workload itself goes through; empty where it leaves them alone.
     """
 
     cpus: tuple[int, ...] | None
     khz: tuple[int | None, ...]
     threads: int
+    moving: tuple[tuple[int, ...], ...] = ()
 
 
 def body_zone(info: DeviceInfo) -> ThermalZone | None:
@@ -143,10 +145,13 @@ def broken(
         info: The device.
     """
     found = []
-    for cluster, khz in zip(info.clusters, setting.khz, strict=True):
+    for index, (cluster, khz) in enumerate(zip(info.clusters, setting.khz, strict=True)):
         used = setting.cpus is None or set(cluster.cpus) & set(setting.cpus)
+        held: tuple[int, ...] = () if khz is None else (khz,)
+        if setting.moving:
+            held = setting.moving[index]
         for policy in cluster.policies if used else ():
-            found += _clock(observation, window, cluster, policy, khz)
+            found += _clock(observation, window, cluster, policy, held)
     if setting.cpus is not None:
         allowed = set(setting.cpus)
         for line in observation.cpus:
@@ -167,15 +172,19 @@ def _clock(
     window: tuple[float, float],
     cluster: Cluster,
     policy: str,
-    khz: int | None,
+    held: tuple[int, ...],
 ) -> list[str]:
-    if khz is not None:
+    """What a cluster's clock did that it was not to: leave those that it is held at, or be capped."""
+    if held:
         seen = [int(t) for _, t in _within(observation, window, f"{policy}/scaling_cur_freq")]
-        wrong = Counter(k for k in seen if abs(k - khz) > _CLOCK_TOLERANCE * khz)
+        wrong = Counter(
+            k for k in seen if all(abs(k - khz) > _CLOCK_TOLERANCE * khz for khz in held)
+        )
         if wrong.total() > _SHARE * max(len(seen), 1):
             other = wrong.most_common(1)[0][0]
+            wanted = " or ".join(f"{khz / 1000:.0f}" for khz in held)
             return [
-                f"{cluster.name} ran at {other / 1000:.0f} MHz, not {khz / 1000:.0f}, "
+                f"{cluster.name} ran at {other / 1000:.0f} MHz, not {wanted}, "
                 f"in {wrong.total() / len(seen):.0%} of the samples"
             ]
         return []

@@ -11,7 +11,7 @@ from autotune.measurement.observation import Line, Observation
 from autotune.power import checks
 from autotune.power.channels import Meter
 from autotune.power.printed import samples
-from autotune.power.trace import Joules, Trace, baseline, net_energy, trace_of
+from autotune.power.trace import Joules, Trace, baseline, net_energy, resolution, trace_of
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,8 @@ def energy(meter: Meter, windows: Windows) -> Energy:
 
 
 def _joules(meter: Meter, windows: Windows) -> Joules:
-    trace, base = power(meter, windows.run), baseline(*_idle(meter, windows))
+    trace, idle = power(meter, windows.run), _idle(meter, windows)
+    base = baseline(*idle, resolution([trace, *idle]))
     found = net_energy(trace, windows.start, windows.end, base)
     off = windows.run.clock_deviation_s
     if not off:

@@ -214,8 +214,8 @@ class StepProfile:
         self._observed, self._info, self._zone = observed, info, zone
         self._power: Attribution | None = None
         if meter is not None and idle:
-            traces = [power(meter, o).between(o.begin_s + settle_s, math.inf) for o in idle]
-            base = baseline(*traces[:2])
+            windows = [power(meter, o).between(o.begin_s + settle_s, math.inf) for o in idle]
+            base = baseline(windows[0], windows[-1])
             trace = _fresh(power(meter, observed))
             self._power = self._attributed(trace.times_s, trace.watts[1:] - base.watts)
         self._busy = self._cores()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from autotune.devices import cpufreq
@@ -150,9 +152,51 @@ class StepBench:
     ) -> None:
         self.device, self.info, self.meter = device, info, meter
         self._observer, self._journal = observer, journal
-        self._workload, self._protocol, self._sleep = workload, protocol, sleep
+        self.workload, self.protocol, self._sleep = workload, protocol, sleep
         self._zone = conditions.body_zone(info)
         self._start_c = start_c
+
+    def measuring(self, workload: Workload, protocol: Protocol | None = None) -> StepBench:
+        """The same device, with another workload."""
+        return StepBench(
+            self.device,
+            self.info,
+            self._observer,
+            self._journal,
+            workload,
+            self.meter,
+            protocol or self.protocol,
+            start_c=self._start_c,
+            sleep=self._sleep,
+        )
+
+    def bring(self, text: str, name: str) -> PurePosixPath:
+        """Writes a file on the device that is removed at the end.
+
+        Raises:
+            DeviceError: It cannot be written.
+        """
+        with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
+            file = Path(folder) / name
+            file.write_text(text, encoding="utf-8")
+            return self._observer.bring(file, name)
+
+    def observe(self, command: tuple[str, ...], setting: Setting, limit_s: float) -> Observation:
+        """Runs a command under a setting, without the protocol of a measurement.
+
+        Raises:
+            StableDeviceError: It fails.
+        """
+        cpus = cpu_list_text(setting.cpus) if setting.cpus else ""
+        with self._set(setting):
+            observed = self._observer.run(
+                Task(command, cpus, (), self.protocol.interval_s, limit_s)
+            )
+        if observed.exit_code != 0:
+            raise StableDeviceError(
+                f"{self.device.serial}: {PurePosixPath(command[0]).name}: {observed.complaint}"
+            )
+        return observed
 
     def calibrate(self, setting: Setting) -> Calibration | None:
         """Finds a battery's unit and sign from an idle window and some steps under a setting that draws much.
@@ -187,7 +231,7 @@ class StepBench:
             DeviceError: The device is gone.
         """
         found = StepRun("unstable", "not run")
-        for _ in range(self._protocol.attempts):
+        for _ in range(self.protocol.attempts):
             found = self._attempt(setting)
             if found.status in ("ok", "run_error"):
                 break
@@ -220,7 +264,7 @@ class StepBench:
             self._zone,
             self.meter if metered and run.energy is not None else None,
             (records[0], records[2]) if metered else (),
-            self._protocol.settle_s,
+            self.protocol.settle_s,
         )
 
     def _attempt(self, setting: Setting) -> StepRun:
@@ -242,7 +286,7 @@ class StepBench:
         wrong += [told] if (told := conditions.throttled(status)) else []
         found = Energy(None)
         if self.meter is not None and before is not None and after is not None:
-            settle_s, interval_s = self._protocol.settle_s, self._protocol.interval_s
+            settle_s, interval_s = self.protocol.settle_s, self.protocol.interval_s
             found = energy(
                 self.meter, Windows(before, observed, after, settle_s, *window, interval_s)
             )
@@ -261,10 +305,10 @@ class StepBench:
         )
 
     def _rest(self) -> None:
-        limit_s, sleep = self._protocol.cooling_limit_s, self._sleep
+        limit_s, sleep = self.protocol.cooling_limit_s, self._sleep
         if self._zone is not None:
             if self._start_c is None:
-                self._start_c = (self._zone.celsius or 0.0) + self._protocol.band_k
+                self._start_c = (self._zone.celsius or 0.0) + self.protocol.band_k
             conditions.wait_until_cool(
                 self.device, self._zone, self._start_c, limit_s=limit_s, sleep=sleep
             )
@@ -277,52 +321,60 @@ class StepBench:
 
     @property
     def _idle_length_s(self) -> float:
-        return self._protocol.settle_s + self._protocol.idle_s
+        return self.protocol.settle_s + self.protocol.idle_s
 
     @contextmanager
     def _set(self, setting: Setting) -> Iterator[None]:
         with ExitStack() as stack:
-            for cluster, khz in zip(self.info.clusters, setting.khz, strict=True):
-                if khz is not None:
+            for index, (cluster, khz) in enumerate(
+                zip(self.info.clusters, setting.khz, strict=True)
+            ):
+                if setting.moving and setting.moving[index]:
+                    stack.enter_context(
+                        cpufreq.moving_frequency(
+                            self.device, self._journal, cluster, setting.moving[index][0]
+                        )
+                    )
+                elif khz is not None:
                     stack.enter_context(
                         cpufreq.fixed_frequency(self.device, self._journal, cluster, khz)
                     )
             yield
 
     def _run(self, setting: Setting, watch: tuple[str, ...]) -> Observation:
-        command = words(self._workload.command, setting.threads)
+        command = words(self.workload.command, setting.threads)
         cpus = cpu_list_text(setting.cpus) if setting.cpus else ""
         return self._observer.run(
-            self._task(command, cpus, watch, self._protocol.limit_s), self._enough
+            self._task(command, cpus, watch, self.protocol.limit_s), self._enough
         )
 
     def _task(
         self, command: tuple[str, ...], cpus: str, watch: tuple[str, ...], limit_s: float
     ) -> Task:
         meter = self.meter.command if self.meter else ()
-        return Task(command, cpus, watch, self._protocol.interval_s, limit_s, meter)
+        return Task(command, cpus, watch, self.protocol.interval_s, limit_s, meter)
 
     def _watched(self) -> tuple[str, ...]:
         meter = self.meter.files if self.meter else ()
-        return (*conditions.watched(self.info), *meter, *self._workload.watch)
+        return (*conditions.watched(self.info), *meter, *self.workload.watch)
 
     def _steps(self, observed: Observation) -> Steps | None:
-        return steps(observed.lines, self._workload.step, warm_up=self._protocol.warm_up)
+        return steps(observed.lines, self.workload.step, warm_up=self.protocol.warm_up)
 
     def _enough(self, observed: Observation) -> bool:
         counted = self._steps(observed)
-        if counted is None or len(counted.ends_s) < self._protocol.least_steps:
+        if counted is None or len(counted.ends_s) < self.protocol.least_steps:
             return False
-        return counted.ends_s[-1] - counted.start_s >= self._protocol.least_s
+        return counted.ends_s[-1] - counted.start_s >= self.protocol.least_s
 
     def _failure(self, observed: Observation) -> str:
         if observed.exit_code != 0 and observed.why != "limit":
             return observed.complaint
-        ends = sum(bool(self._workload.step.search(line.text)) for line in observed.lines)
+        ends = sum(bool(self.workload.step.search(line.text)) for line in observed.lines)
         return (
-            f"{ends} lines matched '{self._workload.step.pattern}' in "
+            f"{ends} lines matched '{self.workload.step.pattern}' in "
             f"{(observed.end_s or observed.begin_s) - observed.begin_s:.0f} s, "
-            f"and {self._protocol.warm_up + 1} are needed at least"
+            f"and {self.protocol.warm_up + 1} are needed at least"
         )
 
 

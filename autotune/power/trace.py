@@ -108,8 +108,19 @@ def _watts(channel: Channel, times: Floats, values: Floats) -> Floats:
     return np.asarray(steps / np.maximum(np.diff(times), 1e-9))
 
 
-def baseline(before: Trace, after: Trace | None = None) -> Baseline:
+def resolution(traces: Sequence[Trace]) -> float:
+    """Smallest step in watts between values that a meter told; 0 where it told one value only."""
+    values = np.unique(np.concatenate([trace.watts for trace in traces]))
+    return float(np.diff(values).min()) if len(values) > 1 else 0.0
+
+
+def baseline(before: Trace, after: Trace | None = None, step_w: float = 0.0) -> Baseline:
     """Idle power from windows before and after the work.
+
+    Args:
+        before: The idle device.
+        after: The same.
+        step_w: The meter's resolution, which is what a window of one value is uncertain by.
 
     Raises:
         ValueError: There is no value.
@@ -118,7 +129,7 @@ def baseline(before: Trace, after: Trace | None = None) -> Baseline:
     if not parts:
         raise ValueError("no value of an idle device")
     means = [float(part.watts.mean()) for part in parts]
-    spread = [_mean_deviation(part) for part in parts]
+    spread = [_mean_deviation(part, step_w) for part in parts]
     mean = float(np.mean(means))
     # Two means that differ tell how far the baseline moves.
     drift = abs(means[0] - means[-1]) / math.sqrt(12)
@@ -146,9 +157,11 @@ def net_energy(trace: Trace, start: float, end: float, idle: Baseline) -> Joules
     return Joules(joules, math.hypot(noise, idle.deviation * seconds), seconds, inside.updates)
 
 
-def _mean_deviation(trace: Trace) -> float:
+def _mean_deviation(trace: Trace, step_w: float = 0.0) -> float:
     """Standard uncertainty of a trace's mean: values that are repeated count once."""
     count = trace.updates
+    if count < 2 and step_w:
+        return step_w / math.sqrt(12)
     if count < 2:
         return float(abs(trace.watts.mean())) if len(trace.watts) else math.inf
     return float(trace.watts.std(ddof=1)) / math.sqrt(count)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.compiler.rpc_runner import CLIENT_GONE
+from autotune.compiler.session_ends import CLIENT_GONE
 from autotune.compiler.workers import Message, WorkerLost
 from autotune.devices import Completed
 from autotune.emulator.device import EmulatedDevice

@@ -30,8 +30,8 @@ from emulated_fleet import SERVER, EmulatedSession, EmulatedTracker, programs
 from autotune.compiler.lane import Candidate
 from autotune.compiler.reference_data import ReferenceData
 from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.rpc_runner import Waits as RunnerWaits
 from autotune.compiler.runner import DeviceFingerprint
+from autotune.compiler.sessions import SessionWaits
 from autotune.compiler.spaces import Measure
 from autotune.compiler.trials import Bench, Building
 from autotune.devices import cpufreq, journal, topology
@@ -223,7 +223,7 @@ def one(seed: int, data: ReferenceData, library: Path, scratch: Path) -> Verdict
         KEY,
         DeviceFingerprint(KEY, "rpc-cpu", "emulated", (), stand_in=True),
         make=lambda: EmulatedSession(tracker, KEY),
-        waits=RunnerWaits(patience_s=10.0, open_s=1.0, verdict_s=0.1, retry_s=0.02),
+        waits=SessionWaits(patience_s=10.0, open_s=1.0, verdict_s=0.1, retry_s=0.02),
     )
     problems: list[str] = []
     began = time.monotonic()

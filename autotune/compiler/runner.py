@@ -21,7 +21,7 @@ from autotune.measurement.snapshot import Conditions
 if TYPE_CHECKING:
     from autotune.compiler.opencl_sidecar import OpenCLDevice
 
-_COMPARE_TIMEOUT_S = 600.0
+COMPARE_TIMEOUT_S = 600.0
 _HERE = ""
 Look = Callable[[], Conditions]
 
@@ -163,15 +163,14 @@ class LocalRunner:
         try:
             answer = self._asked(measurement_message(request), request.timeout_s)
         except WorkerLost as lost:
-            status: Status = "timeout" if lost.timed_out else "run_error"
-            return Outcome(status, message=f"run: {lost}")
+            return lost_outcome(lost)
         return measured(answer, request.tolerance)
 
     def compare(self, request: CompareRequest) -> Comparison:
         def compared(rest: bool = True) -> Comparison:
             if rest:
                 self._steady.rest(_HERE, self._look)
-            return comparison(self._asked(comparison_message(request), _COMPARE_TIMEOUT_S))
+            return comparison(self._asked(comparison_message(request), COMPARE_TIMEOUT_S))
 
         return comparison_of(self._steady.hold(compared), lambda: compared(rest=False))
 
@@ -243,6 +242,12 @@ def measured(answer: Message, tolerance: float, *, device: str = "") -> Outcome:
 
 def _conditions(answer: Message) -> tuple[Conditions, ...]:
     return tuple(Conditions.from_json(seen) for seen in answer.get("conditions", ()))
+
+
+def lost_outcome(lost: WorkerLost, *, device: str = "") -> Outcome:
+    """What became of a candidate that took its process along."""
+    status: Status = "timeout" if lost.timed_out else "run_error"
+    return Outcome(status, message=f"run: {lost}", device=device)
 
 
 def comparison_message(request: CompareRequest) -> Message:

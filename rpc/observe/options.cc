@@ -1,42 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <stdexcept>
 
-#include "../common/cpu_list.h"
+#include "../common/options.h"
 
 namespace autotune {
 namespace observe {
 namespace {
 
-[[noreturn]] void Refuse(const std::string& message) {
-  std::fprintf(stderr, "autotune_observe: %s\n%s", message.c_str(),
-               "usage: autotune_observe --out FILE [--interval-ms N] [--limit-s N] [--cpus LIST]\n"
-               "         [--watch FILE]... [--meter-command WORD]... [--detach] [-- COMMAND "
-               "ARGUMENT...]\n       autotune_observe --clock\n");
-  std::exit(2);
-}
+constexpr const char* kUsage =
+    "usage: autotune_observe --out FILE [--interval-ms N] [--limit-s N] [--cpus LIST]\n"
+    "         [--watch FILE]... [--meter-command WORD]... [--detach] [-- COMMAND "
+    "ARGUMENT...]\n       autotune_observe --clock\n";
 
-double Number(const std::string& option, const std::string& text, double low, double high) {
-  size_t used = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  if (used == 0 || used != text.size() || !(value >= low && value <= high)) {
-    Refuse(option + " takes a number from " + std::to_string(low) + " to " + std::to_string(high) +
-           ", not '" + text + "'");
-  }
-  return value;
-}
-
-}  // namespace
-
-Options ParseOptions(int argc, char** argv) {
+Options Parse(int argc, char** argv) {
   Options options;
   int at = 1;
   for (; at < argc; ++at) {
@@ -58,26 +36,31 @@ Options ParseOptions(int argc, char** argv) {
     if (name == "--out") {
       options.out = value;
     } else if (name == "--interval-ms") {
-      options.interval_s = Number(name, value, 1, 60000) / 1000;
+      options.interval_s = RealOption(name, value, 1, 60000) / 1000;
     } else if (name == "--limit-s") {
-      options.limit_s = Number(name, value, 0.001, 1e6);
+      options.limit_s = RealOption(name, value, 0.001, 1e6);
     } else if (name == "--watch") {
       options.watch.push_back(value);
     } else if (name == "--meter-command") {
       options.meter_command.push_back(value);
     } else if (name == "--cpus") {
-      options.cpus = value;
-      try {
-        ParseCpuList(value);
-      } catch (const std::exception&) {
-        Refuse("--cpus takes a list such as 4-7, not '" + value + "'");
-      }
+      options.cpus = CpusOption(name, value);
     } else {
       Refuse(name + " is not known");
     }
   }
   if (options.out.empty() && !options.clock) Refuse("--out is needed");
   return options;
+}
+
+}  // namespace
+
+Options ParseOptions(int argc, char** argv) {
+  try {
+    return Parse(argc, argv);
+  } catch (const std::invalid_argument& error) {
+    ExitWithUsage("autotune_observe", error, kUsage);
+  }
 }
 
 }  // namespace observe

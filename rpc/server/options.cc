@@ -1,55 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <stdexcept>
 
-#include "../common/cpu_list.h"
+#include "../common/options.h"
 
 namespace autotune {
 namespace server {
 namespace {
 
-[[noreturn]] void Refuse(const std::string& message) {
-  std::fprintf(stderr, "autotune_server: %s\n%s", message.c_str(),
-               "usage: autotune_server --dir DIR --key KEY [--tracker HOST:PORT] [--bind ADDRESS]\n"
-               "         [--port PORT] [--public-host HOST] [--public-port PORT] [--cpus LIST]\n"
-               "         [--session-timeout SECONDS] [--serial NAME] [--emulated TEXT]\n"
-               "         [--thermal-zone FILE] [--daemon]\n"
-               "       autotune_server --dir DIR --status | --stop\n"
-               "       autotune_server --version\n");
-  std::exit(2);
-}
-
-/// The whole text as a number within limits.
-long Number(const std::string& option, const std::string& text, long low, long high) {
-  size_t used = 0;
-  long value = 0;
-  try {
-    value = std::stol(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  if (used == 0 || used != text.size() || value < low || value > high) {
-    Refuse(option + " takes a number from " + std::to_string(low) + " to " + std::to_string(high) +
-           ", not '" + text + "'");
-  }
-  return value;
-}
+constexpr const char* kUsage =
+    "usage: autotune_server --dir DIR --key KEY [--tracker HOST:PORT] [--bind ADDRESS]\n"
+    "         [--port PORT] [--public-host HOST] [--public-port PORT] [--cpus LIST]\n"
+    "         [--session-timeout SECONDS] [--serial NAME] [--emulated TEXT]\n"
+    "         [--thermal-zone FILE] [--daemon]\n"
+    "       autotune_server --dir DIR --status | --stop\n"
+    "       autotune_server --version\n";
 
 void SetTracker(const std::string& text, Options* options) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) Refuse("--tracker takes HOST:PORT, not '" + text + "'");
   options->tracker_host = text.substr(0, colon);
-  options->tracker_port = static_cast<int>(Number("--tracker", text.substr(colon + 1), 1, 65535));
+  options->tracker_port = WholeOption("--tracker", text.substr(colon + 1), 1, 65535);
 }
 
-}  // namespace
-
-Options ParseOptions(int argc, char** argv) {
+Options Parse(int argc, char** argv) {
   Options options;
   const std::map<std::string, std::function<void()>> flags = {
       {"--daemon", [&] { options.daemon = true; }},
@@ -64,25 +41,18 @@ Options ParseOptions(int argc, char** argv) {
       {"--bind", [&](const std::string& text) { options.bind = text; }},
       {"--port",
        [&](const std::string& text) {
-         options.port = static_cast<int>(Number("--port", text, 0, 65535));
+         options.port = WholeOption("--port", text, 0, 65535);
        }},
       {"--public-host", [&](const std::string& text) { options.public_host = text; }},
       {"--public-port",
        [&](const std::string& text) {
-         options.public_port = static_cast<int>(Number("--public-port", text, 0, 65535));
+         options.public_port = WholeOption("--public-port", text, 0, 65535);
        }},
       {"--cpus",
-       [&](const std::string& text) {
-         try {
-           ParseCpuList(text);
-         } catch (const std::exception&) {
-           Refuse("--cpus takes a list such as 0-3,6, not '" + text + "'");
-         }
-         options.cpus = text;
-       }},
+       [&](const std::string& text) { options.cpus = CpusOption("--cpus", text); }},
       {"--session-timeout",
        [&](const std::string& text) {
-         options.session_timeout_s = static_cast<double>(Number("--session-timeout", text, 1, 86400));
+         options.session_timeout_s = WholeOption("--session-timeout", text, 1, 86400);
        }},
       {"--serial", [&](const std::string& text) { options.serial = text; }},
       {"--emulated", [&](const std::string& text) { options.emulated = text; }},
@@ -109,6 +79,16 @@ Options ParseOptions(int argc, char** argv) {
     }
   }
   return options;
+}
+
+}  // namespace
+
+Options ParseOptions(int argc, char** argv) {
+  try {
+    return Parse(argc, argv);
+  } catch (const std::invalid_argument& error) {
+    ExitWithUsage("autotune_server", error, kUsage);
+  }
 }
 
 }  // namespace server

@@ -17,8 +17,9 @@ from fleets import await_state, local_fleet, servers
 
 from autotune.compiler.build_worker import linker
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
-from autotune.compiler.rpc_runner import RpcRunner, Waits
+from autotune.compiler.rpc_runner import RpcRunner
 from autotune.compiler.runner import CompareRequest, DeviceFingerprint, MeasureRequest
+from autotune.compiler.sessions import SessionWaits
 from autotune.compiler.workers import WorkerLost
 from autotune.errors import TransientDeviceError
 from autotune.tracker import TrackerLink
@@ -44,7 +45,7 @@ def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackerLink]:
 
 @pytest.fixture
 def runner(tracker: TrackerLink) -> Iterator[RpcRunner]:
-    runner = RpcRunner(tracker, KEY, DEVICE, waits=Waits(patience_s=60))
+    runner = RpcRunner(tracker, KEY, DEVICE, waits=SessionWaits(patience_s=60))
     runner.start()
     yield runner
     runner.stop()
@@ -160,7 +161,7 @@ def test_libraries_are_compared_in_one_session(
 def test_a_key_without_devices_is_given_up_after_the_patience(
     tracker: TrackerLink, data: Path, tmp_path: Path
 ) -> None:
-    runner = RpcRunner(tracker, "nobody", DEVICE, waits=Waits(patience_s=1))
+    runner = RpcRunner(tracker, "nobody", DEVICE, waits=SessionWaits(patience_s=1))
     runner.start()
     with pytest.raises(TransientDeviceError, match="'nobody'"):
         runner.measure(request(right(tmp_path), data))
@@ -170,7 +171,7 @@ def test_a_key_without_devices_is_given_up_after_the_patience(
 def test_an_interrupt_ends_the_wait_for_a_device(
     tracker: TrackerLink, data: Path, tmp_path: Path
 ) -> None:
-    runner = RpcRunner(tracker, "nobody", DEVICE, waits=Waits(patience_s=600))
+    runner = RpcRunner(tracker, "nobody", DEVICE, waits=SessionWaits(patience_s=600))
     runner.start()
     threading.Timer(1.0, runner.interrupt).start()
     began = time.monotonic()
@@ -196,7 +197,7 @@ def test_a_candidate_that_takes_the_server_down_is_quarantined_after_two_times(
 def test_a_wait_for_a_device_ends_when_nobody_wants_the_measurement(
     tracker: TrackerLink, data: Path, tmp_path: Path
 ) -> None:
-    absent = RpcRunner(tracker, "nobody", DEVICE, waits=Waits(patience_s=60))
+    absent = RpcRunner(tracker, "nobody", DEVICE, waits=SessionWaits(patience_s=60))
     absent.start()
     began = time.monotonic()
     absent.give_up = lambda: time.monotonic() - began > 1

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler.rpc_runner import RpcRunner, Waits
+from autotune.compiler.rpc_runner import RpcRunner
 from autotune.compiler.runner import DeviceFingerprint, MeasureRequest
+from autotune.compiler.sessions import SessionWaits
 from autotune.compiler.workers import Message, WorkerLost
 from autotune.measurement import Outcome
 from autotune.tracker.link import Crash, Served
 
 DEVICE = DeviceFingerprint("k", "rpc-cpu", "", (), stand_in=False)
-WAITS = Waits(patience_s=5, open_s=1, verdict_s=0.3, retry_s=0.01)
+WAITS = SessionWaits(patience_s=5, open_s=1, verdict_s=0.3, retry_s=0.01)
 OK = {"samples": [0.001], "max_rel_error": 0.0}
 Behaviour = Callable[["Fake", str, int], Message]
 

@@ -12,8 +12,9 @@ import pytest
 from autotune.compiler.drift import DriftWatch
 from autotune.compiler.entries import Entry, Trial
 from autotune.compiler.lane import Candidate
-from autotune.compiler.rpc_runner import RpcRunner, Waits
+from autotune.compiler.rpc_runner import RpcRunner
 from autotune.compiler.runner import CompareRequest, DeviceFingerprint, MeasureRequest
+from autotune.compiler.sessions import SessionWaits
 from autotune.compiler.steady import Limits
 from autotune.compiler.workers import Message
 from autotune.errors import TransientDeviceError
@@ -68,7 +69,7 @@ class Phone:
         pass
 
     def runner(self, kind: str = "rpc-cpu") -> RpcRunner:
-        waits = Waits(patience_s=5, open_s=1, verdict_s=0.3, retry_s=0.01)
+        waits = SessionWaits(patience_s=5, open_s=1, verdict_s=0.3, retry_s=0.01)
         device = DeviceFingerprint("k", kind, "", (), stand_in=False)
         runner = RpcRunner(self, "k", device, make=lambda: self, waits=waits, limits=LIMITS)
         runner.start()

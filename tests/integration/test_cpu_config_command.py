@@ -115,6 +115,96 @@ def test_a_models_step_is_searched_on_this_host(tmp_path: Path) -> None:
     assert not list(Path("/tmp").glob("autotune-step-*"))
 
 
+def test_a_plan_per_operator_is_made_and_measured(tmp_path: Path) -> None:
+    found = search(
+        "--emulate", "jetson-tx2", "--model", "squeezenet1_1", "--batch", 4, "--objective", "edp",
+        "--trials", 8, "--blocks", 3, "--per-operator", "--logs", tmp_path,
+    )  # fmt: skip
+    plan = found["per_operator"]
+    count = len(plan["configurations"])
+    assert 2 <= count <= 6
+    assert [len(row) for row in plan["switch_s"]] == [count] * count
+    assert plan["operators"]["foretold_gain"] >= plan["phases"]["foretold_gain"] >= 1
+    changes = plan["operators"]["changes"]
+    assert all(0 <= change["call"] < 145 and change["to"] < count for change in changes)
+    if changes:
+        assert plan["measured"]["blocks"] == 3
+        assert plan["measured"]["verdict"] in ("better", "tie", "worse")
+    events = [
+        json.loads(line) for line in (run_of(tmp_path) / "events.jsonl").read_text().splitlines()
+    ]
+    assert sum(event["event"] == "profile" for event in events) >= count
+
+
+def test_a_plan_on_this_host_goes_through_its_settings(tmp_path: Path) -> None:
+    found = search(
+        "--device", "local", "--model", "lenet", "--batch", 2, "--meter", "none", "--trials", 2,
+        "--blocks", 1, "--per-operator", "--least-seconds", 0.2, "--start-temperature", 999,
+        "--logs", tmp_path,
+    )  # fmt: skip
+    plan = found["per_operator"]
+    assert len(plan["configurations"]) == 2
+    assert all(seconds >= 0 for row in plan["switch_s"] for seconds in row)
+    assert plan["operators"]["time_s"] <= plan["single"]["time_s"]
+
+
+def test_a_profile_joins_calls_and_samples(tmp_path: Path) -> None:
+    done = autotune(
+        "profile", "--model", "lenet", "--batch", 64, "--emulate", "jetson-tx2", "--cpus", "2-5",
+        "--seconds", 5, "--logs", tmp_path, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["kind"], found["cpus"], found["threads"]) == ("profile", [2, 3, 4, 5], 4)
+    assert len(found["operators"]) == 25
+    assert sum(row["share"] for row in found["roles"]) == pytest.approx(1, rel=0.05)
+    joules = sum(row["energy_j"] for row in found["roles"])
+    assert joules == pytest.approx(found["energy_j"], rel=0.1)
+    assert all(row["live_bytes"] for row in found["operators"])
+
+
+def test_a_profile_of_a_program_that_tells_its_calls(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import time\nprint('names load.forward compute.forward', flush=True)\n"
+        "for n in range(9999):\n"
+        "    t = time.clock_gettime(time.CLOCK_MONOTONIC); time.sleep(0.02)\n"
+        "    m = time.clock_gettime(time.CLOCK_MONOTONIC)\n"
+        "    while time.clock_gettime(time.CLOCK_MONOTONIC) < m + 0.04: pass\n"
+        "    e = time.clock_gettime(time.CLOCK_MONOTONIC)\n"
+        "    print(f'calls {t:.6f} {1e6 * (m - t):.1f} {1e6 * (e - m):.1f}')\n"
+        "    print('step', n, flush=True)\n"
+    )
+    done = autotune(
+        "profile", "--device", "local", "--command", f"{sys.executable} {program}",
+        "--steps-from", "^step", "--seconds", 2, "--meter", "none", "--start-temperature", 999,
+        "--logs", tmp_path, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    load, compute = json.loads(done.stdout)["operators"]
+    assert (load["name"], load["role"]) == ("load.forward", "forward")
+    assert load["time_s"] == pytest.approx(0.02, rel=0.2)
+    assert compute["time_s"] == pytest.approx(0.04, rel=0.2)
+    assert load["energy_j"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "--model, or --command"),
+        (["--model", "lenet", "--emulate", "jetson-tx2", "--cpus", "9"], "has cores"),
+        (["--model", "lenet", "--emulate", "jetson-tx2", "--cpus", "x"], "no list of cores"),
+        (["--model", "lenet", "--emulate", "jetson-tx2", "--seconds", "0"], "--seconds 0"),
+        (["--model", "lenet", "--emulate", "jetson-tx2", "--of", "/nowhere"], "no run at"),
+    ],
+)
+def test_a_mistake_of_a_profile_is_told_in_one_line(
+    tmp_path: Path, arguments: list[str], text: str
+) -> None:
+    done = autotune("profile", *arguments, "--logs", tmp_path)
+    assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+
+
 def test_this_host_is_searched(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text(
@@ -145,6 +235,7 @@ def test_this_host_is_searched(tmp_path: Path) -> None:
         (["--emulate", "meizu-16t", "--storage", "nonsense"], 2, "cannot be opened"),
         (["--emulate", "raspberry-pi-3b-plus", "--objective", "energy"], 3, "no meter"),
         (["--device", "local"], 2, "--command and --steps-from"),
+        (["--emulate", "meizu-16t", "--per-operator"], 2, "--per-operator needs --model"),
         (["--device", "local", "--batch", "4"], 2, "go with --model"),
         (["--emulate", "meizu-16t", "--model", "lenet", "--command", "x"], 2, "exclude each other"),
         (["--emulate", "meizu-16t", "--model", "nonet"], 2, "unknown model"),

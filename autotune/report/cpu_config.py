@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.report import svg
 from autotune.report.page import download, page, table
-from autotune.report.svg import Axis, Point, Series
+from autotune.report.samples import over_time
+from autotune.report.svg import Axis, Point
 
 _NAMES = {
     "best": "best",
@@ -21,7 +21,6 @@ _NAMES = {
     "knee": "knee of the front",
     "least_energy_in_time": "least energy in time",
 }
-_MOST_SAMPLES = 1500
 
 
 def cpu_config_page(
@@ -216,47 +215,7 @@ def _over_time(
     path = folder / "raw" / str(raw)
     if raw is None or not path.is_file():
         return []
-    temperatures, clocks = _samples(path)
-    sections = []
-    for heading, label, found in (
-        ("Temperature while the best was measured", "degrees Celsius", temperatures),
-        ("Clocks while the best was measured", "MHz", clocks),
-    ):
-        series = [Series(n, *zip(*points, strict=True)) for n, points in found.items() if points]
-        if series:
-            x = Axis.over("seconds", [t for s in series for t in s.xs])
-            y = Axis.over(label, [v for s in series for v in s.ys])
-            sections.append((heading, svg.lines(x, y, series)))
-    return sections
-
-
-def _samples(
-    path: Path,
-) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[float, float]]]]:
-    temperatures: dict[str, list[tuple[float, float]]] = {}
-    clocks: dict[str, list[tuple[float, float]]] = {}
-    watch: list[str] = []
-    start: float | None = None
-    lines = path.read_text(encoding="utf-8").splitlines()
-    every = max(1, len(lines) // _MOST_SAMPLES)
-    for number, line in enumerate(lines):
-        entry = json.loads(line)
-        if "begin" in entry:
-            watch = entry["watch"]
-            start = entry["begin"] if start is None else start
-        if "sample" not in entry or start is None or number % every:
-            continue
-        before, after, values = entry["sample"]
-        time = (before + after) / 2 - start
-        for name, value in zip(watch, values, strict=True):
-            if value is None:
-                continue
-            if name.endswith("/temp") and "thermal_zone" in name:
-                celsius = float(value) / 1000 if abs(float(value)) >= 1000 else float(value)
-                temperatures.setdefault(name.split("/")[-2], []).append((time, celsius))
-            elif name.endswith("/scaling_cur_freq"):
-                clocks.setdefault(name.split("/")[-2], []).append((time, float(value) / 1000))
-    return temperatures, clocks
+    return over_time(path, result["device"], "while the best was measured")
 
 
 def _models(result: Mapping[str, Any]) -> str:
@@ -345,7 +304,8 @@ def check(
     """
     if "objective" not in about.get("request", {}):
         raise UsageError(
-            f"{path} is no run of cpu-config", hint="runs of other commands have no report yet"
+            f"{path} is no run of cpu-config or profile",
+            hint="runs of other commands have no report yet",
         )
     if result is None:
         raise UsageError(

@@ -429,25 +429,18 @@ def doubts(
 
 
 def _row(point: dict[str, Any]) -> tuple[str, ...]:
-    clusters = point["clusters"]
-    text = "all cores, clocks free" if clusters is None else " + ".join(
-        f"{c['cores']} {name}" + (f" {c['khz'] / 1000:.0f} MHz" if c["khz"] else "")
-        for name, c in clusters.items() if c["cores"]
-    )  # fmt: skip
+    from autotune.studies.texts import configuration_text, interval_text
+
     ci = point["ci"] or {}
     return (
-        text,
+        configuration_text(point),
         str(point.get("threads", "")),
         f"{point['time_s']:.4g}",
-        _interval(ci.get("time_s")),
+        interval_text(ci.get("time_s")),
         "-" if point["energy_j"] is None else f"{point['energy_j']:.4g}",
-        _interval(ci.get("energy_j")),
+        interval_text(ci.get("energy_j")),
         "-" if point["celsius"] is None else f"{point['celsius']:.1f}",
     )
-
-
-def _interval(ends: list[float] | None) -> str:
-    return f"{ends[0]:.4g}-{ends[1]:.4g}" if ends else ""
 
 
 def slug(name: str) -> str:

@@ -12,6 +12,7 @@ from autotune.report import svg
 from autotune.report.page import download, page, table
 from autotune.report.samples import over_time
 from autotune.report.svg import Axis, Point
+from autotune.studies.texts import configuration_text, interval_text
 
 _NAMES = {
     "best": "best",
@@ -56,17 +57,6 @@ def cpu_config_page(
     emulated = device.get("emulated") or ""
     notice = f"{emulated}: times and joules are a model's" if emulated else ""
     return page(title, notice, sections)
-
-
-def _text(point: Mapping[str, Any]) -> str:
-    clusters = point.get("clusters")
-    if clusters is None:
-        return "all cores, clocks free"
-    return " + ".join(
-        f"{c['cores']} {name}" + (f" {c['khz'] / 1000:.0f} MHz" if c["khz"] else "")
-        for name, c in clusters.items()
-        if c["cores"]
-    )
 
 
 def _points(result: Mapping[str, Any]) -> str:
@@ -118,17 +108,13 @@ def _row(point: Mapping[str, Any]) -> tuple[str, ...]:
     ci = point.get("ci") or {}
     joules, celsius = point.get("energy_j"), point.get("celsius")
     return (
-        _text(point),
+        configuration_text(point),
         f"{point['time_s']:.4g}",
-        _interval(ci.get("time_s")),
+        interval_text(ci.get("time_s")),
         "-" if joules is None else f"{joules:.4g}",
-        _interval(ci.get("energy_j")),
+        interval_text(ci.get("energy_j")),
         "-" if celsius is None else f"{celsius:.1f}",
     )
-
-
-def _interval(ends: Sequence[float] | None) -> str:
-    return f"{ends[0]:.4g} to {ends[1]:.4g}" if ends else ""
 
 
 def _front(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> str:
@@ -139,12 +125,13 @@ def _front(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> st
         Point(
             t["figures"]["time_s"],
             t["figures"]["energy_j"],
-            f"{_text(t['configuration'])}: {t['figures']['time_s']:.4g} s, {t['figures']['energy_j']:.4g} J",
+            f"{configuration_text(t['configuration'])}: {t['figures']['time_s']:.4g} s, "
+            f"{t['figures']['energy_j']:.4g} J",
         )
         for t in known
     ]
     front = [
-        Point(p["time_s"], p["energy_j"], _text(p), marked=True)
+        Point(p["time_s"], p["energy_j"], configuration_text(p), marked=True)
         for p in result["pareto"]
         if p["energy_j"] > 0
     ]
@@ -257,7 +244,10 @@ def _repeats(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         verdicts = table(
             ("challenger", "best by then", "blocks", "best / challenger", "verdict"),
             [
-                (_text(c["challenger"]), _text(c["incumbent"]), str(c["blocks"]), _ratio(c), c["verdict"])
+                (
+                    configuration_text(c["challenger"]), configuration_text(c["incumbent"]),
+                    str(c["blocks"]), _ratio(c), c["verdict"],
+                )
                 for c in challenges
             ],
             ("blocks",),
@@ -283,7 +273,7 @@ def _trials(trials: Sequence[Mapping[str, Any]]) -> str:
         rows.append(
             (
                 str(trial["number"]),
-                _text(trial["configuration"]),
+                configuration_text(trial["configuration"]),
                 f"{figures['time_s']:.4g}" if figures else "-",
                 "-" if joules is None else f"{joules:.4g}",
                 trial["reason"],

@@ -142,7 +142,11 @@ class CpuSpace:
         """Only these configurations."""
         wanted = list(configurations)
         settings = tuple(
-            tuple(sorted({c.clusters[k] for c in wanted})) for k in range(len(clusters))
+            # A clock that is left to the system comes last: under load it is the highest.
+            tuple(
+                sorted({c.clusters[k] for c in wanted}, key=lambda s: (s.cores, s.khz or math.inf))
+            )
+            for k in range(len(clusters))
         )
         ratios = tuple(sorted({c.threads / c.cores for c in wanted}))
         whole = cls(tuple(clusters), settings, ratios)

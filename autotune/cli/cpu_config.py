@@ -101,7 +101,10 @@ def search(
     ] = None,
     space: Annotated[
         Path | None,
-        typer.Option(help="Cores and clocks to choose among, as in search_spaces/cpu_config/."),
+        typer.Option(
+            help="Cores and clocks to choose among: every, phone, unrooted, coarse, or a TOML file. "
+            "[default: every]"
+        ),
     ] = None,
     meter: Annotated[
         str | None,
@@ -309,14 +312,14 @@ def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest
     from autotune.cli import bench as benches
     from autotune.errors import UsageError
     from autotune.studies.objective import OBJECTIVES
-    from autotune.studies.space import CpuRanges, CpuSpace, read_ranges
+    from autotune.studies.space import CpuSpace
     from autotune.studies.study import SAMPLERS, StudyRequest
 
     objective = one_of("--objective", asked["objective"] or "latency", OBJECTIVES)
     sampler = one_of("--sampler", asked["sampler"] or "tpe", SAMPLERS)
     if trials < 1:
         raise UsageError(f"--trials is {trials}", hint="give a number from 1 on")
-    ranges = read_ranges(Path(asked["space"])) if asked["space"] else CpuRanges()
+    ranges = benches.ranges(asked["space"])
     limits = benches.limits(
         asked["deadline"], asked["energy_budget"], asked["max_temperature"], asked["memory_limit"]
     )

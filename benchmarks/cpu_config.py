@@ -30,8 +30,9 @@ from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import NO_LIMITS, Figures, Objective, values
 from autotune.studies.pareto import hypervolume
+from autotune.studies.ranges import CpuRanges
 from autotune.studies.replay import read_paper_table, search
-from autotune.studies.space import CpuRanges, CpuSpace
+from autotune.studies.space import CpuSpace
 from autotune.studies.study import SamplerName, StudyRequest, study_of
 
 TABLE = Path(__file__).parents[1] / "tests" / "data" / "meizu16t_alexnet_b16.csv"

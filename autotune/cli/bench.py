@@ -26,6 +26,7 @@ from autotune.power.stream import Stream
 
 if TYPE_CHECKING:
     from autotune.studies.objective import Limits
+    from autotune.studies.ranges import CpuRanges
 
 EMULATED_KIND = "emulated"
 Bring = Callable[[Observer], Workload]
@@ -203,6 +204,28 @@ def _program(chosen: Chosen) -> Path:
     return observe_program.ensure(
         chosen.info.abi, lambda line: typer.echo(f"autotune: {line}", err=True)
     )
+
+
+def ranges(space: str | None) -> CpuRanges:
+    """What `--space` allows: the name of a file in `search_spaces/cpu_config/`, or a path.
+
+    Raises:
+        UsageError: There is no such file, or it says something that is not known.
+    """
+    from autotune.compiler import spaces
+    from autotune.studies.ranges import CpuRanges, read_ranges
+
+    if space is None:
+        return CpuRanges()
+    folder = spaces.folder() / "cpu_config"
+    names = sorted(path.stem for path in folder.glob("*.toml"))
+    if space in names and not Path(space).exists():
+        return read_ranges(folder / f"{space}.toml")
+    if not Path(space).exists():
+        raise UsageError(
+            f"--space '{space}' is no file", hint=f"give a TOML file, or one of {', '.join(names)}"
+        )
+    return read_ranges(Path(space))
 
 
 def limits(

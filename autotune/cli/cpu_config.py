@@ -104,7 +104,10 @@ def search(
     ] = None,
     space: Annotated[
         Path | None,
-        typer.Option(help="Cores and clocks to choose among, as in search_spaces/cpu_config/."),
+        typer.Option(
+            help="Cores and clocks to choose among: every, phone, unrooted, coarse, or a TOML file. "
+            "[default: every]"
+        ),
     ] = None,
     meter: Annotated[
         str | None,
@@ -373,14 +376,14 @@ def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest
     from autotune.cli import bench as benches
     from autotune.errors import UsageError
     from autotune.studies.objective import OBJECTIVES
-    from autotune.studies.space import CpuRanges, CpuSpace, read_ranges
+    from autotune.studies.space import CpuSpace
     from autotune.studies.study import SAMPLERS, StudyRequest
 
     objective = one_of("--objective", asked["objective"] or "latency", OBJECTIVES)
     sampler = one_of("--sampler", asked["sampler"] or "tpe", SAMPLERS)
     if trials < 1:
         raise UsageError(f"--trials is {trials}", hint="give a number from 1 on")
-    ranges = read_ranges(Path(asked["space"])) if asked["space"] else CpuRanges()
+    ranges = benches.ranges(asked["space"])
     limits = benches.limits(
         asked["deadline"], asked["energy_budget"], asked["max_temperature"], asked["memory_limit"]
     )
@@ -495,25 +498,18 @@ def doubts(
 
 
 def _row(point: dict[str, Any]) -> tuple[str, ...]:
-    clusters = point["clusters"]
-    text = "all cores, clocks free" if clusters is None else " + ".join(
-        f"{c['cores']} {name}" + (f" {c['khz'] / 1000:.0f} MHz" if c["khz"] else "")
-        for name, c in clusters.items() if c["cores"]
-    )  # fmt: skip
+    from autotune.studies.texts import configuration_text, interval_text
+
     ci = point["ci"] or {}
     return (
-        text,
+        configuration_text(point),
         str(point.get("threads", "")),
         f"{point['time_s']:.4g}",
-        _interval(ci.get("time_s")),
+        interval_text(ci.get("time_s")),
         "-" if point["energy_j"] is None else f"{point['energy_j']:.4g}",
-        _interval(ci.get("energy_j")),
+        interval_text(ci.get("energy_j")),
         "-" if point["celsius"] is None else f"{point['celsius']:.1f}",
     )
-
-
-def _interval(ends: list[float] | None) -> str:
-    return f"{ends[0]:.4g}-{ends[1]:.4g}" if ends else ""
 
 
 def _show_plan(plan: dict[str, Any]) -> None:

@@ -92,7 +92,7 @@ def profile(
       autotune profile --model mobilenet_v2 --batch 8 --run logs/20260102T030405Z-arm-cpu --cpus 4-7
       autotune profile --model alexnet --batch 16 --of logs/20260102T030405Z-cpu-config-sm8150 --point knee
     """
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from autotune.cli import bench as benches
     from autotune.cli.device_workload import brought, given_command, step_options
@@ -140,6 +140,9 @@ def profile(
                 bench.meter = None
                 progress.notice(f"no joules are measured: {error.message}")
             measured, joined = bench.profile(setting)
+        if bench.meter is not None:
+            # What the records' figures mean: a report reads the power over time from them.
+            folder.event("meter", meter=asdict(bench.meter), settle_s=protocol.settle_s)
         for number, text in enumerate(measured.records):
             (folder.path / f"record-{number}.jsonl").write_text(text, encoding="utf-8")
         if measured.status != "ok":

@@ -15,7 +15,7 @@ def replay(
         Path,
         typer.Argument(
             help="A table (cluster, cores, big_freq_ghz, small_freq_ghz, time_s, energy_j), a run of "
-            "cpu-config, or a setting's folder of the published traces."
+            "cpu-config, a folder with settings of the published traces, or one of those."
         ),
     ],
     objective: Annotated[
@@ -29,21 +29,29 @@ def replay(
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="Longest step, such as 30s.")
     ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Of the traces: the network whose runs are searched.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Of the traces: its batch size.")] = None,
+    usb_alone: Annotated[
+        bool,
+        typer.Option("--usb-alone", help="Of the traces: leave out what the battery gave."),
+    ] = False,
     seeds: Annotated[int, typer.Option(help="How many searches, each with its own seed.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Searches a recorded table as if it were a device, and tells after how many measurements the best is found.
 
-    A published trace is shown as what it tells: duration, energy over USB, and in all, of each run.
+    Of the published traces, the runs of --network at --batch are such a table: each setting of the phone is a
+    configuration. Without --network all runs are shown: duration, energy over USB, and in all.
 
     \b
     Examples:
       autotune replay tests/data/meizu16t_alexnet_b16.csv --objective energy --deadline 30s
       autotune replay tests/data/meizu16t_alexnet_b16.csv --seeds 20 --sampler random --no-model-start
-      autotune replay MEIZU_Core_f0
+      autotune replay meizu_traces
+      autotune replay meizu_traces --network Alexnet --batch 16 --objective energy
     """
-    if recorded.is_dir() and not (recorded / "run.json").exists():
-        return _traces(recorded, as_json=json)
     import statistics
 
     from autotune.cli import bench as benches
@@ -52,10 +60,24 @@ def replay(
     from autotune.studies.objective import OBJECTIVES
     from autotune.studies.replay import read, search
     from autotune.studies.study import SAMPLERS, StudyRequest
+    from autotune.studies.traces import read_traces
 
     if seeds < 1:
         raise UsageError(f"--seeds is {seeds}", hint="give a number from 1 on")
-    bench = read(recorded)
+    traces = recorded.is_dir() and not (recorded / "run.json").exists()
+    if not traces and (network is not None or batch is not None or usb_alone):
+        raise UsageError(
+            f"{recorded} is no folder of traces",
+            hint="--network, --batch and --usb-alone are for those",
+        )
+    if network is None or batch is None:
+        if traces and (network, batch, usb_alone) == (None, None, False):
+            return _traces(recorded, as_json=json)
+        if traces:
+            raise UsageError("a search over traces needs --network and --batch")
+        bench = read(recorded)
+    else:
+        bench = read_traces(recorded, network, batch, usb_alone=usb_alone)
     space = bench.space()
     limits = benches.limits(deadline, None, None, None)
     names = [cluster.name for cluster in bench.clusters]
@@ -87,11 +109,12 @@ def replay(
                 "goal": [c.to_json(names) for c in shown.goal],
                 "measurements": counts,
                 "median": statistics.median(counts),
+                "marked": [{**c.to_json(names), "mark": mark} for c, mark in bench.marks.items()],
             }
         )
         return 0
     write_table(
-        ("measurement", "configuration", "s", "J", "proposed by", "of the goal"),
+        ("measurement", "configuration", "s", "J", "proposed by", "of the goal", "note"),
         [
             (
                 str(index),
@@ -100,6 +123,7 @@ def replay(
                 "-" if trial.figures.energy_j is None else f"{trial.figures.energy_j:g}",
                 trial.reason,
                 "yes" if trial.configuration in shown.goal else "",
+                bench.marks.get(trial.configuration, ""),
             )
             for index, trial in enumerate(shown.trials, start=1)
             if trial.figures is not None
@@ -119,14 +143,16 @@ def replay(
 def _traces(folder: Path, *, as_json: bool) -> int:
     from autotune.power import meizu_traces
 
-    runs = meizu_traces.runs(folder)
+    folders = meizu_traces.settings(folder)
+    runs = [(path.resolve().name, run) for path in folders for run in meizu_traces.runs(path)]
     if as_json:
-        write_json({"runs": [_as_json(run) for run in runs]})
+        write_json({"runs": [{"setting": name, **_as_json(run)} for name, run in runs]})
         return 0
     write_table(
-        ("run", "batch", "s", "s a step", "USB J", "USB and battery J", "note"),
+        ("setting", "run", "batch", "s", "s a step", "USB J", "USB and battery J", "note"),
         [
             (
+                name,
                 run.network,
                 str(run.batch),
                 f"{run.duration_s:.2f}",
@@ -135,7 +161,7 @@ def _traces(folder: Path, *, as_json: bool) -> int:
                 f"{run.total_j:.1f}",
                 run.saturated,
             )
-            for run in runs
+            for name, run in runs
         ],
         numbers=("batch", "s", "s a step", "USB J", "USB and battery J"),
         whole=True,

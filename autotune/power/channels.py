@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from autotune.devices.topology import Files, number, text
 from autotune.power import nvml
@@ -131,6 +131,20 @@ class Meter:
             return ()
         own = [path for channel in (*self.channels, *self.parts) for path in channel.files]
         return tuple(dict.fromkeys([*own, *self.status_files]))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Meter:
+        """What `dataclasses.asdict` gave, after JSON.
+
+        Raises:
+            TypeError: It is something else.
+        """
+        lists = {k: tuple(v) for k, v in value.items() if isinstance(v, list)}
+        for name in ("channels", "parts"):
+            lists[name] = tuple(
+                Channel(**{**c, "files": tuple(c["files"])}) for c in value.get(name, ())
+            )
+        return cls(**{**value, **lists})
 
     def calibrated(self, scale: float) -> Meter:
         """With the battery's scale known."""

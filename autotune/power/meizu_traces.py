@@ -1,8 +1,10 @@
 """Importer of the raw traces published with EMDL'21: USB and battery readings of a Meizu 16T while networks train.
 
-A folder of the archive holds one setting of the phone. `usage_monitor/` has a block about every half second with a
-time stamp, currents and voltages; `train_stamp/` says when each network and batch size began and ended;
-`train_bench/` has the trainer's own log; `processed_data/` is what the authors made of them.
+A folder of the archive holds one setting of the phone, which its name tells: `MEIZU_Core_f0` (the cores of a mask,
+clocks left to the system), `MEIZU_Freq_1708800` (clocks held, cores left to the system). `usage_monitor/` has a
+block about every half second with a time stamp, currents, voltages and what /proc tells; `train_stamp/` says when
+each network and batch size began and ended; `train_bench/` has the trainer's own log; `processed_data/` is what the
+authors made of them.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +29,11 @@ _BLOCK = re.compile(
 )
 _STAMP = re.compile(r"^(Begin|End) (?:training|trainning)\s*:\s*(\d+)", re.MULTILINE)
 _LATENCY = re.compile(r"Training latency of (\w+) is : ([\d.]+) ms \(batchsize is (\d+)\)")
+_NAME = re.compile(r".*_(?:Core_([0-9a-f]{1,2})|Freq_(\d+))")
+_CORE = re.compile(r"^cpu(\d+) ([\d ]+)$", re.MULTILINE)
+_USER_HZ = 100
+_WORKS = 0.5
+"""A core trains where it is busy for more than this share of the time; in the archive others are for about 0.2."""
 _MICRO = 1e-6
 NONE = Baseline(0.0, 0.0)
 """No baseline: all of the energy."""
@@ -81,6 +90,43 @@ class TracedRun:
     def duration_s(self) -> float:
         """Length of the training window, warm-up included."""
         return self.end_s - self.start_s
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the phone was set to.
+
+    Attributes:
+        cpus: Cores that the trainer was held to; None where they were left to the system.
+        khz: Clock that the cores were held at; None where it was left to the system.
+    """
+
+    cpus: tuple[int, ...] | None
+    khz: int | None
+
+
+def settings(folder: Path) -> list[Path]:
+    """Folders of settings in a folder of the archive, by name; the folder itself where it has none."""
+    found = sorted(path.parent for path in folder.glob("*/usage_monitor") if path.is_dir())
+    return found or [folder]
+
+
+def setting(folder: Path) -> Setting:
+    """What a setting's folder says by its name.
+
+    Raises:
+        UsageError: It says nothing that is known.
+    """
+    match = _NAME.fullmatch(folder.resolve().name)
+    mask = int(match[1], 16) if match and match[1] else None
+    if match is None or mask == 0:
+        raise UsageError(
+            f"{folder}: its name does not tell cores or clocks",
+            hint="the archive's are MEIZU_Core_<mask of cores, hexadecimal> and MEIZU_Freq_<kHz>",
+        )
+    if mask is None:
+        return Setting(None, int(match[2]))
+    return Setting(tuple(cpu for cpu in range(8) if mask >> cpu & 1), None)
 
 
 def runs(folder: Path) -> list[TracedRun]:
@@ -145,6 +191,47 @@ def read_monitor(path: Path) -> Readings:
     if not rows:
         raise UsageError(f"{path} has no block of readings")
     return _readings(np.asarray(rows, np.float64))
+
+
+def read_cores(path: Path) -> list[tuple[float, dict[int, float]]]:
+    """Seconds that each core had worked (/proc/stat, man 5 proc), by the readings' time, of a raw monitor file.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    found = []
+    for block in _text(path).split("NEW DATA ")[1:]:
+        stamp = block.split(maxsplit=1)[0]
+        ticks = {
+            int(cpu): [int(word) for word in words.split()] for cpu, words in _CORE.findall(block)
+        }
+        worked = {cpu: (sum(t[:3]) + sum(t[5:8])) / _USER_HZ for cpu, t in ticks.items()}
+        if stamp.isdecimal() and worked:
+            found.append((int(stamp) / 1e3, worked))
+    return sorted(found, key=lambda row: row[0])
+
+
+def busy_cores(folder: Path, found: Sequence[TracedRun]) -> tuple[int, ...]:
+    """Cores that worked for most of the time of a setting's runs; none where that was not recorded.
+
+    Of all runs together: the shortest have too few readings, and their cores do much else.
+
+    Args:
+        folder: The setting's.
+        found: Its runs.
+    """
+    seconds = 0.0
+    busy: defaultdict[int, float] = defaultdict(float)
+    for network in dict.fromkeys(run.network for run in found):
+        rows = read_cores(folder / "usage_monitor" / f"usage_monitor_{network}.result")
+        for run in (run for run in found if run.network == network):
+            inside = [row for row in rows if run.start_s < row[0] <= run.end_s]
+            if len(inside) > 1:
+                (begin, first), (end, last) = inside[0], inside[-1]
+                seconds += end - begin
+                for cpu, before in first.items():
+                    busy[cpu] += last.get(cpu, before) - before
+    return tuple(cpu for cpu in sorted(busy) if busy[cpu] > _WORKS * seconds)
 
 
 def read_processed(path: Path) -> Readings:

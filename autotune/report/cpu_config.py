@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.report import svg
 from autotune.report.page import download, page, table
-from autotune.report.svg import Axis, Point, Series
+from autotune.report.samples import over_time
+from autotune.report.svg import Axis, Point
+from autotune.studies.texts import configuration_text, interval_text
 
 _NAMES = {
     "best": "best",
@@ -21,7 +22,6 @@ _NAMES = {
     "knee": "knee of the front",
     "least_energy_in_time": "least energy in time",
 }
-_MOST_SAMPLES = 1500
 
 
 def cpu_config_page(
@@ -57,17 +57,6 @@ def cpu_config_page(
     emulated = device.get("emulated") or ""
     notice = f"{emulated}: times and joules are a model's" if emulated else ""
     return page(title, notice, sections)
-
-
-def _text(point: Mapping[str, Any]) -> str:
-    clusters = point.get("clusters")
-    if clusters is None:
-        return "all cores, clocks free"
-    return " + ".join(
-        f"{c['cores']} {name}" + (f" {c['khz'] / 1000:.0f} MHz" if c["khz"] else "")
-        for name, c in clusters.items()
-        if c["cores"]
-    )
 
 
 def _points(result: Mapping[str, Any]) -> str:
@@ -119,17 +108,13 @@ def _row(point: Mapping[str, Any]) -> tuple[str, ...]:
     ci = point.get("ci") or {}
     joules, celsius = point.get("energy_j"), point.get("celsius")
     return (
-        _text(point),
+        configuration_text(point),
         f"{point['time_s']:.4g}",
-        _interval(ci.get("time_s")),
+        interval_text(ci.get("time_s")),
         "-" if joules is None else f"{joules:.4g}",
-        _interval(ci.get("energy_j")),
+        interval_text(ci.get("energy_j")),
         "-" if celsius is None else f"{celsius:.1f}",
     )
-
-
-def _interval(ends: Sequence[float] | None) -> str:
-    return f"{ends[0]:.4g} to {ends[1]:.4g}" if ends else ""
 
 
 def _front(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> str:
@@ -140,12 +125,13 @@ def _front(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> st
         Point(
             t["figures"]["time_s"],
             t["figures"]["energy_j"],
-            f"{_text(t['configuration'])}: {t['figures']['time_s']:.4g} s, {t['figures']['energy_j']:.4g} J",
+            f"{configuration_text(t['configuration'])}: {t['figures']['time_s']:.4g} s, "
+            f"{t['figures']['energy_j']:.4g} J",
         )
         for t in known
     ]
     front = [
-        Point(p["time_s"], p["energy_j"], _text(p), marked=True)
+        Point(p["time_s"], p["energy_j"], configuration_text(p), marked=True)
         for p in result["pareto"]
         if p["energy_j"] > 0
     ]
@@ -216,47 +202,7 @@ def _over_time(
     path = folder / "raw" / str(raw)
     if raw is None or not path.is_file():
         return []
-    temperatures, clocks = _samples(path)
-    sections = []
-    for heading, label, found in (
-        ("Temperature while the best was measured", "degrees Celsius", temperatures),
-        ("Clocks while the best was measured", "MHz", clocks),
-    ):
-        series = [Series(n, *zip(*points, strict=True)) for n, points in found.items() if points]
-        if series:
-            x = Axis.over("seconds", [t for s in series for t in s.xs])
-            y = Axis.over(label, [v for s in series for v in s.ys])
-            sections.append((heading, svg.lines(x, y, series)))
-    return sections
-
-
-def _samples(
-    path: Path,
-) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[float, float]]]]:
-    temperatures: dict[str, list[tuple[float, float]]] = {}
-    clocks: dict[str, list[tuple[float, float]]] = {}
-    watch: list[str] = []
-    start: float | None = None
-    lines = path.read_text(encoding="utf-8").splitlines()
-    every = max(1, len(lines) // _MOST_SAMPLES)
-    for number, line in enumerate(lines):
-        entry = json.loads(line)
-        if "begin" in entry:
-            watch = entry["watch"]
-            start = entry["begin"] if start is None else start
-        if "sample" not in entry or start is None or number % every:
-            continue
-        before, after, values = entry["sample"]
-        time = (before + after) / 2 - start
-        for name, value in zip(watch, values, strict=True):
-            if value is None:
-                continue
-            if name.endswith("/temp") and "thermal_zone" in name:
-                celsius = float(value) / 1000 if abs(float(value)) >= 1000 else float(value)
-                temperatures.setdefault(name.split("/")[-2], []).append((time, celsius))
-            elif name.endswith("/scaling_cur_freq"):
-                clocks.setdefault(name.split("/")[-2], []).append((time, float(value) / 1000))
-    return temperatures, clocks
+    return over_time(path, result["device"], "while the best was measured")
 
 
 def _models(result: Mapping[str, Any]) -> str:
@@ -298,7 +244,10 @@ def _repeats(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         verdicts = table(
             ("challenger", "best by then", "blocks", "best / challenger", "verdict"),
             [
-                (_text(c["challenger"]), _text(c["incumbent"]), str(c["blocks"]), _ratio(c), c["verdict"])
+                (
+                    configuration_text(c["challenger"]), configuration_text(c["incumbent"]),
+                    str(c["blocks"]), _ratio(c), c["verdict"],
+                )
                 for c in challenges
             ],
             ("blocks",),
@@ -324,7 +273,7 @@ def _trials(trials: Sequence[Mapping[str, Any]]) -> str:
         rows.append(
             (
                 str(trial["number"]),
-                _text(trial["configuration"]),
+                configuration_text(trial["configuration"]),
                 f"{figures['time_s']:.4g}" if figures else "-",
                 "-" if joules is None else f"{joules:.4g}",
                 trial["reason"],
@@ -345,7 +294,8 @@ def check(
     """
     if "objective" not in about.get("request", {}):
         raise UsageError(
-            f"{path} is no run of cpu-config", hint="runs of other commands have no report yet"
+            f"{path} is no run of cpu-config or profile",
+            hint="runs of other commands have no report yet",
         )
     if result is None:
         raise UsageError(

@@ -15,6 +15,7 @@ table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: 0.2rem 0.
   border-bottom: 1px solid #ddd; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
 svg { width: 100%; max-width: 44rem; height: auto; } svg text { font: 12px system-ui, sans-serif; }
 .grid { stroke: #e4e4e4; } .end { text-anchor: end; } .middle, .cell { text-anchor: middle; } .tick { fill: #555; }
+.band { opacity: 0.6; stroke: #fff; stroke-width: 0.4; } .border { stroke: #888; stroke-width: 0.5; }
 .notice { background: #fff3cd; border-left: 4px solid #e0a800; padding: 0.5rem 1rem; }
 """
 

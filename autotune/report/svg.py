@@ -1,4 +1,4 @@
-"""Plots as inline SVG: axes, points, lines and heat maps; no script, no font, nothing to load."""
+"""Plots as inline SVG: axes, points, lines, bars and heat maps; no script, no font, nothing to load."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 20, 55
+_BARS_LEFT, _BAR = 200, 22
+_LEGEND_COLUMNS = 3
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 """For lines that are told apart; matplotlib's, which many know."""
+BANDS = (
+    "#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5", "#c49c94", "#f7b6d2", "#dbdb8d", "#9edae5", "#c7c7c7",
+)  # fmt: skip
+"""For what lies behind lines: the light halves of matplotlib's pairs."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,42 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Bar:
+    """A bar of a chart.
+
+    Attributes:
+        label: Text before it.
+        value: Its length; none is drawn for less than 0.
+        deviation: Standard uncertainty, drawn as a line of one to each side; 0 for none.
+        title: What is shown when the pointer is on it.
+        faint: Whether it is drawn pale, since little is known of it.
+    """
+
+    label: str
+    value: float
+    deviation: float = 0.0
+    title: str = ""
+    faint: bool = False
+
+
+@dataclass(frozen=True)
+class Band:
+    """A span of time behind lines.
+
+    Attributes:
+        start: Its beginning.
+        end: Its end.
+        kind: For the legend; bands of one kind have one colour.
+        title: What is shown when the pointer is on it.
+    """
+
+    start: float
+    end: float
+    kind: str
+    title: str
+
+
+@dataclass(frozen=True)
 class Series:
     """A line through points of time.
 
@@ -118,21 +160,98 @@ def scatter(x: Axis, y: Axis, points: Sequence[Point], joined: Sequence[Point] =
     return _svg(parts)
 
 
-def lines(x: Axis, y: Axis, series: Sequence[Series]) -> str:
-    """Lines over time, with a legend."""
+def lines(
+    x: Axis,
+    y: Axis,
+    series: Sequence[Series],
+    *,
+    bands: Sequence[Band] = (),
+    borders: Sequence[float] = (),
+) -> str:
+    """Lines over time, with a legend below.
+
+    Args:
+        x: Time.
+        y: What the lines show.
+        series: The lines.
+        bands: Behind them, such as what ran meanwhile.
+        borders: Times at which something ended and something began.
+    """
     parts = _frame(x, y)
+    kinds = list(dict.fromkeys(band.kind for band in bands))
+    shades = {kind: BANDS[number % len(BANDS)] for number, kind in enumerate(kinds)}
+    for band in bands:
+        left, right = (_x(x, min(max(at, x.low), x.high)) for at in (band.start, band.end))
+        parts.append(
+            f'<rect x="{left:.2f}" y="{_TOP}" width="{right - left:.2f}" height="{HEIGHT - _TOP - _BOTTOM}" '
+            f'fill="{shades[band.kind]}" class="band"><title>{escape(band.title)}</title></rect>'
+        )
+    parts += [
+        f'<line x1="{_x(x, at):.1f}" y1="{_TOP}" x2="{_x(x, at):.1f}" y2="{HEIGHT - _BOTTOM}" class="border"/>'
+        for at in borders
+        if x.low <= at <= x.high
+    ]
+    legend = []
     for number, one in enumerate(series):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(
             f"{_x(x, a):.1f},{_y(y, b):.1f}" for a, b in zip(one.xs, one.ys, strict=True)
         )
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
-        top = _TOP + 14 + 16 * number
+        legend.append((one.name, colour, 4))
+    legend += [(kind, shade, 10) for kind, shade in shades.items()]
+    for number, (name, colour, high) in enumerate(legend):
+        row, column = divmod(number, _LEGEND_COLUMNS)
+        left = _LEFT + column * (WIDTH - _LEFT - _RIGHT) / _LEGEND_COLUMNS
+        parts.append(_legend_entry(left, HEIGHT + 10 + 18 * row, name, colour, high))
+    return _svg(parts, HEIGHT + 18 * -(-len(legend) // _LEGEND_COLUMNS))
+
+
+def _legend_entry(left: float, top: float, name: str, colour: str, high: int) -> str:
+    return (
+        f'<rect x="{left:.1f}" y="{top - 6 - high / 2:g}" width="12" height="{high}" fill="{colour}"/>'
+        f'<text x="{left + 18:.1f}" y="{top}" class="label">{escape(name)}</text>'
+    )
+
+
+def bars(label: str, rows: Sequence[Bar]) -> str:
+    """Bars from left to right, one below the other.
+
+    Args:
+        label: What their length is, with the unit.
+        rows: From the top.
+    """
+    most = max((row.value + row.deviation for row in rows), default=0.0)
+    axis = Axis(label, 0.0, 1.05 * most if most > 0 else 1.0)
+    bottom = _TOP + _BAR * len(rows)
+    wide = WIDTH - _BARS_LEFT - _RIGHT
+
+    def at(value: float) -> float:
+        return _BARS_LEFT + wide * axis.share(max(value, 0.0))
+
+    parts = [
+        f'<line x1="{at(tick):.1f}" y1="{_TOP}" x2="{at(tick):.1f}" y2="{bottom}" class="grid"/>'
+        f'<text x="{at(tick):.1f}" y="{bottom + 16}" class="tick middle">{tick:g}</text>'
+        for tick in axis.ticks()
+    ]
+    for number, row in enumerate(rows):
+        top = _TOP + _BAR * number
         parts.append(
-            f'<rect x="{WIDTH - 150}" y="{top - 8}" width="12" height="4" fill="{colour}"/>'
-            f'<text x="{WIDTH - 132}" y="{top}" class="label">{escape(one.name)}</text>'
+            f'<text x="{_BARS_LEFT - 6}" y="{top + 15}" class="tick end">{escape(row.label)}</text>'
+            f'<rect x="{_BARS_LEFT}" y="{top + 3}" width="{at(row.value) - _BARS_LEFT:.1f}" height="{_BAR - 6}" '
+            f'fill="{COLOURS[0]}" fill-opacity="{0.35 if row.faint else 0.85}">'
+            f"<title>{escape(row.title or row.label)}</title></rect>"
         )
-    return _svg(parts)
+        if row.deviation > 0:
+            low, high = at(row.value - row.deviation), at(row.value + row.deviation)
+            parts.append(
+                f'<line x1="{low:.1f}" y1="{top + _BAR / 2}" x2="{high:.1f}" y2="{top + _BAR / 2}" '
+                'stroke="#222"/>'
+            )
+    parts.append(
+        f'<text x="{_BARS_LEFT + wide / 2}" y="{bottom + 38}" class="label middle">{escape(label)}</text>'
+    )
+    return _svg(parts, bottom + 50)
 
 
 def heat_map(
@@ -222,6 +341,6 @@ def _axis_text(horizontal: str, vertical: str) -> str:
     )
 
 
-def _svg(parts: Sequence[str]) -> str:
+def _svg(parts: Sequence[str], height: int = HEIGHT) -> str:
     inside = "\n".join(parts)
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" xmlns="http://www.w3.org/2000/svg">\n{inside}\n</svg>'
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" xmlns="http://www.w3.org/2000/svg">\n{inside}\n</svg>'

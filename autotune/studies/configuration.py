@@ -8,6 +8,7 @@ from typing import Any
 
 from autotune.devices.topology import Cluster
 from autotune.errors import UsageError
+from autotune.studies.texts import configuration_text
 
 
 @dataclass(frozen=True, order=True)
@@ -93,10 +94,5 @@ class CpuConfiguration:
 
     def text(self, names: Sequence[str]) -> str:
         """For people: `4 big 2419 MHz`."""
-        parts = []
-        for name, setting in zip(names, self.clusters, strict=True):
-            if setting.cores:
-                clock = "" if setting.khz is None else f" {setting.khz / 1000:.0f} MHz"
-                parts.append(f"{setting.cores} {name}{clock}")
         threads = "" if self.threads == self.cores else f", {self.threads} threads"
-        return " + ".join(parts) + threads
+        return configuration_text(self.to_json(names)) + threads

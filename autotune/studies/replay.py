@@ -22,7 +22,7 @@ from autotune.studies.space import CpuSpace
 from autotune.studies.study import StudyRequest, StudyTrial, study_of
 
 _COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "energy_j")
-_CAPACITY = {"little": 360, "big": 1024}
+CAPACITY = {"little": 360, "big": 1024}
 """As Linux has them for the table's phone: arch/arm64/boot/dts/qcom/sm8150.dtsi, at the highest clocks."""
 
 
@@ -34,6 +34,7 @@ class TableBench:
         figures: What was recorded.
         about: What the recorded device was.
         default: What the system did by itself, if that was recorded.
+        marks: What makes the energy of some doubtful.
     """
 
     def __init__(
@@ -42,10 +43,12 @@ class TableBench:
         figures: Mapping[CpuConfiguration, Figures],
         about: dict[str, Any],
         default: Figures | None = None,
+        marks: Mapping[CpuConfiguration, str] | None = None,
     ) -> None:
         self.clusters = clusters
         self.device = about
         self.default = default
+        self.marks = dict(marks or {})
         self._figures = dict(figures)
         self.measurements = 0
 
@@ -63,7 +66,8 @@ class TableBench:
         if found is None:
             return Measured("failed", "this configuration was not recorded")
         self.measurements += 1
-        return Measured("ok", figures=found)
+        mark = self.marks.get(configuration) if configuration else None
+        return Measured("ok", figures=found, raw={"marks": [mark]} if mark else None)
 
 
 def read_paper_table(path: Path) -> TableBench:
@@ -214,4 +218,4 @@ def _cluster(name: str, index: int, settings: list[ClusterSetting]) -> Cluster:
     clocks = tuple(sorted({s.khz for s in settings if s.khz is not None}))
     first = index * size
     cpus = tuple(range(first, first + size))
-    return Cluster(name, cpus, _CAPACITY[name], clocks[0], clocks[-1], clocks, (), ())
+    return Cluster(name, cpus, CAPACITY[name], clocks[0], clocks[-1], clocks, (), ())

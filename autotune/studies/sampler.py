@@ -30,7 +30,8 @@ def suggest(trial: optuna.Trial, space: CpuSpace) -> CpuConfiguration:
     chosen: list[ClusterSetting] = []
     for cluster, row in zip(space.clusters, space.settings, strict=True):
         taken = any(s.cores for s in chosen)
-        if taken and not space.together:
+        parts = any(0 < s.cores < len(c.cpus) for s, c in zip(chosen, space.clusters, strict=False))
+        if taken and (space.together == "never" or (space.together == "whole" and parts)):
             chosen.append(ClusterSetting(0))
             continue
         counts = _counts(row)
@@ -38,6 +39,8 @@ def suggest(trial: optuna.Trial, space: CpuSpace) -> CpuConfiguration:
         cores = counts[
             _position(trial, f"{cluster.name}.cores", len(counts), int(needed and counts[0] == 0))
         ]
+        if taken and cores and space.together == "whole":
+            cores = counts[-1]
         clocks = [s.khz for s in row if s.cores == cores]
         khz = clocks[_position(trial, f"{cluster.name}.clock", len(clocks))] if cores else None
         chosen.append(ClusterSetting(cores, khz))

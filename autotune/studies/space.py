@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autotune.devices.topology import Cluster
 from autotune.errors import UsageError
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.physics import Clocks
+from autotune.studies.ranges import ClusterRange, CpuRanges, Together
 
 Indices = NDArray[np.int64]
 
@@ -27,64 +23,6 @@ LARGEST_LISTED = 100_000
 
 UNLISTED_LEVELS = 8
 """Clocks to choose among where a driver takes any."""
-
-
-class ClusterRange(BaseModel):
-    """What a search may do with a cluster."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cores: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = Field(
-        default=None,
-        description="How many cores may train; 0 leaves the cluster alone. All counts if absent.",
-    )
-    frequencies_khz: (
-        Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)] | None
-    ) = Field(
-        default=None, description="Clocks to choose among. All that the kernel offers if absent."
-    )
-    levels: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="At most so many clocks, spread evenly from the lowest to the highest.",
-    )
-
-
-class CpuRanges(BaseModel):
-    """What a search over CPU configurations may choose; `search_spaces/cpu_config/*.toml`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    clusters: dict[str, ClusterRange] = Field(
-        default_factory=dict,
-        description="By the cluster's name, as `autotune devices show` has it.",
-    )
-    together: Literal["any", "never"] = Field(
-        default="any", description="Whether clusters may train together."
-    )
-    threads_per_core: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (
-        Field(
-            default=(1.0,), description="Threads for each core that trains, rounded; at least one."
-        )
-    )
-
-
-def read_ranges(path: Path) -> CpuRanges:
-    """A file of `search_spaces/cpu_config`.
-
-    Raises:
-        UsageError: It cannot be read, or says something that is not known.
-    """
-    try:
-        # Through JSON: TOML's arrays are lists, and tuples are wanted.
-        return CpuRanges.model_validate_json(json.dumps(tomllib.loads(path.read_text("utf-8"))))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{path}: {where}: {first['msg']}") from error
 
 
 @dataclass(frozen=True)
@@ -98,14 +36,14 @@ class CpuSpace:
         clusters: The device's, from slow to fast.
         settings: What each cluster may do.
         threads_per_core: What the last digit chooses.
-        together: Whether clusters may train together.
+        together: Whether clusters may train together: any cores of them, only whole ones, or never.
         only: Numbers of the configurations, where it is a list of some; None for all.
     """
 
     clusters: tuple[Cluster, ...]
     settings: tuple[tuple[ClusterSetting, ...], ...]
     threads_per_core: tuple[float, ...] = (1.0,)
-    together: bool = True
+    together: Together = "any"
     only: tuple[int, ...] | None = None
 
     @classmethod
@@ -127,10 +65,14 @@ class CpuSpace:
                 hint=f"it has {', '.join(c.name for c in clusters)}",
             )
         settings = tuple(
-            _settings(c, ranges.clusters.get(c.name, ClusterRange()), clocks=clocks)
+            _settings(
+                c,
+                ranges.clusters.get(c.name, ranges.others),
+                clocks=clocks and ranges.clocks == "set",
+            )
             for c in clusters
         )
-        space = cls(tuple(clusters), settings, ranges.threads_per_core, ranges.together == "any")
+        space = cls(tuple(clusters), settings, ranges.threads_per_core, ranges.together)
         if not space.numbers(np.random.default_rng(0), 1).size:
             raise UsageError("the ranges leave no configuration", hint="allow a cluster some cores")
         return space
@@ -142,7 +84,11 @@ class CpuSpace:
         """Only these configurations."""
         wanted = list(configurations)
         settings = tuple(
-            tuple(sorted({c.clusters[k] for c in wanted})) for k in range(len(clusters))
+            # A clock that is left to the system comes last: under load it is the highest.
+            tuple(
+                sorted({c.clusters[k] for c in wanted}, key=lambda s: (s.cores, s.khz or math.inf))
+            )
+            for k in range(len(clusters))
         )
         ratios = tuple(sorted({c.threads / c.cores for c in wanted}))
         whole = cls(tuple(clusters), settings, ratios)
@@ -259,8 +205,11 @@ class CpuSpace:
              for row, d in zip(self.settings, digits, strict=True)], axis=1
         )  # fmt: skip
         real = cores.sum(axis=1) > 0
-        if not self.together:
-            real &= (cores > 0).sum(axis=1) == 1
+        if self.together != "any":
+            trains = cores > 0
+            alone = trains.sum(axis=1) == 1
+            whole = (~trains | (cores == [len(c.cpus) for c in self.clusters])).all(axis=1)
+            real &= alone | whole if self.together == "whole" else alone
         total = cores.sum(axis=1)
         threads = np.stack([np.maximum(1, np.round(total * r)) for r in self.threads_per_core])
         own = threads[ratio, np.arange(len(numbers))]
@@ -301,8 +250,8 @@ def _settings(
     offered = cluster.frequencies_khz
     if wanted is not None and not clocks:
         raise UsageError(
-            f"clocks of '{cluster.name}' cannot be chosen: setting them takes root",
-            hint="leave frequencies_khz out of the ranges",
+            f"clocks of '{cluster.name}' cannot be chosen: they are left to the system",
+            hint='setting them takes root, and ranges without clocks = "free"',
         )
     if wanted and offered and (missing := sorted(set(wanted) - set(offered))):
         raise UsageError(

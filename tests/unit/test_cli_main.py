@@ -15,6 +15,7 @@ import pytest
 
 import autotune
 import autotune.workloads
+from autotune.cli.bench import ranges
 from autotune.cli.main import main
 from autotune.compiler import spaces
 from autotune.errors import (
@@ -269,3 +270,16 @@ def test_models_takes_batch_and_classes(capsys: pytest.CaptureFixture[str]) -> N
     assert lenet["kernels"]["total"] == sum(
         count["total"] for count in lenet["kernels"]["by_role"].values()
     )
+
+
+def test_a_space_is_given_by_its_shipped_name_or_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ranges("phone").together == "whole"
+    assert ranges(None).together == "any"
+    (tmp_path / "phone").write_text('together = "never"\n')
+    assert ranges("phone").together == "never"
+    with pytest.raises(UsageError, match="--space 'tablet' is no file") as caught:
+        ranges("tablet")
+    assert "phone, unrooted" in (caught.value.hint or "")

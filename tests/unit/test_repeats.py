@@ -12,8 +12,9 @@ from autotune.devices.topology import Cluster
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.objective import NO_LIMITS, Figures, Objective
+from autotune.studies.ranges import CpuRanges
 from autotune.studies.repeats import CHALLENGE_SHARE, Repeats
-from autotune.studies.space import CpuRanges, CpuSpace
+from autotune.studies.space import CpuSpace
 from autotune.studies.study import StudyRequest, StudyTrial
 
 CLOCKS = tuple(range(100_000, 4_100_000, 100_000))

@@ -22,8 +22,9 @@ from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, hypervolume, improvement, knee
 from autotune.studies.physics import Clocks, PowerModel, TimeModel
+from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.replay import TableBench, read_paper_table
-from autotune.studies.space import CpuRanges, CpuSpace, read_ranges
+from autotune.studies.space import CpuSpace
 from autotune.studies.storage import open_storage
 from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of
 from autotune.studies.surrogate import Surrogate
@@ -97,7 +98,7 @@ def test_without_root_clocks_are_left_to_the_system() -> None:
     space = CpuSpace.of((LITTLE, BIG), CpuRanges(), clocks=False)
     assert space.size == 5 * 3 - 1
     assert all(s.khz is None for c in every(space) for s in c.clusters)
-    with pytest.raises(UsageError, match="takes root"):
+    with pytest.raises(UsageError, match="left to the system"):
         CpuSpace.of(
             (LITTLE, BIG),
             CpuRanges.model_validate({"clusters": {"big": {"frequencies_khz": [700_000]}}}),
@@ -115,6 +116,63 @@ def test_a_file_of_ranges_is_read_and_a_slip_is_told_with_its_place(tmp_path: Pa
     path.write_text("[")
     with pytest.raises(UsageError, match="not TOML"):
         read_ranges(path)
+
+
+@pytest.mark.parametrize("model", [True, False])
+def test_clusters_may_be_held_to_train_together_whole_only(model: bool) -> None:
+    space = small_space(together="whole", clusters={"little": {"levels": 1}, "big": {"levels": 1}})
+    cores = sorted(tuple(s.cores for s in c.clusters) for c in every(space))
+    assert cores == [(0, 1), (0, 2), (1, 0), (2, 0), (3, 0), (4, 0), (4, 2)]
+    figures = {c: Figures(1 / c.cores, None) for c in every(space)}
+    request = StudyRequest(space, "latency", NO_LIMITS, space.size, model=model)
+    ended: list[StudyTrial] = []
+    study = study_of(request, optuna.storages.InMemoryStorage(), "whole")
+    study.run(TableBench((LITTLE, BIG), figures, {}), lambda trial, _: ended.append(trial))
+    assert Counter(t.configuration for t in ended) == Counter(list(figures))
+
+
+def test_clocks_may_be_left_to_the_system_where_root_could_set_them() -> None:
+    space = small_space(clocks="free", threads_per_core=[0.5, 1.0])
+    assert all(s.khz is None for c in every(space) for s in c.clusters)
+    assert {c.threads for c in every(space) if c.cores == 4} == {2, 4}
+
+
+def test_ranges_of_the_others_are_of_clusters_that_are_not_named() -> None:
+    space = small_space(others={"levels": 1, "cores": [0, 1]}, clusters={"big": {"cores": [2]}})
+    assert {c.text(NAMES) for c in every(space)} == {
+        "2 big 700 MHz", "2 big 2400 MHz",
+        "1 little 1800 MHz + 2 big 700 MHz", "1 little 1800 MHz + 2 big 2400 MHz",
+    }  # fmt: skip
+
+
+SPACES = Path(__file__).parents[2] / "search_spaces" / "cpu_config"
+
+
+def test_the_shipped_schema_of_ranges_is_the_one_of_the_models() -> None:
+    assert (SPACES / "schema.json").read_text(encoding="utf-8") == schema_text()
+
+
+@pytest.mark.parametrize("path", sorted(SPACES.glob("*.toml")), ids=lambda p: p.stem)
+def test_shipped_ranges_fit_every_emulated_device(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith("#:schema schema.json\n")
+    ranges = read_ranges(path)
+    for name in ("meizu-16t", "three-cluster", "jetson-tx2", "raspberry-pi-3b-plus"):
+        found = load(name).clusters
+        clusters = [
+            Cluster(
+                cluster, c.cpus, c.capacity, c.frequencies_khz[0], c.frequencies_khz[-1],
+                c.frequencies_khz, (), (),
+            )
+            for cluster, c in zip(("little", "big", "prime"), found, strict=False)
+        ]  # fmt: skip
+        for rooted in (True, False):
+            space = CpuSpace.of(clusters, ranges, clocks=rooted)
+            assert space.size > 0
+            if path.stem == "phone":
+                # A search of the usual 40 trials sees much of it.
+                assert space.size <= 250
+            if path.stem == "unrooted":
+                assert all(s.khz is None for row in space.settings for s in row)
 
 
 def test_the_cores_of_a_configuration_are_the_last_of_their_cluster() -> None:

@@ -1,0 +1,65 @@
+"""A run's power and calls over time, read back from its records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.measurement.energy import power
+from autotune.measurement.observation import parse
+from autotune.measurement.profile import Calls, calls_of
+from autotune.power.channels import Meter
+from autotune.power.trace import Trace, baseline
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What was seen over time, in seconds since the workload was started.
+
+    Attributes:
+        power: Of the device, not above idle; None without a meter.
+        idle_w: Mean power of the idle device before and after; None without a meter.
+        calls: Of all steps, the warm-up included; None where the workload told of none.
+    """
+
+    power: Trace | None
+    idle_w: float | None
+    calls: Calls | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data: `{"times_s", "watts", "idle_w", "steps"}`; a step is its calls' edges, in seconds."""
+        return {
+            "times_s": self.power.times_s.tolist() if self.power else [],
+            "watts": self.power.watts.tolist() if self.power else [],
+            "idle_w": self.idle_w,
+            "steps": self.calls.times_s.tolist() if self.calls else [],
+        }
+
+
+def timeline(records: Sequence[str], meter: Meter | None, settle_s: float) -> Timeline:
+    """What records tell.
+
+    Args:
+        records: Of the run; with a meter, of the idle device before it, of it, and of the idle device after it.
+        meter: Calibrated, if it has to be.
+        settle_s: What does not count of each idle record.
+
+    Raises:
+        StableDeviceError: A record does not begin as one.
+        ValueError: The meter is not calibrated, or steps have different numbers of calls.
+    """
+    observed = [parse(text) for text in records]
+    run = observed[1 if len(observed) > 1 else 0]
+    calls = calls_of(run, -math.inf, math.inf)
+    shifted = Calls(calls.times_s - run.begin_s, calls.names) if calls else None
+    if meter is None:
+        return Timeline(None, None, shifted)
+    found = power(meter, run)
+    idle = [
+        power(meter, o).between(o.begin_s + settle_s, math.inf) for o in observed if o is not run
+    ]
+    known = [trace for trace in idle if len(trace.watts)]
+    base = baseline(*known[:2]).watts if known else None
+    return Timeline(Trace(found.times_s - run.begin_s, found.watts), base, shifted)

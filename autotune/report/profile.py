@@ -1,0 +1,229 @@
+"""The page of a step's profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.report import svg
+from autotune.report.page import download, page, table
+from autotune.report.samples import over_time
+from autotune.report.svg import Axis, Band, Bar, Series
+
+_MOST_CALLS = 400
+"""Calls of the first steps that are told apart in a plot."""
+_MOST_POINTS = 3000
+_COLUMNS = (
+    "ms", "share", "mJ", "+/-", "W", "cores busy", "MHz", "C", "MB live", "MB resident",
+)  # fmt: skip
+
+
+def profile_page(
+    folder: Path,
+    about: Mapping[str, Any],
+    result: Mapping[str, Any],
+    timeline: Mapping[str, Any],
+) -> str:
+    """A profile as a page.
+
+    Args:
+        folder: The run's, for the raw record.
+        about: Content of `run.json`.
+        result: Content of `result.json`.
+        timeline: `{"times_s", "watts", "idle_w", "steps"}`: power over time, and when each step's calls began and
+            the last one ended, in seconds since the workload was started.
+    """
+    record = folder / f"record-{1 if (folder / 'record-1.jsonl').is_file() else 0}.jsonl"
+    sections = [
+        ("A step", _step(result)),
+        *_by_role(result["roles"]),
+        ("By operator and role", _table(("operator", "role", "calls"), result["roles"])),
+        *_power(result, timeline),
+        *(over_time(record, result["device"], "over the run") if record.is_file() else ()),
+        ("Every call, the longest first", _calls(result)),
+        (
+            "The data",
+            download("result.json", dict(result))
+            + download("power.json", dict(timeline))
+            + download("run.json", dict(about)),
+        ),
+    ]
+    device = result["device"]
+    title = f"Profile of {_workload(about)} on {device.get('model') or device.get('serial')}"
+    emulated = device.get("emulated") or ""
+    return page(title, f"{emulated}: times and joules are a model's" if emulated else "", sections)
+
+
+def check(
+    about: Mapping[str, Any], result: Mapping[str, Any] | None, path: Path
+) -> Mapping[str, Any]:
+    """The result of a profile that this page can show.
+
+    Raises:
+        UsageError: It has not ended.
+    """
+    if result is None:
+        command = " ".join(f"--{k} {v}" for k, v in _step_options(about).items())
+        raise UsageError(
+            f"{path} has no result: it did not end",
+            hint=f"profile again: autotune profile {command or '...'}",
+        )
+    return result
+
+
+def _step_options(about: Mapping[str, Any]) -> dict[str, Any]:
+    step = about.get("request", {}).get("profile")
+    if not isinstance(step, Mapping):
+        return {}
+    return {name: step[name] for name in ("model", "batch") if step.get(name) is not None}
+
+
+def _workload(about: Mapping[str, Any]) -> str:
+    step = _step_options(about)
+    if step:
+        return f"{step.get('model')}, batch {step.get('batch')}"
+    return str(about.get("request", {}).get("profile") or "a step")
+
+
+def _step(result: Mapping[str, Any]) -> str:
+    joules, meter = result["energy_j"], result["meter"]
+    cpus = result.get("cpus")
+    clocks = [
+        f"{name} {khz / 1000:.0f} MHz" for name, khz in (result.get("khz") or {}).items() if khz
+    ]
+    rows = [
+        ("seconds", f"{result['step_s']:.4g}"),
+        ("steps", str(result["steps"])),
+        (
+            "joules above idle",
+            "-" if joules is None else f"{joules:.4g} +/- {result['deviation_j']:.2g}",
+        ),
+        ("meter", meter or "none"),
+        ("intervals between new values", str(result["intervals"])),
+        ("cores", ", ".join(map(str, cpus)) if cpus else "all, left to the system"),
+        ("clocks", ", ".join(clocks) or "left to the system"),
+        ("threads", str(result["threads"])),
+        ("peak memory", f"{result['memory_bytes'] / 1e6:.4g} MB" if result["memory_bytes"] else "-"),
+    ]  # fmt: skip
+    marks = "".join(f"<p>Doubtful: {escape(mark)}</p>" for mark in result.get("marks", ()))
+    return table(("", "a step"), rows) + marks
+
+
+def _by_role(roles: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    def chart(label: str, field: str, deviation: str | None) -> str:
+        known = [row for row in roles if row[field] is not None]
+        return svg.bars(
+            label,
+            [
+                Bar(
+                    f"{row['operator']} {row['role']}",
+                    1e3 * row[field],
+                    1e3 * (row[deviation] or 0.0) if deviation else 0.0,
+                    f"{row['operator']} {row['role']}: {1e3 * row[field]:.4g} {label.split()[0]}",
+                    faint=deviation is not None and not row["apart"],
+                )
+                for row in sorted(known, key=lambda row: -row[field])
+            ],
+        )
+
+    sections = [("Time", chart("ms a step", "time_s", None))]
+    if any(row["energy_j"] is not None for row in roles):
+        told = "<p>Pale: too short to tell apart. Lines: one standard deviation to each side.</p>"
+        sections.insert(
+            0, ("Energy", chart("mJ a step, above idle", "energy_j", "deviation_j") + told)
+        )
+    return sections
+
+
+def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Power over the run with the steps' borders, and over its first steps with the calls'."""
+    times, watts, steps = timeline["times_s"], timeline["watts"], timeline["steps"]
+    if not times:
+        return [("Power", "<p>No meter was read.</p>")]
+    idle = timeline["idle_w"]
+    y = Axis.over("watts", [*watts, *([idle] if idle is not None else [])])
+    borders = [step[0] for step in steps] + ([steps[-1][-1]] if steps else [])
+    every = max(1, len(times) // _MOST_POINTS)
+    x = Axis.over("seconds", times)
+    whole = svg.lines(x, y, _watts(times[::every], watts[::every], idle, x), borders=borders)
+    sections = [("Power over the run, with the steps' borders", whole)]
+    counted = steps[-result["steps"] :]
+    calls = result["operators"]
+    shown = counted[: max(1, _MOST_CALLS // max(1, len(calls)))]
+    if not shown:
+        return sections
+    start, end = shown[0][0], shown[-1][-1]
+    # A value is the mean since the one before: the first one after the end tells of the end.
+    inside = [n for n, t in enumerate(times) if t >= start and (n == 0 or times[n - 1] <= end)]
+    x = Axis("seconds", start, end)
+    bands = [
+        Band(begin, until, call["role"], f"{call['name']}: {1e3 * (until - begin):.4g} ms")
+        for step in shown
+        for begin, until, call in zip(step, step[1:], calls, strict=False)
+    ]
+    y = Axis.over("watts", [watts[n] for n in inside])
+    lined = _watts([times[n] for n in inside], [watts[n] for n in inside], None, x)
+    plot = svg.lines(x, y, lined, bands=bands, borders=[step[0] for step in shown])
+    plot += "<p>A call's name is shown where the pointer is on it.</p>"
+    what = "step" if len(shown) == 1 else f"{len(shown)} steps"
+    sections.append((f"Power over the first {what} that count, with the calls' borders", plot))
+    return sections
+
+
+def _watts(
+    times: Sequence[float], watts: Sequence[float], idle: float | None, x: Axis
+) -> list[Series]:
+    """Power as steps, since a value is the mean since the one before; and the idle device's."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for number, (time, value) in enumerate(zip(times, watts, strict=True)):
+        before = times[number - 1] if number else x.low
+        xs += [min(max(t, x.low), x.high) for t in (before, time)]
+        ys += [value, value]
+    series = [Series("power", xs, ys)]
+    if idle is not None:
+        series.append(Series("idle", [x.low, x.high], [idle, idle]))
+    return series
+
+
+def _calls(result: Mapping[str, Any]) -> str:
+    calls = result["operators"]
+    short = sum(not call["apart"] for call in calls)
+    told = ""
+    if result["energy_j"] is not None and short:
+        told = f"<p>~: too short to tell apart: {short} of {len(calls)} calls have the step's power, or nearly.</p>"
+    numbered = [{**call, "number": number} for number, call in enumerate(calls, start=1)]
+    return told + _table(("number", "name"), sorted(numbered, key=lambda call: -call["time_s"]))
+
+
+def _table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    return table(
+        (*names, *_COLUMNS),
+        [(*(str(row[name]) for name in names), *_figures(row)) for row in rows],
+        ("number", "calls", *_COLUMNS),
+    )
+
+
+def _figures(row: Mapping[str, Any]) -> tuple[str, ...]:
+    energy, watts, celsius = row["energy_j"], row["watts"], row["celsius"]
+    mark = "" if row["apart"] else "~"
+    clocks = row.get("khz") or {}
+    return (
+        f"{1e3 * row['time_s']:.4g}",
+        f"{row['share']:.1%}",
+        "-" if energy is None else f"{mark}{1e3 * energy:.4g}",
+        "-" if energy is None else f"{1e3 * row['deviation_j']:.2g}",
+        "-" if watts is None else f"{mark}{watts:.3g}",
+        f"{sum(row['busy'].values()):.2f}" if row["busy"] else "-",
+        ", ".join(f"{name} {khz / 1000:.0f}" for name, khz in clocks.items()) or "-",
+        "-" if celsius is None else f"{celsius:.1f}",
+        _megabytes(row["live_bytes"]),
+        _megabytes(row["rss_bytes"]),
+    )
+
+
+def _megabytes(value: float | None) -> str:
+    return "-" if value is None else f"{value / 1e6:.4g}"

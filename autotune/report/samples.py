@@ -1,0 +1,75 @@
+"""Clocks and temperatures over time, from the raw record of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune.report import svg
+from autotune.report.svg import Axis, Series
+
+_MOST_SAMPLES = 1500
+
+
+def over_time(path: Path, device: Mapping[str, Any], during: str) -> list[tuple[str, str]]:
+    """Sections of a page with what a record shows; none of what it lacks.
+
+    Args:
+        path: A record of `autotune_observe`.
+        device: What the device was, for the names of its clusters and sensors.
+        during: Ends the headings, such as `while the best was measured`.
+    """
+    names = {
+        policy.rpartition("/")[2]: cluster["name"]
+        for cluster in device.get("clusters", ())
+        for policy in cluster.get("policies", ())
+    }
+    for zone in device.get("thermal_zones", ()):
+        names[zone["path"].rpartition("/")[2]] = zone["name"]
+    temperatures, clocks = _samples(path, names)
+    sections = []
+    for heading, label, found in (
+        (f"Temperature {during}", "degrees Celsius", temperatures),
+        (f"Clocks {during}", "MHz", clocks),
+    ):
+        series = [Series(n, *zip(*points, strict=True)) for n, points in found.items()]
+        if series:
+            x = Axis.over("seconds", [t for s in series for t in s.xs])
+            y = Axis.over(label, [v for s in series for v in s.ys])
+            sections.append((heading, svg.lines(x, y, series)))
+    return sections
+
+
+def _samples(
+    path: Path, names: Mapping[str, str]
+) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[float, float]]]]:
+    temperatures: dict[str, list[tuple[float, float]]] = {}
+    clocks: dict[str, list[tuple[float, float]]] = {}
+    watch: list[str] = []
+    start: float | None = None
+    lines = path.read_text(encoding="utf-8").splitlines()
+    every = max(1, len(lines) // _MOST_SAMPLES)
+    for number, line in enumerate(lines):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # Cut off by a full disk or a restart.
+        if "begin" in entry:
+            watch = entry["watch"]
+            start = entry["begin"] if start is None else start
+        if "sample" not in entry or start is None or number % every:
+            continue
+        before, after, values = entry["sample"]
+        time = (before + after) / 2 - start
+        for name, value in zip(watch, values, strict=True):
+            if value is None:
+                continue
+            folder = name.split("/")[-2]
+            if name.endswith("/temp") and "thermal_zone" in name:
+                celsius = float(value) / 1000 if abs(float(value)) >= 1000 else float(value)
+                temperatures.setdefault(names.get(folder, folder), []).append((time, celsius))
+            elif name.endswith("/scaling_cur_freq"):
+                clocks.setdefault(names.get(folder, folder), []).append((time, float(value) / 1000))
+    return temperatures, clocks

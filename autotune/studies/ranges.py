@@ -1,0 +1,88 @@
+"""What a search over CPU configurations may choose, as data: `search_spaces/cpu_config/*.toml`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from autotune.errors import UsageError
+
+Together = Literal["any", "whole", "never"]
+
+
+class ClusterRange(BaseModel):
+    """What a search may do with a cluster."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cores: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="How many cores may train; 0 leaves the cluster alone. All counts if absent.",
+    )
+    frequencies_khz: (
+        Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)] | None
+    ) = Field(
+        default=None, description="Clocks to choose among. All that the kernel offers if absent."
+    )
+    levels: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="At most so many clocks, spread evenly from the lowest to the highest.",
+    )
+
+
+class CpuRanges(BaseModel):
+    """What a search over CPU configurations may choose; `search_spaces/cpu_config/*.toml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    clusters: dict[str, ClusterRange] = Field(
+        default_factory=dict,
+        description="By the cluster's name, as `autotune devices show` has it.",
+    )
+    others: ClusterRange = Field(
+        default=ClusterRange(), description="Of each cluster that `clusters` does not name."
+    )
+    clocks: Literal["set", "free"] = Field(
+        default="set",
+        description="Whether clocks are set, or left to the system, as they are without root.",
+    )
+    together: Together = Field(
+        default="any",
+        description="Whether clusters may train together: any cores of them, only whole ones, or never.",
+    )
+    threads_per_core: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (
+        Field(
+            default=(1.0,), description="Threads for each core that trains, rounded; at least one."
+        )
+    )
+
+
+def read_ranges(path: Path) -> CpuRanges:
+    """A file of `search_spaces/cpu_config`.
+
+    Raises:
+        UsageError: It cannot be read, or says something that is not known.
+    """
+    try:
+        # Through JSON: TOML's arrays are lists, and tuples are wanted.
+        return CpuRanges.model_validate_json(json.dumps(tomllib.loads(path.read_text("utf-8"))))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"{path}: {where}: {first['msg']}",
+            hint="the schema is search_spaces/cpu_config/schema.json",
+        ) from error
+
+
+def schema_text() -> str:
+    """The JSON Schema of such a file, as shipped in `search_spaces/cpu_config/schema.json`."""
+    return json.dumps(CpuRanges.model_json_schema(), indent=2, sort_keys=True) + "\n"

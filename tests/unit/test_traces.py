@@ -1,0 +1,139 @@
+"""The published traces as a bench: settings are configurations, and a search over them works as over a table."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from autotune.cli.replay import replay
+from autotune.errors import UsageError
+from autotune.studies.objective import NO_LIMITS, Objective
+from autotune.studies.replay import search
+from autotune.studies.study import StudyRequest
+from autotune.studies.traces import CLUSTERS, NAMES, read_traces
+
+TRACES = Path(
+    os.environ.get("AUTOTUNE_MEIZU_TRACES", Path(__file__).parents[3] / "shared/data/meizu_traces")
+)
+needs_traces = pytest.mark.skipif(
+    not TRACES.is_dir(), reason=f"the published raw traces are not at {TRACES}"
+)
+WINDOW_S, START_MS = 40.0, 1_618_000_000_000
+
+
+def write(
+    folder: Path, step_s: float, watts: float, busy: tuple[int, ...], *, battery: float = 0.5
+) -> None:
+    """A setting's folder in the archive's form: Alexnet at batch size 16, so many watts over USB at 5 V."""
+    blocks = []
+    for n in range(int(WINDOW_S * 2) + 10):
+        ticks = {cpu: 50 * n if cpu in busy else 10 * n for cpu in range(8)}
+        cores = "".join(f"cpu{cpu} {t} 0 0 {50 * n - t} 0 0 0 0 0 0\n" for cpu, t in ticks.items())
+        # Not one value, so that nothing looks cut off.
+        amperes = round(1e6 * watts / 5) + n
+        blocks.append(
+            f"NEW DATA {START_MS + 500 * n}\nusb_current {amperes}\nusb_voltage 5000000\n"
+            f"battery_current {round(-1e6 * battery / 4)}\nbattery_voltage 4000000\n\nsystem status\n{cores}"
+        )
+    files = {
+        "usage_monitor/usage_monitor_Alexnet.result": "".join(blocks),
+        "train_stamp/Alexnet/train_stamp_16.result": (
+            f"Begin training : {START_MS}\nEnd trainning : {START_MS + round(1e3 * WINDOW_S)}\n"
+        ),
+        "train_bench/train_bench_Alexnet.result": (
+            f"Training latency of Alexnet is : {1e3 * step_s:.6f} ms (batchsize is 16)\n"
+        ),
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(text)
+
+
+def archive(folder: Path) -> Path:
+    write(folder / "X_Core_f0", 2.0, 2.0, (4, 5, 6, 7))
+    write(folder / "X_Core_80", 4.0, 1.2, (7,))
+    write(folder / "X_Core_0f", 8.0, 1.5, (0, 1, 2, 3))
+    write(folder / "X_Core_01", 25.0, 0.2, (0,), battery=0.0)
+    write(folder / "X_Freq_1708800", 2.5, 1.8, (4, 5, 6, 7))
+    write(folder / "X_Freq_710400", 6.0, 0.2, (4, 5, 6, 7))
+    return folder
+
+
+def test_settings_are_configurations_and_joules_are_usb_s_and_the_battery_s(tmp_path: Path) -> None:
+    table = read_traces(archive(tmp_path), "alexnet", 16)
+    found = {c.text(NAMES): f for c, f in table.figures().items()}
+    assert set(found) == {
+        "4 big", "1 big", "4 little", "1 little", "4 big 1709 MHz", "4 big 710 MHz"
+    }  # fmt: skip
+    assert found["4 big"].time_s == pytest.approx(2.0)
+    assert found["4 big"].energy_j == pytest.approx(2.0 * 2.5, rel=0.001)
+    assert not table.marks
+    alone = read_traces(tmp_path, "Alexnet", 16, usb_alone=True)
+    assert {c.text(NAMES): f for c, f in alone.figures().items()}["4 big"].energy_j == (
+        pytest.approx(2.0 * 2.0, rel=0.001)
+    )
+
+
+@pytest.mark.parametrize("objective", ["latency", "energy", "pareto"])
+def test_a_search_over_traces_finds_what_was_recorded(tmp_path: Path, objective: Objective) -> None:
+    table = read_traces(archive(tmp_path), "alexnet", 16)
+    space = table.space()
+    assert space.size == 6
+    for model in (True, False):
+        request = StudyRequest(space, objective, NO_LIMITS, space.size, model=model)
+        found = search(table, request)
+        assert len(found.trials) == 6
+        names = {c.text(NAMES) for c in found.goal}
+        if objective == "latency":
+            assert names == {"4 big"}
+        if objective == "energy":
+            assert names == {"4 big 710 MHz"}
+
+
+def test_a_slip_is_told_with_what_there_is(tmp_path: Path) -> None:
+    archive(tmp_path)
+    with pytest.raises(UsageError, match="no run of vgg at batch size 16") as caught:
+        read_traces(tmp_path, "vgg", 16)
+    assert caught.value.hint == "it has Alexnet 16"
+    (tmp_path / "X_Core_80").rename(tmp_path / "X_other")
+    with pytest.raises(UsageError, match="its name does not tell cores or clocks"):
+        read_traces(tmp_path, "alexnet", 16)
+    (tmp_path / "X_other").rename(tmp_path / "Y_Core_f0")
+    with pytest.raises(UsageError, match="another folder has 4 big too"):
+        read_traces(tmp_path, "alexnet", 16)
+    with pytest.raises(UsageError, match="needs --network and --batch"):
+        replay(tmp_path, network="alexnet")
+    with pytest.raises(UsageError, match="is no folder of traces"):
+        replay(Path(__file__).parents[1] / "data" / "meizu16t_alexnet_b16.csv", usb_alone=True)
+
+
+def test_cores_that_were_left_to_the_system_must_be_told_by_the_readings(tmp_path: Path) -> None:
+    write(tmp_path / "X_Freq_710400", 6.0, 0.4, ())
+    with pytest.raises(UsageError, match="do not tell which cores worked"):
+        read_traces(tmp_path, "alexnet", 16)
+
+
+@needs_traces
+def test_of_the_published_traces_the_battery_turns_the_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    best = []
+    for usb_alone in (False, True):
+        replay(TRACES, objective="energy", network="Alexnet", batch=16, usb_alone=usb_alone, json=True)  # fmt: skip
+        told = json.loads(capsys.readouterr().out)
+        assert told["configurations"] == 2
+        # Four big cores in both, and the meter at its port's limit.
+        assert [c["clusters"]["big"]["cores"] for c in told["marked"]] == [4, 4]
+        assert all("saturated" in c["mark"] for c in told["marked"])
+        best.append(told["goal"][0]["clusters"]["big"]["khz"])
+    # USB alone favours what is fastest, at the highest clock; what the battery gave turns that.
+    assert best == [1708800, None]
+
+
+@needs_traces
+def test_every_published_run_is_of_four_big_cores() -> None:
+    for network, batch in (("Alexnet", 1), ("GoogLenet", 32), ("Lenet", 4)):
+        table = read_traces(TRACES, network, batch)
+        assert {c.text(NAMES) for c in table.figures()} == {"4 big", "4 big 1709 MHz"}
+    assert [len(cluster.cpus) for cluster in CLUSTERS] == [4, 4]

@@ -61,5 +61,5 @@ def timeline(records: Sequence[str], meter: Meter | None, settle_s: float) -> Ti
         power(meter, o).between(o.begin_s + settle_s, math.inf) for o in observed if o is not run
     ]
     known = [trace for trace in idle if len(trace.watts)]
-    base = baseline(*known[:2]).watts if known else None
+    base = baseline(known[0], known[-1]).watts if known else None
     return Timeline(Trace(found.times_s - run.begin_s, found.watts), base, shifted)

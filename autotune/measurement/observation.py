@@ -88,59 +88,107 @@ class Observation:
         return [(time, text) for time, text in found if text is not None]
 
 
+class Record:
+    """A record of `autotune_observe` as it grows: each of its lines is read once."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._read = 0
+        self._begin: dict[str, Any] = {}
+        self._end: dict[str, Any] = {}
+        self._clock_deviation_s = 0.0
+        self._samples: list[Sample] = []
+        self._told: dict[str, list[Line]] = {
+            kind: [] for kind in ("line", "error", "cpus", "meter", "meter_error")
+        }
+
+    @property
+    def size(self) -> int:
+        """Bytes of it that are here."""
+        return len(self._bytes)
+
+    @property
+    def begun(self) -> bool:
+        """Whether its first line is here."""
+        return bool(self._begin)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its last line is here."""
+        return bool(self._end)
+
+    def add(self, more: bytes) -> None:
+        """Adds what came next; a line that is not whole yet waits for its rest."""
+        self._bytes += more
+        whole = self._bytes.rfind(b"\n") + 1
+        if whole > self._read:
+            for line in bytes(self._bytes[self._read : whole]).split(b"\n"):
+                self._take(line)
+            self._read = whole
+
+    def close(self) -> None:
+        """Takes a last line that has no line feed."""
+        self.add(b"\n" if self._read < len(self._bytes) else b"")
+
+    def observation(self) -> Observation:
+        """What is recorded so far.
+
+        Raises:
+            StableDeviceError: It does not begin as a record.
+        """
+        begin, end = self._begin, self._end
+        if not begin:
+            raise StableDeviceError("the device has recorded nothing")
+        return Observation(
+            begin_s=begin["begin"],
+            end_s=end.get("end"),
+            exit_code=end.get("exit", -1),
+            why=end.get("why", ""),
+            max_rss_bytes=1024 * end.get("max_rss_kb", 0),
+            user_s=end.get("user_s", 0.0),
+            system_s=end.get("system_s", 0.0),
+            interval_s=begin["interval_s"],
+            samples=tuple(self._samples),
+            lines=tuple(self._told["line"]),
+            errors=tuple(self._told["error"]),
+            cpus=tuple(self._told["cpus"]),
+            meter=tuple(self._told["meter"]),
+            meter_errors=tuple(self._told["meter_error"]),
+            clock_deviation_s=self._clock_deviation_s,
+            text=self._bytes.decode(errors="replace"),
+        )
+
+    def _take(self, line: bytes) -> None:
+        try:
+            entry = json.loads(line.decode(errors="replace"))
+        except ValueError:
+            return  # Cut off by a full disk or a restart: what came before it is good.
+        if "begin" in entry:
+            self._begin = entry
+        elif "sample" in entry and self._begin:
+            before, after, values = entry["sample"]
+            texts = dict(zip(self._begin["watch"], values, strict=True))
+            self._samples.append(Sample((before + after) / 2, texts))
+        elif "end" in entry:
+            self._end = entry
+        elif "clock" in entry:
+            self._clock_deviation_s = entry["clock"][1]
+        else:
+            for kind, lines in self._told.items():
+                if kind in entry:
+                    lines.append(Line(*entry[kind][:2]))
+
+
 def parse(text: str) -> Observation:
-    """A record.
+    """A record that is whole.
 
     Raises:
         StableDeviceError: It does not begin as one.
     """
-    begin: dict[str, Any] = {}
-    end: dict[str, Any] = {}
-    samples: list[Sample] = []
-    told: dict[str, list[Line]] = {
-        kind: [] for kind in ("line", "error", "cpus", "meter", "meter_error")
-    }
-    clock_deviation_s = 0.0
-    for line in text.splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue  # Cut off by a full disk or a restart: what came before it is good.
-        if "begin" in entry:
-            begin = entry
-        elif "sample" in entry and begin:
-            before, after, values = entry["sample"]
-            samples.append(
-                Sample((before + after) / 2, dict(zip(begin["watch"], values, strict=True)))
-            )
-        elif "end" in entry:
-            end = entry
-        elif "clock" in entry:
-            clock_deviation_s = entry["clock"][1]
-        else:
-            for kind, lines in told.items():
-                if kind in entry:
-                    lines.append(Line(*entry[kind][:2]))
-    if not begin:
-        raise StableDeviceError("the device has recorded nothing")
-    return Observation(
-        begin_s=begin["begin"],
-        end_s=end.get("end"),
-        exit_code=end.get("exit", -1),
-        why=end.get("why", ""),
-        max_rss_bytes=1024 * end.get("max_rss_kb", 0),
-        user_s=end.get("user_s", 0.0),
-        system_s=end.get("system_s", 0.0),
-        interval_s=begin["interval_s"],
-        samples=tuple(samples),
-        lines=tuple(told["line"]),
-        errors=tuple(told["error"]),
-        cpus=tuple(told["cpus"]),
-        meter=tuple(told["meter"]),
-        meter_errors=tuple(told["meter_error"]),
-        clock_deviation_s=clock_deviation_s,
-        text=text,
-    )
+    record = Record()
+    record.add(text.encode())
+    record.close()
+    return record.observation()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from autotune.devices.device import Device
 from autotune.devices.journal import Change, Journal
 from autotune.errors import StableDeviceError, TransientDeviceError
-from autotune.measurement.observation import Observation, parse
+from autotune.measurement.observation import Observation, Record
 from autotune.power.stream import Stream
 
 LOGGER = logging.getLogger("autotune.measurement")
@@ -150,12 +150,12 @@ class Observer:
             StableDeviceError: The program cannot run there.
         """
         self._records += 1
-        record = self._folder / f"record-{self._records}.jsonl"
-        argv = [str(self._folder / PROGRAM), "--detach", "--out", str(record)]
+        path = self._folder / f"record-{self._records}.jsonl"
+        argv = [str(self._folder / PROGRAM), "--detach", "--out", str(path)]
         argv += ["--interval-ms", f"{1000 * task.interval_s:g}", "--limit-s", f"{task.limit_s:g}"]
         argv += ["--cpus", task.cpus] if task.cpus else []
-        for path in task.watch:
-            argv += ["--watch", path]
+        for watched in task.watch:
+            argv += ["--watch", watched]
         for word in task.meter_command:
             argv += ["--meter-command", word]
         argv += ["--", *task.command] if task.command else []
@@ -168,12 +168,14 @@ class Observer:
                 hint="it is for 64-bit ARM and x86-64 Linux and Android",
             )
         try:
-            found = self._follow(record, done.text, task.limit_s, enough)
+            found = self._follow(path, done.text, task.limit_s, enough)
         except BaseException:
             self._stop(done.text)
             raise
-        self._device.run(["rm", "-f", str(record)], timeout=_CALL_S, root=root)
-        return found if self._stream is None else self._with_stream(found, self._stream)
+        self._device.run(["rm", "-f", str(path)], timeout=_CALL_S, root=root)
+        if self._stream is not None:
+            self._add_stream(found, self._stream)
+        return found.observation()
 
     def clock(self, now: Callable[[], float] = time.monotonic) -> ClockOffset:
         """The device's clock against the host's: the quickest of some round trips, and its middle.
@@ -198,29 +200,31 @@ class Observer:
             found.append(ClockOffset(told - (before + after) / 2, (after - before) / 2))
         return min(found, key=lambda offset: offset.deviation_s)
 
-    def _with_stream(self, observed: Observation, stream: Stream) -> Observation:
+    def _add_stream(self, record: Record, stream: Stream) -> None:
         """Adds what a stream gave meanwhile, its lines' times brought to the device's clock."""
         offset = self.clock(stream.now)
+        observed = record.observation()
         end = observed.end_s if observed.end_s is not None else observed.begin_s
         taken = stream.take(observed.begin_s - offset.seconds, end - offset.seconds)
         entries: list[dict[str, object]] = [{"clock": [offset.seconds, offset.deviation_s]}]
         for kind, lines in (("meter", taken.readings), ("meter_error", taken.errors)):
             entries += [{kind: [time_s + offset.seconds, *texts]} for time_s, *texts in lines]
-        return parse(observed.text + "".join(f"{json.dumps(entry)}\n" for entry in entries))
+        record.add("".join(f"{json.dumps(entry)}\n" for entry in entries).encode())
 
     def _follow(
         self,
-        record: PurePosixPath,
+        path: PurePosixPath,
         pid: str,
         limit_s: float,
         enough: Callable[[Observation], bool],
-    ) -> Observation:
+    ) -> Record:
         """Reads the record as it grows, seldom: each look is work for the device."""
-        text, waited, pause, away, stopped = b"", 0.0, _FIRST_PAUSE_S, 0.0, False
+        record, tail = Record(), b""
+        waited, pause, away, stopped = 0.0, _FIRST_PAUSE_S, 0.0, False
         while waited <= limit_s + _PATIENCE_S:
             try:
                 done = self._device.run(
-                    ["tail", "-c", f"+{len(text) + 1}", str(record)], timeout=_CALL_S
+                    ["tail", "-c", f"+{record.size + 1}", str(path)], timeout=_CALL_S
                 )
             except TransientDeviceError as error:
                 LOGGER.warning("%s: away while a command runs: %s", self._device.serial, error)
@@ -233,10 +237,14 @@ class Observer:
                     raise TransientDeviceError(
                         f"{self._device.serial}: the record of a command is gone: did it restart?"
                     )
-                text += done.stdout if done.exit_code == 0 else b""
-                if _END in text[-_TAIL_BYTES:]:
-                    return parse(text.decode(errors="replace"))
-                if not stopped and text and enough(parse(text.decode(errors="replace"))):
+                more = done.stdout if done.exit_code == 0 else b""
+                record.add(more)
+                tail = (tail + more)[-_TAIL_BYTES:]
+                # A last line that a full disk cut off grows no more.
+                if record.ended or (not more and _END in tail):
+                    record.close()
+                    return record
+                if not stopped and record.begun and enough(record.observation()):
                     self._stop(pid)
                     stopped, pause = True, _FIRST_PAUSE_S
             self._sleep(pause)

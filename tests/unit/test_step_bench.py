@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from autotune.devices.device import Completed
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal
 from autotune.emulator.clock import VirtualClock
@@ -20,8 +23,8 @@ from autotune.emulator.step_model import Workload as ModelWork
 from autotune.emulator.trained import NOMINAL_BYTES
 from autotune.errors import StableDeviceError
 from autotune.measurement.conditions import Setting
-from autotune.measurement.observation import Line, parse, steps
-from autotune.measurement.observer import Observer
+from autotune.measurement.observation import Line, Record, parse, steps
+from autotune.measurement.observer import Observer, Task
 from autotune.measurement.profile import PROC_STAT
 from autotune.measurement.step_bench import Protocol, StepBench, Workload
 from autotune.measurement.versus import judge, versus
@@ -226,6 +229,71 @@ def test_a_record_that_breaks_off_is_read_as_far_as_it_goes() -> None:
     assert parse(whole).samples[0].time_s == pytest.approx(1.1)
     with pytest.raises(StableDeviceError, match="recorded nothing"):
         parse("")
+
+
+WHOLE = (
+    '{"begin":1.0,"pid":7,"interval_s":0.1,"watch":["/a","/b"]}\n'
+    '{"sample":[1.0,1.2,["5",null]]}\n{"line":[1.5,"step 1 \u00e9\u2028"]}\n{"cpus":[1.5,"4-7"]}\n'
+    '{"clock":[3.0,0.01]}\n{"meter":[1.6,"0.5"]}\n{"sample":[2.0,2.2,["6","x"]]}\n'
+    '{"end":2.5,"exit":0,"max_rss_kb":10}\n'
+)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+def test_a_record_that_comes_in_pieces_is_the_same_as_whole(size: int) -> None:
+    data = WHOLE.encode()
+    record = Record()
+    for start in range(0, len(data), size):
+        assert not record.ended
+        record.add(data[start : start + size])
+    assert record.ended
+    assert record.size == len(data)
+    assert record.observation() == parse(WHOLE)
+    assert parse(WHOLE).text == WHOLE
+    assert len(parse(WHOLE).samples) == 2
+
+
+def test_each_line_of_a_long_record_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, loads = 0, json.loads
+
+    def counted(text: str) -> Any:
+        nonlocal count
+        count += 1
+        return loads(text)
+
+    monkeypatch.setattr(json, "loads", counted)
+    record = Record()
+    first, *rest = WHOLE.splitlines(keepends=True)
+    record.add(first.encode())
+    for n in range(500):
+        record.add(rest[0].encode())
+        assert len(record.observation().samples) == n + 1
+    assert count <= 2 * 501
+
+
+def test_an_end_that_a_full_disk_cut_off_ends_the_record(tmp_path: Path) -> None:
+    torn = WHOLE.encode()[: WHOLE.encode().index(b'"exit"')]
+
+    class Torn(EmulatedDevice):
+        """Its disk is full when the last line is written."""
+
+        def run(self, argv: Sequence[str], *, timeout: float, root: bool = False) -> Completed:
+            if argv[0] == "tail":
+                said = torn[int(argv[2]) - 1 :]
+                return Completed(tuple(argv), 0, said, b"")
+            return super().run(argv, timeout=timeout, root=root)
+
+    device = Torn("meizu-16t", programs=observing())
+    task = Task(("emulated_train",), "", (), 0.1, 60.0)
+    with (
+        Journal(device, tmp_path) as journal,
+        Observer(
+            device, Path(__file__), journal, android=True, sleep=device.clock.sleep
+        ) as observer,
+    ):
+        found = observer.run(task)
+    assert found.end_s is None
+    assert len(found.samples) == 2
 
 
 def test_a_difference_is_found_and_equals_are_a_tie() -> None:

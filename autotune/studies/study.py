@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
-import os
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
-import numpy as np
 import optuna
-import psutil
 from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from autotune.errors import UsageError
 from autotune.studies.bench import Bench, Measured
+from autotune.studies.claims import MESSAGE, STATUS, Claims
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.model_search import GridSearch, ModelSearch
 from autotune.studies.objective import METRICS, Figures, Limits, Objective, values
-from autotune.studies.sampler import (
-    FIGURES,
-    NUMBER,
-    SearchSampler,
-    parameters,
-    suggest,
-    taken_numbers,
-)
-from autotune.studies.space import LARGEST_LISTED, CpuSpace
+from autotune.studies.sampler import FIGURES, NUMBER, SearchSampler
+from autotune.studies.space import CpuSpace
 from autotune.studies.storage import open_study
-
-LOGGER = logging.getLogger("autotune.studies")
 
 SamplerName = Literal["tpe", "nsga2", "random", "grid"]
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 
-_WORKER, _BEAT, _MESSAGE, _REASON, _BELIEF = "worker", "beat", "message", "reason", "belief"
-_STATUS, _SPACE = "status", "space"
-STALE_S = 120.0
-"""A trial of another host that has not been heard of for so long is taken for crashed."""
-_BEAT_S = 20.0
-_DECIDED_S = 10.0
-"""Longest that another process takes from a trial's beginning to its configuration."""
+_REASON, _BELIEF = "reason", "belief"
 _IDLE_ASKS = 20
 _LOOK_S = 1.0
 
@@ -105,8 +81,6 @@ def base_sampler(name: SamplerName, seed: int) -> BaseSampler:
         return TPESampler(seed=seed)
     if name == "nsga2":
         return NSGAIISampler(seed=seed, population_size=16)
-    if name == "random":
-        return RandomSampler(seed=seed)
     return RandomSampler(seed=seed)
 
 
@@ -138,8 +112,7 @@ class Study:
     def __init__(self, request: StudyRequest, study: optuna.Study, *, worker: str = "") -> None:
         self.request = request
         self._study = study
-        self._worker = worker or this_worker()
-        self._claim_space()
+        self._claims = Claims(study, request.space, request.trials, request.seed, worker)
 
     def run(
         self,
@@ -160,10 +133,10 @@ class Study:
             DeviceError: The device is gone; its trial is given back.
         """
         while not interrupted():
-            self.take_over_crashed()
+            self._claims.take_over_crashed()
             self._measure(bench, told, interrupted)
             # Another process may still be at work on its last trial, or die over it.
-            if interrupted() or not self._others_at_work():
+            if interrupted() or not self._claims.others_at_work():
                 return
             time.sleep(_LOOK_S)
 
@@ -175,21 +148,20 @@ class Study:
     ) -> None:
         """Measures until nothing is left to begin."""
         idle = 0
-        while not interrupted() and (claimed := self._claim()) is not None:
+        while not interrupted() and (claimed := self._claims.claim()) is not None:
             trial, configuration = claimed
             if configuration is None:
                 idle += 1
                 # Most samplers do not mind what is measured already.
-                if idle % _IDLE_ASKS == 0 and not self._queue_another():
+                if idle % _IDLE_ASKS == 0 and not self._claims.queue_another():
                     return
                 continue
             idle = 0
             try:
-                with self._heard_of(trial):
+                with self._claims.heard_of(trial):
                     measured = bench.measure(configuration)
             except BaseException:
-                self._study.tell(trial, state=TrialState.FAIL)
-                self._again(trial.number)
+                self._claims.give_back(trial.number)
                 raise
             told(self._tell(trial, configuration, measured), measured)
 
@@ -198,111 +170,8 @@ class Study:
         return [
             self._read(trial)
             for trial in self._study.get_trials(deepcopy=False)
-            if trial.state.is_finished() and _STATUS in trial.user_attrs
+            if trial.state.is_finished() and STATUS in trial.user_attrs
         ]
-
-    def _others_at_work(self) -> bool:
-        return any(
-            t.state == TrialState.RUNNING and NUMBER in t.user_attrs
-            for t in self._study.get_trials(deepcopy=False)
-        )
-
-    def take_over_crashed(self) -> int:
-        """Gives trials back whose process is gone; returns how many."""
-        crashed = [
-            t
-            for t in self._study.get_trials(deepcopy=False)
-            if t.state == TrialState.RUNNING and not self._alive(t)
-        ]
-        for trial in crashed:
-            LOGGER.warning("trial %d was lost with its process: again", trial.number)
-            self._study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-            self._again(trial.number)
-        return len(crashed)
-
-    @contextmanager
-    def _heard_of(self, trial: optuna.Trial) -> Iterator[None]:
-        """Tells other hosts meanwhile that the trial goes on."""
-        over = threading.Event()
-
-        def beat() -> None:
-            while not over.wait(_BEAT_S):
-                trial.set_user_attr(_BEAT, time.time())
-
-        thread = threading.Thread(target=beat, name="beat", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-    def _claim_space(self) -> None:
-        """Refuses a study of another device or space."""
-        mine = space_id(self.request.space)
-        known = self._study.user_attrs.get(_SPACE)
-        if known is None:
-            self._study.set_user_attr(_SPACE, mine)
-        elif known != mine:
-            raise UsageError(
-                f"the study '{self._study.study_name}' is of another device or space",
-                hint="devices of one model and the same ranges can share a study; or name another by --study",
-            )
-
-    def _claim(self) -> tuple[optuna.Trial, CpuConfiguration | None] | None:
-        """A trial to measure; without a configuration where it has to be passed over; None when all is done."""
-        if self._counted() >= self.request.trials:
-            return None
-        trial = self._study.ask()
-        trial.set_user_attr(_WORKER, self._worker)
-        trial.set_user_attr(_BEAT, time.time())
-        configuration = suggest(trial, self.request.space)
-        if configuration not in self.request.space:
-            self._pass_over(trial, "not in the space")
-            return trial, None
-        number = self.request.space.number(configuration)
-        trial.set_user_attr(NUMBER, number)
-        # Numbers of trials are given out one by one, so of two processes that want the same one comes first.
-        counted = [t for t in self._earlier(trial) if _counts(t)]
-        if number in taken_numbers(counted):
-            self._pass_over(trial, "measured already")
-            return trial, None
-        if len(counted) >= self.request.trials:
-            self._pass_over(trial, "enough trials")
-            return trial, None
-        return trial, configuration
-
-    def _earlier(self, trial: optuna.Trial) -> list[FrozenTrial]:
-        """Trials of smaller numbers, when what they will measure is known of each."""
-        deadline = time.monotonic() + _DECIDED_S
-        while True:
-            found = [t for t in self._study.get_trials(deepcopy=False) if t.number < trial.number]
-            open_ones = [
-                t for t in found if t.state == TrialState.RUNNING and NUMBER not in t.user_attrs
-            ]
-            if not open_ones or time.monotonic() > deadline:
-                return found
-            time.sleep(0.02)
-
-    def _pass_over(self, trial: optuna.Trial, why: str) -> None:
-        trial.set_user_attr(_MESSAGE, why)
-        self._study.tell(trial, state=TrialState.PRUNED)
-
-    def _counted(self) -> int:
-        return sum(_counts(t) for t in self._study.get_trials(deepcopy=False))
-
-    def _queue_another(self) -> bool:
-        """Queues a configuration that is not measured, drawn evenly; whether there is one."""
-        space = self.request.space
-        trials = self._study.get_trials(deepcopy=False)
-        taken = taken_numbers([t for t in trials if _counts(t)])
-        rng = np.random.default_rng([self.request.seed, len(trials)])
-        drawn = space.numbers(rng, max(LARGEST_LISTED, 2 * len(taken)))
-        left = drawn[~np.isin(drawn, np.asarray(sorted(taken), np.int64))]
-        if not left.size:
-            return False
-        self._study.enqueue_trial(dict(parameters(space.at(int(rng.choice(left))), space)))
-        return True
 
     def _tell(
         self, trial: optuna.Trial, configuration: CpuConfiguration, measured: Measured
@@ -314,8 +183,8 @@ class Study:
         trial.set_user_attr(_REASON, proposal.reason if proposal else self.request.sampler)
         if proposal and proposal.belief:
             trial.set_user_attr(_BELIEF, asdict(proposal.belief))
-        trial.set_user_attr(_STATUS, measured.status)
-        trial.set_user_attr(_MESSAGE, measured.message)
+        trial.set_user_attr(STATUS, measured.status)
+        trial.set_user_attr(MESSAGE, measured.message)
         if measured.figures is None:
             self._study.tell(trial, state=TrialState.FAIL)
         else:
@@ -329,70 +198,21 @@ class Study:
             self._study.tell(trial, list(values(self.request.objective, measured.figures)))
         return self._read(self._study.get_trials(deepcopy=False)[trial.number])
 
-    def _again(self, number: int) -> None:
-        """Queues a trial's configuration once more."""
-        trial = self._study.get_trials(deepcopy=False)[number]
-        if trial.params:
-            self._study.enqueue_trial(dict(trial.params))
-
-    def _alive(self, trial: FrozenTrial) -> bool:
-        began = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
-        heard = trial.user_attrs.get(_BEAT, began)
-        worker = trial.user_attrs.get(_WORKER)
-        if worker is None:  # It has only just begun.
-            return bool(time.time() - heard < STALE_S)
-        if worker == self._worker:
-            return False
-        host, _, process = worker.partition("/")
-        if host == socket.gethostname():
-            return bool(process == _process(process.partition(":")[0]))
-        return bool(time.time() - heard < STALE_S)
-
     def _read(self, trial: FrozenTrial) -> StudyTrial:
         told = trial.user_attrs
         return StudyTrial(
             number=trial.number,
             configuration=self.request.space.at(told[NUMBER]),
-            status=told[_STATUS],
+            status=told[STATUS],
             figures=Figures(**told[FIGURES]) if FIGURES in told else None,
-            message=told.get(_MESSAGE, ""),
+            message=told.get(MESSAGE, ""),
             reason=told.get(_REASON, ""),
             belief=Figures(**told[_BELIEF]) if _BELIEF in told else None,
         )
 
 
-def _counts(trial: FrozenTrial) -> bool:
-    """Whether a trial is one of the request's: measured, failed under its configuration, or under way."""
-    if trial.state == TrialState.RUNNING:
-        return NUMBER in trial.user_attrs
-    return trial.state.is_finished() and _STATUS in trial.user_attrs
-
-
 def _limited(limits: Limits) -> list[str]:
     return [name for name in METRICS if getattr(limits, name) is not None]
-
-
-def space_id(space: CpuSpace) -> str:
-    """A text that is equal for equal spaces of devices of one model."""
-    parts = [
-        [c.name, list(c.cpus), [[s.cores, s.khz] for s in row]]
-        for c, row in zip(space.clusters, space.settings, strict=True)
-    ]
-    whole = [parts, space.threads_per_core, space.together, space.only]
-    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
-
-
-def this_worker() -> str:
-    """Names this process: `host/pid:start`."""
-    return f"{socket.gethostname()}/{_process(str(os.getpid()))}"
-
-
-def _process(pid: str) -> str:
-    """`pid:start` of a process that runs; empty of one that does not."""
-    try:
-        return f"{pid}:{psutil.Process(int(pid)).create_time():.0f}"
-    except (psutil.Error, ValueError):
-        return ""
 
 
 def study_of(request: StudyRequest, storage: BaseStorage, name: str) -> Study:

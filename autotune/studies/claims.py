@@ -1,0 +1,210 @@
+"""Who measures what: trials of a study that processes share are claimed, heard of, and taken over from the dead."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import optuna
+import psutil
+from optuna.trial import FrozenTrial, TrialState
+
+from autotune.errors import UsageError
+from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.sampler import NUMBER, parameters, suggest, taken_numbers
+from autotune.studies.space import LARGEST_LISTED, CpuSpace
+
+LOGGER = logging.getLogger("autotune.studies")
+
+MESSAGE, STATUS = "message", "status"
+"""Attributes of a trial: what went wrong, and what became of it; the second is there once it has ended."""
+_WORKER, _BEAT, _SPACE = "worker", "beat", "space"
+STALE_S = 120.0
+"""A trial of another host that has not been heard of for so long is taken for crashed."""
+_BEAT_S = 20.0
+_DECIDED_S = 10.0
+"""Longest that another process takes from a trial's beginning to its configuration."""
+
+
+class Claims:
+    """One process's claims on the trials of a study; everything it knows of others' it reads from the study.
+
+    Args:
+        study: Optuna's.
+        space: What may be chosen.
+        trials: How many configurations are to be measured, over all processes.
+        seed: Of what is drawn where the sampler proposes nothing new.
+        worker: Names this process among others; host, process and its start where it is empty.
+
+    Raises:
+        UsageError: The study is of another device or space.
+    """
+
+    def __init__(
+        self, study: optuna.Study, space: CpuSpace, trials: int, seed: int, worker: str = ""
+    ) -> None:
+        self._study, self._space = study, space
+        self._trials, self._seed = trials, seed
+        self._worker = worker or this_worker()
+        self._claim_space()
+
+    def claim(self) -> tuple[optuna.Trial, CpuConfiguration | None] | None:
+        """A trial to measure; without a configuration where it has to be passed over; None when all is done."""
+        if self._counted() >= self._trials:
+            return None
+        trial = self._study.ask()
+        trial.set_user_attr(_WORKER, self._worker)
+        trial.set_user_attr(_BEAT, time.time())
+        configuration = suggest(trial, self._space)
+        if configuration not in self._space:
+            self._pass_over(trial, "not in the space")
+            return trial, None
+        number = self._space.number(configuration)
+        trial.set_user_attr(NUMBER, number)
+        # Numbers of trials are given out one by one, so of two processes that want the same one comes first.
+        counted = [t for t in self._earlier(trial) if _counts(t)]
+        if number in taken_numbers(counted):
+            self._pass_over(trial, "measured already")
+            return trial, None
+        if len(counted) >= self._trials:
+            self._pass_over(trial, "enough trials")
+            return trial, None
+        return trial, configuration
+
+    @contextmanager
+    def heard_of(self, trial: optuna.Trial) -> Iterator[None]:
+        """Tells other hosts meanwhile that the trial goes on."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(_BEAT_S):
+                trial.set_user_attr(_BEAT, time.time())
+
+        thread = threading.Thread(target=beat, name="beat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def give_back(self, number: int) -> None:
+        """Ends a trial that was not measured, and queues its configuration once more."""
+        self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
+        trial = self._study.get_trials(deepcopy=False)[number]
+        if trial.params:
+            self._study.enqueue_trial(dict(trial.params))
+
+    def take_over_crashed(self) -> int:
+        """Gives trials back whose process is gone; returns how many."""
+        crashed = [
+            t
+            for t in self._study.get_trials(deepcopy=False)
+            if t.state == TrialState.RUNNING and not self._alive(t)
+        ]
+        for trial in crashed:
+            LOGGER.warning("trial %d was lost with its process: again", trial.number)
+            self.give_back(trial.number)
+        return len(crashed)
+
+    def others_at_work(self) -> bool:
+        """Whether a trial is under way."""
+        return any(
+            t.state == TrialState.RUNNING and NUMBER in t.user_attrs
+            for t in self._study.get_trials(deepcopy=False)
+        )
+
+    def queue_another(self) -> bool:
+        """Queues a configuration that is not measured, drawn evenly; whether there is one."""
+        space = self._space
+        trials = self._study.get_trials(deepcopy=False)
+        taken = taken_numbers([t for t in trials if _counts(t)])
+        rng = np.random.default_rng([self._seed, len(trials)])
+        drawn = space.numbers(rng, max(LARGEST_LISTED, 2 * len(taken)))
+        left = drawn[~np.isin(drawn, np.asarray(sorted(taken), np.int64))]
+        if not left.size:
+            return False
+        self._study.enqueue_trial(dict(parameters(space.at(int(rng.choice(left))), space)))
+        return True
+
+    def _claim_space(self) -> None:
+        """Refuses a study of another device or space."""
+        mine = space_id(self._space)
+        known = self._study.user_attrs.get(_SPACE)
+        if known is None:
+            self._study.set_user_attr(_SPACE, mine)
+        elif known != mine:
+            raise UsageError(
+                f"the study '{self._study.study_name}' is of another device or space",
+                hint="devices of one model and the same ranges can share a study; or name another by --study",
+            )
+
+    def _earlier(self, trial: optuna.Trial) -> list[FrozenTrial]:
+        """Trials of smaller numbers, when what they will measure is known of each."""
+        deadline = time.monotonic() + _DECIDED_S
+        while True:
+            found = [t for t in self._study.get_trials(deepcopy=False) if t.number < trial.number]
+            open_ones = [
+                t for t in found if t.state == TrialState.RUNNING and NUMBER not in t.user_attrs
+            ]
+            if not open_ones or time.monotonic() > deadline:
+                return found
+            time.sleep(0.02)
+
+    def _pass_over(self, trial: optuna.Trial, why: str) -> None:
+        trial.set_user_attr(MESSAGE, why)
+        self._study.tell(trial, state=TrialState.PRUNED)
+
+    def _counted(self) -> int:
+        return sum(_counts(t) for t in self._study.get_trials(deepcopy=False))
+
+    def _alive(self, trial: FrozenTrial) -> bool:
+        began = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
+        heard = trial.user_attrs.get(_BEAT, began)
+        worker = trial.user_attrs.get(_WORKER)
+        if worker is None:  # It has only just begun.
+            return bool(time.time() - heard < STALE_S)
+        if worker == self._worker:
+            return False
+        host, _, process = worker.partition("/")
+        if host == socket.gethostname():
+            return bool(process == _process(process.partition(":")[0]))
+        return bool(time.time() - heard < STALE_S)
+
+
+def _counts(trial: FrozenTrial) -> bool:
+    """Whether a trial is one of the request's: measured, failed under its configuration, or under way."""
+    if trial.state == TrialState.RUNNING:
+        return NUMBER in trial.user_attrs
+    return trial.state.is_finished() and STATUS in trial.user_attrs
+
+
+def space_id(space: CpuSpace) -> str:
+    """A text that is equal for equal spaces of devices of one model."""
+    parts = [
+        [c.name, list(c.cpus), [[s.cores, s.khz] for s in row]]
+        for c, row in zip(space.clusters, space.settings, strict=True)
+    ]
+    whole = [parts, space.threads_per_core, space.together, space.only]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
+
+
+def this_worker() -> str:
+    """Names this process: `host/pid:start`."""
+    return f"{socket.gethostname()}/{_process(str(os.getpid()))}"
+
+
+def _process(pid: str) -> str:
+    """`pid:start` of a process that runs; empty of one that does not."""
+    try:
+        return f"{pid}:{psutil.Process(int(pid)).create_time():.0f}"
+    except (psutil.Error, ValueError):
+        return ""

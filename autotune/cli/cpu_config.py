@@ -47,6 +47,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _OBJECTIVES = "latency, energy, edp or pareto"
 _Word = TypeVar("_Word", bound=str)
 _TRIALS, _BLOCKS, _SEED = 40, 5, 1
+_LARGEST = 500
+"""Configurations that are measured one and all."""
 
 
 def search(
@@ -88,6 +90,14 @@ def search(
     ] = None,
     trials: Annotated[
         int | None, typer.Option(help=f"Configurations to measure. [default: {_TRIALS}]")
+    ] = None,
+    exhaustive: Annotated[
+        bool | None,
+        typer.Option(
+            "--exhaustive",
+            help=f"Then measure the rest of a space of up to {_LARGEST}, and tell how far the search was from "
+            "the optimum.",
+        ),
     ] = None,
     sampler: Annotated[
         str | None,
@@ -201,7 +211,8 @@ def search(
         "max_temperature": max_temperature, "memory_limit": memory_limit, "sampler": sampler,
         "model": model_start, "space": str(space) if space else None, "meter": meter, "blocks": blocks,
         "start_temperature": start_temperature, "least_seconds": least_seconds, "storage": storage,
-        "study": study, "seed": seed, "per_operator": per_operator, "reference_every": reference_every,
+        "study": study, "seed": seed, "per_operator": per_operator,
+        "exhaustive": exhaustive, "reference_every": reference_every,
     }  # fmt: skip
     return _search(asked, trials, logs, resume, as_json=json)
 
@@ -249,6 +260,14 @@ def _search(
     trials = _TRIALS if trials is None else trials
     chosen = benches.choose(asked["device"], asked["ssh"] or (), asked["emulate"])
     request = _request(asked, trials, chosen)
+    if asked.get("exhaustive"):
+        size = request.space.size
+        if size > _LARGEST:
+            raise UsageError(
+                f"--exhaustive: the space has {size} configurations, and {_LARGEST} are measured at most",
+                hint="give a smaller --space",
+            )
+        request = replace(request, trials=size)
     step = StepOptions.from_json(asked["step"]) if asked.get("step") else None
     command = given_command(
         step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
@@ -316,7 +335,7 @@ def _search(
                     return INTERRUPTED
         if outcome is None:
             return INTERRUPTED
-        found = result(study, bench, outcome)
+        found = result(study, bench, outcome, searched=trials)
         if asked.get("per_operator"):
             found["per_operator"] = planned
         folder.result(found)
@@ -474,6 +493,15 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
         print(f"doubtful: {name}{mark}")
     if (plan := found.get("per_operator")) is not None:
         _show_plan(plan)
+    if (whole := found.get("exhaustive")) is not None:
+        gap = whole["gap"]
+        told = (
+            "nothing that keeps the limits" if gap is None else f"within {gap:.1%} of the optimum"
+        )
+        print(
+            f"all {found['space']} configurations measured: after {whole['searched']} the search had {told}, "
+            f"which it measured as number {whole['found_after']}"
+        )
     error = found["model_error"].get("left_out", {})
     if error:
         told = ", ".join(f"{name} {value:.1%}" for name, value in error.items())

@@ -158,8 +158,17 @@ class CpuConfigRun:
         return configuration.text(self._names) if configuration else "the system's own choice"
 
 
-def result(study: Study, bench: Bench, outcome: Outcome) -> dict[str, Any]:
-    """What a search found, as plain data; see docs/cpu-config.md for its schema."""
+def result(
+    study: Study, bench: Bench, outcome: Outcome, *, searched: int | None = None
+) -> dict[str, Any]:
+    """What a search found, as plain data; see docs/cpu-config.md for its schema.
+
+    Args:
+        study: The study.
+        bench: What it was measured with.
+        outcome: What was measured.
+        searched: Trials of the search itself, where the rest of the space was measured after it; None for all.
+    """
     request = study.request
     names = [cluster.name for cluster in bench.clusters]
     measured = [t for t in outcome.trials if t.figures is not None]
@@ -188,6 +197,7 @@ def result(study: Study, bench: Bench, outcome: Outcome) -> dict[str, Any]:
         "reference": [reference.to_json() for reference in outcome.references],
         "challenges": list(outcome.verdicts),
         "marks": [*outcome.marks, *_marks(measured)],
+        "exhaustive": exhaustive(study, outcome.trials, searched),
     }
     if winner is not None and own is not None:
         found["against_default"] = _against(
@@ -218,6 +228,40 @@ def named_points(limits: Limits, figures: Sequence[Figures]) -> dict[str, int]:
         if limits.time_s is not None:
             put("least_energy_in_time", "energy", Limits(time_s=limits.time_s))
     return found
+
+
+def exhaustive(
+    study: Study, trials: Sequence[StudyTrial], searched: int | None
+) -> dict[str, Any] | None:
+    """How far a search was from the optimum of a space that was measured whole; None where it was not.
+
+    By each configuration's own trial: what was measured again counts for neither side.
+    """
+    request = study.request
+    if len(trials) < request.space.size:
+        return None
+    ordered = sorted(trials, key=lambda t: t.number)
+    measured = [t for t in ordered if t.figures is not None]
+    figures = [t.figures for t in measured if t.figures is not None]
+    optimum = best(request.objective, request.limits, figures)
+    if optimum is None:
+        return None
+    first = {t.number for t in ordered[:searched]}
+    early = [f for t, f in zip(measured, figures, strict=True) if t.number in first]
+    found = best(request.objective, request.limits, early)
+    single: Objective = "edp" if request.objective == "pareto" else request.objective
+    least = values(single, figures[optimum])[0]
+    names = [cluster.name for cluster in request.space.clusters]
+    return {
+        "optimum": {
+            **measured[optimum].configuration.to_json(names),
+            "time_s": figures[optimum].time_s,
+            "energy_j": figures[optimum].energy_j,
+        },
+        "found_after": 1 + ordered.index(measured[optimum]),
+        "searched": len(first),
+        "gap": None if found is None else values(single, early[found])[0] / least - 1,
+    }
 
 
 def model_error(study: Study, trials: Sequence[StudyTrial]) -> dict[str, Any]:

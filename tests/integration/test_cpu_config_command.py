@@ -115,6 +115,24 @@ def test_a_models_step_is_searched_on_this_host(tmp_path: Path) -> None:
     assert not list(Path("/tmp").glob("autotune-step-*"))
 
 
+def test_a_small_space_is_measured_whole_to_tell_how_good_the_search_was(tmp_path: Path) -> None:
+    space = tmp_path / "space.toml"
+    space.write_text(
+        'together = "never"\n[clusters.big]\nlevels = 2\n[clusters.little]\nlevels = 2\n'
+    )
+    found = search(
+        "--emulate", "meizu-16t", "--objective", "latency", "--trials", 4, "--blocks", 0,
+        "--space", space, "--exhaustive", "--logs", tmp_path,
+    )  # fmt: skip
+    assert found["space"] == found["n_measured"] == 16
+    whole = found["exhaustive"]
+    assert whole["searched"] == 4
+    # In the model, a cluster whose cores are all at work is slowed by what else the system does.
+    assert whole["optimum"]["clusters"]["big"] == {"cores": 3, "khz": 2419200}
+    assert whole["found_after"] > 4
+    assert whole["gap"] == pytest.approx(0.22, abs=0.05)
+
+
 def test_a_plan_per_operator_is_made_and_measured(tmp_path: Path) -> None:
     found = search(
         "--emulate", "jetson-tx2", "--model", "squeezenet1_1", "--batch", 4, "--objective", "edp",
@@ -230,11 +248,12 @@ def test_this_host_is_searched(tmp_path: Path) -> None:
         (["--emulate", "meizu-16t", "--meter", "sundial"], 2, "no meter 'sundial'"),
         (["--emulate", "meizu-16t", "--meter", "csv:/nowhere"], 2, "no file /nowhere"),
         (["--emulate", "meizu-16t", "--meter", "csv:/etc/hosts"], 2, "a time of its own"),
-        (["--emulate", "meizu-16t", "--space", "/nowhere.toml"], 2, "cannot read"),
+        (["--emulate", "meizu-16t", "--space", "/nowhere.toml"], 2, "is no file"),
         (["--emulate", "meizu-16t", "--steps-from", "("], 2, "no regular expression"),
         (["--emulate", "meizu-16t", "--storage", "nonsense"], 2, "cannot be opened"),
         (["--emulate", "raspberry-pi-3b-plus", "--objective", "energy"], 3, "no meter"),
         (["--device", "local"], 2, "--command and --steps-from"),
+        (["--emulate", "meizu-16t", "--exhaustive"], 2, "500 are measured at most"),
         (["--emulate", "meizu-16t", "--per-operator"], 2, "--per-operator needs --model"),
         (["--device", "local", "--batch", "4"], 2, "go with --model"),
         (["--emulate", "meizu-16t", "--model", "lenet", "--command", "x"], 2, "exclude each other"),

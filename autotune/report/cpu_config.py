@@ -47,6 +47,7 @@ def cpu_config_page(
         *_over_time(folder, events, result),
         ("What the models say", _models(result)),
         *_repeats(result),
+        *_plan(result.get("per_operator")),
         ("Every measurement", _trials(trials) + download("measurements.json", list(trials))),
         (
             "How it was asked",
@@ -254,6 +255,41 @@ def _repeats(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         )  # fmt: skip
         sections.append(("Challenges", verdicts))
     return sections
+
+
+def _plan(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """A configuration for each operator: what it is to gain, what it gains, and where it changes."""
+    if found is None:
+        return []
+    numbered = found["configurations"]
+    html = ""
+    for name, word in (("phases", "phase"), ("operators", "operator")):
+        plan = found[name]
+        if plan is None:
+            html += f"<p>No plan per {word} keeps the limits.</p>"
+        elif not plan["changes"]:
+            html += (
+                f"<p>Per {word}: nothing beats the best single configuration, changes counted.</p>"
+            )
+        else:
+            html += (
+                f"<p>Per {word}: {len(plan['changes'])} changes a step, foretold gain "
+                f"{plan['foretold_gain']:.3f}.</p>"
+            )
+    if (measured := found["measured"]) is not None:
+        low, high = measured["ci"]
+        html += (
+            f"<p>The plan per operator, measured beside the best single configuration: gain {measured['gain']:.3f} "
+            f"({low:.3f} to {high:.3f}): {measured['verdict']}.</p>"
+        )
+    plan = found["operators"]
+    if plan is not None and plan["changes"]:
+        html += table(
+            ("from this call on", "configuration"),
+            [(c["name"], configuration_text(numbered[c["to"]])) for c in plan["changes"]],
+            (),
+        )
+    return [("A configuration for each operator", html)]
 
 
 def _ratio(value: Mapping[str, Any] | None) -> str:

@@ -80,6 +80,22 @@ def test_a_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     assert "(the system&#x27;s own choice)" in html
 
 
+def test_a_plan_per_operator_is_shown(tmp_path: Path) -> None:
+    plan = {
+        "configurations": [RESULT["best"], RESULT["best"]],
+        "phases": {"changes": [], "foretold_gain": 1.0},
+        "operators": {
+            "changes": [{"call": 3, "name": "conv2 forward", "to": 1}],
+            "foretold_gain": 1.04,
+        },
+        "measured": {"gain": 1.03, "ci": [1.01, 1.05], "verdict": "better"},
+    }
+    html = cpu_config_page(tmp_path, {}, TRIALS, RESULT | {"per_operator": plan})
+    assert "Per phase: nothing beats the best single configuration" in html
+    assert "conv2 forward" in html
+    assert "gain 1.030 (1.010 to 1.050): better" in html
+
+
 def test_a_search_without_joules_has_a_page(tmp_path: Path) -> None:
     trials = [{**t, "figures": {**t["figures"], "energy_j": None}} for t in TRIALS]
     bare = {**point(0), "energy_j": None}

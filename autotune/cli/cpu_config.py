@@ -461,6 +461,8 @@ def _recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured | No
 
 def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
     """Prints a result as a table, or as JSON."""
+    from autotune.studies.texts import doubts
+
     if as_json:
         import json
 
@@ -490,7 +492,7 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
         told = ", ".join(f"{name} {joules:.4g}" for name, joules in best["rails"].items())
         print(f"J a step of the best, by rail: {told}")
     for name, mark in doubts(shown, found["marks"]):
-        print(f"doubtful: {name}{mark}")
+        print(f"doubtful: {name}: {mark}")
     if (plan := found.get("per_operator")) is not None:
         _show_plan(plan)
     if (whole := found.get("exhaustive")) is not None:
@@ -512,17 +514,6 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
     )
     if found["emulated"]:
         print(f"{found['device']['emulated']}: times and joules are a model's")
-
-
-def doubts(
-    shown: Sequence[tuple[str, dict[str, Any] | None]], marks: Sequence[str]
-) -> list[tuple[str, str]]:
-    """What makes figures doubtful: of the study, and of each point once, by its first name."""
-    found = dict.fromkeys(marks, "energy")
-    for name, point in shown:
-        for mark in point["marks"] if point else ():
-            found.setdefault(mark, f"energy of {name.replace('_', ' ')}")
-    return [(name, mark) for mark, name in found.items()]
 
 
 def _row(point: dict[str, Any]) -> tuple[str, ...]:
@@ -567,4 +558,4 @@ def slug(name: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
 
 
-__all__ = ["doubts", "one_of", "search", "show", "slug"]
+__all__ = ["one_of", "search", "show", "slug"]

@@ -12,7 +12,7 @@ from autotune.report import svg
 from autotune.report.page import download, page, table
 from autotune.report.samples import over_time
 from autotune.report.svg import Axis, Point
-from autotune.studies.texts import configuration_text, interval_text
+from autotune.studies.texts import configuration_text, doubts, interval_text
 
 _NAMES = {
     "best": "best",
@@ -77,7 +77,15 @@ def _points(result: Mapping[str, Any]) -> str:
                 f"<p>{word}, the system's own choice over the best: {against[name]['ratio']:.2f} "
                 f"({low:.2f} to {high:.2f}): {against[name]['verdict']}</p>"
             )
-    return html + _rails(shown) + _doubts(result, shown)
+    named = [(_NAMES.get(name, name), point) for name, point in shown.items()]
+    doubtful = doubts(
+        [*named, ("the system's own choice", result["default"])], result.get("marks", ())
+    )
+    return (
+        html
+        + _rails(shown)
+        + "".join(f"<p>Doubtful ({escape(name)}): {escape(mark)}</p>" for name, mark in doubtful)
+    )
 
 
 def _rails(shown: Mapping[str, Mapping[str, Any] | None]) -> str:
@@ -94,15 +102,6 @@ def _rails(shown: Mapping[str, Mapping[str, Any] | None]) -> str:
         for name, p in points.items()
     ]
     return "<p>Joules a step, by rail:</p>" + table(("point", *names), rows, names)
-
-
-def _doubts(result: Mapping[str, Any], shown: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """What makes figures doubtful, of the study and of each point once."""
-    found = dict.fromkeys(result.get("marks", ()), "")
-    for name, point in (*shown.items(), ("the system's own choice", result["default"])):
-        for mark in (point or {}).get("marks", ()):
-            found.setdefault(mark, f" ({_NAMES.get(name, name)})")
-    return "".join(f"<p>Doubtful: {escape(mark + name)}</p>" for mark, name in found.items())
 
 
 def _row(point: Mapping[str, Any]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -21,3 +21,14 @@ def configuration_text(point: Mapping[str, Any]) -> str:
 def interval_text(ends: Sequence[float] | None) -> str:
     """The ends of an interval; empty for none."""
     return f"{ends[0]:.4g} to {ends[1]:.4g}" if ends else ""
+
+
+def doubts(
+    shown: Iterable[tuple[str, Mapping[str, Any] | None]], marks: Iterable[str]
+) -> list[tuple[str, str]]:
+    """What makes figures doubtful: of the study, and of each point once, by its first name."""
+    found = dict.fromkeys(marks, "energy")
+    for name, point in shown:
+        for mark in (point or {}).get("marks", ()):
+            found.setdefault(mark, f"energy of {name.replace('_', ' ')}")
+    return [(name, mark) for mark, name in found.items()]

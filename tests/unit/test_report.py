@@ -76,8 +76,8 @@ def test_a_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     assert "emulated: x: times and joules are a model" in html
     assert "1.90 to 2.10" in html
     assert '<td class="number">1.25</td>' in html
-    assert "Doubtful: 3 of 3 draw 2.35 W" in html
-    assert "(the system&#x27;s own choice)" in html
+    assert "Doubtful (energy): 3 of 3 draw 2.35 W" in html
+    assert "Doubtful (energy of the system&#x27;s own choice)" in html
 
 
 def test_a_plan_per_operator_is_shown(tmp_path: Path) -> None:

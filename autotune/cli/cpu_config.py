@@ -414,7 +414,18 @@ def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest
         sampler=sampler,
         model=True if asked["model"] is None else asked["model"],
         seed=_SEED if asked["seed"] is None else asked["seed"],
+        workload=_workload_text(asked),
     )
+
+
+def _workload_text(asked: dict[str, Any]) -> str:
+    """What is measured, for studies that are shared; runs count by their names, since hosts have them elsewhere."""
+    import json
+
+    step = asked.get("step")
+    if step is not None:
+        return json.dumps({**step, "runs": sorted(Path(run).name for run in step["runs"])})
+    return json.dumps([asked["command"], asked["steps_from"]])
 
 
 def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
@@ -461,7 +472,7 @@ def _recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured | No
 
 def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
     """Prints a result as a table, or as JSON."""
-    from autotune.studies.texts import doubts
+    from autotune.studies.texts import doubts, ratio_text
 
     if as_json:
         import json
@@ -483,11 +494,7 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
     for name, word in (("time_s", "time"), ("energy_j", "energy")):
         against = (found.get("against_default") or {}).get(name)
         if against:
-            low, high = against["ci"]
-            print(
-                f"{word}, system's own / best: {against['ratio']:.2f} ({low:.2f} to {high:.2f}): "
-                f"{against['verdict']}"
-            )
+            print(f"{word}, system's own / best: {ratio_text(against)}")
     if best and best["rails"]:
         told = ", ".join(f"{name} {joules:.4g}" for name, joules in best["rails"].items())
         print(f"J a step of the best, by rail: {told}")
@@ -517,7 +524,7 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
 
 
 def _row(point: dict[str, Any]) -> tuple[str, ...]:
-    from autotune.studies.texts import configuration_text, interval_text
+    from autotune.studies.texts import configuration_text, interval_text, joules_text
 
     ci = point["ci"] or {}
     return (
@@ -526,12 +533,14 @@ def _row(point: dict[str, Any]) -> tuple[str, ...]:
         f"{point['time_s']:.4g}",
         interval_text(ci.get("time_s")),
         "-" if point["energy_j"] is None else f"{point['energy_j']:.4g}",
-        interval_text(ci.get("energy_j")),
+        joules_text(point),
         "-" if point["celsius"] is None else f"{point['celsius']:.1f}",
     )
 
 
 def _show_plan(plan: dict[str, Any]) -> None:
+    from autotune.studies.texts import ratio_text
+
     for name in ("phases", "operators"):
         found = plan[name]
         if found is None:
@@ -544,11 +553,7 @@ def _show_plan(plan: dict[str, Any]) -> None:
                 f"{found['foretold_gain']:.3f} over the best single configuration"
             )
     if (measured := plan["measured"]) is not None:
-        low, high = measured["ci"]
-        print(
-            f"the plan per operator, measured: gain {measured['gain']:.3f} ({low:.3f} to {high:.3f}): "
-            f"{measured['verdict']}"
-        )
+        print(f"the plan per operator, measured: gain {ratio_text(measured)}")
         if measured["verdict"] != "better":
             print("  stay with the single configuration")
 

@@ -219,12 +219,11 @@ def _setting(
 
 
 def _step(measured: StepRun) -> dict[str, Any]:
-    energy = measured.energy
     return {
         "step_s": measured.time_s,
         "steps": len(measured.step_s),
         "energy_j": measured.energy_j,
-        "deviation_j": energy.deviation / len(measured.step_s) if energy else None,
+        "deviation_j": measured.deviation_j,
         "marks": list(measured.marks),
         "memory_bytes": measured.memory_bytes,
     }

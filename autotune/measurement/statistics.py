@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
+Floats = NDArray[np.float64]
 _RESAMPLES = 2000
+_LEAST_RESAMPLED = 8
+"""Resampled medians of fewer values lie within their smallest and largest, which cover too little."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,11 @@ class Interval:
     estimate: float
     low: float
     high: float
+
+    @property
+    def ends(self) -> list[float] | None:
+        """Both ends; None where nothing is known of them."""
+        return [self.low, self.high] if math.isfinite(self.low + self.high) else None
 
 
 def median(samples: Sequence[float]) -> float:
@@ -31,12 +42,16 @@ def paired_speedup(
 
     Pairs the i-th block of both, so that drift which both share cancels; the estimate is the median of
     the block ratios and its interval a percentile bootstrap over blocks (Efron and Tibshirani, 1993).
+    Of fewer than eight blocks no bootstrap covers what it says: there it is Student's, of the ratios' logarithms.
 
     Args:
-        baseline: Seconds a block.
+        baseline: Seconds a block, above zero.
         challenger: Seconds a block, of the same length.
         seed: Seed of the resampling.
         confidence: Coverage of the interval, between 0 and 1.
+
+    Returns:
+        The speed-up; of one block its interval is everything from 0 on.
 
     Raises:
         ValueError: The two differ in length, or are empty.
@@ -44,18 +59,20 @@ def paired_speedup(
     if len(baseline) != len(challenger) or not baseline:
         raise ValueError("a paired speed-up needs the same number of blocks on both sides")
     ratios = np.asarray(baseline, dtype=np.float64) / np.asarray(challenger, dtype=np.float64)
-    draws = np.random.default_rng(seed).integers(0, len(ratios), size=(_RESAMPLES, len(ratios)))
-    medians = np.median(ratios[draws], axis=1)
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(medians, [tail, 1.0 - tail])
-    return Interval(float(np.median(ratios)), float(low), float(high))
+    if len(ratios) >= _LEAST_RESAMPLED:
+        return _bootstrap(ratios, seed, confidence)
+    if len(ratios) == 1:
+        return Interval(float(ratios[0]), 0.0, math.inf)
+    found = _student(np.log(ratios), confidence)
+    low, middle, high = np.exp([found.low, np.median(np.log(ratios)), found.high]).tolist()
+    return Interval(middle, min(low, middle), max(high, middle))
 
 
 def bootstrap_median(samples: Sequence[float], *, seed: int, confidence: float = 0.95) -> Interval:
-    """Median with a percentile bootstrap interval (Efron and Tibshirani, 1993).
+    """Median with a percentile bootstrap interval (Efron and Tibshirani, 1993); Student's of fewer than eight.
 
     Args:
-        samples: Values, at least one; of one alone the interval is itself.
+        samples: Values, at least one; of one alone the interval is everything.
         seed: Seed of the resampling.
         confidence: Coverage of the interval, between 0 and 1.
 
@@ -65,8 +82,27 @@ def bootstrap_median(samples: Sequence[float], *, seed: int, confidence: float =
     if not samples:
         raise ValueError("no value has no median")
     values = np.asarray(samples, dtype=np.float64)
+    if len(values) >= _LEAST_RESAMPLED:
+        return _bootstrap(values, seed, confidence)
+    middle = float(np.median(values))
+    if len(values) == 1:
+        return Interval(middle, -math.inf, math.inf)
+    found = _student(values, confidence)
+    return Interval(middle, min(found.low, middle), max(found.high, middle))
+
+
+def _bootstrap(values: Floats, seed: int, confidence: float) -> Interval:
     draws = np.random.default_rng(seed).integers(0, len(values), size=(_RESAMPLES, len(values)))
     medians = np.median(values[draws], axis=1)
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(medians, [tail, 1.0 - tail])
     return Interval(float(np.median(values)), float(low), float(high))
+
+
+def _student(values: Floats, confidence: float) -> Interval:
+    """Mean of two values or more."""
+    count = len(values)
+    quantile = float(stdtrit(count - 1, (1.0 + confidence) / 2.0))
+    half = quantile * float(values.std(ddof=1)) / math.sqrt(count)
+    mean = float(values.mean())
+    return Interval(mean, mean - half, mean + half)

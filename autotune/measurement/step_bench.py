@@ -120,6 +120,11 @@ class StepRun:
         """Mean joules of a step."""
         return self.energy.joules / len(self.step_s) if self.energy else None
 
+    @property
+    def deviation_j(self) -> float | None:
+        """Standard uncertainty of a step's joules."""
+        return self.energy.deviation / len(self.step_s) if self.energy else None
+
 
 class StepBench:
     """One device, and the workload that is measured on it.

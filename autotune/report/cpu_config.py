@@ -12,7 +12,13 @@ from autotune.report import svg
 from autotune.report.page import download, page, table
 from autotune.report.samples import over_time
 from autotune.report.svg import Axis, Point
-from autotune.studies.texts import configuration_text, doubts, interval_text
+from autotune.studies.texts import (
+    configuration_text,
+    doubts,
+    interval_text,
+    joules_text,
+    ratio_text,
+)
 
 _NAMES = {
     "best": "best",
@@ -72,10 +78,8 @@ def _points(result: Mapping[str, Any]) -> str:
     against = result.get("against_default") or {}
     for name, word in (("time_s", "time"), ("energy_j", "energy")):
         if name in against:
-            low, high = against[name]["ci"]
             html += (
-                f"<p>{word}, the system's own choice over the best: {against[name]['ratio']:.2f} "
-                f"({low:.2f} to {high:.2f}): {against[name]['verdict']}</p>"
+                f"<p>{word}, the system's own choice over the best: {ratio_text(against[name])}</p>"
             )
     named = [(_NAMES.get(name, name), point) for name, point in shown.items()]
     doubtful = doubts(
@@ -112,7 +116,7 @@ def _row(point: Mapping[str, Any]) -> tuple[str, ...]:
         f"{point['time_s']:.4g}",
         interval_text(ci.get("time_s")),
         "-" if joules is None else f"{joules:.4g}",
-        interval_text(ci.get("energy_j")),
+        joules_text(point),
         "-" if celsius is None else f"{celsius:.1f}",
     )
 
@@ -276,10 +280,9 @@ def _plan(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
                 f"{plan['foretold_gain']:.3f}.</p>"
             )
     if (measured := found["measured"]) is not None:
-        low, high = measured["ci"]
         html += (
-            f"<p>The plan per operator, measured beside the best single configuration: gain {measured['gain']:.3f} "
-            f"({low:.3f} to {high:.3f}): {measured['verdict']}.</p>"
+            "<p>The plan per operator, measured beside the best single configuration: gain "
+            f"{ratio_text(measured)}.</p>"
         )
     plan = found["operators"]
     if plan is not None and plan["changes"]:

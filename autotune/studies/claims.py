@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import socket
@@ -17,7 +15,6 @@ import optuna
 import psutil
 from optuna.trial import FrozenTrial, TrialState
 
-from autotune.errors import UsageError
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.sampler import NUMBER, parameters, suggest, taken_numbers
 from autotune.studies.space import LARGEST_LISTED, CpuSpace
@@ -26,7 +23,7 @@ LOGGER = logging.getLogger("autotune.studies")
 
 MESSAGE, STATUS = "message", "status"
 """Attributes of a trial: what went wrong, and what became of it; the second is there once it has ended."""
-_WORKER, _BEAT, _SPACE = "worker", "beat", "space"
+_WORKER, _BEAT = "worker", "beat"
 STALE_S = 120.0
 """A trial of another host that has not been heard of for so long is taken for crashed."""
 _BEAT_S = 20.0
@@ -43,9 +40,6 @@ class Claims:
         trials: How many configurations are to be measured, over all processes.
         seed: Of what is drawn where the sampler proposes nothing new.
         worker: Names this process among others; host, process and its start where it is empty.
-
-    Raises:
-        UsageError: The study is of another device or space.
     """
 
     def __init__(
@@ -54,7 +48,6 @@ class Claims:
         self._study, self._space = study, space
         self._trials, self._seed = trials, seed
         self._worker = worker or this_worker()
-        self._claim_space()
 
     def claim(self) -> tuple[optuna.Trial, CpuConfiguration | None] | None:
         """A trial to measure; without a configuration where it has to be passed over; None when all is done."""
@@ -135,18 +128,6 @@ class Claims:
         self._study.enqueue_trial(dict(parameters(space.at(int(rng.choice(left))), space)))
         return True
 
-    def _claim_space(self) -> None:
-        """Refuses a study of another device or space."""
-        mine = space_id(self._space)
-        known = self._study.user_attrs.get(_SPACE)
-        if known is None:
-            self._study.set_user_attr(_SPACE, mine)
-        elif known != mine:
-            raise UsageError(
-                f"the study '{self._study.study_name}' is of another device or space",
-                hint="devices of one model and the same ranges can share a study; or name another by --study",
-            )
-
     def _earlier(self, trial: optuna.Trial) -> list[FrozenTrial]:
         """Trials of smaller numbers, when what they will measure is known of each."""
         deadline = time.monotonic() + _DECIDED_S
@@ -185,16 +166,6 @@ def _counts(trial: FrozenTrial) -> bool:
     if trial.state == TrialState.RUNNING:
         return NUMBER in trial.user_attrs
     return trial.state.is_finished() and STATUS in trial.user_attrs
-
-
-def space_id(space: CpuSpace) -> str:
-    """A text that is equal for equal spaces of devices of one model."""
-    parts = [
-        [c.name, list(c.cpus), [[s.cores, s.khz] for s in row]]
-        for c, row in zip(space.clusters, space.settings, strict=True)
-    ]
-    whole = [parts, space.threads_per_core, space.together, space.only]
-    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
 
 
 def this_worker() -> str:

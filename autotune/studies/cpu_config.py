@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from autotune.measurement.statistics import Interval
-from autotune.measurement.versus import judge
+from autotune.measurement.statistics import paired_speedup
 from autotune.power.checks import one_ceiling
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.finals import Final, contenders, measure_again
+from autotune.studies.finals import (
+    Final,
+    contenders,
+    measure_again,
+    named_points,
+    widened_ratio,
+)
 from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import Figures, Limits, Objective, best, values
-from autotune.studies.pareto import front, knee
+from autotune.studies.pareto import front
 from autotune.studies.physics import constants
 from autotune.studies.repeats import REFERENCE_EVERY, Record, Reference, Repeats
 from autotune.studies.study import Study, StudyTrial
@@ -177,7 +183,14 @@ def result(
     def point(index: int) -> dict[str, Any]:
         return _point(measured[index].configuration, figures[index], outcome.finals, names)
 
-    winner = best(request.objective, request.limits, figures)
+    again = {f.configuration for f in outcome.finals}
+    repeated = [i for i, t in enumerate(measured) if t.configuration in again]
+    winner = _of(repeated, request.objective, request.limits, figures)
+    if winner is None:
+        winner = best(request.objective, request.limits, figures)
+    # Points of one lucky run each would look better than they are: where there are repeated ones, those count.
+    pool = repeated or range(len(figures))
+    named = named_points(request.limits, [figures[i] for i in pool])
     own = next((f for f in outcome.finals if f.configuration is None), None)
     on_front = _front(request.limits, figures)
     found: dict[str, Any] = {
@@ -190,7 +203,7 @@ def result(
         "n_measured": len(outcome.trials),
         "n_failed": len(outcome.trials) - len(measured),
         "best": point(winner) if winner is not None else None,
-        "points": {name: point(i) for name, i in named_points(request.limits, figures).items()},
+        "points": {name: point(pool[i]) for name, i in named.items()},
         "pareto": [point(i) for i in on_front],
         "default": _final_point(own, names) if own else None,
         "model_error": model_error(study, outcome.trials),
@@ -206,28 +219,12 @@ def result(
     return found
 
 
-def named_points(limits: Limits, figures: Sequence[Figures]) -> dict[str, int]:
-    """Indices of the points that people ask for: fastest, least energy, least product, knee, frugal in time."""
-    found: dict[str, int] = {}
-
-    def put(name: str, objective: Objective, kept: Limits) -> None:
-        index = best(objective, kept, figures)
-        if index is not None:
-            found[name] = index
-
-    if not figures:
-        return found
-    put("fastest", "latency", Limits())
-    if all(f.energy_j is not None for f in figures):
-        put("least_energy", "energy", Limits())
-        put("least_edp", "edp", Limits())
-        ends = front([values("pareto", f) for f in figures])
-        at = knee([values("pareto", figures[i]) for i in ends]) if len(ends) > 2 else None
-        if at is not None:
-            found["knee"] = ends[at]
-        if limits.time_s is not None:
-            put("least_energy_in_time", "energy", Limits(time_s=limits.time_s))
-    return found
+def _of(
+    indices: Sequence[int], objective: Objective, limits: Limits, figures: Sequence[Figures]
+) -> int | None:
+    """The best of some of several."""
+    at = best(objective, limits, [figures[i] for i in indices])
+    return None if at is None else indices[at]
 
 
 def exhaustive(
@@ -324,6 +321,7 @@ def _point(
         **configuration.to_json(names),
         "time_s": figures.time_s,
         "energy_j": figures.energy_j,
+        "deviation_j": figures.deviation_j,
         "celsius": figures.celsius,
         "memory_bytes": figures.memory_bytes,
         "ci": None,
@@ -338,11 +336,12 @@ def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
         **shown,
         "time_s": final.figures.time_s,
         "energy_j": final.figures.energy_j,
+        "deviation_j": final.figures.deviation_j,
         "celsius": final.figures.celsius,
         "memory_bytes": final.figures.memory_bytes,
         "ci": {
-            "time_s": _ends(final.time_s),
-            "energy_j": _ends(final.energy_j) if final.energy_j else None,
+            "time_s": final.time_s.ends,
+            "energy_j": final.energy_j.ends if final.energy_j else None,
             "blocks": len(final.blocks),
         },
         "rails": final.rails,
@@ -350,30 +349,33 @@ def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _ends(interval: Interval) -> list[float]:
-    return [interval.low, interval.high]
-
-
 def _against(
     configuration: CpuConfiguration, finals: Sequence[Final], seed: int
 ) -> dict[str, Any] | None:
-    """The system's own choice over the best, of the same blocks."""
+    """The system's own choice over the best, of the blocks in which both were measured."""
     mine = next((f for f in finals if f.configuration == configuration), None)
     own = next((f for f in finals if f.configuration is None), None)
-    if mine is None or own is None or len(mine.blocks) != len(own.blocks):
+    if mine is None or own is None:
         return None
+    both = [(own.blocks[n], mine.blocks[n]) for n in sorted(own.blocks.keys() & mine.blocks.keys())]
     found: dict[str, Any] = {}
     for name in ("time_s", "energy_j"):
-        pairs = [
-            (getattr(a, name), getattr(b, name))
-            for a, b in zip(own.blocks, mine.blocks, strict=True)
-        ]
-        if any(value is None or value <= 0 for pair in pairs for value in pair):
+        pairs = [(getattr(a, name), getattr(b, name)) for a, b in both]
+        if not pairs or any(value is None or value <= 0 for pair in pairs for value in pair):
             continue
-        verdict = judge([a for a, _ in pairs], [b for _, b in pairs], seed=seed, confidence=0.95)
+        ratio = paired_speedup(
+            [a for a, _ in pairs], [b for _, b in pairs], seed=seed, confidence=0.95
+        )
+        if name == "energy_j":
+            doubt = [side.figures.deviation_j or 0.0 for side in (own, mine)]
+            whole = [side.figures.energy_j or math.inf for side in (own, mine)]
+            ratio = widened_ratio(
+                ratio, math.hypot(*(d / w for d, w in zip(doubt, whole, strict=True)))
+            )
+        better, worse = ratio.low > 1, ratio.high < 1
         found[name] = {
-            "ratio": verdict.ratio.estimate,
-            "ci": _ends(verdict.ratio),
-            "verdict": {"second": "better", "first": "worse", "tie": "tie"}[verdict.winner],
+            "ratio": ratio.estimate,
+            "ci": ratio.ends,
+            "verdict": "better" if better else "worse" if worse else "tie",
         }
     return found

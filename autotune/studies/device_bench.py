@@ -66,7 +66,9 @@ class DeviceBench:
             return Measured("invalid", "; ".join(run.marks) or "no joules", raw=raw)
         return Measured(
             "ok",
-            figures=Figures(run.time_s, run.energy_j, run.celsius, run.memory_bytes),
+            figures=Figures(
+                run.time_s, run.energy_j, run.celsius, run.memory_bytes, run.deviation_j
+            ),
             raw=raw,
         )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.measurement.statistics import Interval, bootstrap_median, median
@@ -13,7 +14,10 @@ from autotune.studies.objective import Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, knee
 from autotune.studies.study import StudyTrial
 
-MOST = 4
+_NORMAL = 1.96
+BEST = 3
+"""Of the best by the objective, so many are measured again."""
+MOST = 6
 """Configurations that are measured again, beside the system's own choice."""
 
 
@@ -26,7 +30,7 @@ class Final:
         figures: Medians over the blocks.
         time_s: Seconds of a step, with interval.
         energy_j: Joules of a step, with interval; None without a meter.
-        blocks: Figures of each block.
+        blocks: Figures by block; one in which it was not measured well is missing.
         rails: Joules of a step by rail, medians over the blocks; empty unless the meter has several.
         marks: What makes the energy of a block doubtful.
     """
@@ -35,7 +39,7 @@ class Final:
     figures: Figures
     time_s: Interval
     energy_j: Interval | None
-    blocks: tuple[Figures, ...]
+    blocks: Mapping[int, Figures]
     rails: dict[str, float] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
 
@@ -43,24 +47,50 @@ class Final:
 def contenders(
     objective: Objective, limits: Limits, trials: Sequence[StudyTrial]
 ) -> list[CpuConfiguration]:
-    """What is worth measuring again: the best by the objective; of a Pareto study, points along the front."""
+    """What is worth measuring again: the best by the objective, the points that have names, and more of them.
+
+    Further ones are the next best; of a Pareto study, points along the front.
+    """
     measured = [t for t in trials if t.figures is not None]
     figures = [t.figures for t in measured if t.figures is not None]
     kept = [i for i, f in enumerate(figures) if limits.kept(f)]
-    if objective != "pareto":
+    if objective == "pareto":
+        winner = best(objective, limits, figures)
+        ranked = [] if winner is None else [winner]
+        more = sorted(
+            (kept[i] for i in front([values("pareto", figures[i]) for i in kept])),
+            key=lambda i: figures[i].time_s,
+        )
+    else:
         ranked = sorted(kept, key=lambda i: values(objective, figures[i]))
-        return [measured[i].configuration for i in ranked[:MOST]]
-    on_front = sorted(
-        (kept[i] for i in front([values("pareto", figures[i]) for i in kept])),
-        key=lambda i: figures[i].time_s,
-    )
-    # The ends, the knee and the least energy-delay product; then what lies between.
-    ends = [on_front[0], on_front[-1]] if on_front else []
-    at = knee([values("pareto", figures[i]) for i in on_front]) if len(on_front) > 2 else None
-    wanted = [*ends, *([on_front[at]] if at is not None else [])]
-    if (least := best("edp", limits, figures)) is not None:
-        wanted.append(least)
-    return [measured[i].configuration for i in dict.fromkeys([*wanted, *on_front])][:MOST]
+        more = ranked[BEST:]
+    named = named_points(limits, figures).values()
+    wanted = dict.fromkeys([*ranked[:BEST], *named, *more])
+    return [measured[i].configuration for i in wanted][:MOST]
+
+
+def named_points(limits: Limits, figures: Sequence[Figures]) -> dict[str, int]:
+    """Indices of the points that people ask for: fastest, least energy, least product, knee, frugal in time."""
+    found: dict[str, int] = {}
+
+    def put(name: str, objective: Objective, kept: Limits) -> None:
+        index = best(objective, kept, figures)
+        if index is not None:
+            found[name] = index
+
+    if not figures:
+        return found
+    put("fastest", "latency", Limits())
+    if all(f.energy_j is not None for f in figures):
+        put("least_energy", "energy", Limits())
+        put("least_edp", "edp", Limits())
+        ends = front([values("pareto", f) for f in figures])
+        at = knee([values("pareto", figures[i]) for i in ends]) if len(ends) > 2 else None
+        if at is not None:
+            found["knee"] = ends[at]
+        if limits.time_s is not None:
+            put("least_energy_in_time", "energy", Limits(time_s=limits.time_s))
+    return found
 
 
 def measure_again(
@@ -83,9 +113,9 @@ def measure_again(
         interrupted: Asked before each block whether to stop; what is measured by then counts.
     """
     everyone: list[CpuConfiguration | None] = [*configurations, None]
-    found: dict[int, list[Measured]] = {index: [] for index in range(len(everyone))}
+    found: dict[int, dict[int, Measured]] = {index: {} for index in range(len(everyone))}
     order = random.Random(seed)
-    for _ in range(blocks):
+    for block in range(blocks):
         if interrupted():
             break
         turns = list(found)
@@ -94,15 +124,22 @@ def measure_again(
             measured = bench.measure(everyone[turn])
             told(everyone[turn], measured)
             if measured.figures is not None:
-                found[turn].append(measured)
+                found[turn][block] = measured
     return [_final(everyone[index], runs, seed) for index, runs in found.items() if runs]
 
 
-def _final(configuration: CpuConfiguration | None, runs: list[Measured], seed: int) -> Final:
-    blocks = [run.figures for run in runs if run.figures is not None]
+def _final(
+    configuration: CpuConfiguration | None, measured: Mapping[int, Measured], seed: int
+) -> Final:
+    known = {n: run.figures for n, run in measured.items() if run.figures is not None}
+    runs, blocks = list(measured.values()), list(known.values())
     time_s = bootstrap_median([f.time_s for f in blocks], seed=seed)
     joules = [f.energy_j for f in blocks if f.energy_j is not None]
-    energy_j = bootstrap_median(joules, seed=seed) if len(joules) == len(blocks) else None
+    doubts = [f.deviation_j for f in blocks if f.deviation_j is not None]
+    energy_j = None
+    if len(joules) == len(blocks):
+        # The blocks' spread has their noise, but not what the meter and the baseline are off by in all of them.
+        energy_j = widened(bootstrap_median(joules, seed=seed), median(doubts) if doubts else 0.0)
     hottest = [f.celsius for f in blocks if f.celsius is not None]
     memory = [f.memory_bytes for f in blocks if f.memory_bytes is not None]
     return Final(
@@ -112,13 +149,33 @@ def _final(configuration: CpuConfiguration | None, runs: list[Measured], seed: i
             energy_j.estimate if energy_j else None,
             max(hottest, default=None),
             max(memory, default=None),
+            median(doubts) if doubts else None,
         ),
         time_s,
         energy_j,
-        tuple(blocks),
+        known,
         {
             name: median([run.rails[name] for run in runs if name in run.rails])
             for name in runs[0].rails
         },
         tuple(dict.fromkeys(mark for run in runs for mark in run.marks)),
     )
+
+
+def widened(interval: Interval, deviation: float) -> Interval:
+    """An interval of 95 % with a standard uncertainty that more blocks do not lessen, added in quadrature."""
+    more = _NORMAL * deviation
+    return Interval(
+        interval.estimate,
+        interval.estimate - math.hypot(interval.estimate - interval.low, more),
+        interval.estimate + math.hypot(interval.high - interval.estimate, more),
+    )
+
+
+def widened_ratio(interval: Interval, deviation: float) -> Interval:
+    """As `widened`, of a ratio: on its logarithm, by a relative uncertainty."""
+    if not (interval.low > 0 and math.isfinite(interval.high)):
+        return interval
+    logs = [math.log(x) for x in (interval.estimate, interval.low, interval.high)]
+    wide = widened(Interval(*logs), deviation)
+    return Interval(interval.estimate, math.exp(wide.low), math.exp(wide.high))

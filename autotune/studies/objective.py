@@ -22,12 +22,14 @@ class Figures:
         energy_j: Joules above idle; None without a meter.
         celsius: Highest temperature seen; None without a sensor.
         memory_bytes: Peak memory; None unknown.
+        deviation_j: Standard uncertainty of the joules, by the meter and the idle baseline; None unknown.
     """
 
     time_s: float
     energy_j: float | None = None
     celsius: float | None = None
     memory_bytes: int | None = None
+    deviation_j: float | None = None
 
     @property
     def edp(self) -> float | None:

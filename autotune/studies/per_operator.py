@@ -266,8 +266,8 @@ class PlanRun:
             seed=self.seed,
             confidence=0.95,
         )
-        found["gain"] = verdict.ratio.estimate
-        found["ci"] = [verdict.ratio.low, verdict.ratio.high]
+        found["ratio"] = verdict.ratio.estimate
+        found["ci"] = verdict.ratio.ends
         found["verdict"] = {"second": "better", "first": "worse", "tie": "tie"}[verdict.winner]
         for name, figures in (("plan", plan_), ("single", single)):
             found[name] = {

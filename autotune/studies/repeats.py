@@ -15,7 +15,7 @@ from typing import Any, Literal
 from scipy import stats
 
 from autotune.measurement.statistics import Interval, median
-from autotune.measurement.versus import TIE, Winner, judge
+from autotune.measurement.versus import TIE, Winner
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import Figures, values
@@ -28,15 +28,12 @@ _CANDIDATES = 3
 CHALLENGE_SHARE = 0.3
 """Of the number of trials: so many runs may go into challenges."""
 BLOCKS = 5
-"""Blocks after which one that always was better is: of equals, one in 32 is."""
-_CLEAR = 3.0
-"""Spreads of a ratio beyond which one block that agrees is enough."""
+"""Blocks of a challenge, at most."""
 _PRIOR_SPREAD = 0.02
 _PRIOR_RUNS = 3
 """What is believed of a run's spread before it is known, and how many pairs of runs that belief counts for."""
 DRIFT_CONFIDENCE = 0.98
 """Of each interval of a drift: over the five of 40 trials, one study in twenty of a steady device is marked."""
-_VERDICT_CONFIDENCE = 0.95
 
 Metric = Literal["time_s", "energy_j"]
 _METRICS: tuple[Metric, ...] = ("time_s", "energy_j")
@@ -272,17 +269,15 @@ class Repeats:
     ) -> None:
         """Measures both in interleaved blocks of random order; one that is not told apart does not win.
 
-        The incumbent stays unless the challenger was better in all of the blocks: one where the first figures
-        differ by much more than the noise, else `BLOCKS`.
+        The incumbent stays unless the interval of the ratio, from the spread that runs are known to have, lies
+        above 1 after some block; one that is not better on average is given up at once.
         """
         figure: Metric = "time_s" if self._request.objective == "latency" else "energy_j"
-        noise = math.sqrt(2) * self._spread[figure].deviation
-        clear = old > 0 and new > 0 and math.log(old / new) > _CLEAR * noise
-        wanted = 1 if clear else BLOCKS
+        spread = self._spread[figure]
         sides: tuple[list[Figures], list[Figures]] = ([], [])
         winner: Winner = "tie"
         ratio: Interval | None = None
-        for block in range(wanted):
+        for block in range(BLOCKS):
             if self._runs_left < 2 or self._interrupted():
                 winner = "tie"
                 break
@@ -293,9 +288,11 @@ class Repeats:
             if min(*mine, *theirs) <= 0:
                 winner = "tie"  # Energies that the baseline swallows have no ratio.
                 break
-            verdict = judge(mine, theirs, seed=self._request.seed, confidence=_VERDICT_CONFIDENCE)
-            winner, ratio = verdict.winner, verdict.ratio
-            if winner == "tie":
+            logs = [math.log(a / b) for a, b in zip(mine, theirs, strict=True)]
+            estimate = math.exp(sum(logs) / len(logs))
+            ratio = spread.interval(estimate, len(logs), len(logs))
+            winner = "second" if ratio.low > 1 else "first" if ratio.high < 1 else "tie"
+            if winner != "tie" or estimate <= 1:
                 break
         won = winner == "second"
         self.incumbent = challenger if won else incumbent

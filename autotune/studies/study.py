@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.claims import MESSAGE, STATUS, Claims
 from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.identity import claim
 from autotune.studies.model_search import GridSearch, ModelSearch
 from autotune.studies.objective import METRICS, Figures, Limits, Objective, values
 from autotune.studies.sampler import FIGURES, NUMBER, SearchSampler
@@ -41,6 +42,7 @@ class StudyRequest:
         sampler: Who proposes what the models do not.
         model: Whether the models of time and power lead; a grid goes through everything in order.
         seed: Of every draw.
+        workload: What is measured, as a text; processes that share a study have to mean the same.
     """
 
     space: CpuSpace
@@ -50,6 +52,7 @@ class StudyRequest:
     sampler: SamplerName = "tpe"
     model: bool = True
     seed: int = 1
+    workload: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,11 +110,15 @@ class Study:
         request: What to do.
         study: Optuna's, with `make_sampler`'s sampler.
         worker: Names this process among others; host, process and its start where it is empty.
+
+    Raises:
+        UsageError: The study is of something else.
     """
 
     def __init__(self, request: StudyRequest, study: optuna.Study, *, worker: str = "") -> None:
         self.request = request
         self._study = study
+        claim(study, request.space, request.objective, request.limits, request.workload)
         self._claims = Claims(study, request.space, request.trials, request.seed, worker)
 
     def run(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+_NORMAL = 1.96
+
 
 def configuration_text(point: Mapping[str, Any]) -> str:
     """Cores and clocks of a point of a result, such as `4 big 2419 MHz`; of the system's own choice, in words."""
@@ -16,6 +18,22 @@ def configuration_text(point: Mapping[str, Any]) -> str:
         for name, c in clusters.items()
         if c["cores"]
     )
+
+
+def ratio_text(found: Mapping[str, Any]) -> str:
+    """A ratio with its interval and verdict, such as `1.25 (1.20 to 1.31): better`."""
+    ends = found["ci"]
+    told = "one block, no interval" if ends is None else f"{ends[0]:.3g} to {ends[1]:.3g}"
+    return f"{found['ratio']:.3g} ({told}): {found['verdict']}"
+
+
+def joules_text(point: Mapping[str, Any]) -> str:
+    """The interval (95 %) of a point's joules; of one that was measured once, from its uncertainty."""
+    ends = (point.get("ci") or {}).get("energy_j")
+    joules, deviation = point.get("energy_j"), point.get("deviation_j")
+    if ends is None and joules is not None and deviation is not None:
+        ends = [joules - _NORMAL * deviation, joules + _NORMAL * deviation]
+    return interval_text(ends)
 
 
 def interval_text(ends: Sequence[float] | None) -> str:

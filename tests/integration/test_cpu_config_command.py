@@ -115,6 +115,29 @@ def test_a_models_step_is_searched_on_this_host(tmp_path: Path) -> None:
     assert not list(Path("/tmp").glob("autotune-step-*"))
 
 
+def test_a_study_of_something_else_is_refused(tmp_path: Path) -> None:
+    shared = (
+        "--emulate",
+        "meizu-16t",
+        "--storage",
+        f"journal:{tmp_path / 'journal'}",
+        "--blocks",
+        0,
+        "--trials",
+        1,
+    )
+    command = ("--command", "emulated_train --threads {threads}", "--steps-from", "step")
+    search(*shared, *command, "--objective", "latency", "--logs", tmp_path)
+    other = ("--command", "emulated_train --threads {threads} --scale 0.1", "--steps-from", "step")
+    for more, text in (
+        ((*other, "--objective", "latency"), "another workload"),
+        ((*command, "--objective", "energy"), "another objective"),
+        ((*command, "--objective", "latency", "--deadline", "9s"), "another limit"),
+    ):
+        done = autotune("cpu-config", *shared, *more, "--logs", tmp_path)
+        assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+
+
 def test_a_small_space_is_measured_whole_to_tell_how_good_the_search_was(tmp_path: Path) -> None:
     space = tmp_path / "space.toml"
     space.write_text(

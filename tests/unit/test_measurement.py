@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from autotune.measurement import Outcome, paired_speedup
+from autotune.measurement.statistics import bootstrap_median
+from autotune.measurement.versus import judge
 
 
 def test_an_outcome_has_samples_exactly_when_it_is_ok() -> None:
@@ -38,6 +40,25 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         interval = paired_speedup(list(baseline), list(challenger), seed=seed)
         covered += interval.low <= 2.0 <= interval.high
     assert 170 <= covered <= 200
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 5, 7])
+def test_few_blocks_name_a_winner_among_equals_no_more_often_than_said(blocks: int) -> None:
+    random = np.random.default_rng(blocks)
+    wrong = covered = 0
+    for seed in range(400):
+        a, b = random.lognormal(0.0, 0.05, (2, blocks)).tolist()
+        wrong += judge(a, b, seed=seed, confidence=0.95).winner != "tie"
+        interval = bootstrap_median(a, seed=seed)
+        covered += interval.low <= 1.0 <= interval.high
+    assert wrong <= 0.08 * 400
+    assert covered >= 0.92 * 400
+
+
+def test_one_value_has_no_interval() -> None:
+    assert bootstrap_median([2.0], seed=1).ends is None
+    assert paired_speedup([2.0], [1.0], seed=1).ends is None
+    assert bootstrap_median([2.0, 2.1, 1.9], seed=1).ends is not None
 
 
 def test_equal_sides_do_not_win() -> None:

@@ -3,7 +3,9 @@
 import math
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import optuna
@@ -11,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.devices.info import probe
 from autotune.devices.topology import Cluster
+from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.errors import TransientDeviceError, UsageError
@@ -491,3 +495,41 @@ def test_a_meter_that_is_cut_off_marks_the_study_and_marks_of_runs_their_points(
     assert f"configurations draw {limit:.2f} W" in found["marks"][0]
     assert found["best"]["marks"] == ["cut"]
     assert found["best"]["rails"]["a"] == pytest.approx(found["best"]["energy_j"])
+
+
+class Alike:
+    """A bench on which every configuration is the same, but for noise of 5 %."""
+
+    device: ClassVar[dict[str, Any]] = {"emulated": ""}
+
+    def __init__(self, clusters: Sequence[Cluster], seed: int) -> None:
+        self.clusters = clusters
+        self._noise = np.random.default_rng(seed)
+
+    def measure(self, configuration: CpuConfiguration | None) -> Measured:
+        time_s, energy_j = np.exp(self._noise.normal(0, 0.05, 2)).tolist()
+        return Measured("ok", figures=Figures(time_s, energy_j, deviation_j=0.03))
+
+
+@pytest.mark.parametrize("objective", ["latency", "energy", "pareto"])
+def test_the_best_is_never_one_lucky_run(objective: Objective) -> None:
+    info = probe(EmulatedDevice("meizu-16t"))
+    space = CpuSpace.of(info.clusters, CpuRanges(), clocks=True)
+    wrong = 0
+    for seed in range(6):
+        study = study_of(
+            request(space, 16, "random", model=False, objective=objective, seed=seed),
+            optuna.storages.InMemoryStorage(),
+            "alike",
+        )
+        bench = Alike(info.clusters, seed)
+        outcome = CpuConfigRun(study, bench, lambda *_: None, Quiet()).run()
+        assert outcome is not None
+        found = result(study, bench, outcome)
+        for point in (found["best"], *found["points"].values()):
+            assert point["ci"]["blocks"] == 5
+            # What the meter may be off by is in the interval, however well the blocks agree.
+            low, high = point["ci"]["energy_j"]
+            assert high - low >= 2 * 1.96 * 0.03
+        wrong += found["against_default"]["time_s"]["verdict"] == "better"
+    assert wrong <= 2

@@ -1,0 +1,54 @@
+"""What a study is of: processes that share one have to agree on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import optuna
+
+from autotune.errors import UsageError
+from autotune.studies.objective import Limits, Objective
+from autotune.studies.space import CpuSpace
+
+
+def space_id(space: CpuSpace) -> str:
+    """A text that is equal for equal spaces of devices of one model."""
+    parts = [
+        [c.name, list(c.cpus), [[s.cores, s.khz] for s in row]]
+        for c, row in zip(space.clusters, space.settings, strict=True)
+    ]
+    whole = [parts, space.threads_per_core, space.together, space.only]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
+
+
+def claim(
+    study: optuna.Study, space: CpuSpace, objective: Objective, limits: Limits, workload: str
+) -> None:
+    """Notes in a new study what it is of, and refuses one of something else.
+
+    Args:
+        study: Optuna's.
+        space: What may be chosen.
+        objective: What is to be small.
+        limits: What must be kept.
+        workload: What is measured, as a text.
+
+    Raises:
+        UsageError: The study has another device or space, objective, limits or workload.
+    """
+    mine = {
+        "device or space": space_id(space),
+        "objective": objective,
+        "limit": json.dumps(limits.to_json(), sort_keys=True),
+        "workload": workload,
+    }
+    known = study.user_attrs
+    for what, value in mine.items():
+        if known.get(what, value) != value:
+            raise UsageError(
+                f"the study '{study.study_name}' is of another {what}",
+                hint="processes share a study on devices of one model with the same options; --study names another",
+            )
+        if what not in known:
+            study.set_user_attr(what, value)

@@ -103,14 +103,16 @@ def energy(meter: Meter, windows: Windows) -> Energy:
 
 def _joules(meter: Meter, windows: Windows) -> Joules:
     trace, idle = power(meter, windows.run), _idle(meter, windows)
-    base = baseline(*idle, resolution([trace, *idle]))
-    found = net_energy(trace, windows.start, windows.end, base)
+    step_w = resolution([trace, *idle])
+    base = baseline(*idle, step_w)
+    found = net_energy(trace, windows.start, windows.end, base, step_w)
     off = windows.run.clock_deviation_s
     if not off:
         return found
     # The trace may lie so much earlier or later than it seems.
     shifted = [
-        net_energy(trace, windows.start + by, windows.end + by, base).joules for by in (-off, off)
+        net_energy(trace, windows.start + by, windows.end + by, base, step_w).joules
+        for by in (-off, off)
     ]
     doubt = max(abs(joules - found.joules) for joules in shifted)
     return replace(found, deviation=math.hypot(found.deviation, doubt))

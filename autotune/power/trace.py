@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from autotune.power.channels import Channel, Meter
 
 Floats = NDArray[np.float64]
+_LARGEST_STEP_W, _SMALLEST_STEP_W = 1.0, 1e-6
+_FLAT_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,12 @@ def _watts(channel: Channel, times: Floats, values: Floats) -> Floats:
 
 
 def resolution(traces: Sequence[Trace]) -> float:
-    """Smallest step in watts between values that a meter told; 0 where it told one value only."""
-    values = np.unique(np.concatenate([trace.watts for trace in traces]))
-    return float(np.diff(values).min()) if len(values) > 1 else 0.0
+    """The largest power of ten, in watts, that all values are multiples of: what the meter seems to count in."""
+    values = np.concatenate([trace.watts for trace in traces])
+    step = _LARGEST_STEP_W
+    while step > _SMALLEST_STEP_W and (np.abs(values / step - np.rint(values / step)) > 1e-6).any():
+        step /= 10
+    return step
 
 
 def baseline(before: Trace, after: Trace | None = None, step_w: float = 0.0) -> Baseline:
@@ -120,7 +125,7 @@ def baseline(before: Trace, after: Trace | None = None, step_w: float = 0.0) -> 
     Args:
         before: The idle device.
         after: The same.
-        step_w: The meter's resolution, which is what a window of one value is uncertain by.
+        step_w: The meter's resolution.
 
     Raises:
         ValueError: There is no value.
@@ -136,7 +141,9 @@ def baseline(before: Trace, after: Trace | None = None, step_w: float = 0.0) -> 
     return Baseline(mean, math.hypot(drift, math.sqrt(sum(s * s for s in spread)) / len(spread)))
 
 
-def net_energy(trace: Trace, start: float, end: float, idle: Baseline) -> Joules:
+def net_energy(
+    trace: Trace, start: float, end: float, idle: Baseline, step_w: float = 0.0
+) -> Joules:
     """Energy above idle within a window: the sum of interval times (power - baseline), with real intervals.
 
     A value holds for the interval that ends when it was read; the last one also for what is left of the window
@@ -153,15 +160,19 @@ def net_energy(trace: Trace, start: float, end: float, idle: Baseline) -> Joules
     lengths[-1] += end - edges[-1]
     seconds = end - start
     joules = float((lengths * (inside.watts - idle.watts)).sum())
-    noise = _mean_deviation(inside) * seconds
+    noise = _mean_deviation(inside, step_w) * seconds
     return Joules(joules, math.hypot(noise, idle.deviation * seconds), seconds, inside.updates)
 
 
-def _mean_deviation(trace: Trace, step_w: float = 0.0) -> float:
-    """Standard uncertainty of a trace's mean: values that are repeated count once."""
+def _mean_deviation(trace: Trace, step_w: float) -> float:
+    """Standard uncertainty of a trace's mean: values that are repeated count once.
+
+    Of a single value it is that of rounding to the meter's step, and a hundredth of it: shunts and their monitors
+    are off by about that, and no spread tells.
+    """
     count = trace.updates
-    if count < 2 and step_w:
-        return step_w / math.sqrt(12)
+    if not count:
+        return math.inf
     if count < 2:
-        return float(abs(trace.watts.mean())) if len(trace.watts) else math.inf
+        return math.hypot(step_w / math.sqrt(12), _FLAT_SHARE * float(trace.watts.mean()))
     return float(trace.watts.std(ddof=1)) / math.sqrt(count)

@@ -16,7 +16,7 @@ import typer
 from autotune.cli.devices import restore_left_behind
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo, probe
-from autotune.devices.journal import Journal
+from autotune.devices.journal import EMULATED_KIND, Journal, held
 from autotune.errors import DeviceError, TransientDeviceError, UsageError
 from autotune.measurement.observer import Observer
 from autotune.measurement.step_bench import Protocol, StepBench, Workload
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from autotune.studies.objective import Limits
     from autotune.studies.ranges import CpuRanges
 
-EMULATED_KIND = "emulated"
 Bring = Callable[[Observer], Workload]
 _METERS = ("odpm", "hwmon", "iio", "rapl", "battery", "nvml")
 _CALL_S = 20.0
@@ -50,7 +49,7 @@ def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chose
 
     Raises:
         UsageError: None or several are meant.
-        DeviceError: It is not there.
+        DeviceError: It is not there, or another run holds it.
     """
     from autotune.cli.settings import boards
     from autotune.devices import discovery
@@ -70,8 +69,10 @@ def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chose
             f"{len(found)} devices are ready: {', '.join(s for s, _ in found)}",
             hint="name one with --device",
         )
-    reached = discovery.reach(*found[0])
-    return Chosen(reached, probe(reached), time.sleep)
+    # What another run holds is refused now, and not once a step has been built for it.
+    with held(*found[0]):
+        reached = discovery.reach(*found[0])
+        return Chosen(reached, probe(reached), time.sleep)
 
 
 def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
@@ -165,11 +166,12 @@ def ready(
     Raises:
         UsageError: The meter's source gives nothing.
         ToolchainError: The program that observes cannot be built.
-        DeviceError: The device is gone.
+        DeviceError: The device is gone, or another run holds it.
     """
     program = _program(chosen)
     with ExitStack() as stack:
         source = stack.enter_context(Stream(meter.source)) if meter and meter.source else None
+        stack.enter_context(held(chosen.device.serial, chosen.device.kind))
         journal = stack.enter_context(Journal(chosen.device))
         android = chosen.info.sdk is not None
         observer = stack.enter_context(

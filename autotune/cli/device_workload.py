@@ -10,8 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.cli.bench import EMULATED_KIND, Bring, Chosen, on_device
+from autotune.cli.bench import Bring, Chosen, on_device
 from autotune.cli.workload import step_feeds, step_form, training_step
+from autotune.devices.journal import EMULATED_KIND
 from autotune.errors import UsageError
 from autotune.measurement.observer import Observer
 from autotune.measurement.step_bench import Workload

@@ -4,6 +4,9 @@ A journal is a file of JSON lines, one journal a device and process. An entry is
 change that it undoes, and crossed out when the change has been undone; a journal with nothing left is removed.
 A process holds a lock on its journal for as long as it lives, so whoever finds one that is not locked knows
 that its owner died, and undoes what is left in it.
+
+Two that changed one device's clocks at once would each take the other's for the device's own, and put those back.
+So whoever changes them holds the device meanwhile, by a lock on a file beside the journals.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
@@ -25,8 +28,12 @@ from autotune.errors import AutotuneError, DeviceError, RecordError, StableDevic
 LOGGER = logging.getLogger("autotune.devices")
 _TIMEOUT_S = 15.0
 _NO_SUCH_PROGRAM = 127
+EMULATED_KIND = "emulated"
+"""The kind of a device that lives in the process that uses it."""
 
 Kind = Literal["write", "command", "remove", "forward", "reverse"]
+SETTINGS: tuple[Kind, ...] = ("write", "command")
+"""Changes of the device itself; files and ports are each run's own."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +112,7 @@ class Journal:
         self._left: dict[int, Change] = {}
         self._next = 0
         where = folder or journals_folder()
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", device.serial)
-        self._path = where / f"{name}-{os.getpid()}-{id(self):x}.jsonl"
+        self._path = where / f"{_slug(device.serial)}-{os.getpid()}-{id(self):x}.jsonl"
         try:
             where.mkdir(parents=True, exist_ok=True)
             self._file: IO[str] = self._path.open("a", encoding="utf-8")
@@ -205,6 +211,53 @@ class Journal:
             raise _unwritable(self._path, error) from error
 
 
+def _slug(serial: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", serial)
+
+
+@contextmanager
+def held(serial: str, kind: str, folder: Path | None = None) -> Iterator[None]:
+    """Holds a device for the length of a block: no other process changes its clocks meanwhile.
+
+    The lock dies with the process. An emulated device in a process is that process's own, and needs none.
+
+    Args:
+        serial: The device's.
+        kind: How it is connected.
+        folder: Where journals are kept.
+
+    Raises:
+        DeviceError: Somebody else holds it.
+        RecordError: The lock's file cannot be made.
+    """
+    if kind == EMULATED_KIND:
+        yield
+        return
+    path = (folder or journals_folder()) / f"{_slug(serial)}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            who = file.read().strip()
+            raise DeviceError(
+                f"{serial} is held by another run of autotune" + (f" (pid {who})" if who else ""),
+                hint="wait until it ends, or end it; two at once would measure and restore each other's clocks",
+            ) from error
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        with suppress(OSError):  # A full disk: the lock holds without its owner's number.
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+        yield
+
+
 def _unwritable(path: Path, error: OSError) -> RecordError:
     return RecordError(
         f"the restore journal {path} cannot be written: {error}",
@@ -220,6 +273,11 @@ class LeftBehind:
     serial: str
     kind: str
     changes: tuple[tuple[int, Change], ...]
+
+    @property
+    def of_clocks(self) -> bool:
+        """Whether a setting of the device is among them, not only files and ports."""
+        return any(change.kind in SETTINGS for _, change in self.changes)
 
 
 def left_behind(folder: Path | None = None) -> list[LeftBehind]:
@@ -270,15 +328,16 @@ def restore(
         kept: list[tuple[int, Change]] = []
         try:
             device = reach(journal.serial, journal.kind)
+            with held(journal.serial, journal.kind, folder) if journal.of_clocks else nullcontext():
+                for number, change in reversed(journal.changes):
+                    try:
+                        change.undo(device)
+                    except DeviceError as error:
+                        failures.append(f"{change.what}: {error.message}")
+                        kept.append((number, change))
         except AutotuneError as error:
             yield journal, [error.message]
             continue
-        for number, change in reversed(journal.changes):
-            try:
-                change.undo(device)
-            except DeviceError as error:
-                failures.append(f"{change.what}: {error.message}")
-                kept.append((number, change))
         if kept:
             # Once more, under this process's name, with what is left; the old file goes when the new one is there.
             again = Journal(device, folder)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from autotune.devices import cpufreq
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo
-from autotune.devices.journal import Journal
+from autotune.devices.journal import Journal, held
+from autotune.devices.topology import Cluster
 from autotune.errors import StableDeviceError, UsageError
 from autotune.studies.configuration import CpuConfiguration
 
@@ -30,6 +32,7 @@ def apply(device: Device, info: DeviceInfo, configuration: CpuConfiguration) -> 
     Raises:
         UsageError: The device has other clusters.
         StableDeviceError: It gives no root, or refuses; nothing is left changed then.
+        DeviceError: Another run holds it.
     """
     configuration.cpus(info.clusters)
     wanted = [
@@ -45,6 +48,11 @@ def apply(device: Device, info: DeviceInfo, configuration: CpuConfiguration) -> 
             f"{info.serial} gives no root, and clocks cannot be set without it",
             hint="bind the program to the cores; the system chooses the clocks",
         )
+    with held(device.serial, device.kind):
+        return _leave(device, wanted)
+
+
+def _leave(device: Device, wanted: Sequence[tuple[Cluster, int]]) -> list[str]:
     journal = Journal(device)
     said = []
     try:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -21,7 +22,7 @@ from autotune.devices.sensors import meters, thermal_zones
 from autotune.devices.topology import clusters
 from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.faults import Fault, FaultPlan
-from autotune.errors import RecordError, StableDeviceError, TransientDeviceError
+from autotune.errors import DeviceError, RecordError, StableDeviceError, TransientDeviceError
 
 CPU = "/sys/devices/system/cpu"
 
@@ -231,6 +232,50 @@ def test_a_living_journal_is_left_alone_and_a_damaged_line_is_skipped(tmp_path: 
         file.write('{"id": 1, "what": "cut o')
     (left,) = journal.left_behind(tmp_path)
     assert [change.port for _, change in left.changes] == [9300]
+
+
+def test_of_two_processes_on_one_device_the_second_is_refused(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from autotune.devices.journal import held\n"
+        f"with held('local', 'local', Path({str(tmp_path)!r})): print('in', flush=True); time.sleep(60)"
+    )
+    first = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "in\n"
+        with (
+            pytest.raises(DeviceError, match=rf"local is held .*\(pid {first.pid}\)") as refused,
+            journal.held("local", "local", tmp_path),
+        ):
+            pass
+        assert refused.value.exit_code == 3
+        with journal.held("a-phone", "adb", tmp_path):
+            pass
+        with journal.held("local", "emulated", tmp_path):
+            pass
+    finally:
+        first.kill()
+        first.communicate()
+    with journal.held("local", "local", tmp_path):
+        assert (tmp_path / "local.lock").read_text() == str(os.getpid())
+
+
+def test_clocks_are_not_put_back_while_another_run_holds_them(tmp_path: Path) -> None:
+    device = EmulatedDevice("meizu-16t")
+    for change in (Change("a clock", "write", "/x", "1"), Change("a file", "remove", "/tmp/x")):
+        notes = Journal(device, tmp_path)
+        notes.note(change)
+        notes.close()
+    phones = [replace(left, kind="adb") for left in journal.left_behind(tmp_path)]
+    with journal.held(device.serial, "adb", tmp_path):
+        done = {
+            left.changes[0][1].kind: failures
+            for left, failures in journal.restore(phones[:], lambda *_: device, tmp_path)
+        }
+    # Files are each run's own: they are nobody else's.
+    assert done["remove"] == []
+    assert "is held by another run" in done["write"][0]
+    assert len(journal.left_behind(tmp_path)) == 1
 
 
 def test_what_cannot_be_undone_now_stays_in_the_journal(tmp_path: Path) -> None:

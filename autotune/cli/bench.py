@@ -98,7 +98,8 @@ def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
     found: list[Meter] = []
     if name not in ("none", "nvml"):
         files = chosen.device.collect(channels.PATTERNS, timeout=_CALL_S)
-        found = [m for m in channels.find(files) if name in ("auto", m.name)]
+        every = channels.find(files, any_chip=name == "hwmon")
+        found = [m for m in every if name in ("auto", m.name)]
     if name == "nvml" or (name == "auto" and not found):
         found = _gpu_meter(chosen.device)
     if found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import time
@@ -99,7 +100,8 @@ def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
     found: list[Meter] = []
     if name not in ("none", "nvml"):
         files = chosen.device.collect(channels.PATTERNS, timeout=_CALL_S)
-        found = [m for m in channels.find(files) if name in ("auto", m.name)]
+        every = channels.find(files, any_chip=name == "hwmon")
+        found = [m for m in every if name in ("auto", m.name)]
     if name == "nvml" or (name == "auto" and not found):
         found = _gpu_meter(chosen.device)
     if found:
@@ -230,6 +232,17 @@ def ranges(space: str | None) -> CpuRanges:
     return read_ranges(Path(space))
 
 
+def number(option: str, value: float | None, least: float = -math.inf) -> None:
+    """Refuses an option that is no finite number, or below the least.
+
+    Raises:
+        UsageError: It is.
+    """
+    if value is not None and not (math.isfinite(value) and value >= least):
+        wanted = "a finite number" if math.isinf(least) else f"a number from {least:g} on"
+        raise UsageError(f"{option} is {value:g}", hint=f"give {wanted}")
+
+
 def limits(
     deadline: str | None, energy: str | None, temperature: float | None, memory: str | None
 ) -> Limits:
@@ -241,6 +254,7 @@ def limits(
     from autotune.cli.step import parse_size
     from autotune.studies.objective import Limits
 
+    number("--max-temperature", temperature)
     return Limits(
         time_s=_quantity("--deadline", deadline, {"s": 1.0, "ms": 1e-3, "min": 60.0}),
         energy_j=_quantity("--energy-budget", energy, {"J": 1.0, "mJ": 1e-3, "kJ": 1e3}),
@@ -257,7 +271,7 @@ def _quantity(option: str, text: str | None, units: dict[str, float]) -> float |
         value = float(match[1]) * units[match[2] or next(iter(units))] if match else 0.0
     except (ValueError, KeyError):
         value = 0.0
-    if not value > 0:
+    if not 0 < value < math.inf:
         raise UsageError(
             f"{option} '{text}' is no quantity", hint=f"a number and one of {', '.join(units)}"
         )

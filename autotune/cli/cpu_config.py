@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from autotune.measurement.step_bench import StepBench
     from autotune.records import RunFolder
     from autotune.studies.bench import Measured
-    from autotune.studies.study import StudyRequest, StudyTrial
+    from autotune.studies.study import Study, StudyRequest, StudyTrial
 
 Device = Annotated[
     str | None,
@@ -47,6 +47,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _OBJECTIVES = "latency, energy, edp or pareto"
 _Word = TypeVar("_Word", bound=str)
 _TRIALS, _BLOCKS, _SEED = 40, 5, 1
+_STUDY = "cpu-config"
+_LARGEST_SEED = 2**32 - 1
+"""Optuna's samplers draw by NumPy's older generator."""
 _LARGEST = 500
 """Configurations that are measured one and all."""
 
@@ -258,6 +261,7 @@ def _search(
             raise UsageError(f"{resume} is no run of cpu-config")
         trials = asked["trials"] if trials is None else trials
     trials = _TRIALS if trials is None else trials
+    _check(asked)
     chosen = benches.choose(asked["device"], asked["ssh"] or (), asked["emulate"])
     request = _request(asked, trials, chosen)
     if asked.get("exhaustive"):
@@ -282,6 +286,8 @@ def _search(
     about = about_this(
         {**asked, "trials": trials}, chosen.info.to_json() | {"name": chosen.info.serial}
     )
+    # A study that others share is refused before anything is made or measured.
+    shared = _shared_study(asked, request)
     folder = (
         RunFolder.reopen(resume)
         if resume is not None
@@ -291,8 +297,6 @@ def _search(
     protocol = Protocol() if least is None else replace(Protocol(), least_s=least)
     blocks = _BLOCKS if asked["blocks"] is None else asked["blocks"]
     every = asked.get("reference_every")
-    if every is not None and every < 0:
-        raise UsageError(f"--reference-every is {every}", hint="a number of trials; 0: never")
     with (
         folder,
         LiveProgress() as progress,
@@ -317,10 +321,8 @@ def _search(
                 progress.notice(f"no joules are measured: {error.message}")
             if calibration is not None:
                 folder.event("calibration", why=calibration.why, scale=calibration.scale)
-            study = study_of(
-                request,
-                open_storage(asked["storage"] or default_url(folder.path)),
-                asked["study"] or "cpu-config",
+            study = shared or study_of(
+                request, open_storage(default_url(folder.path)), asked["study"] or _STUDY
             )
             run = CpuConfigRun(
                 study, bench, _recorder(folder), progress, interrupted=interrupted, blocks=blocks,
@@ -389,6 +391,32 @@ def _per_operator(
     except StableDeviceError as error:
         progress.notice(f"no plan per operator: {error.message}")
         return None
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """Refuses numbers that make no sense, before anything is looked for."""
+    from autotune.cli.bench import number
+    from autotune.errors import UsageError
+
+    number("--blocks", asked["blocks"], 0)
+    number("--reference-every", asked.get("reference_every"), 0)
+    number("--least-seconds", asked["least_seconds"], 0)
+    number("--start-temperature", asked["start_temperature"])
+    number("--seed", asked["seed"], 0)
+    if (asked["seed"] or 0) > _LARGEST_SEED:
+        raise UsageError(f"--seed is {asked['seed']}", hint=f"give one up to {_LARGEST_SEED}")
+    if asked["study"] is not None and not asked["study"].strip():
+        raise UsageError("--study is empty", hint="give a name, or leave it out")
+
+
+def _shared_study(asked: dict[str, Any], request: StudyRequest) -> Study | None:
+    """The study in --storage; None where it is kept in the run's folder."""
+    from autotune.studies.storage import open_storage
+    from autotune.studies.study import study_of
+
+    if asked["storage"] is None:
+        return None
+    return study_of(request, open_storage(asked["storage"]), asked["study"] or _STUDY)
 
 
 def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest:

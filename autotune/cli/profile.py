@@ -103,6 +103,9 @@ def profile(
     from autotune.records import RunFolder
     from autotune.studies.operators import named_calls, operators, roles
 
+    benches.number("--seconds", seconds)
+    benches.number("--interval-ms", interval_ms)
+    benches.number("--start-temperature", start_temperature)
     if not seconds > 0 or not interval_ms >= 1:
         raise UsageError(
             f"--seconds {seconds:g} and --interval-ms {interval_ms:g}",

@@ -20,6 +20,7 @@ PATTERNS = (
     f"{_SUPPLY}/*/status",
     f"{_SUPPLY}/*/current_now",
     f"{_SUPPLY}/*/voltage_now",
+    f"{_SUPPLY}/*/power_now",
     f"{_SUPPLY}/*/charge_counter",
     f"{_IIO}/iio:device*/name",
     f"{_IIO}/iio:device*/energy_value",
@@ -112,6 +113,8 @@ def meters(files: Files) -> tuple[Meter, ...]:
         kind = "usb" if kind.startswith("usb") else kind  # USB_PD, USB_DCP and the like
         if kind in ("battery", "usb") and f"{path}/current_now" in files:
             found.append(_meter(files, kind, path, "current_now"))
+        elif kind == "battery" and f"{path}/power_now" in files:
+            found.append(_meter(files, kind, path, "power_now"))
     for path in _folders(files, rf"{_IIO}/iio:device\d+"):
         if f"{path}/energy_value" in files:
             found.append(_meter(files, "odpm", path, "energy_value"))

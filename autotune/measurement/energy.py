@@ -84,6 +84,8 @@ def energy(meter: Meter, windows: Windows) -> Energy:
     if stuck := checks.stuck(trace, *window, idle):
         return Energy(None, (stuck, *said))
     marks = list(said)
+    if back := len(trace.between(*window).resets_s):
+        marks.append(f"the counter went back ({back} times): those intervals are left out")
     for channel in meter.channels:
         if channel.kind == "usb":
             amperes = [float(t) * 1e-6 for _, t in observed.series(channel.files[0])]

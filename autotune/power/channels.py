@@ -19,6 +19,7 @@ PATTERNS = (
     "/sys/class/power_supply/*/online",
     "/sys/class/power_supply/*/current_now",
     "/sys/class/power_supply/*/voltage_now",
+    "/sys/class/power_supply/*/power_now",
     "/sys/class/power_supply/*/charge_counter",
     "/sys/bus/iio/devices/iio:device*/name",
     "/sys/bus/iio/devices/iio:device*/energy_value",
@@ -39,6 +40,9 @@ PATTERNS = (
 
 _TOTAL_RAILS = ("VDD_IN", "POM_5V_IN", "VIN_SYS_5V0", "VDD_TOTAL", "TOTAL")
 """Labels of rails that feed all others: NVIDIA's Jetson modules (TX1/TX2/Xavier/Orin developer guides)."""
+_POWER_MONITOR = re.compile(r"ina\d+|isl28022|ltc294[57]|ltc4151|sq52206")
+"""Names of chips that are put where a board is to be measured (Linux, Documentation/hwmon). What other chips tell
+is a part's power: a graphics card's (amdgpu), a drive's, a processor's."""
 _MICROVOLTS_FROM = 100_000
 """A supply's voltage above this is in microvolts, as the kernel documents; some drivers give millivolts."""
 _ENERGY_LINE = re.compile(r"CH\d+\(T=\d+\)\[([^\]]+)\],\s*(\d+)")
@@ -88,6 +92,9 @@ class Channel:
                 return None
             if self.kind in ("battery", "usb") and path.endswith("/voltage_now"):
                 figure *= 1e-6 if abs(figure) >= _MICROVOLTS_FROM else 1e-3
+            if path.endswith("/power_now"):
+                # Some drivers turn the sign where it discharges; where it charges there are no joules.
+                figure = abs(figure)
             product *= figure
         return product
 
@@ -151,13 +158,13 @@ class Meter:
         return replace(
             self,
             channels=tuple(
-                replace(c, scale=scale, calibrated=True) if c.kind == "battery" else c
+                c if c.calibrated else replace(c, scale=scale, calibrated=True)
                 for c in self.channels
             ),
         )
 
 
-def find(files: Files) -> tuple[Meter, ...]:
+def find(files: Files, *, any_chip: bool = False) -> tuple[Meter, ...]:
     """Meters of the whole device, the most trustworthy first.
 
     Cumulative counters of rails come before monitors that are sampled, and a fuel gauge, which is slow and does not
@@ -165,8 +172,15 @@ def find(files: Files) -> tuple[Meter, ...]:
 
     Args:
         files: Contents by path, of `PATTERNS`.
+        any_chip: Whether every hwmon chip that tells power may count where none is a power monitor.
     """
-    found = [*_odpm(files), *_hwmon(files), *_iio(files), *_rapl(files), *_supplies(files)]
+    found = [
+        *_odpm(files),
+        *_hwmon(files, any_chip=any_chip),
+        *_iio(files),
+        *_rapl(files),
+        *_supplies(files),
+    ]
     return tuple(meter for meter in found if meter.channels)
 
 
@@ -212,8 +226,11 @@ def _odpm(files: Files) -> list[Meter]:
     return [Meter("odpm", channels)]
 
 
-def _hwmon(files: Files) -> list[Meter]:
-    """INA monitors and their like: power in microwatts, or millivolts times milliamperes."""
+def _hwmon(files: Files, *, any_chip: bool) -> list[Meter]:
+    """INA monitors and their like: power in microwatts, or millivolts times milliamperes.
+
+    A chip counts where it is a power monitor, or has a rail that feeds all others.
+    """
     every: list[Channel] = []
     for path in _matching(files, r"/sys/class/hwmon/hwmon\d+/power\d+_input"):
         label = text(files, path.replace("_input", "_label")) or text(
@@ -229,7 +246,15 @@ def _hwmon(files: Files) -> list[Meter]:
             continue
         label = text(files, f"{folder}/in{channel}_label") or f"{folder.rpartition('/')[2]}.{name}"
         every.append(Channel(label, "hwmon", "watts", (volts, path), False, 1e-6))
-    return [_monitors("hwmon", every)]
+    feeding = {_folder(c.files[0]) for c in every if c.name.upper() in _TOTAL_RAILS}
+
+    def is_monitor(channel: Channel) -> bool:
+        folder = _folder(channel.files[0])
+        chip = text(files, f"{folder}/name").lower()
+        return folder in feeding or _POWER_MONITOR.fullmatch(chip) is not None
+
+    monitors = [channel for channel in every if is_monitor(channel)]
+    return [_monitors("hwmon", monitors or (every if any_chip else []))]
 
 
 def _monitors(name: str, every: Sequence[Channel]) -> Meter:
@@ -250,9 +275,14 @@ def _iio(files: Files) -> list[Meter]:
 
 
 def _rapl(files: Files) -> list[Meter]:
-    """Intel's and AMD's counters: packages and memory, in microjoules; cores and graphics are in the package."""
-    channels = []
-    for path in _matching(files, r"/sys/class/powercap/[^/]+/energy_uj"):
+    """Intel's and AMD's counters: packages and memory, in microjoules; cores and graphics are in the package.
+
+    A package that has two interfaces (registers, and memory-mapped ones as `intel-rapl-mmio`) has one counter: the
+    first counts.
+    """
+    found: dict[tuple[str, str], Channel] = {}
+    paths = _matching(files, r"/sys/class/powercap/[^/]+/energy_uj")
+    for path in sorted(paths, key=lambda p: "-mmio" in p):
         folder = _folder(path)
         name = text(files, f"{folder}/name")
         top = re.fullmatch(r"[a-z-]+:\d+", folder.rpartition("/")[2]) is not None
@@ -260,31 +290,37 @@ def _rapl(files: Files) -> list[Meter]:
             (top and name.startswith("package")) or name == "dram"
         ):
             continue
+        package = name if top else text(files, f"{folder.rpartition(':')[0]}/name")
         wrap = number(files, f"{folder}/max_energy_range_uj")
-        channels.append(
-            Channel(name, "rapl", "joules", (path,), False, 1e-6, wrap * 1e-6 if wrap else None)
+        found.setdefault(
+            (package, name),
+            Channel(name, "rapl", "joules", (path,), False, 1e-6, wrap * 1e-6 if wrap else None),
         )
-    return [Meter("rapl", tuple(channels), update_s=0.001)]
+    return [Meter("rapl", tuple(found.values()), update_s=0.001)]
 
 
 def _supplies(files: Files) -> list[Meter]:
     """Battery and USB together: what charges the battery comes from USB, and is not the device's."""
     channels, status = [], []
-    for path in _matching(files, r"/sys/class/power_supply/[^/]+/current_now"):
-        folder = _folder(path)
-        kind = text(files, f"{folder}/type").lower()
-        volts = f"{folder}/voltage_now"
-        if number(files, path) is None or number(files, volts) is None:
-            continue
-        name = folder.rpartition("/")[2]
-        if kind == "battery":
+    for folder in dict.fromkeys(
+        map(_folder, _matching(files, r"/sys/class/power_supply/[^/]+/(current|power)_now"))
+    ):
+        kind, name = text(files, f"{folder}/type").lower(), folder.rpartition("/")[2]
+        amperes, volts, watts = (f"{folder}/{n}_now" for n in ("current", "voltage", "power"))
+        by_current = number(files, amperes) is not None and number(files, volts) is not None
+        if kind == "battery" and by_current:
             channels.append(
-                Channel(name, "battery", "watts", (path, volts), False, calibrated=False)
+                Channel(name, "battery", "watts", (amperes, volts), False, calibrated=False)
             )
-            if f"{folder}/status" in files:
-                status.append(f"{folder}/status")
-        elif kind.startswith("usb"):
-            channels.append(Channel(name, "usb", "watts", (path, volts), False, 1e-6))
+        elif kind == "battery" and number(files, watts) is not None:
+            # A laptop's that counts energy, not charge: microwatts.
+            channels.append(Channel(name, "battery", "watts", (watts,), False, 1e-6))
+        elif kind.startswith("usb") and by_current:
+            channels.append(Channel(name, "usb", "watts", (amperes, volts), False, 1e-6))
+        else:
+            continue
+        if kind == "battery" and f"{folder}/status" in files:
+            status.append(f"{folder}/status")
     if not any(channel.kind == "battery" for channel in channels):
         channels = []
     return [Meter("battery", tuple(channels), update_s=0.25, status_files=tuple(status))]

@@ -15,6 +15,9 @@ Floats = NDArray[np.float64]
 _LARGEST_STEP_W, _SMALLEST_STEP_W = 1.0, 1e-6
 _FLAT_SHARE = 0.01
 
+_PLAUSIBLE, _FEWEST_OTHERS = 50.0, 3
+"""A counter that went back has wrapped where that means at most so many times the median of the other powers."""
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -23,10 +26,12 @@ class Trace:
     Attributes:
         times_s: When each value was read, rising, shape (n,).
         watts: Mean power since the value before (a gauge's own average, or a counter's difference), shape (n,).
+        resets_s: When a counter was found to have begun anew: the interval before has no value.
     """
 
     times_s: Floats
     watts: Floats
+    resets_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.times_s.shape != self.watts.shape or (np.diff(self.times_s) < 0).any():
@@ -35,7 +40,8 @@ class Trace:
     def between(self, start: float, end: float) -> Trace:
         """Values that were read within a window."""
         inside = (self.times_s > start) & (self.times_s <= end)
-        return Trace(self.times_s[inside], self.watts[inside])
+        resets = tuple(t for t in self.resets_s if start < t <= end)
+        return Trace(self.times_s[inside], self.watts[inside], resets)
 
     @property
     def updates(self) -> int:
@@ -83,6 +89,8 @@ def trace_of(
 ) -> Trace:
     """The meter's channels added up, over samples of their files; a sample that lacks a file is left out.
 
+    So is an interval in which a counter went back by no wrap that is known, as where its driver began anew.
+
     Raises:
         ValueError: A channel is not calibrated.
     """
@@ -98,16 +106,24 @@ def trace_of(
     total = np.zeros(max(0, len(kept) - 1))
     for index, channel in enumerate(meter.channels):
         total += _watts(channel, times, values[:, index])
-    return Trace(times[1:], total)
+    known = np.isfinite(total)
+    return Trace(times[1:][known], total[known], tuple(times[1:][~known].tolist()))
 
 
 def _watts(channel: Channel, times: Floats, values: Floats) -> Floats:
+    """Power of each interval; NaN where a counter began anew."""
     if channel.quantity == "watts":
         return values[1:]
-    steps = np.diff(values)
-    if channel.wrap_j is not None:
-        steps = np.where(steps < 0, steps + channel.wrap_j, steps)
-    return np.asarray(steps / np.maximum(np.diff(times), 1e-9))
+    lengths = np.maximum(np.diff(times), 1e-9)
+    watts = np.diff(values) / lengths
+    back = watts < 0
+    if channel.wrap_j is None:
+        return np.where(back, np.nan, watts)
+    wrapped = watts + channel.wrap_j / lengths
+    others = watts[~back]
+    # Too few others tell nothing of what is plausible.
+    most = _PLAUSIBLE * float(np.median(others)) if len(others) >= _FEWEST_OTHERS else math.inf
+    return np.where(back, np.where((wrapped < 0) | (wrapped > most), np.nan, wrapped), watts)
 
 
 def resolution(traces: Sequence[Trace]) -> float:

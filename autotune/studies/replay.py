@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,13 +88,16 @@ def read_paper_table(path: Path) -> TableBench:
     for line, row in enumerate(rows, start=2):
         try:
             cores = int(row["cores"])
+            if cores < 1:
+                raise ValueError(f"{cores} cores")
             little, big = {
                 "small": (cores, 0), "big": (0, cores), "hybrid": (cores // 2, cores - cores // 2)
             }[row["cluster"]]  # fmt: skip
             setting = CpuConfiguration(
                 (_setting(little, row["small_freq_ghz"]), _setting(big, row["big_freq_ghz"])), cores
             )
-            found[setting] = Figures(float(row["time_s"]), float(row["energy_j"]))
+            figures = Figures(_measure(row["time_s"], "s"), _measure(row["energy_j"], "J"))
+            found[setting] = figures
         except (KeyError, ValueError, TypeError) as error:
             raise UsageError(f"{path}: line {line} is no configuration: {error}") from error
     clusters = tuple(
@@ -210,7 +214,14 @@ def search(bench: TableBench, request: StudyRequest) -> Replayed:
 
 
 def _setting(cores: int, ghz: str) -> ClusterSetting:
-    return ClusterSetting(cores, round(float(ghz) * 1e6)) if cores else ClusterSetting(0)
+    return ClusterSetting(cores, round(_measure(ghz, "GHz") * 1e6)) if cores else ClusterSetting(0)
+
+
+def _measure(text: str, unit: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(f"{text} {unit}")
+    return value
 
 
 def _cluster(name: str, index: int, settings: list[ClusterSetting]) -> Cluster:

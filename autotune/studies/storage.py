@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
+from optuna.exceptions import OptunaError
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
@@ -37,7 +38,14 @@ def open_storage(url: str) -> BaseStorage:
         path = Path(url.removeprefix(JOURNAL_PREFIX))
         if not path.parent.is_dir():
             raise UsageError(f"{path}: there is no folder {path.parent}")
-        return JournalStorage(JournalFileBackend(str(path)))
+        try:
+            return JournalStorage(JournalFileBackend(str(path)))
+        except OSError as error:
+            raise UsageError(
+                f"the journal {path} cannot be opened: {error.strerror}", hint="name a file"
+            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{path} is no journal of a study: {error}") from error
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
@@ -48,7 +56,7 @@ def open_storage(url: str) -> BaseStorage:
             f"the storage {_without_password(url)} needs {error.name or error}",
             hint=f"pip install '{_DRIVERS[kind]}'" if kind in _DRIVERS else "install its driver",
         ) from error
-    except (SQLAlchemyError, ValueError) as error:
+    except (SQLAlchemyError, OptunaError, ValueError, RuntimeError) as error:
         line = str(error).strip().splitlines()[0]
         raise UsageError(
             f"the storage {_without_password(url)} cannot be opened: {line}",

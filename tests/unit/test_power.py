@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autotune.devices.sensors import meters
 from autotune.errors import StableDeviceError, UsageError
 from autotune.power import checks, meizu_traces
 from autotune.power.battery import calibrate
-from autotune.power.channels import Meter, find, nvml_meter
+from autotune.power.channels import Channel, Meter, find, nvml_meter
 from autotune.power.printed import samples
 from autotune.power.stream import Arrived, Columns, Stream, aligned, check
 from autotune.power.trace import Baseline, Trace, baseline, net_energy, trace_of
@@ -101,12 +102,80 @@ def test_rapl_counts_packages_and_memory_and_goes_on_after_a_wrap() -> None:
     assert trace.watts == pytest.approx([2 * 2.0 / 2.0])
 
 
+def test_a_package_with_two_interfaces_is_counted_once() -> None:
+    files = {}
+    for folder, name in (
+        ("intel-rapl-mmio:0", "package-0"), ("intel-rapl-mmio:0:0", "dram"),
+        ("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "dram"),
+        ("intel-rapl:1", "package-1"), ("intel-rapl:1:0", "dram"), ("intel-rapl:2", "psys"),
+    ):  # fmt: skip
+        files[f"/sys/class/powercap/{folder}/name"] = name
+        files[f"/sys/class/powercap/{folder}/energy_uj"] = "9000000"
+    folders = [c.files[0].split("/")[4] for c in meter(files, "rapl").channels]
+    assert folders == ["intel-rapl:0", "intel-rapl:0:0", "intel-rapl:1", "intel-rapl:1:0"]
+    del files["/sys/class/powercap/intel-rapl:0/energy_uj"]
+    folders = [c.files[0].split("/")[4] for c in meter(files, "rapl").channels]
+    assert "intel-rapl-mmio:0" in folders
+
+
+@pytest.mark.parametrize("chip", ["amdgpu", "nouveau", "nvme", "BAT0"])
+def test_a_part_s_power_is_not_taken_for_the_device_s(chip: str) -> None:
+    part = "/sys/class/hwmon/hwmon1"
+    rapl = "/sys/class/powercap/intel-rapl:0"
+    files = {
+        f"{part}/name": chip, f"{part}/power1_input": "5000000", f"{part}/power1_label": "PPT",
+        f"{rapl}/name": "package-0", f"{rapl}/energy_uj": "1",
+    }  # fmt: skip
+    encoded = {p: t.encode() for p, t in files.items()}
+    assert [m.name for m in find(encoded)] == ["rapl"]
+    assert [m.name for m in find(encoded, any_chip=True)] == ["hwmon", "rapl"]
+    files |= {f"{HWMON}/name": "ina226", f"{HWMON}/power1_input": "2000000"}
+    assert one_value(files, "hwmon") == pytest.approx(2.0)
+    files |= {f"{HWMON}/name": "made_up", f"{HWMON}/power1_label": "VDD_IN"}
+    assert one_value(files, "hwmon") == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("raw", ["12500000", "-12500000"])
+def test_a_laptop_s_battery_that_counts_energy_tells_watts(raw: str) -> None:
+    files = {
+        f"{BATTERY}/type": "Battery", f"{BATTERY}/status": "Discharging",
+        f"{BATTERY}/power_now": raw, f"{BATTERY}/voltage_now": "11400000",
+    }  # fmt: skip
+    assert one_value(files, "battery") == pytest.approx(12.5)
+    assert f"{BATTERY}/status" in meter(files, "battery").files
+    found = meters({p: t.encode() for p, t in files.items()})
+    assert [(m.kind, m.readable) for m in found] == [("battery", True)]
+
+
 def test_a_sample_that_was_not_read_is_left_out() -> None:
     path = f"{HWMON}/power1_input"
     hwmon = meter({path: "2000000", f"{HWMON}/name": "ina226"}, "hwmon")
     trace = trace_of(hwmon, [0.0, 1.0, 2.0], [{path: "2000000"}, {path: None}, {path: "4000000"}])
     assert trace.times_s.tolist() == [0.0, 2.0]
     assert trace.watts.tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("wrap_j", [None, 262e3])
+def test_a_counter_that_began_anew_is_a_gap(wrap_j: float | None) -> None:
+    counter = Meter("rapl", (Channel("package-0", "rapl", "joules", ("f",), False, 1e-6, wrap_j),))
+    times = np.arange(0, 10, 0.1)
+    texts: list[dict[str, str | None]] = [
+        {"f": str(round(2e6 * (t if t < 5 else t - 5)))} for t in times
+    ]
+    trace = trace_of(counter, times.tolist(), texts)
+    assert trace.resets_s == pytest.approx((5.0,))
+    assert len(trace.watts) == len(times) - 2
+    found = net_energy(trace, 0.05, 9.9, Baseline(0.0, 0.0))
+    assert found.joules == pytest.approx(2 * 9.85, rel=1e-3)
+    assert trace.between(5.5, 9.9).resets_s == ()
+
+
+def test_a_wrap_of_a_usual_power_goes_on() -> None:
+    counter = Meter("rapl", (Channel("package-0", "rapl", "joules", ("f",), False, 1e-6, 262.0),))
+    times = np.arange(0, 10, 0.1)
+    trace = trace_of(counter, times.tolist(), [{"f": str(int(50e6 * t % 262e6))} for t in times])
+    assert trace.resets_s == ()
+    assert trace.watts == pytest.approx(50.0, rel=1e-3)
 
 
 def test_no_meter_is_an_answer() -> None:

@@ -40,6 +40,11 @@ class Measured:
         """Joules of a step by rail, of a meter that has several."""
         return dict((self.raw or {}).get("rails", {}))
 
+    @property
+    def seen_khz(self) -> dict[str, float]:
+        """Mean clock of each cluster meanwhile, by name, where it could be read."""
+        return dict((self.raw or {}).get("khz", {}))
+
 
 class Bench(Protocol):
     """Measures configurations of one device."""

@@ -181,7 +181,7 @@ def result(
     figures = [_final_figures(t, outcome.finals) for t in measured]
 
     def point(index: int) -> dict[str, Any]:
-        return _point(measured[index].configuration, figures[index], outcome.finals, names)
+        return _point(measured[index], figures[index], outcome.finals, names)
 
     again = {f.configuration for f in outcome.finals}
     repeated = [i for i, t in enumerate(measured) if t.configuration in again]
@@ -309,16 +309,16 @@ def _final_figures(trial: StudyTrial, finals: Sequence[Final]) -> Figures:
 
 
 def _point(
-    configuration: CpuConfiguration,
+    trial: StudyTrial,
     figures: Figures,
     finals: Sequence[Final],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    again = next((f for f in finals if f.configuration == configuration), None)
+    again = next((f for f in finals if f.configuration == trial.configuration), None)
     if again is not None:
         return _final_point(again, names)
     return {
-        **configuration.to_json(names),
+        **trial.configuration.to_json(names),
         "time_s": figures.time_s,
         "energy_j": figures.energy_j,
         "deviation_j": figures.deviation_j,
@@ -326,6 +326,7 @@ def _point(
         "memory_bytes": figures.memory_bytes,
         "ci": None,
         "rails": {},
+        "seen_khz": trial.seen_khz,
         "marks": [],
     }
 
@@ -345,6 +346,7 @@ def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
             "blocks": len(final.blocks),
         },
         "rails": final.rails,
+        "seen_khz": final.seen_khz,
         "marks": list(final.marks),
     }
 

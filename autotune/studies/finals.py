@@ -33,6 +33,7 @@ class Final:
         blocks: Figures by block; one in which it was not measured well is missing.
         rails: Joules of a step by rail, medians over the blocks; empty unless the meter has several.
         marks: What makes the energy of a block doubtful.
+        seen_khz: Mean clock of each cluster, where it could be read, medians over the blocks.
     """
 
     configuration: CpuConfiguration | None
@@ -42,6 +43,7 @@ class Final:
     blocks: Mapping[int, Figures]
     rails: dict[str, float] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
+    seen_khz: dict[str, float] = field(default_factory=dict)
 
 
 def contenders(
@@ -159,6 +161,10 @@ def _final(
             for name in runs[0].rails
         },
         tuple(dict.fromkeys(mark for run in runs for mark in run.marks)),
+        {
+            name: median([run.seen_khz[name] for run in runs if name in run.seen_khz])
+            for name in runs[0].seen_khz
+        },
     )
 
 

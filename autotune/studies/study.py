@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal, get_args
 
 import optuna
@@ -25,7 +25,7 @@ from autotune.studies.storage import open_study
 SamplerName = Literal["tpe", "nsga2", "random", "grid"]
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 
-_REASON, _BELIEF = "reason", "belief"
+_REASON, _BELIEF, _SEEN_KHZ = "reason", "belief", "seen_khz"
 _IDLE_ASKS = 20
 _LOOK_S = 1.0
 
@@ -67,6 +67,7 @@ class StudyTrial:
         message: What went wrong.
         reason: Who proposed it: `probe`, `model`, or the sampler.
         belief: What the models expected of it, if they proposed it.
+        seen_khz: Mean clock of each cluster while it was measured, where it could be read.
     """
 
     number: int
@@ -76,6 +77,7 @@ class StudyTrial:
     message: str
     reason: str
     belief: Figures | None
+    seen_khz: dict[str, float] = field(default_factory=dict)
 
 
 def base_sampler(name: SamplerName, seed: int) -> BaseSampler:
@@ -196,6 +198,7 @@ class Study:
             self._study.tell(trial, state=TrialState.FAIL)
         else:
             trial.set_user_attr(FIGURES, asdict(measured.figures))
+            trial.set_user_attr(_SEEN_KHZ, measured.seen_khz)
             for name, excess in zip(
                 _limited(self.request.limits),
                 self.request.limits.excess(measured.figures),
@@ -215,6 +218,7 @@ class Study:
             message=told.get(MESSAGE, ""),
             reason=told.get(_REASON, ""),
             belief=Figures(**told[_BELIEF]) if _BELIEF in told else None,
+            seen_khz=told.get(_SEEN_KHZ, {}),
         )
 
 

@@ -9,14 +9,22 @@ _NORMAL = 1.96
 
 
 def configuration_text(point: Mapping[str, Any]) -> str:
-    """Cores and clocks of a point of a result, such as `4 big 2419 MHz`; of the system's own choice, in words."""
-    clusters = point.get("clusters")
+    """Cores and clocks of a point of a result, such as `4 big 2419 MHz`; of the system's own choice, in words.
+
+    Where a clock is free, its mean as it was seen is told: `4 big (2350 MHz seen)`.
+    """
+    clusters, seen = point.get("clusters"), point.get("seen_khz") or {}
     if clusters is None:
-        return "all cores, clocks free"
+        told = ", ".join(f"{name} {khz / 1000:.0f}" for name, khz in seen.items())
+        return "all cores, clocks free" + (f" ({told} MHz seen)" if told else "")
+
+    def clock(name: str, khz: int | None) -> str:
+        if khz is not None:
+            return f" {khz / 1000:.0f} MHz"
+        return f" ({seen[name] / 1000:.0f} MHz seen)" if name in seen else ""
+
     return " + ".join(
-        f"{c['cores']} {name}" + ("" if c["khz"] is None else f" {c['khz'] / 1000:.0f} MHz")
-        for name, c in clusters.items()
-        if c["cores"]
+        f"{c['cores']} {name}{clock(name, c['khz'])}" for name, c in clusters.items() if c["cores"]
     )
 
 

@@ -96,6 +96,12 @@ def test_a_search_without_root_leaves_clocks_alone(tmp_path: Path) -> None:
     )  # fmt: skip
     assert found["space"] == 39
     assert all(c["khz"] is None for c in found["best"]["clusters"].values())
+    points = [found["best"], *found["points"].values(), *found["pareto"]]
+    assert all(set(point["seen_khz"]) == {"little", "big", "prime"} for point in points)
+    assert all(khz > 1e5 for point in points for khz in point["seen_khz"].values())
+    page = autotune("report", run_of(tmp_path))
+    assert page.returncode == 0, page.stderr
+    assert "MHz seen)" in (run_of(tmp_path) / "report.html").read_text()
 
 
 def test_a_models_step_is_searched_on_a_model_of_a_phone(tmp_path: Path) -> None:
@@ -236,6 +242,12 @@ def test_a_profile_of_a_program_that_tells_its_calls(tmp_path: Path) -> None:
         (["--model", "lenet", "--emulate", "jetson-tx2", "--cpus", "9"], "has cores"),
         (["--model", "lenet", "--emulate", "jetson-tx2", "--cpus", "x"], "no list of cores"),
         (["--model", "lenet", "--emulate", "jetson-tx2", "--seconds", "0"], "--seconds 0"),
+        (["--model", "lenet", "--emulate", "jetson-tx2", "--seconds", "inf"], "--seconds is inf"),
+        (["--model", "lenet", "--emulate", "jetson-tx2", "--interval-ms", "nan"], "--interval-ms"),
+        (
+            ["--model", "lenet", "--emulate", "jetson-tx2", "--start-temperature", "nan"],
+            "--start-temperature is nan",
+        ),
         (["--model", "lenet", "--emulate", "jetson-tx2", "--of", "/nowhere"], "no run at"),
     ],
 )
@@ -274,6 +286,17 @@ def test_this_host_is_searched(tmp_path: Path) -> None:
         (["--emulate", "meizu-16t", "--space", "/nowhere.toml"], 2, "is no file"),
         (["--emulate", "meizu-16t", "--steps-from", "("], 2, "no regular expression"),
         (["--emulate", "meizu-16t", "--storage", "nonsense"], 2, "cannot be opened"),
+        (["--emulate", "meizu-16t", "--storage", "journal:/tmp"], 2, "cannot be opened"),
+        (["--emulate", "meizu-16t", "--storage", "journal:/etc/hosts"], 2, "/etc/hosts"),
+        (["--emulate", "meizu-16t", "--study", " "], 2, "--study is empty"),
+        (["--emulate", "meizu-16t", "--max-temperature", "nan"], 2, "--max-temperature is nan"),
+        (["--emulate", "meizu-16t", "--max-temperature", "inf"], 2, "--max-temperature is inf"),
+        (["--emulate", "meizu-16t", "--start-temperature", "nan"], 2, "--start-temperature is nan"),
+        (["--emulate", "meizu-16t", "--least-seconds", "nan"], 2, "--least-seconds is nan"),
+        (["--emulate", "meizu-16t", "--least-seconds", "-3"], 2, "--least-seconds is -3"),
+        (["--emulate", "meizu-16t", "--blocks", "-3"], 2, "--blocks is -3"),
+        (["--emulate", "meizu-16t", "--seed", "-3"], 2, "--seed is -3"),
+        (["--emulate", "meizu-16t", "--seed", str(2**32)], 2, f"up to {2**32 - 1}"),
         (["--emulate", "raspberry-pi-3b-plus", "--objective", "energy"], 3, "no meter"),
         (["--device", "local"], 2, "--command and --steps-from"),
         (["--emulate", "meizu-16t", "--exhaustive"], 2, "500 are measured at most"),
@@ -295,6 +318,28 @@ def test_a_mistake_is_told_in_one_line(
     assert done.returncode == code, done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
+    if {"--storage", "--seed", "--study"} & set(arguments):
+        assert not list(tmp_path.iterdir()), "a run folder was made"
+
+
+def test_a_shared_study_of_another_objective_is_refused_first(tmp_path: Path) -> None:
+    common = ("--emulate", "meizu-16t", "--storage", f"journal:{tmp_path}/study", "--trials", 1)
+    search(*common, "--blocks", 0, "--logs", tmp_path / "one")
+    done = autotune("cpu-config", *common, "--objective", "pareto", "--logs", tmp_path / "two")
+    assert (done.returncode, "--study" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize("cells", ["nan,5", "-3,5", "inf,5", "0,5", "3,nan", "3,-5"])
+def test_a_table_with_what_is_no_measurement_is_refused(tmp_path: Path, cells: str) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text(
+        "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j\n"
+        f"big,4,2.4,0,3,5\nbig,2,2.4,0,{cells}\nsmall,4,0,1.8,9,4\n"
+    )
+    done = autotune("replay", table)
+    assert (done.returncode, "line 3 is no configuration" in done.stderr) == (2, True), done.stderr
 
 
 def test_nothing_valid_is_an_exit_code_of_its_own(tmp_path: Path) -> None:

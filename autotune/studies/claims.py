@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import optuna
 import psutil
 from optuna.trial import FrozenTrial, TrialState
 
+from autotune.devices.shell import BOOT_ID
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.sampler import NUMBER, parameters, suggest, taken_numbers
 from autotune.studies.space import LARGEST_LISTED, CpuSpace
@@ -25,7 +29,7 @@ MESSAGE, STATUS = "message", "status"
 """Attributes of a trial: what went wrong, and what became of it; the second is there once it has ended."""
 _WORKER, _BEAT = "worker", "beat"
 STALE_S = 120.0
-"""A trial of another host that has not been heard of for so long is taken for crashed."""
+"""A trial of another machine whose beat has not changed for so long, as seen from here, is taken for crashed."""
 _BEAT_S = 20.0
 _DECIDED_S = 10.0
 """Longest that another process takes from a trial's beginning to its configuration."""
@@ -39,7 +43,7 @@ class Claims:
         space: What may be chosen.
         trials: How many configurations are to be measured, over all processes.
         seed: Of what is drawn where the sampler proposes nothing new.
-        worker: Names this process among others; host, process and its start where it is empty.
+        worker: Names this process among others; machine, process and its start where it is empty.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Claims:
         self._study, self._space = study, space
         self._trials, self._seed = trials, seed
         self._worker = worker or this_worker()
+        self._beats: dict[int, tuple[object, float]] = {}
 
     def claim(self) -> tuple[optuna.Trial, CpuConfiguration | None] | None:
         """A trial to measure; without a configuration where it has to be passed over; None when all is done."""
@@ -74,7 +79,7 @@ class Claims:
 
     @contextmanager
     def heard_of(self, trial: optuna.Trial) -> Iterator[None]:
-        """Tells other hosts meanwhile that the trial goes on."""
+        """Tells other machines meanwhile that the trial goes on."""
         over = threading.Event()
 
         def beat() -> None:
@@ -148,17 +153,19 @@ class Claims:
         return sum(_counts(t) for t in self._study.get_trials(deepcopy=False))
 
     def _alive(self, trial: FrozenTrial) -> bool:
-        began = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
-        heard = trial.user_attrs.get(_BEAT, began)
-        worker = trial.user_attrs.get(_WORKER)
-        if worker is None:  # It has only just begun.
-            return bool(time.time() - heard < STALE_S)
+        worker = trial.user_attrs.get(_WORKER, "")
         if worker == self._worker:
             return False
-        host, _, process = worker.partition("/")
-        if host == socket.gethostname():
+        machine, _, process = worker.partition("/")
+        if machine == _machine():
             return bool(process == _process(process.partition(":")[0]))
-        return bool(time.time() - heard < STALE_S)
+        # Of another machine, or only just begun. Its clock is not ours: a beat tells by that it changes.
+        beat, now = trial.user_attrs.get(_BEAT), time.monotonic()
+        known, since = self._beats.get(trial.number, (None, now))
+        if trial.number not in self._beats or known != beat:
+            self._beats[trial.number] = (beat, now)
+            return True
+        return now - since < STALE_S
 
 
 def _counts(trial: FrozenTrial) -> bool:
@@ -169,8 +176,23 @@ def _counts(trial: FrozenTrial) -> bool:
 
 
 def this_worker() -> str:
-    """Names this process: `host/pid:start`."""
-    return f"{socket.gethostname()}/{_process(str(os.getpid()))}"
+    """Names this process: `machine/pid:start`."""
+    return f"{_machine()}/{_process(str(os.getpid()))}"
+
+
+@cache
+def _machine() -> str:
+    """Names where process numbers mean what they mean here: the host, its boot, and the namespace of processes.
+
+    Hosts of one name, copies of one disk, and containers that have their host's name are told apart.
+    """
+    parts = []
+    with suppress(OSError):
+        parts.append(Path(BOOT_ID).read_text(encoding="ascii").strip())
+    with suppress(OSError):
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    told = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
+    return f"{socket.gethostname()}-{told}"
 
 
 def _process(pid: str) -> str:

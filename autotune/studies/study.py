@@ -111,7 +111,7 @@ class Study:
     Args:
         request: What to do.
         study: Optuna's, with `make_sampler`'s sampler.
-        worker: Names this process among others; host, process and its start where it is empty.
+        worker: Names this process among others; machine, process and its start where it is empty.
 
     Raises:
         UsageError: The study is of something else.

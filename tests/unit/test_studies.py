@@ -1,7 +1,9 @@
 """The space of CPU configurations, Pareto fronts, the models, and studies with their storage."""
 
 import math
+import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +22,7 @@ from autotune.emulator.profile import load
 from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.errors import TransientDeviceError, UsageError
 from autotune.studies.bench import Measured
+from autotune.studies.claims import STALE_S, Claims, this_worker
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.cpu_config import CpuConfigRun, result
 from autotune.studies.model_search import Known, ModelSearch
@@ -429,6 +432,52 @@ def test_several_workers_share_a_study_without_a_lost_or_doubled_trial(tmp_path:
         thread.join()
     assert failures == []
     assert len(ended) == len({t.configuration for t in ended}) == 15
+
+
+def claimed_by(url: str, seed: int, worker: str = "") -> tuple[Claims, optuna.Trial]:
+    """One process's claims, and the trial that it has begun."""
+    space = read_paper_table(TABLE).space()
+    made = optuna.create_study(
+        storage=open_storage(url), study_name="s", sampler=optuna.samplers.RandomSampler(seed=seed),
+        load_if_exists=True,
+    )  # fmt: skip
+    claims = Claims(made, space, 9, 1, worker)
+    while (claimed := claims.claim()) is not None and claimed[1] is None:
+        pass  # Passed over: not in the space, or taken.
+    assert claimed is not None
+    return claims, claimed[0]
+
+
+def test_a_beat_is_heard_by_its_change_not_by_two_hosts_clocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("autotune.studies.claims.time.monotonic", lambda: now[0])
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    # A host of this one's name whose clock is a year behind: its process numbers mean nothing here.
+    _, theirs = claimed_by(url, 1, f"{socket.gethostname()}-other/1:1")
+    theirs.set_user_attr("beat", time.time() - 3e7)
+    listener, mine = claimed_by(url, 2)
+    assert listener.take_over_crashed() == 1  # Its own, which it is not at work on.
+    for beat in range(3):
+        theirs.set_user_attr("beat", float(beat))
+        now[0] += STALE_S + 1
+        assert listener.take_over_crashed() == 0
+    now[0] += STALE_S - 1
+    assert listener.take_over_crashed() == 0
+    now[0] += 2
+    assert listener.take_over_crashed() == 1
+    assert mine.number != theirs.number
+
+
+def test_a_trial_of_a_process_of_this_machine_that_is_gone_is_taken_over_at_once(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    machine = this_worker().partition("/")[0]
+    claimed_by(url, 1, f"{machine}/{2**22 + 1}:1")
+    listener, _ = claimed_by(url, 2, "elsewhere/1:1")
+    assert listener.take_over_crashed() == 2
 
 
 def test_a_study_of_another_space_is_refused(tmp_path: Path) -> None:

@@ -40,7 +40,10 @@ Command = Annotated[
 ]
 StepsFrom = Annotated[
     str | None,
-    typer.Option(metavar="REGEX", help="What a line holds that the end of a step prints."),
+    typer.Option(
+        metavar="REGEX",
+        help="What a line holds that the end of a step prints; a group (?P<ms>...) is its milliseconds.",
+    ),
 ]
 Batch = Annotated[
     int | None, typer.Option(help=f"Batch size of --model. [default: {DEFAULT_BATCH}]")

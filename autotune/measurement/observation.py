@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -197,15 +198,19 @@ class Steps:
 
     Attributes:
         start_s: When the first one that counts began.
-        ends_s: When each of them ended.
+        ends_s: When each of them ended, as its line arrived.
+        told_s: How long each took by its own line; empty where they do not tell.
     """
 
     start_s: float
     ends_s: tuple[float, ...]
+    told_s: tuple[float, ...] = ()
 
     @property
     def seconds(self) -> tuple[float, ...]:
-        """How long each took."""
+        """How long each took: lines of short steps arrive together, so what they tell themselves comes first."""
+        if self.told_s:
+            return self.told_s
         edges = (self.start_s, *self.ends_s)
         return tuple(b - a for a, b in pairwise(edges))
 
@@ -217,14 +222,28 @@ def steps(lines: Sequence[Line], pattern: re.Pattern[str], *, warm_up: int) -> S
 
     Args:
         lines: What was printed.
-        pattern: What a step's line holds.
+        pattern: What a step's line holds; a group named `ms` is the step's own milliseconds.
         warm_up: How many first steps do not count; at least one.
 
     Returns:
         None where no step is left.
     """
-    ends = [line.time_s for line in lines if pattern.search(line.text)]
+    found = [(line.time_s, match) for line in lines if (match := pattern.search(line.text))]
     first = max(warm_up, 1)
-    if len(ends) <= first:
+    if len(found) <= first:
         return None
-    return Steps(ends[first - 1], tuple(ends[first:]))
+    counted = found[first:]
+    return Steps(
+        found[first - 1][0],
+        tuple(time_s for time_s, _ in counted),
+        _told_s([match for _, match in counted]) if "ms" in pattern.groupindex else (),
+    )
+
+
+def _told_s(matches: Sequence[re.Match[str]]) -> tuple[float, ...]:
+    """Seconds that lines tell of their steps; nothing where one of them tells none."""
+    try:
+        told = tuple(1e-3 * float(match["ms"]) for match in matches)
+    except (ValueError, TypeError):
+        return ()
+    return told if all(0 < seconds < math.inf for seconds in told) else ()

@@ -37,7 +37,7 @@ class Workload:
 
     Attributes:
         command: Program and arguments on the device; `{threads}` stands for their number.
-        step: What the line holds that the end of a step prints.
+        step: What the line holds that the end of a step prints; a group named `ms` is how long it took.
         watch: Files to sample beside what conditions and energy need.
     """
 

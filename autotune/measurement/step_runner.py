@@ -14,8 +14,8 @@ from autotune.measurement.profile import PROC_STAT, PROC_STATUS
 from autotune.measurement.step_bench import Workload
 
 PROGRAM = "autotune_step_runner"
-STEP_LINE = re.compile(r"^step \d+")
-"""What the end of a step prints."""
+STEP_LINE = re.compile(r"^step \d+(?: loss \S+ ms (?P<ms>\S+))?")
+"""What the end of a step prints, and how long it took."""
 _SWITCH = re.compile(r"switch (\d+) (\d+) us (-?[\d.]+)")
 
 

@@ -27,6 +27,7 @@ from autotune.measurement.observation import Line, Record, parse, steps
 from autotune.measurement.observer import Observer, Task
 from autotune.measurement.profile import PROC_STAT
 from autotune.measurement.step_bench import Protocol, StepBench, Workload
+from autotune.measurement.step_runner import STEP_LINE
 from autotune.measurement.versus import judge, versus
 from autotune.power.channels import PATTERNS, find
 
@@ -215,6 +216,20 @@ def test_steps_leave_the_warm_up_out() -> None:
     assert found is not None
     assert found.seconds == (3.0, 4.0)
     assert steps(lines, re.compile("iter"), warm_up=4) is None
+
+
+def test_steps_that_tell_their_own_time_are_not_timed_by_when_their_lines_arrive() -> None:
+    """Two lines that were read together are no step of 0 s."""
+    texts = [f"step {n} loss 0.5 ms {ms}" for n, ms in enumerate(["9", "0.25", "0.5", "0.25"])]
+    lines = [Line(t, text) for t, text in zip((1.0, 1.5, 1.5, 1.5), texts, strict=True)]
+    found = steps(lines, STEP_LINE, warm_up=1)
+    assert found is not None
+    assert found.seconds == pytest.approx((0.25e-3, 0.5e-3, 0.25e-3))
+    assert (found.start_s, found.ends_s[-1]) == (1.0, 1.5)
+    for other in ("step 4", "step 4 loss nan ms nan", "step 4 loss 1 ms soon"):
+        mixed = steps([*lines, Line(2.0, other)], STEP_LINE, warm_up=1)
+        assert mixed is not None
+        assert mixed.seconds == (0.5, 0.0, 0.0, 0.5)
 
 
 def test_a_record_that_breaks_off_is_read_as_far_as_it_goes() -> None:

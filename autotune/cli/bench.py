@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import typer
@@ -173,6 +176,7 @@ def ready(
     program = _program(chosen)
     with ExitStack() as stack:
         source = stack.enter_context(Stream(meter.source)) if meter and meter.source else None
+        stack.enter_context(_ended_by_sigterm())
         stack.enter_context(held(chosen.device.serial, chosen.device.kind))
         journal = stack.enter_context(Journal(chosen.device))
         android = chosen.info.sdk is not None
@@ -197,6 +201,24 @@ def ready(
             start_c=start_c,
             sleep=chosen.sleep,
         )
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a block as Ctrl-C does: what it changed is undone. A handler that is there already stays."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _program(chosen: Chosen) -> Path:

@@ -312,15 +312,23 @@ def _search(
             chosen, workload.bring, meter, protocol, asked["start_temperature"]
         ) as steps:
             bench = DeviceBench(steps, needs_energy=wanted)
+            calibration, failure = None, ""
             try:
                 calibration = steps.calibrate(setting_of(bench.clusters, None))
             except StableDeviceError as error:
+                failure = error.message
                 if wanted:
                     raise
-                steps.meter = calibration = None
-                progress.notice(f"no joules are measured: {error.message}")
-            if calibration is not None:
-                folder.event("calibration", why=calibration.why, scale=calibration.scale)
+                steps.meter = None
+                progress.notice(f"no joules are measured: {failure}")
+            finally:
+                if steps.calibration_records:
+                    folder.event(
+                        "calibration",
+                        why=calibration.why if calibration else failure,
+                        scale=calibration.scale if calibration else None,
+                        raw=folder.raw(steps.calibration_records),
+                    )
             study = shared or study_of(
                 request, open_storage(default_url(folder.path)), asked["study"] or _STUDY
             )
@@ -472,18 +480,21 @@ def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
 
 def _recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured | None], None]:
     """Writes each measurement, or what follows from some, as an event, and its raw records beside."""
-    raw = folder.path / "raw"
-    raw.mkdir(exist_ok=True)
 
     def record(kind: str, what: dict[str, Any], measured: Measured | None) -> None:
         if measured is None:
             folder.event(kind, **what)
             return
         told = dict(measured.raw or {})
-        records = told.pop("records", [])
-        name = f"{len(list(raw.iterdir())):05d}.jsonl"
-        if records:
-            (raw / name).write_text("".join(records), encoding="utf-8")
+        # Runs that do not count come first, as they were measured.
+        told["rejected"] = [
+            {
+                **{k: v for k, v in one.items() if k != "records"},
+                "raw": folder.raw(one["records"]),
+            }
+            for one in told.get("rejected", ())
+        ]
+        name = folder.raw(told.pop("records", ()))
         figures = measured.figures
         folder.event(
             kind,
@@ -491,7 +502,7 @@ def _recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured | No
             status=measured.status,
             message=measured.message,
             figures=vars(figures) if figures else None,
-            raw=name if records else None,
+            raw=name,
             **told,
         )
 

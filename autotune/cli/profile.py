@@ -142,10 +142,17 @@ def profile(
             except StableDeviceError as error:
                 bench.meter = None
                 progress.notice(f"no joules are measured: {error.message}")
+            finally:
+                if bench.calibration_records:
+                    folder.event("calibration", raw=folder.raw(bench.calibration_records))
             measured, joined = bench.profile(setting)
         if bench.meter is not None:
             # What the records' figures mean: a report reads the power over time from them.
             folder.event("meter", meter=asdict(bench.meter), settle_s=protocol.settle_s)
+        for one in measured.rejected:
+            folder.event(
+                "rejected", status=one.status, message=one.message, raw=folder.raw(one.records)
+            )
         for number, text in enumerate(measured.records):
             (folder.path / f"record-{number}.jsonl").write_text(text, encoding="utf-8")
         if measured.status != "ok":

@@ -16,11 +16,11 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, get_args
 
 from autotune.devices.device import Device
 from autotune.errors import AutotuneError, DeviceError, RecordError, StableDeviceError
@@ -32,6 +32,7 @@ EMULATED_KIND = "emulated"
 """The kind of a device that lives in the process that uses it."""
 
 Kind = Literal["write", "command", "remove", "forward", "reverse"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 SETTINGS: tuple[Kind, ...] = ("write", "command")
 """Changes of the device itself; files and ports are each run's own."""
 
@@ -174,10 +175,16 @@ class Journal:
         change.undo(self._device)
         self.settle(number)
 
-    def undo(self) -> list[str]:
-        """Undoes what is left, newest first; returns what could not be, in words. Those stay in the journal."""
+    def undo(self, kinds: Collection[Kind] = KINDS) -> list[str]:
+        """Undoes what is left, newest first; returns what could not be, in words. Those stay in the journal.
+
+        Args:
+            kinds: Changes of other kinds are left as they are.
+        """
         failures = []
         for number, change in reversed(list(self._left.items())):
+            if change.kind not in kinds:
+                continue
             try:
                 change.undo(self._device)
             except DeviceError as error:

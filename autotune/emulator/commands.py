@@ -96,6 +96,7 @@ def properties(profile: Profile) -> dict[str, str]:
         "ro.build.version.release": profile.android.release,
         "ro.build.version.sdk": str(profile.android.sdk),
         "ro.autotune.emulated": profile.name,
+        "sys.boot_completed": "1",
     }
 
 

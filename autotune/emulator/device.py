@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from autotune.devices.device import Completed
+from autotune.devices.shell import BOOT_ID
 from autotune.emulator.clock import Clock
 from autotune.emulator.commands import Shell, run_command
 from autotune.emulator.faults import CallKind, FaultKind, FaultPlan, FaultState
@@ -86,7 +88,7 @@ class EmulatedDevice:
         self.programs: dict[str, Program] = {"sleep": _sleep, **(programs or {})}
         self.forwarded: dict[int, int] = {}
         self.reversed: dict[int, int] = {}
-        self.boots = 1
+        self.boots = 0
         self.met: frozenset[FaultKind] = frozenset()
         self._serial = serial or f"emulated-{self.profile.name}"
         self._meters = MeterState()
@@ -103,6 +105,7 @@ class EmulatedDevice:
         }
         for folder in owned:
             self.files.make_folder(folder)
+        self._boot()
         if self.profile.opencl:
             self.files.store(self.profile.opencl, b"\x7fELF emulated", 0o644)
 
@@ -260,10 +263,14 @@ class EmulatedDevice:
 
     def restarted(self) -> None:
         """What a restart leaves: the files. Settings, ports and what ran are gone."""
-        self.boots += 1
+        self._boot()
         self.soc.reset()
         self.forwarded.clear()
         self.reversed.clear()
+
+    def _boot(self) -> None:
+        self.boots += 1
+        self.files.store(BOOT_ID, f"{uuid.UUID(int=self.boots)}\n".encode(), 0o444)
 
     def _wait_for_an_answer(self, timeout: float) -> None:
         deadline = self.clock.now() + timeout

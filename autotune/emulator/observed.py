@@ -55,9 +55,10 @@ def observing() -> dict[str, DeviceProgram]:
 
     def kill(device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed:
         run = running.get(int(argv[-1]))
-        if run is None:
+        if run is None or run.over:
             return Completed(tuple(argv), 1, b"", b"kill: no such process\n")
-        run.finish(_TERMINATED, "asked")
+        if "-0" not in argv:
+            run.finish(_TERMINATED, "asked")
         return Completed(tuple(argv), 0, b"", b"")
 
     return {OBSERVE: observe, "kill": kill}
@@ -106,7 +107,7 @@ class _Run:
         self._load: Load | None = None
         self._resumes = math.inf
         self._piece_began = self._began
-        self._over = False
+        self._over, self._boot = False, device.boots
         self._program: Program | None = None
         self._pieces: Iterator[Piece] = iter(())
         self._cpus = cpu_list(options.cpus) or device.profile.cpus
@@ -168,8 +169,13 @@ class _Run:
             self._write(line=[now, line])
         self._next_piece()
 
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, or its device has restarted, after which nothing of it is written."""
+        return self._over or self._device.boots != self._boot
+
     def _tick(self) -> None:
-        if self._over:
+        if self.over:
             return
         if self._device.files.kind(self._options.out) is None:
             self.finish(_TERMINATED, "asked")  # The record was removed.
@@ -206,7 +212,7 @@ class _Run:
 
     def finish(self, exit_code: int, why: str) -> None:
         """Ends it; a second time does nothing."""
-        if self._over:
+        if self.over:
             return
         self._over = True
         if self._load is not None:

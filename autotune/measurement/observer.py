@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from autotune.devices.device import Device
 from autotune.devices.journal import Change, Journal
+from autotune.devices.shell import BOOT_ID
 from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.observation import Observation, Record
 from autotune.power.stream import Stream
@@ -31,6 +33,25 @@ _END = b'{"end":'
 _TAIL_BYTES = 400
 _SLOWEST_BYTES_A_SECOND = 1e6
 _ROUND_TRIPS = 5
+_UPTIME = "/proc/uptime"
+
+
+class RestartedError(TransientDeviceError):
+    """The device has restarted: what ran on it is gone, and what was set there too."""
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Which start of a device this is: the kernel's number of it, and the seconds since; None: not told."""
+
+    number: str
+    up_s: float | None
+
+    def over(self, now: _Start) -> bool:
+        """Whether there was another one until now."""
+        if self.number and now.number:
+            return self.number != now.number
+        return self.up_s is not None and now.up_s is not None and now.up_s < self.up_s
 
 
 @dataclass(frozen=True)
@@ -98,8 +119,13 @@ class Observer:
         parent = "/data/local/tmp" if android else "/tmp"
         self._folder = PurePosixPath(parent) / f"autotune-observe-{secrets.token_hex(4)}"
         self._stream, self._sleep = stream, sleep
+        self._android = android
         self._note: int | None = None
         self._records = 0
+        self._started = _Start("", None)
+        self._running = ""
+        self.unfinished = ""
+        """What is here of the last record, where the run ended with an error."""
 
     def __enter__(self) -> Observer:
         # A command whose record is removed is ended by the program: this undoes both.
@@ -112,6 +138,7 @@ class Observer:
         done = device.run(["chmod", "755", str(self._folder / PROGRAM)], timeout=_CALL_S)
         if done.exit_code != 0:
             raise StableDeviceError(f"{device.serial}: {self._folder}: {done.complaint}")
+        self._started = self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,7 +173,8 @@ class Observer:
             enough: Asked with what is recorded so far; the command is ended where it says so.
 
         Raises:
-            TransientDeviceError: The device went away and did not come back, or restarted meanwhile.
+            RestartedError: The device restarted meanwhile.
+            TransientDeviceError: It went away and did not come back, or what observes there was killed.
             StableDeviceError: The program cannot run there.
         """
         self._records += 1
@@ -167,15 +195,43 @@ class Observer:
                 f"{self._device.serial}: {PROGRAM} cannot run: {done.complaint}",
                 hint="it is for 64-bit ARM and x86-64 Linux and Android",
             )
+        self._running, found = done.text, Record()
         try:
-            found = self._follow(path, done.text, task.limit_s, enough)
-        except BaseException:
-            self._stop(done.text)
+            self._follow(path, found, task.limit_s, enough)
+        except BaseException as error:
+            self.unfinished = found.observation().text if found.begun else ""
+            # After a restart the number may be another program's.
+            if not isinstance(error, RestartedError):
+                self._stop()
             raise
+        self.unfinished = self._running = ""
         self._device.run(["rm", "-f", str(path)], timeout=_CALL_S, root=root)
         if self._stream is not None:
             self._add_stream(found, self._stream)
         return found.observation()
+
+    def recover(self) -> bool:
+        """Makes the device ready for the next command, when it was away; returns whether it restarted meanwhile.
+
+        Raises:
+            TransientDeviceError: It is still away, or still starting.
+            StableDeviceError: It restarted, and keeps no files in its folder for them.
+        """
+        device, now = self._device, self._start()
+        restarted = self._started.over(now)
+        if not restarted:
+            self._stop()
+        elif self._android:
+            booted = device.run(["getprop", "sys.boot_completed"], timeout=_CALL_S).text
+            if booted != "1":
+                raise TransientDeviceError(f"{device.serial}: it is still starting")
+        if not device.find([str(self._folder / PROGRAM)], timeout=_CALL_S):
+            raise StableDeviceError(
+                f"{device.serial}: it restarted, which emptied {self._folder.parent}",
+                hint="start the command again; a search goes on with --resume",
+            )
+        self._started, self._running = now, ""
+        return restarted
 
     def clock(self, now: Callable[[], float] = time.monotonic) -> ClockOffset:
         """The device's clock against the host's: the quickest of some round trips, and its middle.
@@ -214,12 +270,12 @@ class Observer:
     def _follow(
         self,
         path: PurePosixPath,
-        pid: str,
+        record: Record,
         limit_s: float,
         enough: Callable[[Observation], bool],
-    ) -> Record:
+    ) -> None:
         """Reads the record as it grows, seldom: each look is work for the device."""
-        record, tail = Record(), b""
+        tail, silent = b"", 0
         waited, pause, away, stopped = 0.0, _FIRST_PAUSE_S, 0.0, False
         while waited <= limit_s + _PATIENCE_S:
             try:
@@ -232,6 +288,8 @@ class Observer:
                     raise
                 away += pause
             else:
+                if away:
+                    self._same_start()
                 away = 0.0
                 if done.exit_code != 0 and waited > _APPEARS_S:
                     raise TransientDeviceError(
@@ -243,9 +301,16 @@ class Observer:
                 # A last line that a full disk cut off grows no more.
                 if record.ended or (not more and _END in tail):
                     record.close()
-                    return record
+                    return
+                silent = 0 if more or waited <= _APPEARS_S else silent + 1
+                # Twice, since it may have written its end just after a look.
+                if silent > 1 and self._gone() and silent > 2:
+                    raise TransientDeviceError(
+                        f"{self._device.serial}: what observed a command is gone, and its record has no end: "
+                        "the system killed it"
+                    )
                 if not stopped and record.begun and enough(record.observation()):
-                    self._stop(pid)
+                    self._stop()
                     stopped, pause = True, _FIRST_PAUSE_S
             self._sleep(pause)
             waited += pause
@@ -254,12 +319,35 @@ class Observer:
             f"{self._device.serial}: the record of a command has no end after {waited:.0f} s"
         )
 
-    def _stop(self, pid: str) -> None:
-        if pid.isdecimal():
+    def _start(self) -> _Start:
+        said = self._device.run(["cat", BOOT_ID, _UPTIME], timeout=_CALL_S).text.splitlines()
+        number = next((line.strip() for line in said if "-" in line), "")
+        up = next((line.split()[0] for line in said if re.match(r"[\d.]+ [\d.]+$", line)), "")
+        return _Start(number, float(up) if up else None)
+
+    def _same_start(self) -> None:
+        """Raises `RestartedError` where the device has restarted since it was entered."""
+        if self._started.over(self._start()):
+            raise RestartedError(f"{self._device.serial}: it restarted while a command ran")
+
+    def _gone(self) -> bool:
+        """Whether the program that observes has ended."""
+        self._same_start()
+        if not self._running.isdecimal():
+            return False
+        argv = ["kill", "-0", self._running]
+        done = self._device.run(argv, timeout=_CALL_S, root=self._device.rooted())
+        return done.exit_code == 1
+
+    def _stop(self) -> None:
+        if (pid := self._running).isdecimal():
             try:
+                self._same_start()
                 self._device.run(
                     ["kill", "-TERM", pid], timeout=_CALL_S, root=self._device.rooted()
                 )
+            except RestartedError:
+                return  # The number may be another program's now.
             except TransientDeviceError as error:
                 LOGGER.warning("%s: a command may still run: %s", self._device.serial, error)
 

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from autotune.devices import cpufreq
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo
-from autotune.devices.journal import Journal
+from autotune.devices.journal import SETTINGS, Journal
 from autotune.devices.topology import cpu_list_text
-from autotune.errors import StableDeviceError
+from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement import conditions
 from autotune.measurement.conditions import Setting
 from autotune.measurement.energy import Energy, Windows, energy
 from autotune.measurement.observation import Observation, Steps, parse, steps
-from autotune.measurement.observer import Observer, Task, words
+from autotune.measurement.observer import Observer, RestartedError, Task, words
 from autotune.measurement.profile import StepProfile, calls_of
 from autotune.measurement.statistics import median
+from autotune.power import checks
 from autotune.power.battery import Calibration, calibrate
 from autotune.power.channels import Meter
 from autotune.power.trace import Joules
+
+LOGGER = logging.getLogger("autotune.measurement")
+_RECONNECT_S = 10.0
+_RETURN_PAUSE_S = 5.0
 
 RunStatus = Literal["ok", "unstable", "throttled", "run_error"]
 
@@ -61,6 +67,8 @@ class Protocol:
         band_k: How far above its temperature at the beginning a device may be when a run begins.
         cooling_limit_s: Longest rest before a run.
         attempts: Runs of a setting before it is given up as unstable.
+        returns: How often a run is begun anew after the device went away or restarted.
+        return_s: How long it may be away.
     """
 
     warm_up: int = 2
@@ -73,6 +81,8 @@ class Protocol:
     band_k: float = 2.0
     cooling_limit_s: float = 900.0
     attempts: int = 2
+    returns: int = 2
+    return_s: float = 300.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,8 @@ class StepRun:
         celsius: Highest temperature; None without a sensor.
         memory_bytes: Peak memory; None where it was not told.
         khz: Mean clock of each cluster, by name.
-        records: Raw records: idle before, the run, idle after.
+        records: Raw records: idle before, the run, idle after; fewer where it was broken off.
+        rejected: Earlier runs of the setting that do not count, with their records.
     """
 
     status: RunStatus
@@ -103,6 +114,7 @@ class StepRun:
     memory_bytes: int | None = None
     khz: dict[str, float] = field(default_factory=dict)
     records: tuple[str, ...] = ()
+    rejected: tuple[StepRun, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -160,6 +172,8 @@ class StepBench:
         self.workload, self.protocol, self._sleep = workload, protocol, sleep
         self._zone = conditions.body_zone(info)
         self._start_c = start_c
+        self.calibration_records: tuple[str, ...] = ()
+        """Raw records of the last calibration: the idle device, and the run."""
 
     def measuring(self, workload: Workload, protocol: Protocol | None = None) -> StepBench:
         """The same device, with another workload."""
@@ -219,8 +233,10 @@ class StepBench:
         counter = current.replace("current_now", "charge_counter")
         watch = (*self.meter.files, counter)
         idle = self._observer.run(self._task((), "", watch, self._idle_length_s))
+        self.calibration_records = (idle.text,)
         with self._set(setting):
             busy = self._run(setting, watch)
+        self.calibration_records = (idle.text, busy.text)
         readings = [[float(t) for _, t in o.series(current)] for o in (idle, busy)]
         # The gauge needs a moment to see the work.
         readings[1] = readings[1][len(readings[1]) // 3 :]
@@ -230,17 +246,63 @@ class StepBench:
         return found
 
     def run(self, setting: Setting) -> StepRun:
-        """Measures a setting once, again where the conditions did not hold.
+        """Measures a setting once; again where conditions did not hold, the meter failed, or the device was away.
 
         Raises:
             DeviceError: The device is gone.
         """
-        found = StepRun("unstable", "not run")
-        for _ in range(self.protocol.attempts):
-            found = self._attempt(setting)
-            if found.status in ("ok", "run_error"):
+        runs: list[StepRun] = []
+        attempts = returns = restarts = 0
+        while attempts < self.protocol.attempts:
+            taken: list[str] = []
+            try:
+                run = self._attempt(setting, taken)
+            except TransientDeviceError as error:
+                LOGGER.warning("%s; the setting is measured again", error.message)
+                if self._observer.unfinished:
+                    taken.append(self._observer.unfinished)
+                restarts += self._come_back() or isinstance(error, RestartedError)
+                returns += 1
+                runs.append(StepRun("unstable", error.message, records=tuple(taken)))
+                if returns <= self.protocol.returns:
+                    continue
+                if restarts < returns:
+                    raise
+                # Else a search would meet it first whenever it goes on.
+                told = f"the device restarted {restarts} times under it"
+                runs.append(StepRun("run_error", told))
                 break
-        return found
+            runs.append(run)
+            attempts += 1
+            if run.status == "run_error" or (run.status == "ok" and self._has_joules(run)):
+                break
+        last = len(runs) - 1
+        if runs[last].status not in ("ok", "run_error"):
+            last = next((i for i, run in enumerate(runs) if run.status == "ok"), last)
+        return replace(runs[last], rejected=(*runs[:last], *runs[last + 1 :]))
+
+    def _has_joules(self, run: StepRun) -> bool:
+        """Whether a run has what its meter can give; a battery that charges still does so in the next run."""
+        return self.meter is None or run.energy is not None or checks.CHARGING in run.marks
+
+    def _come_back(self) -> bool:
+        """Waits for a device that was away; returns whether it restarted.
+
+        Raises:
+            TransientDeviceError: It stays away.
+            StableDeviceError: It restarted, and has lost what was brought there.
+        """
+        waited = 0.0
+        while True:
+            try:
+                return self._observer.recover()
+            except TransientDeviceError:
+                if waited >= self.protocol.return_s:
+                    raise
+            with suppress(TransientDeviceError):
+                self.device.reconnect(timeout=_RECONNECT_S)
+            self._sleep(_RETURN_PAUSE_S)
+            waited += _RETURN_PAUSE_S
 
     def profile(self, setting: Setting) -> tuple[StepRun, StepProfile | None]:
         """Measures a setting once, and joins what was seen with the calls that the workload told of.
@@ -272,17 +334,22 @@ class StepBench:
             self.protocol.settle_s,
         )
 
-    def _attempt(self, setting: Setting) -> StepRun:
+    def _attempt(self, setting: Setting, taken: list[str]) -> StepRun:
+        """One run; what is recorded goes into `taken` at once, whatever ends it."""
         try:
+            # What could not be undone when a run was broken off.
+            for failure in self._journal.undo(SETTINGS):
+                LOGGER.warning("%s: not restored: %s", self.device.serial, failure)
             self._rest()
-            before = self._idle()
+            before = self._idle(taken)
             with self._set(setting):
                 observed = self._run(setting, self._watched())
+                taken.append(observed.text)
                 status = conditions.thermal_status(self.device, self.info)
+            after = self._idle(taken)
         except StableDeviceError as error:
-            return StepRun("unstable", error.message)
-        after = self._idle()
-        records = tuple(o.text for o in (before, observed, after) if o is not None)
+            return StepRun("unstable", error.message, records=tuple(taken))
+        records = tuple(taken)
         counted = self._steps(observed)
         if counted is None or (observed.exit_code != 0 and not observed.why):
             return StepRun("run_error", self._failure(observed), records=records)
@@ -319,10 +386,12 @@ class StepBench:
             )
         conditions.wait_until_unthrottled(self.device, self.info, limit_s=limit_s, sleep=sleep)
 
-    def _idle(self) -> Observation | None:
+    def _idle(self, taken: list[str]) -> Observation | None:
         if self.meter is None:
             return None
-        return self._observer.run(self._task((), "", self.meter.files, self._idle_length_s))
+        observed = self._observer.run(self._task((), "", self.meter.files, self._idle_length_s))
+        taken.append(observed.text)
+        return observed
 
     @property
     def _idle_length_s(self) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from autotune.power.trace import Floats, Trace
 
+CHARGING = "the battery was charging"
 PORT_LIMITS_A = (0.1, 0.5, 0.9, 1.5, 2.0, 3.0)
 """Currents that a USB port gives at most (USB 2.0, 3.0, Battery Charging 1.2, Type-C)."""
 _BELOW_LIMIT = 0.06
@@ -64,7 +65,7 @@ def charging(statuses: Sequence[str | None]) -> str:
     """Why a battery's figures do not tell what the device draws; empty where they do."""
     seen = {s.strip() for s in statuses if s}
     if "Charging" in seen:
-        return "the battery was charging"
+        return CHARGING
     return ""
 
 

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,6 +152,23 @@ class RunFolder:
         """
         now = datetime.now(UTC).timestamp()
         self._events.append({"event": kind, "time": round(now, 3), **fields})
+
+    def raw(self, records: Sequence[str]) -> str | None:
+        """Writes raw records of a device as one file of `raw/`; returns its name, None where there is no record.
+
+        Raises:
+            RecordError: It could not be written.
+        """
+        if not records:
+            return None
+        folder = self.path / "raw"
+        try:
+            folder.mkdir(exist_ok=True)
+            name = f"{len(list(folder.iterdir())):05d}.jsonl"
+            (folder / name).write_text("".join(records), encoding="utf-8")
+        except OSError as error:
+            raise disk_error(folder, error) from error
+        return name
 
     def database_workload(self, record: Any) -> None:
         """Appends a line to TVM's workload file."""

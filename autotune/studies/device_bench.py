@@ -57,6 +57,16 @@ class DeviceBench:
             "rails": {name: joules / len(run.step_s) for name, joules in run.rails.items()},
             "khz": run.khz,
             "records": list(run.records),
+            "rejected": [
+                {
+                    "status": one.status,
+                    "message": one.message,
+                    "step_s": list(one.step_s),
+                    "marks": list(one.marks),
+                    "records": list(one.records),
+                }
+                for one in run.rejected
+            ],
         }
         if run.status == "run_error":
             return Measured("failed", run.message, raw=raw)

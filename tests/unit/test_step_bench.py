@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from autotune.cli.bench import choose, ready
 from autotune.devices.device import Completed
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal
@@ -21,7 +24,7 @@ from autotune.emulator.observed import observing
 from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.emulator.step_model import Workload as ModelWork
 from autotune.emulator.trained import NOMINAL_BYTES
-from autotune.errors import StableDeviceError
+from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.conditions import Setting
 from autotune.measurement.observation import Line, Record, parse, steps
 from autotune.measurement.observer import Observer, Task
@@ -34,6 +37,8 @@ from autotune.power.channels import PATTERNS, find
 TRAIN = Workload(("emulated_train", "--threads", "{threads}"), re.compile(r"^step \d+"))
 USUAL = Protocol()
 BIG = Setting((4, 5, 6, 7), (None, 2419200), 4)
+COOL = Setting((2, 3), (1209600, None), 2)
+"""Draws so little that minutes of it throttle nothing."""
 
 
 @contextmanager
@@ -145,6 +150,133 @@ def test_a_device_that_stays_hot_is_not_measured(tmp_path: Path) -> None:
         run = station.run(BIG)
     assert run.status == "unstable"
     assert "measurements begin at 25.5 C" in run.message
+
+
+def test_a_run_that_a_restart_broke_off_is_measured_again(tmp_path: Path) -> None:
+    restart = FaultPlan((Fault("reboot", time_s=200.0, duration_s=25.0),))
+    with bench(tmp_path, protocol=Protocol(least_s=60.0), faults=restart) as (device, station):
+        station.calibrate(COOL)
+        began = device.clock.now()
+        run = station.run(COOL)
+        took = device.clock.now() - began
+        clock = device.clock
+        assert isinstance(clock, VirtualClock)
+        # So quick that no call meets it.
+        clock.at(clock.now() + 30.0, device.restarted)
+        quick = station.run(COOL)
+        assert [m.kind for m in station._journal.changes] == ["remove"]
+    assert device.boots == 3
+    assert run.status == quick.status == "ok", run.message
+    for found in (run, quick):
+        (broken,) = found.rejected
+        assert "restarted while a command ran" in broken.message
+        assert len(parse(broken.records[1]).samples) > 10
+        assert len(found.records) == 3
+    assert took < 600.0
+
+
+def test_a_setting_that_restarts_the_device_each_time_is_given_up(tmp_path: Path) -> None:
+    with bench(tmp_path, protocol=Protocol(least_s=60.0)) as (device, station):
+        station.calibrate(COOL)
+        clock = device.clock
+        assert isinstance(clock, VirtualClock)
+
+        def again() -> None:
+            device.restarted()
+            if device.boots < 20:
+                clock.at(clock.now() + 40.0, again)
+
+        clock.at(clock.now() + 30.0, again)
+        run = station.run(COOL)
+    assert (run.status, run.message) == ("run_error", "the device restarted 3 times under it")
+    assert len(run.rejected) == 3
+
+
+class Killed(EmulatedDevice):
+    """Something kills what observes, and the command with it."""
+
+    dead_s = 1e9
+
+    def run(self, argv: Sequence[str], *, timeout: float, root: bool = False) -> Completed:
+        done = super().run(argv, timeout=timeout, root=root)
+        if self.clock.now() < self.dead_s or argv[0] not in ("tail", "kill"):
+            return done
+        return Completed(tuple(argv), int(argv[0] == "kill"), b"", b"")
+
+
+def test_an_observer_that_was_killed_ends_the_run_at_once(tmp_path: Path) -> None:
+    device = Killed("meizu-16t", programs=observing())
+    task = Task(("emulated_train",), "", (), 0.1, 900.0)
+    device.dead_s = device.clock.now() + 30.0
+    with (
+        Journal(device, tmp_path) as journal,
+        Observer(
+            device, Path(__file__), journal, android=True, sleep=device.clock.sleep
+        ) as observer,
+        pytest.raises(TransientDeviceError, match="what observed a command is gone"),
+    ):
+        observer.run(task)
+    assert device.clock.now() < device.dead_s + 60.0
+
+
+def test_every_attempt_s_records_are_kept(tmp_path: Path) -> None:
+    throttle = FaultPlan((Fault("throttle", time_s=110.0, duration_s=1e6),))
+    with bench(tmp_path, protocol=Protocol(least_s=60, attempts=1), faults=throttle) as (
+        device,
+        station,
+    ):
+        station.calibrate(BIG)
+        run = station.run(BIG)
+        device.soc.force_throttle(0)
+        assert [bool(parse(text).samples) for text in station.calibration_records] == [True, True]
+    assert run.status == "unstable"
+    assert len(run.records) >= 1
+
+
+def test_what_was_recorded_outlives_clocks_that_cannot_be_put_back(tmp_path: Path) -> None:
+    denied = FaultPlan((Fault("write_denied", time_s=250.0, duration_s=60.0),))
+    with bench(tmp_path, protocol=Protocol(least_s=60.0, attempts=9), faults=denied) as (
+        _,
+        station,
+    ):
+        station.calibrate(COOL)
+        run = station.run(COOL)
+    first = run.rejected[0] if run.rejected else run
+    assert "Permission denied" in first.message
+    assert len(parse(first.records[1]).lines) > 5
+    assert run.status == "ok", run.message
+
+
+def test_a_meter_s_fault_that_passes_is_no_configuration_s(tmp_path: Path) -> None:
+    stuck = FaultPlan((Fault("meter_stuck", time_s=40.0, duration_s=60.0),))
+    with bench(tmp_path, faults=stuck) as (device, station):
+        station.calibrate(BIG)
+        device.clock.sleep(max(0.0, 60.0 - device.clock.now()))
+        device.run(["true"], timeout=5)
+        run = station.run(BIG)
+    assert run.energy is not None
+    (first,) = run.rejected
+    assert "stuck" in first.marks[0]
+
+
+def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    chosen = choose(None, (), "meizu-16t")
+    assert isinstance(chosen.device, EmulatedDevice)
+    before = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        ready(chosen, lambda _: TRAIN, None, USUAL, None) as station,
+    ):
+        assert chosen.device.files.names("/data/local/tmp")
+        assert isinstance(chosen.device.clock, VirtualClock)
+        chosen.device.clock.at(
+            chosen.device.clock.now() + 3.0, lambda: os.kill(os.getpid(), signal.SIGTERM)
+        )
+        station.run(COOL)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert chosen.device.files.names("/data/local/tmp") == []
+    assert not list(tmp_path.rglob("*.jsonl"))
 
 
 def test_the_device_s_clock_is_told_with_its_uncertainty(tmp_path: Path) -> None:

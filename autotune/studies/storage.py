@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from autotune.errors import ToolchainError, UsageError
 
 DATABASE = "study.db"
 JOURNAL_PREFIX = "journal:"
+_ATTEMPTS, _PAUSE_S = 4, 0.5
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql"}
 
 
@@ -49,7 +51,7 @@ def open_storage(url: str) -> BaseStorage:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        return RDBStorage(url)
+        return _database(url)
     except (ModuleNotFoundError, ImportError) as error:
         kind = url.partition(":")[0].partition("+")[0]
         raise ToolchainError(
@@ -62,6 +64,18 @@ def open_storage(url: str) -> BaseStorage:
             f"the storage {_without_password(url)} cannot be opened: {line}",
             hint="sqlite:///FILE, journal:FILE, or postgresql+psycopg://user@host/name",
         ) from error
+
+
+def _database(url: str) -> RDBStorage:
+    """A database's storage; processes that begin together on an empty one all make its tables."""
+    from sqlalchemy.exc import IntegrityError, ProgrammingError
+
+    for _ in range(_ATTEMPTS):
+        try:
+            return RDBStorage(url)
+        except (IntegrityError, ProgrammingError):  # Another one was quicker.
+            time.sleep(_PAUSE_S)
+    return RDBStorage(url)
 
 
 def open_study(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import getpass
 import json
 import os
@@ -10,9 +11,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +23,10 @@ from pathlib import Path
 import optuna
 import pytest
 from command import AUTOTUNE
+from optuna.samplers import RandomSampler
 
 from autotune.devices.ports import free_port
+from autotune.studies.storage import open_storage, open_study
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 needs_postgresql = pytest.mark.skipif(
@@ -88,6 +93,16 @@ def stored(url: str) -> Iterator[optuna.storages.RDBStorage]:
         storage.engine.dispose()
 
 
+def empty_databases(url: str, count: int) -> list[str]:
+    """URLs of so many empty databases of a server."""
+    psycopg = pytest.importorskip("psycopg")
+    names = [f"empty{n}" for n in range(count)]
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as server:
+        for name in names:
+            server.execute(f"CREATE DATABASE {name}")
+    return [f"{url.rpartition('/')[0]}/{name}" for name in names]
+
+
 def trials_of(url: str) -> list[optuna.trial.FrozenTrial]:
     """Trials of the shared study; none before there is one."""
     with stored(url) as storage:
@@ -106,6 +121,21 @@ def search(url: str, logs: Path, seed: int) -> subprocess.Popen[str]:
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+@needs_postgresql
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_empty_database_is_begun_by_several_at_once(database: str) -> None:
+    gate = threading.Barrier(3)
+
+    def begin(url: str) -> None:
+        gate.wait()
+        open_study(open_storage(url), "s", ["minimize"], RandomSampler())
+
+    with ThreadPoolExecutor(3) as pool:
+        for url in empty_databases(database, 4):
+            list(pool.map(begin, [url] * 3))
+    gc.collect()  # Connections of those that were late are nobody's.
 
 
 @needs_postgresql

@@ -152,6 +152,9 @@ def broken(
             held = setting.moving[index]
         for policy in cluster.policies if used else ():
             found += _clock(observation, window, cluster, policy, held)
+            path = f"{policy}/scaling_{'cur' if held else 'max'}_freq"
+            if dict(info.settings).get(path):
+                found += _unread(observation, window, path)
     if setting.cpus is not None:
         allowed = set(setting.cpus)
         for line in observation.cpus:
@@ -160,11 +163,20 @@ def broken(
                     f"threads could use cores {line.text}, not {cpu_list_text(setting.cpus)}"
                 )
                 break
+        if info.online:
+            found += _unread(observation, window, _ONLINE)
         for _, text in _within(observation, window, _ONLINE):
             if missing := allowed - set(cpu_list(text)):
                 found.append(f"core {min(missing)} went off")
                 break
     return found
+
+
+def _unread(observation: Observation, window: tuple[float, float], path: str) -> list[str]:
+    """A file that could be read when the device was asked what it is, and not once in a window."""
+    if _within(observation, window, path):
+        return []
+    return [f"{path} could not be read: nobody knows whether the conditions held"]
 
 
 def _clock(

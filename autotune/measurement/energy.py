@@ -97,6 +97,8 @@ def energy(meter: Meter, windows: Windows) -> Energy:
         if meter.printed:
             return Energy(None, (lost, *said))
         marks.append(lost)
+    elif still := checks.frozen(trace, *window):
+        marks.append(still)
     if flat := checks.one_value(trace, *window) or checks.too_few(trace, *window):
         marks.append(flat)
     rails = {c.name: _joules(replace(meter, channels=(c,)), windows).joules for c in meter.rails}

@@ -17,6 +17,10 @@ _NEAR = 0.01
 _SATURATED_SHARE = 0.9
 _FEWEST_UPDATES = 5
 _GAP_FACTOR = 3.0
+_FROZEN_SHARE = 0.3
+_FROZEN_FACTOR = 5.0
+_FINE_SHARE = 0.5
+"""New values that are not seen twice: of a fine meter nearly all, of a coarse one few."""
 
 
 def saturated(amperes: Floats) -> str:
@@ -92,6 +96,30 @@ def gaps(trace: Trace, start: float, end: float, interval_s: float) -> str:
     lengths = np.diff(np.concatenate([[start], trace.between(start, end).times_s, [end]]))
     lost = float(lengths[lengths > _GAP_FACTOR * interval_s].sum())
     return f"no sample for {lost:.1f} of {end - start:.1f} s" if lost > 0.1 * (end - start) else ""
+
+
+def frozen(trace: Trace, start: float, end: float) -> str:
+    """Why a meter looks frozen for a part of a window; empty where it does not.
+
+    One value for long is usual of a coarse meter under a steady load, so only a fine one can be judged.
+
+    Args:
+        trace: The meter's.
+        start: Beginning of the window.
+        end: Its end.
+    """
+    inside = trace.between(start, end)
+    changed = np.flatnonzero(np.diff(inside.watts) != 0) + 1
+    if len(np.unique(inside.watts)) < max(_FEWEST_UPDATES + 1, _FINE_SHARE * len(changed)):
+        return ""
+    lengths = np.diff(np.concatenate([[start], inside.times_s[changed], [end]]))
+    longest, usual = float(lengths.max()), float(np.median(lengths))
+    if longest < max(_FROZEN_SHARE * (end - start), _FROZEN_FACTOR * usual):
+        return ""
+    return (
+        f"no new value for {longest:.1f} of {end - start:.1f} s, where one comes every {usual:.2g} s: "
+        "the meter froze"
+    )
 
 
 def stuck(trace: Trace, start: float, end: float, idle: Sequence[Trace] = ()) -> str:

@@ -434,3 +434,37 @@ def test_a_search_that_is_killed_is_undone_at_the_next_start(
         again = search("--resume", run, "--trials", 1, **home)
         assert again["n_measured"] == 1
         assert limits(serial) == before
+
+
+@needs_phone
+def test_a_search_goes_on_when_its_phone_restarts_and_no_second_one_begins(
+    home: dict[str, str], tmp_path: Path
+) -> None:
+    with phone("meizu-16t") as (serial, _):
+        before = limits(serial)
+        process = subprocess.Popen(
+            [
+                *AUTOTUNE, "cpu-config", "--device", serial, "--meter", "none", "--trials", "1", "--blocks", "0",
+                "--command", "sh -c 'while true; do echo step; sleep 0.5; done'", "--steps-from", "^step",
+                "--least-seconds", "20", "--logs", str(tmp_path),
+            ],
+            stderr=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **home},
+        )  # fmt: skip
+        deadline = time.monotonic() + 120
+        while limits(serial).splitlines()[:4] == before.splitlines()[:4]:
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        second = autotune("cpu-config", "--device", serial, *TRAIN, "--logs", tmp_path, **home)
+        assert second.returncode == 3, second.stderr
+        assert f"is held by another run of autotune (pid {process.pid})" in second.stderr
+        subprocess.run(["adb", "-s", serial, "reboot"], check=True)
+        _, said = process.communicate(timeout=150)
+        assert process.returncode == 0, said
+        assert limits(serial) == before
+    run = run_of(tmp_path)
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    (trial,) = (event for event in events if event["event"] == "trial")
+    (broken,) = trial["rejected"]
+    assert "restarted while a command ran" in broken["message"]
+    assert (run / "raw" / broken["raw"]).stat().st_size

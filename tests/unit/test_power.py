@@ -253,6 +253,33 @@ def test_configurations_that_share_the_highest_power_are_suspicious() -> None:
     assert checks.one_ceiling([1.0, 1.6, 2.35, 2.2, 3.1, 2.8, 0.7]) == ""
 
 
+def test_a_meter_that_freezes_for_a_part_of_a_window_is_told() -> None:
+    rng = np.random.default_rng(1)
+    times = np.arange(1, 301) * 0.1
+    # A gauge that renews its value four times a second.
+    fine = 3.0 + 0.02 * rng.standard_normal(300)[(times / 0.25).astype(int)]
+    assert checks.frozen(Trace(times, fine), 0.0, 30.0) == ""
+    for begin, length in ((0.0, 20.0), (5.0, 20.0), (18.0, 12.0)):
+        inside = (times > begin) & (times <= begin + length)
+        frozen = np.where(inside, 3.001, fine)
+        told = checks.frozen(Trace(times, frozen), 0.0, 30.0)
+        assert f"no new value for {length:.0f}." in told or f"for {length - 0.1:.1f} of" in told, (
+            told
+        )
+        assert "froze" in told
+
+
+@pytest.mark.parametrize("step_w", [0.005, 0.02, 0.05, 0.1, 0.2])
+def test_a_coarse_meter_is_not_taken_for_a_frozen_one(step_w: float) -> None:
+    times = np.arange(1, 301) * 0.1
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        # The load drifts, so that values chatter where two of the meter's steps meet.
+        exact = 3.0 + rng.uniform(-0.1, 0.1) * times / 30 + 0.02 * rng.standard_normal(300)
+        shown = step_w * np.round(exact / step_w)
+        assert checks.frozen(Trace(times, shown), 0.0, 30.0) == "", seed
+
+
 def test_a_stuck_meter_and_lost_samples_are_told() -> None:
     times = np.arange(0.0, 10.0, 0.1)
     steady = Trace(times, np.full(100, 2.0))

@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.emulator.step_model import Workload as ModelWork
 from autotune.emulator.trained import NOMINAL_BYTES
 from autotune.errors import StableDeviceError, TransientDeviceError
-from autotune.measurement.conditions import Setting
+from autotune.measurement.conditions import Setting, broken
 from autotune.measurement.observation import Line, Record, parse, steps
 from autotune.measurement.observer import Observer, Task
 from autotune.measurement.profile import PROC_STAT
@@ -277,6 +278,29 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path: Path, monkeypatch: pytest.M
     assert signal.getsignal(signal.SIGTERM) is before
     assert chosen.device.files.names("/data/local/tmp") == []
     assert not list(tmp_path.rglob("*.jsonl"))
+
+
+def test_conditions_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    once = Protocol(attempts=1)
+    with bench(tmp_path, protocol=once) as (device, station):
+        station.calibrate(BIG)
+        run = station.run(COOL)
+        info = probe(device)
+    observed = parse(run.records[1])
+    window = (observed.begin_s, observed.end_s or observed.begin_s)
+    assert broken(observed, window, COOL, info) == []
+    online = "/sys/devices/system/cpu/online"
+    clock = f"{info.clusters[0].policies[0]}/scaling_cur_freq"
+    for path in (online, clock):
+        gone = replace(
+            observed,
+            samples=tuple(replace(s, texts={**s.texts, path: None}) for s in observed.samples),
+        )
+        (told,) = broken(gone, window, COOL, info)
+        assert told.startswith(f"{path} could not be read")
+        # What was never there is no condition.
+        never = replace(info, online=(), settings=tuple(s for s in info.settings if s[0] != clock))
+        assert broken(gone, window, COOL, never) == []
 
 
 def test_the_device_s_clock_is_told_with_its_uncertainty(tmp_path: Path) -> None:

@@ -308,9 +308,15 @@ def _search(
             progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
         if not chosen.info.rooted:
             progress.notice("no root: clocks are left to the system, and only observed")
-        with benches.ready(
-            chosen, workload.bring, meter, protocol, asked["start_temperature"]
-        ) as steps:
+        # A run that goes on begins its measurements at the temperature at which it began them before.
+        start_c = asked["start_temperature"]
+        if start_c is None:
+            start_c = next(
+                (e["celsius"] for e in events if e["event"] == "start_temperature"), None
+            )
+        with benches.ready(chosen, workload.bring, meter, protocol, start_c) as steps:
+            if start_c is None and steps.start_c is not None:
+                folder.event("start_temperature", celsius=steps.start_c)
             bench = DeviceBench(steps, needs_energy=wanted)
             calibration, failure = None, ""
             try:

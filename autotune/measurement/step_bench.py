@@ -171,7 +171,10 @@ class StepBench:
         self._observer, self._journal = observer, journal
         self.workload, self.protocol, self._sleep = workload, protocol, sleep
         self._zone = conditions.body_zone(info)
-        self._start_c = start_c
+        self.start_c = start_c
+        """Temperature at which runs begin at most; None without a sensor."""
+        if start_c is None and self._zone is not None and self._zone.celsius is not None:
+            self.start_c = self._zone.celsius + protocol.band_k
         self.calibration_records: tuple[str, ...] = ()
         """Raw records of the last calibration: the idle device, and the run."""
 
@@ -185,7 +188,7 @@ class StepBench:
             workload,
             self.meter,
             protocol or self.protocol,
-            start_c=self._start_c,
+            start_c=self.start_c,
             sleep=self._sleep,
         )
 
@@ -378,11 +381,9 @@ class StepBench:
 
     def _rest(self) -> None:
         limit_s, sleep = self.protocol.cooling_limit_s, self._sleep
-        if self._zone is not None:
-            if self._start_c is None:
-                self._start_c = (self._zone.celsius or 0.0) + self.protocol.band_k
+        if self._zone is not None and self.start_c is not None:
             conditions.wait_until_cool(
-                self.device, self._zone, self._start_c, limit_s=limit_s, sleep=sleep
+                self.device, self._zone, self.start_c, limit_s=limit_s, sleep=sleep
             )
         conditions.wait_until_unthrottled(self.device, self.info, limit_s=limit_s, sleep=sleep)
 

@@ -24,13 +24,14 @@ from autotune.errors import TransientDeviceError, UsageError
 from autotune.studies.bench import Measured
 from autotune.studies.claims import STALE_S, Claims, this_worker
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.cpu_config import CpuConfigRun, result
+from autotune.studies.cpu_config import CpuConfigRun
 from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, hypervolume, improvement, knee
 from autotune.studies.physics import Clocks, PowerModel, TimeModel
 from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.replay import TableBench, read_paper_table
+from autotune.studies.result import result
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import open_storage
 from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of

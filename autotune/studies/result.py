@@ -1,0 +1,240 @@
+"""What a search for a CPU configuration found, as plain data; docs/cpu-config.md has its schema."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from autotune.measurement.statistics import paired_speedup
+from autotune.power.checks import one_ceiling
+from autotune.studies.bench import Bench
+from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.cpu_config import Outcome
+from autotune.studies.finals import Final, named_points, widened_ratio
+from autotune.studies.model_search import Known, ModelSearch
+from autotune.studies.objective import Figures, Limits, Objective, best, values
+from autotune.studies.pareto import front
+from autotune.studies.physics import constants
+from autotune.studies.study import Study, StudyTrial
+
+SCHEMA_VERSION = 1
+
+
+def result(
+    study: Study, bench: Bench, outcome: Outcome, *, searched: int | None = None
+) -> dict[str, Any]:
+    """What a search found, as plain data; see docs/cpu-config.md for its schema.
+
+    Args:
+        study: The study.
+        bench: What it was measured with.
+        outcome: What was measured.
+        searched: Trials of the search itself, where the rest of the space was measured after it; None for all.
+    """
+    request = study.request
+    names = [cluster.name for cluster in bench.clusters]
+    measured = [t for t in outcome.trials if t.figures is not None]
+    figures = [_final_figures(t, outcome.finals) for t in measured]
+
+    def point(index: int) -> dict[str, Any]:
+        return _point(measured[index], figures[index], outcome.finals, names)
+
+    again = {f.configuration for f in outcome.finals}
+    repeated = [i for i, t in enumerate(measured) if t.configuration in again]
+    winner = _of(repeated, request.objective, request.limits, figures)
+    if winner is None:
+        winner = best(request.objective, request.limits, figures)
+    # Points of one lucky run each would look better than they are: where there are repeated ones, those count.
+    pool = repeated or range(len(figures))
+    named = named_points(request.limits, [figures[i] for i in pool])
+    own = next((f for f in outcome.finals if f.configuration is None), None)
+    on_front = _front(request.limits, figures)
+    found: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "device": bench.device,
+        "emulated": bool(bench.device.get("emulated")),
+        "objective": request.objective,
+        "limits": request.limits.to_json(),
+        "space": request.space.size,
+        "n_measured": len(outcome.trials),
+        "n_failed": len(outcome.trials) - len(measured),
+        "best": point(winner) if winner is not None else None,
+        "points": {name: point(pool[i]) for name, i in named.items()},
+        "pareto": [point(i) for i in on_front],
+        "default": _final_point(own, names) if own else None,
+        "model_error": model_error(study, outcome.trials),
+        "reference": [reference.to_json() for reference in outcome.references],
+        "challenges": list(outcome.verdicts),
+        "marks": [*outcome.marks, *_marks(measured)],
+        "exhaustive": exhaustive(study, outcome.trials, searched),
+    }
+    if winner is not None and own is not None:
+        found["against_default"] = _against(
+            measured[winner].configuration, outcome.finals, request.seed
+        )
+    return found
+
+
+def _of(
+    indices: Sequence[int], objective: Objective, limits: Limits, figures: Sequence[Figures]
+) -> int | None:
+    """The best of some of several."""
+    at = best(objective, limits, [figures[i] for i in indices])
+    return None if at is None else indices[at]
+
+
+def exhaustive(
+    study: Study, trials: Sequence[StudyTrial], searched: int | None
+) -> dict[str, Any] | None:
+    """How far a search was from the optimum of a space that was measured whole; None where it was not.
+
+    By each configuration's own trial: what was measured again counts for neither side.
+    """
+    request = study.request
+    if len(trials) < request.space.size:
+        return None
+    ordered = sorted(trials, key=lambda t: t.number)
+    measured = [t for t in ordered if t.figures is not None]
+    figures = [t.figures for t in measured if t.figures is not None]
+    optimum = best(request.objective, request.limits, figures)
+    if optimum is None:
+        return None
+    first = {t.number for t in ordered[:searched]}
+    early = [f for t, f in zip(measured, figures, strict=True) if t.number in first]
+    found = best(request.objective, request.limits, early)
+    single: Objective = "edp" if request.objective == "pareto" else request.objective
+    least = values(single, figures[optimum])[0]
+    names = [cluster.name for cluster in request.space.clusters]
+    return {
+        "optimum": {
+            **measured[optimum].configuration.to_json(names),
+            "time_s": figures[optimum].time_s,
+            "energy_j": figures[optimum].energy_j,
+        },
+        "found_after": 1 + ordered.index(measured[optimum]),
+        "searched": len(first),
+        "gap": None if found is None else values(single, early[found])[0] / least - 1,
+    }
+
+
+def model_error(study: Study, trials: Sequence[StudyTrial]) -> dict[str, Any]:
+    """How well the models foretell what is measured, and their constants."""
+    request = study.request
+    known = [
+        Known(request.space.number(t.configuration), t.figures)
+        for t in trials
+        if t.figures is not None
+    ]
+    search = ModelSearch(request.space, request.objective, request.limits, seed=request.seed)
+    surrogate = search.fit(known) if len(known) > 1 else None
+    if surrogate is None:
+        return {}
+    names = [cluster.name for cluster in request.space.clusters]
+    ahead = [
+        abs(t.belief.time_s / t.figures.time_s - 1)
+        for t in trials
+        if t.belief is not None and t.figures is not None
+    ]
+    return {
+        "left_out": surrogate.errors(),
+        "ahead_time": sorted(ahead)[len(ahead) // 2] if ahead else None,
+        "constants": constants(surrogate.time, surrogate.power, names),
+    }
+
+
+def _marks(trials: Sequence[StudyTrial]) -> list[str]:
+    """What makes the figures of the whole study doubtful."""
+    figures = [t.figures for t in trials if t.figures is not None]
+    watts = [f.energy_j / f.time_s for f in figures if f.energy_j is not None]
+    return [mark for mark in (one_ceiling(watts),) if mark]
+
+
+def _front(limits: Limits, figures: Sequence[Figures]) -> list[int]:
+    kept = [i for i, f in enumerate(figures) if limits.kept(f) and f.energy_j is not None]
+    on_front = [kept[i] for i in front([values("pareto", figures[i]) for i in kept])]
+    return sorted(on_front, key=lambda i: figures[i].time_s)
+
+
+def _final_figures(trial: StudyTrial, finals: Sequence[Final]) -> Figures:
+    """What was measured last, and most often."""
+    again = next((f for f in finals if f.configuration == trial.configuration), None)
+    if again is not None:
+        return again.figures
+    assert trial.figures is not None
+    return trial.figures
+
+
+def _point(
+    trial: StudyTrial,
+    figures: Figures,
+    finals: Sequence[Final],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    again = next((f for f in finals if f.configuration == trial.configuration), None)
+    if again is not None:
+        return _final_point(again, names)
+    return {
+        **trial.configuration.to_json(names),
+        "time_s": figures.time_s,
+        "energy_j": figures.energy_j,
+        "deviation_j": figures.deviation_j,
+        "celsius": figures.celsius,
+        "memory_bytes": figures.memory_bytes,
+        "ci": None,
+        "rails": {},
+        "seen_khz": trial.seen_khz,
+        "marks": [],
+    }
+
+
+def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
+    shown = final.configuration.to_json(names) if final.configuration else {"clusters": None}
+    return {
+        **shown,
+        "time_s": final.figures.time_s,
+        "energy_j": final.figures.energy_j,
+        "deviation_j": final.figures.deviation_j,
+        "celsius": final.figures.celsius,
+        "memory_bytes": final.figures.memory_bytes,
+        "ci": {
+            "time_s": final.time_s.ends,
+            "energy_j": final.energy_j.ends if final.energy_j else None,
+            "blocks": len(final.blocks),
+        },
+        "rails": final.rails,
+        "seen_khz": final.seen_khz,
+        "marks": list(final.marks),
+    }
+
+
+def _against(
+    configuration: CpuConfiguration, finals: Sequence[Final], seed: int
+) -> dict[str, Any] | None:
+    """The system's own choice over the best, of the blocks in which both were measured."""
+    mine = next((f for f in finals if f.configuration == configuration), None)
+    own = next((f for f in finals if f.configuration is None), None)
+    if mine is None or own is None:
+        return None
+    both = [(own.blocks[n], mine.blocks[n]) for n in sorted(own.blocks.keys() & mine.blocks.keys())]
+    found: dict[str, Any] = {}
+    for name in ("time_s", "energy_j"):
+        pairs = [(getattr(a, name), getattr(b, name)) for a, b in both]
+        if not pairs or any(value is None or value <= 0 for pair in pairs for value in pair):
+            continue
+        ratio = paired_speedup(
+            [a for a, _ in pairs], [b for _, b in pairs], seed=seed, confidence=0.95
+        )
+        if name == "energy_j":
+            doubt = [side.figures.deviation_j or 0.0 for side in (own, mine)]
+            whole = [side.figures.energy_j or math.inf for side in (own, mine)]
+            ratio = widened_ratio(
+                ratio, math.hypot(*(d / w for d, w in zip(doubt, whole, strict=True)))
+            )
+        better, worse = ratio.low > 1, ratio.high < 1
+        found[name] = {
+            "ratio": ratio.estimate,
+            "ci": ratio.ends,
+            "verdict": "better" if better else "worse" if worse else "tie",
+        }
+    return found

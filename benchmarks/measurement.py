@@ -19,7 +19,7 @@ import numpy as np
 from bars import Report, run
 
 from autotune.emulator.clock import VirtualClock
-from autotune.emulator.observed import scaled
+from autotune.emulator.trained import scaled
 from autotune.emulator.profile import load
 from autotune.emulator.soc import Soc
 from autotune.emulator.step_model import ALEXNET_B16

@@ -19,10 +19,10 @@ import numpy as np
 from bars import Report, run
 
 from autotune.emulator.clock import VirtualClock
-from autotune.emulator.trained import scaled
 from autotune.emulator.profile import load
 from autotune.emulator.soc import Soc
 from autotune.emulator.step_model import ALEXNET_B16
+from autotune.emulator.trained import scaled
 from autotune.measurement.versus import Verdict, versus
 from autotune.power import meizu_traces
 from autotune.power.trace import net_energy

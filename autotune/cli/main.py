@@ -15,7 +15,7 @@ import typer
 
 from autotune import __version__
 from autotune.cli import cpu_config as cpu_config_commands
-from autotune.cli import cpu_config_apply
+from autotune.cli import cpu_config_apply, cpu_config_compare
 from autotune.cli import devices as devices_commands
 from autotune.cli import rpc as rpc_commands
 from autotune.cli import tracker as tracker_commands
@@ -92,6 +92,7 @@ _cpu_config = _group(
     "cpu-config",
     "Find the cores and clocks to train on.",
     ("apply", cpu_config_apply.apply, "Set what a search has found on the device."),
+    ("compare", cpu_config_compare.compare, "Tell which of two configurations is better."),
 )
 _cpu_config.callback(invoke_without_command=True)(with_verbosity(cpu_config_commands.search))
 _group(

@@ -92,6 +92,25 @@ def test_the_rails_of_a_board_are_shown_and_not_added(tmp_path: Path) -> None:
     assert best["rails"]["VDD_SYS_CPU"] == pytest.approx(0.65 * best["energy_j"], rel=0.1)
 
 
+def test_two_points_of_a_run_are_compared(tmp_path: Path) -> None:
+    search(
+        "--emulate", "meizu-16t", "--objective", "latency", "--meter", "none", "--trials", 3,
+        "--blocks", 1, "--command", "emulated_train --threads {threads} --scale 0.05 --noise 0.05",
+        "--steps-from", "^step", "--logs", tmp_path,
+    )  # fmt: skip
+    run = run_of(tmp_path)
+    done = autotune("cpu-config", "compare", run, "best", "default", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["verdict"], found["blocks"]) == ("first", 12)
+    assert found["ratio"] < 0.9
+    (folder,) = tmp_path.glob("*-compare")
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert sum(event["event"] == "run" for event in events) == 24
+    same = autotune("cpu-config", "compare", run, "best", "best")
+    assert (same.returncode, "the same configuration" in same.stderr) == (2, True)
+
+
 def test_a_search_without_root_leaves_clocks_alone(tmp_path: Path) -> None:
     found = search(
         "--emulate", "three-cluster", "--trials", 12, "--blocks", 0, "--logs", tmp_path,

@@ -69,11 +69,16 @@ def open_storage(url: str) -> BaseStorage:
 def _database(url: str) -> RDBStorage:
     """A database's storage; processes that begin together on an empty one all make its tables."""
     from sqlalchemy.exc import IntegrityError, ProgrammingError
+    from sqlalchemy.pool import NullPool
 
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         try:
-            return RDBStorage(url)
+            # Without a pool: an attempt that fails leaves no connection open.
+            RDBStorage(url, engine_kwargs={"poolclass": NullPool}).remove_session()
+            break
         except (IntegrityError, ProgrammingError):  # Another one was quicker.
+            if attempt == _ATTEMPTS - 1:
+                raise
             time.sleep(_PAUSE_S)
     return RDBStorage(url)
 

@@ -130,7 +130,11 @@ def test_an_empty_database_is_begun_by_several_at_once(database: str) -> None:
 
     def begin(url: str) -> None:
         gate.wait()
-        open_study(open_storage(url), "s", ["minimize"], RandomSampler())
+        storage = open_storage(url)
+        assert isinstance(storage, optuna.storages.RDBStorage)
+        open_study(storage, "s", ["minimize"], RandomSampler())
+        storage.remove_session()
+        storage.engine.dispose()
 
     with ThreadPoolExecutor(3) as pool:
         for url in empty_databases(database, 4):

@@ -86,7 +86,7 @@ def profile(
     are told apart over many steps, as far as they can be: what cannot is marked with ~.
     Another program than ours has to print when its calls began: see docs/measurement.md.
 
-    \\b
+    \b
     Examples:
       autotune profile --model mobilenet_v2 --batch 8 --emulate jetson-tx2
       autotune profile --model mobilenet_v2 --batch 8 --run logs/20260102T030405Z-arm-cpu --cpus 4-7

@@ -13,6 +13,7 @@ from autotune.compiler.native_build import NativePart
 from autotune.errors import ToolchainError, UsageError
 
 Platform = Literal["host", "linux-aarch64", "android-arm64"]
+PLATFORMS: tuple[Platform, ...] = get_args(Platform)
 
 _NDK_VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT")
 _NDK_TOOLCHAIN = "build/cmake/android.toolchain.cmake"
@@ -30,12 +31,10 @@ def named_platform(name: str) -> Platform:
     Raises:
         UsageError: There is none of that name.
     """
-    for known in get_args(Platform):
+    for known in PLATFORMS:
         if known == name:
-            return known  # type: ignore[no-any-return]
-    raise UsageError(
-        f"nothing is built for '{name}'", hint=f"one of {', '.join(get_args(Platform))}"
-    )
+            return known
+    raise UsageError(f"nothing is built for '{name}'", hint=f"one of {', '.join(PLATFORMS)}")
 
 
 def platform_of(abi: str, *, android: bool) -> Platform:

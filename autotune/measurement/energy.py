@@ -67,6 +67,11 @@ def power(meter: Meter, observed: Observation) -> Trace:
     )
 
 
+def idle_power(meter: Meter, observed: Observation, settle_s: float) -> Trace:
+    """As `power`, of an idle device, without the first `settle_s` seconds: a gauge shows a time that has passed."""
+    return power(meter, observed).between(observed.begin_s + settle_s, math.inf)
+
+
 def energy(meter: Meter, windows: Windows) -> Energy:
     """The joules of a run above idle, their uncertainty, and what is wrong with them."""
     observed, window = windows.run, (windows.start, windows.end)
@@ -124,11 +129,10 @@ def _joules(meter: Meter, windows: Windows) -> Joules:
 
 def _idle(meter: Meter, windows: Windows) -> tuple[Trace, Trace]:
     """Power of the idle device, before and after."""
-    before, after = (
-        power(meter, observed).between(observed.begin_s + windows.settle_s, math.inf)
-        for observed in (windows.before, windows.after)
+    return (
+        idle_power(meter, windows.before, windows.settle_s),
+        idle_power(meter, windows.after, windows.settle_s),
     )
-    return before, after
 
 
 def _usual_s(trace: Trace, least_s: float) -> float:

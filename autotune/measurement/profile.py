@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from autotune.devices.info import DeviceInfo
 from autotune.devices.sensors import ThermalZone, celsius
-from autotune.measurement.energy import power
+from autotune.measurement.energy import idle_power, power
 from autotune.measurement.observation import Observation
 from autotune.power.channels import Meter
 from autotune.power.trace import Trace, baseline
@@ -214,7 +214,7 @@ class StepProfile:
         self._observed, self._info, self._zone = observed, info, zone
         self._power: Attribution | None = None
         if meter is not None and idle:
-            windows = [power(meter, o).between(o.begin_s + settle_s, math.inf) for o in idle]
+            windows = [idle_power(meter, o, settle_s) for o in idle]
             base = baseline(windows[0], windows[-1])
             trace = _fresh(power(meter, observed))
             self._power = self._attributed(trace.times_s, trace.watts[1:] - base.watts)

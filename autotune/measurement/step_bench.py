@@ -149,8 +149,7 @@ class StepBench:
         workload: What is measured.
         meter: What its energy is taken from; None for times only.
         protocol: How.
-        start_c: Temperature at which runs begin at most; None takes the device's when it is first asked, and the
-            protocol's band.
+        start_c: Temperature at which runs begin at most; None takes what `info` tells, and the protocol's band.
         sleep: How time passes.
     """
 

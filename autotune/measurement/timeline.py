@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.measurement.energy import power
+from autotune.measurement.energy import idle_power, power
 from autotune.measurement.observation import parse
 from autotune.measurement.profile import Calls, calls_of
 from autotune.power.channels import Meter
@@ -57,9 +57,7 @@ def timeline(records: Sequence[str], meter: Meter | None, settle_s: float) -> Ti
     if meter is None:
         return Timeline(None, None, shifted)
     found = power(meter, run)
-    idle = [
-        power(meter, o).between(o.begin_s + settle_s, math.inf) for o in observed if o is not run
-    ]
+    idle = [idle_power(meter, o, settle_s) for o in observed if o is not run]
     known = [trace for trace in idle if len(trace.watts)]
     base = baseline(known[0], known[-1]).watts if known else None
     return Timeline(Trace(found.times_s - run.begin_s, found.watts), base, shifted)

@@ -32,9 +32,17 @@ def link() -> Iterator[socket.socket]:
     assert not thread.is_alive()
 
 
+def received(link: socket.socket, size: int) -> bytes:
+    """`size` bytes, or what came before the end. (MSG_WAITALL does not wait on a socket that has a timeout.)"""
+    data = b""
+    while len(data) < size and (part := link.recv(size - len(data))):
+        data += part
+    return data
+
+
 def answer(link: socket.socket) -> tuple[bytes, bytes]:
-    kind, size = struct.unpack("<4sI", link.recv(8, socket.MSG_WAITALL))
-    return kind, link.recv(size, socket.MSG_WAITALL) if size else b""
+    kind, size = struct.unpack("<4sI", received(link, 8))
+    return kind, received(link, size)
 
 
 def test_a_file_is_sent_with_its_folders_and_received(link: socket.socket, tmp_path: Path) -> None:
@@ -51,8 +59,8 @@ def test_a_file_is_sent_with_its_folders_and_received(link: socket.socket, tmp_p
         back += got[1]
     assert (got[0], back) == (b"DONE", data)
     link.sendall(asked(b"STAT", str(path).encode()))
-    assert link.recv(4) == b"STAT"
-    mode, size, _ = struct.unpack("<3I", link.recv(12))
+    assert received(link, 4) == b"STAT"
+    mode, size, _ = struct.unpack("<3I", received(link, 12))
     assert (stat.S_ISREG(mode), size) == (True, len(data))
 
 
@@ -65,7 +73,7 @@ def test_what_cannot_be_had_is_refused_with_the_reason(link: socket.socket, tmp_
     kind, reason = answer(link)
     assert (kind, b"couldn't create file" in reason) == (b"FAIL", True)
     link.sendall(asked(b"STAT", b"/absent"))
-    assert link.recv(16, socket.MSG_WAITALL) == b"STAT" + bytes(12)
+    assert received(link, 16) == b"STAT" + bytes(12)
 
 
 def test_a_file_that_does_not_come_whole_is_not_left(tmp_path: Path) -> None:
@@ -80,9 +88,9 @@ def test_a_file_that_does_not_come_whole_is_not_left(tmp_path: Path) -> None:
 def test_a_folder_is_listed(link: socket.socket, tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"123")
     link.sendall(asked(b"LIST", str(tmp_path).encode()))
-    kind, mode, size, _, length = struct.unpack("<4s4I", link.recv(20, socket.MSG_WAITALL))
-    assert (kind, stat.S_ISREG(mode), size, link.recv(length)) == (b"DENT", True, 3, b"one")
-    assert link.recv(20, socket.MSG_WAITALL)[:4] == b"DONE"
+    kind, mode, size, _, length = struct.unpack("<4s4I", received(link, 20))
+    assert (kind, stat.S_ISREG(mode), size, received(link, length)) == (b"DENT", True, 3, b"one")
+    assert received(link, 20)[:4] == b"DONE"
 
 
 @given(st.binary(max_size=200))

@@ -23,7 +23,8 @@ from autotune.devices.info import DeviceInfo, probe
 from autotune.devices.journal import EMULATED_KIND, Journal, held
 from autotune.errors import DeviceError, TransientDeviceError, UsageError
 from autotune.measurement.observer import Observer
-from autotune.measurement.step_bench import Protocol, StepBench, Workload
+from autotune.measurement.step_bench import StepBench
+from autotune.measurement.step_run import Protocol, Workload
 from autotune.power import channels, nvml, stream
 from autotune.power.channels import Meter
 from autotune.power.stream import Stream

@@ -239,7 +239,7 @@ def _search(
         StableDeviceError,
         UsageError,
     )
-    from autotune.measurement.step_bench import Protocol
+    from autotune.measurement.step_run import Protocol
     from autotune.records import RunFolder, read_run
     from autotune.studies.cpu_config import CpuConfigRun
     from autotune.studies.device_bench import DeviceBench, setting_of
@@ -379,7 +379,7 @@ def _per_operator(
 ) -> dict[str, Any] | None:
     """Plans, and measures the plan; None where it cannot be done, or was interrupted."""
     from autotune.errors import StableDeviceError
-    from autotune.measurement.step_bench import StepRun
+    from autotune.measurement.step_run import StepRun
     from autotune.studies.device_bench import DeviceBench
     from autotune.studies.per_operator import PlanRun, candidates
 

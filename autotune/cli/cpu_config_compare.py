@@ -10,7 +10,7 @@ import typer
 from autotune.cli.output import write_json
 
 if TYPE_CHECKING:
-    from autotune.measurement.step_bench import StepRun
+    from autotune.measurement.step_run import StepRun
 
 SCHEMA_VERSION = 1
 _ATTEMPTS = 3
@@ -43,7 +43,7 @@ def compare(
     from autotune.cli.device_workload import StepOptions, brought, given_command
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import StableDeviceError, UsageError
-    from autotune.measurement.step_bench import Protocol
+    from autotune.measurement.step_run import Protocol
     from autotune.measurement.versus import LOOKS, versus
     from autotune.records import RunFolder, read_run
     from autotune.studies.configuration import CpuConfiguration

@@ -15,7 +15,7 @@ from autotune.cli.workload import step_feeds, step_form, training_step
 from autotune.devices.journal import EMULATED_KIND
 from autotune.errors import UsageError
 from autotune.measurement.observer import Observer
-from autotune.measurement.step_bench import Workload
+from autotune.measurement.step_run import Workload
 from autotune.measurement.step_runner import PROGRAM, StepRunner
 from autotune.workloads.graph import tasks
 from autotune.workloads.memory import plan_memory

@@ -24,8 +24,8 @@ from autotune.cli.workload import (
 
 if TYPE_CHECKING:
     from autotune.cli.bench import Chosen
-    from autotune.measurement.conditions import Setting
-    from autotune.measurement.step_bench import StepRun
+    from autotune.measurement.setting import Setting
+    from autotune.measurement.step_run import StepRun
 
 SCHEMA_VERSION = 1
 _SECONDS, _INTERVAL_MS = 20.0, 10.0
@@ -99,7 +99,7 @@ def profile(
     from autotune.cli.output import write_json
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import NothingMeasuredError, StableDeviceError, UsageError
-    from autotune.measurement.step_bench import Protocol
+    from autotune.measurement.step_run import Protocol
     from autotune.records import RunFolder
     from autotune.studies.operators import named_calls, operators, roles
 
@@ -200,7 +200,7 @@ def _setting(
     from autotune.cli.cpu_config_apply import point_of
     from autotune.devices.topology import cpu_list
     from autotune.errors import UsageError
-    from autotune.measurement.conditions import Setting
+    from autotune.measurement.setting import Setting
     from autotune.records import read_run
     from autotune.studies.configuration import CpuConfiguration
     from autotune.studies.device_bench import setting_of

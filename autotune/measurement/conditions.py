@@ -6,7 +6,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from autotune.devices.device import Device
@@ -15,6 +14,7 @@ from autotune.devices.sensors import ThermalZone, celsius
 from autotune.devices.topology import Cluster, cpu_list, cpu_list_text
 from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.observation import Observation
+from autotune.measurement.setting import Setting
 
 _ONLINE = "/sys/devices/system/cpu/online"
 BODY = ("battery", "skin", "xo-therm", "quiet-therm")
@@ -28,23 +28,6 @@ _STATUS = re.compile(r"^Thermal Status: (\d)$", re.MULTILINE)
 _STATUSES = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
 """Android's severities of throttling: PowerManager.THERMAL_STATUS_NONE and so on."""
 _FIRST_THERMAL_SDK = 29
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a run is to be given.
-
-    Attributes:
-        cpus: Cores; None leaves them to the system.
-        khz: A clock for each of the device's clusters; None leaves it to the system.
-        threads: Threads of the workload.
-        moving: Clocks of each cluster that the workload itself goes through; empty where it leaves them alone.
-    """
-
-    cpus: tuple[int, ...] | None
-    khz: tuple[int | None, ...]
-    threads: int
-    moving: tuple[tuple[int, ...], ...] = ()
 
 
 def body_zone(info: DeviceInfo) -> ThermalZone | None:

@@ -180,6 +180,17 @@ class Record:
                     lines.append(Line(*entry[kind][:2]))
 
 
+def parted(records: Sequence[str]) -> tuple[Observation, tuple[Observation, ...]]:
+    """A run, and the idle device around it, of a run's records: before, the run, after; or the run alone.
+
+    Raises:
+        StableDeviceError: One does not begin as a record.
+    """
+    read = [parse(text) for text in records]
+    at = 1 if len(read) > 1 else 0
+    return read[at], (*read[:at], *read[at + 1 :])
+
+
 def parse(text: str) -> Observation:
     """A record that is whole.
 

@@ -3,139 +3,31 @@
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
-from autotune.devices import cpufreq
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo
 from autotune.devices.journal import SETTINGS, Journal
-from autotune.devices.topology import cpu_list_text
 from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement import conditions
-from autotune.measurement.conditions import Setting
 from autotune.measurement.energy import Energy, Windows, energy
-from autotune.measurement.observation import Observation, Steps, parse, steps
+from autotune.measurement.observation import Observation, Steps, parted, steps
 from autotune.measurement.observer import Observer, RestartedError, Task, words
 from autotune.measurement.profile import StepProfile, calls_of
-from autotune.measurement.statistics import median
+from autotune.measurement.setting import Setting, clocks_held
+from autotune.measurement.step_run import Protocol, StepRun, Workload
 from autotune.power import checks
 from autotune.power.battery import Calibration, calibrate
 from autotune.power.channels import Meter
-from autotune.power.trace import Joules
 
 LOGGER = logging.getLogger("autotune.measurement")
 _RECONNECT_S = 10.0
 _RETURN_PAUSE_S = 5.0
-
-RunStatus = Literal["ok", "unstable", "throttled", "run_error"]
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What is measured.
-
-    Attributes:
-        command: Program and arguments on the device; `{threads}` stands for their number.
-        step: What the line holds that the end of a step prints; a group named `ms` is how long it took.
-        watch: Files to sample beside what conditions and energy need.
-    """
-
-    command: tuple[str, ...]
-    step: re.Pattern[str]
-    watch: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How a run is measured.
-
-    Attributes:
-        warm_up: First steps that do not count.
-        least_steps: Steps that do, at least.
-        least_s: Seconds of them, at least.
-        limit_s: Longest run.
-        interval_s: Between samples.
-        idle_s: Length of each of the two idle windows, before and after a run.
-        settle_s: What is left out before each of them: a gauge shows the mean of a time that has passed.
-        band_k: How far above its temperature at the beginning a device may be when a run begins.
-        cooling_limit_s: Longest rest before a run.
-        attempts: Runs of a setting before it is given up as unstable.
-        returns: How often a run is begun anew after the device went away or restarted.
-        return_s: How long it may be away.
-    """
-
-    warm_up: int = 2
-    least_steps: int = 5
-    least_s: float = 5.0
-    limit_s: float = 900.0
-    interval_s: float = 0.1
-    idle_s: float = 3.0
-    settle_s: float = 2.5
-    band_k: float = 2.0
-    cooling_limit_s: float = 900.0
-    attempts: int = 2
-    returns: int = 2
-    return_s: float = 300.0
-
-
-@dataclass(frozen=True)
-class StepRun:
-    """One run of the workload.
-
-    Attributes:
-        status: `ok`; `throttled` where a clock was capped; `unstable` where another condition did not hold;
-            `run_error` where the workload did not run.
-        message: What was wrong; empty when `ok`.
-        step_s: Seconds of each step that counts.
-        energy: Joules above idle of all of them; None without a meter, or where it says nothing.
-        marks: What makes the energy doubtful.
-        rails: Joules above idle of all of them by rail, of a meter that has several.
-        celsius: Highest temperature; None without a sensor.
-        memory_bytes: Peak memory; None where it was not told.
-        khz: Mean clock of each cluster, by name.
-        records: Raw records: idle before, the run, idle after; fewer where it was broken off.
-        rejected: Earlier runs of the setting that do not count, with their records.
-    """
-
-    status: RunStatus
-    message: str = ""
-    step_s: tuple[float, ...] = ()
-    energy: Joules | None = None
-    marks: tuple[str, ...] = ()
-    rails: dict[str, float] = field(default_factory=dict)
-    celsius: float | None = None
-    memory_bytes: int | None = None
-    khz: dict[str, float] = field(default_factory=dict)
-    records: tuple[str, ...] = ()
-    rejected: tuple[StepRun, ...] = ()
-
-    @property
-    def time_s(self) -> float:
-        """Median seconds of a step.
-
-        Raises:
-            ValueError: There is none.
-        """
-        if not self.step_s:
-            raise ValueError("a run that failed has no time")
-        return median(self.step_s)
-
-    @property
-    def energy_j(self) -> float | None:
-        """Mean joules of a step."""
-        return self.energy.joules / len(self.step_s) if self.energy else None
-
-    @property
-    def deviation_j(self) -> float | None:
-        """Standard uncertainty of a step's joules."""
-        return self.energy.deviation / len(self.step_s) if self.energy else None
 
 
 class StepBench:
@@ -208,11 +100,9 @@ class StepBench:
         Raises:
             StableDeviceError: It fails.
         """
-        cpus = cpu_list_text(setting.cpus) if setting.cpus else ""
-        with self._set(setting):
-            observed = self._observer.run(
-                Task(command, cpus, (), self.protocol.interval_s, limit_s)
-            )
+        task = Task(command, setting.cpus_text, (), self.protocol.interval_s, limit_s)
+        with self._held(setting):
+            observed = self._observer.run(task)
         if observed.exit_code != 0:
             raise StableDeviceError(
                 f"{self.device.serial}: {PurePosixPath(command[0]).name}: {observed.complaint}"
@@ -236,7 +126,7 @@ class StepBench:
         watch = (*self.meter.files, counter)
         idle = self._observer.run(self._task((), "", watch, self._idle_length_s))
         self.calibration_records = (idle.text,)
-        with self._set(setting):
+        with self._held(setting):
             busy = self._run(setting, watch)
         self.calibration_records = (idle.text, busy.text)
         readings = [[float(t) for _, t in o.series(current)] for o in (idle, busy)]
@@ -318,9 +208,7 @@ class StepBench:
         run = self.run(setting)
         if run.status != "ok":
             return run, None
-        records = [parse(text) for text in run.records]
-        metered = len(records) > 1
-        observed = records[1 if metered else 0]
+        observed, idle = parted(run.records)
         counted = self._steps(observed)
         assert counted is not None
         calls = calls_of(observed, counted.start_s, counted.ends_s[-1])
@@ -331,8 +219,8 @@ class StepBench:
             observed,
             self.info,
             self._zone,
-            self.meter if metered and run.energy is not None else None,
-            (records[0], records[2]) if metered else (),
+            self.meter if run.energy is not None else None,
+            idle,
             self.protocol.settle_s,
         )
 
@@ -344,7 +232,7 @@ class StepBench:
                 LOGGER.warning("%s: not restored: %s", self.device.serial, failure)
             self._rest()
             before = self._idle(taken)
-            with self._set(setting):
+            with self._held(setting):
                 observed = self._run(setting, self._watched())
                 taken.append(observed.text)
                 status = conditions.thermal_status(self.device, self.info)
@@ -397,30 +285,13 @@ class StepBench:
     def _idle_length_s(self) -> float:
         return self.protocol.settle_s + self.protocol.idle_s
 
-    @contextmanager
-    def _set(self, setting: Setting) -> Iterator[None]:
-        with ExitStack() as stack:
-            for index, (cluster, khz) in enumerate(
-                zip(self.info.clusters, setting.khz, strict=True)
-            ):
-                if setting.moving and setting.moving[index]:
-                    stack.enter_context(
-                        cpufreq.moving_frequency(
-                            self.device, self._journal, cluster, setting.moving[index][0]
-                        )
-                    )
-                elif khz is not None:
-                    stack.enter_context(
-                        cpufreq.fixed_frequency(self.device, self._journal, cluster, khz)
-                    )
-            yield
+    def _held(self, setting: Setting) -> AbstractContextManager[None]:
+        return clocks_held(self.device, self._journal, self.info.clusters, setting)
 
     def _run(self, setting: Setting, watch: tuple[str, ...]) -> Observation:
         command = words(self.workload.command, setting.threads)
-        cpus = cpu_list_text(setting.cpus) if setting.cpus else ""
-        return self._observer.run(
-            self._task(command, cpus, watch, self.protocol.limit_s), self._enough
-        )
+        task = self._task(command, setting.cpus_text, watch, self.protocol.limit_s)
+        return self._observer.run(task, self._enough)
 
     def _task(
         self, command: tuple[str, ...], cpus: str, watch: tuple[str, ...], limit_s: float

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from autotune.devices.topology import Cluster, cpu_list_text
-from autotune.measurement.conditions import Setting
 from autotune.measurement.observation import Line
 from autotune.measurement.profile import PROC_STAT, PROC_STATUS
-from autotune.measurement.step_bench import Workload
+from autotune.measurement.setting import Setting
+from autotune.measurement.step_run import Workload
 
 PROGRAM = "autotune_step_runner"
 STEP_LINE = re.compile(r"^step \d+(?: loss \S+ ms (?P<ms>\S+))?")

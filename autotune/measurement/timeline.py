@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.measurement.energy import idle_power, power
-from autotune.measurement.observation import parse
+from autotune.measurement.observation import parted
 from autotune.measurement.profile import Calls, calls_of
 from autotune.power.channels import Meter
 from autotune.power.trace import Trace, baseline
@@ -50,14 +50,13 @@ def timeline(records: Sequence[str], meter: Meter | None, settle_s: float) -> Ti
         StableDeviceError: A record does not begin as one.
         ValueError: The meter is not calibrated, or steps have different numbers of calls.
     """
-    observed = [parse(text) for text in records]
-    run = observed[1 if len(observed) > 1 else 0]
+    run, around = parted(records)
     calls = calls_of(run, -math.inf, math.inf)
     shifted = Calls(calls.times_s - run.begin_s, calls.names) if calls else None
     if meter is None:
         return Timeline(None, None, shifted)
     found = power(meter, run)
-    idle = [idle_power(meter, o, settle_s) for o in observed if o is not run]
+    idle = [idle_power(meter, o, settle_s) for o in around]
     known = [trace for trace in idle if len(trace.watts)]
     base = baseline(known[0], known[-1]).watts if known else None
     return Timeline(Trace(found.times_s - run.begin_s, found.watts), base, shifted)

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from autotune.devices.topology import Cluster
-from autotune.measurement.conditions import Setting
-from autotune.measurement.step_bench import StepBench, StepRun
+from autotune.measurement.setting import Setting
+from autotune.measurement.step_bench import StepBench
+from autotune.measurement.step_run import StepRun
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import Figures

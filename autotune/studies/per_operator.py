@@ -16,9 +16,10 @@ import numpy as np
 
 from autotune.devices.topology import Cluster
 from autotune.errors import StableDeviceError
-from autotune.measurement.conditions import Setting
 from autotune.measurement.profile import StepProfile
-from autotune.measurement.step_bench import StepBench, StepRun
+from autotune.measurement.setting import Setting
+from autotune.measurement.step_bench import StepBench
+from autotune.measurement.step_run import StepRun
 from autotune.measurement.step_runner import StepRunner, settings_text, switch_seconds
 from autotune.measurement.versus import TIE, judge
 from autotune.studies.configuration import CpuConfiguration

@@ -24,10 +24,11 @@ from autotune.devices.adb import AdbDevice
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal
 from autotune.devices.local import LocalDevice
-from autotune.measurement.conditions import Setting
 from autotune.measurement.observation import parse
 from autotune.measurement.observer import Observer
-from autotune.measurement.step_bench import Protocol, StepBench, StepRun, Workload
+from autotune.measurement.setting import Setting
+from autotune.measurement.step_bench import StepBench
+from autotune.measurement.step_run import Protocol, StepRun, Workload
 from autotune.power.channels import Meter, nvml_meter, stream_meter
 from autotune.power.stream import Stream
 

@@ -26,11 +26,13 @@ from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.emulator.step_model import Workload as ModelWork
 from autotune.emulator.trained import NOMINAL_BYTES
 from autotune.errors import StableDeviceError, TransientDeviceError
-from autotune.measurement.conditions import Setting, broken
+from autotune.measurement.conditions import broken
 from autotune.measurement.observation import Line, Record, parse, steps
 from autotune.measurement.observer import Observer, Task
 from autotune.measurement.profile import PROC_STAT
-from autotune.measurement.step_bench import Protocol, StepBench, Workload
+from autotune.measurement.setting import Setting
+from autotune.measurement.step_bench import StepBench
+from autotune.measurement.step_run import Protocol, Workload
 from autotune.measurement.step_runner import STEP_LINE
 from autotune.measurement.versus import judge, versus
 from autotune.power.channels import PATTERNS, find

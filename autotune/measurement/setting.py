@@ -1,0 +1,53 @@
+"""The cores, clocks and threads that a run is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from autotune.devices import cpufreq
+from autotune.devices.device import Device
+from autotune.devices.journal import Journal
+from autotune.devices.topology import Cluster, cpu_list_text
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run is to be given.
+
+    Attributes:
+        cpus: Cores; None leaves them to the system.
+        khz: A clock for each of the device's clusters; None leaves it to the system.
+        threads: Threads of the workload.
+        moving: Clocks of each cluster that the workload itself goes through; empty where it leaves them alone.
+    """
+
+    cpus: tuple[int, ...] | None
+    khz: tuple[int | None, ...]
+    threads: int
+    moving: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def cpus_text(self) -> str:
+        """The cores as the kernel writes a list; empty where the system chooses."""
+        return cpu_list_text(self.cpus) if self.cpus else ""
+
+
+@contextmanager
+def clocks_held(
+    device: Device, journal: Journal, clusters: tuple[Cluster, ...], setting: Setting
+) -> Iterator[None]:
+    """Holds the clocks of a setting, journalled; clusters whose clock is the system's are left alone.
+
+    Raises:
+        StableDeviceError: See `cpufreq.fixed_frequency`.
+    """
+    with ExitStack() as stack:
+        for index, (cluster, khz) in enumerate(zip(clusters, setting.khz, strict=True)):
+            if setting.moving and setting.moving[index]:
+                begins_at = setting.moving[index][0]
+                stack.enter_context(cpufreq.moving_frequency(device, journal, cluster, begins_at))
+            elif khz is not None:
+                stack.enter_context(cpufreq.fixed_frequency(device, journal, cluster, khz))
+        yield

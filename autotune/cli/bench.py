@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from autotune.studies.objective import Limits
     from autotune.studies.ranges import CpuRanges
 
+_Word = TypeVar("_Word", bound=str)
 Bring = Callable[[Observer], Workload]
 _METERS = ("odpm", "hwmon", "iio", "rapl", "battery", "nvml")
 _CALL_S = 20.0
@@ -264,6 +265,18 @@ def number(option: str, value: float | None, least: float = -math.inf) -> None:
     if value is not None and not (math.isfinite(value) and value >= least):
         wanted = "a finite number" if math.isinf(least) else f"a number from {least:g} on"
         raise UsageError(f"{option} is {value:g}", hint=f"give {wanted}")
+
+
+def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
+    """The one of the known words that an option gives.
+
+    Raises:
+        UsageError: It is none of them.
+    """
+    for word in known:
+        if word == value:
+            return word
+    raise UsageError(f"{option} '{value}' is not known", hint=f"one of {', '.join(known)}")
 
 
 def limits(

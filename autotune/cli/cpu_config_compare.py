@@ -10,7 +10,7 @@ import typer
 from autotune.cli.output import write_json
 
 if TYPE_CHECKING:
-    from autotune.measurement.step_run import StepRun
+    from autotune.studies.bench import Measured
 
 SCHEMA_VERSION = 1
 _ATTEMPTS = 3
@@ -36,18 +36,16 @@ def compare(
     Example:
       autotune cpu-config compare logs/20260102T030405Z-cpu-config-sm8150 best default --by energy
     """
-    from dataclasses import asdict
-
     from autotune.cli import bench as benches
     from autotune.cli.cpu_config_apply import point_of
     from autotune.cli.device_workload import StepOptions, brought, given_command
+    from autotune.cli.step_records import calibrated, protocol_of, recorder, start_temperature
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import StableDeviceError, UsageError
-    from autotune.measurement.step_run import Protocol
     from autotune.measurement.versus import LOOKS, versus
     from autotune.records import RunFolder, read_run
     from autotune.studies.configuration import CpuConfiguration
-    from autotune.studies.device_bench import setting_of
+    from autotune.studies.device_bench import DeviceBench, setting_of
     from autotune.studies.texts import configuration_text, ratio_text
 
     if not 0 <= seed < 2**32:
@@ -71,7 +69,8 @@ def compare(
     command = given_command(
         step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
     )
-    meter = benches.meter(chosen, asked["meter"] or "auto", needed=by == "energy")
+    meter = benches.meter(chosen, asked["meter"] or "auto", needed=True) if by == "energy" else None
+    start_c = start_temperature(asked, found.events)
     folder = RunFolder.create(
         run.parent,
         "compare",
@@ -84,32 +83,22 @@ def compare(
     with folder, LiveProgress() as progress, brought(step, command, chosen, progress) as workload:
         progress.notice(f"run folder: {folder.path}")
         progress.phase("runs, at most", 2 * LOOKS[-1])
-        with benches.ready(
-            chosen, workload.bring, meter, Protocol(), asked["start_temperature"]
-        ) as bench:
+        with benches.ready(chosen, workload.bring, meter, protocol_of(asked), start_c) as bench:
             if by == "energy":
-                bench.calibrate(setting_of(clusters, None))
+                calibrated(bench, setting_of(clusters, None), folder, progress, needed=True)
+            record, measures = recorder(folder), DeviceBench(bench, needs_energy=by == "energy")
 
             def measured(side: int) -> float:
                 nonlocal done
                 message = ""
                 for _ in range(_ATTEMPTS):
-                    told = bench.run(settings[side])
-                    message = told.message or "no joules"
-                    folder.event(
-                        "run",
-                        side=side,
-                        status=told.status,
-                        message=told.message,
-                        step_s=list(told.step_s),
-                        energy=asdict(told.energy) if told.energy else None,
-                        raw=folder.raw(told.records),
-                    )
-                    value = _value(told, by)
-                    if value is not None:
+                    told = measures.measured(bench.run(settings[side]))
+                    record("run", {"side": side}, told)
+                    if (value := _value(told, by)) is not None:
                         done += 1
                         progress.step(done, (first, second)[side])
                         return value
+                    message = told.message or "no joules above idle"
                 raise StableDeviceError(
                     f"{chosen.info.serial}: '{(first, second)[side]}' cannot be measured: {message}",
                     hint=f"see {folder.path}/events.jsonl",
@@ -142,10 +131,10 @@ def compare(
     return 0
 
 
-def _value(told: StepRun, by: str) -> float | None:
-    if told.status != "ok":
+def _value(told: Measured, by: str) -> float | None:
+    if told.figures is None:
         return None
-    value = told.time_s if by == "time" else told.energy_j
+    value = told.figures.time_s if by == "time" else told.figures.energy_j
     return value if value is not None and value > 0 else None
 
 

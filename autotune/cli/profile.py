@@ -97,8 +97,9 @@ def profile(
     from autotune.cli import bench as benches
     from autotune.cli.device_workload import brought, given_command, step_options
     from autotune.cli.output import write_json
+    from autotune.cli.step_records import calibrated
     from autotune.cli.tuning import LiveProgress, about_this
-    from autotune.errors import NothingMeasuredError, StableDeviceError, UsageError
+    from autotune.errors import NothingMeasuredError, UsageError
     from autotune.measurement.step_run import Protocol
     from autotune.records import RunFolder
     from autotune.studies.operators import named_calls, operators, roles
@@ -127,7 +128,7 @@ def profile(
         "seconds": seconds, "interval_ms": interval_ms, "meter": meter,
     }  # fmt: skip
     about = about_this(request, chosen.info.to_json() | {"name": chosen.info.serial})
-    folder = RunFolder.create(logs, f"profile-{_slug(chosen)}", about)
+    folder = RunFolder.create(logs, f"profile-{chosen.info.soc}", about)
     with (
         folder,
         LiveProgress() as progress,
@@ -137,14 +138,7 @@ def profile(
         with benches.ready(
             chosen, workload.bring, found_meter, protocol, start_temperature
         ) as bench:
-            try:
-                bench.calibrate(setting)
-            except StableDeviceError as error:
-                bench.meter = None
-                progress.notice(f"no joules are measured: {error.message}")
-            finally:
-                if bench.calibration_records:
-                    folder.event("calibration", raw=folder.raw(bench.calibration_records))
+            calibrated(bench, setting, folder, progress, needed=False)
             measured, joined = bench.profile(setting)
         if bench.meter is not None:
             # What the records' figures mean: a report reads the power over time from them.
@@ -237,12 +231,6 @@ def _step(measured: StepRun) -> dict[str, Any]:
         "marks": list(measured.marks),
         "memory_bytes": measured.memory_bytes,
     }
-
-
-def _slug(chosen: Chosen) -> str:
-    from autotune.cli.cpu_config import slug
-
-    return slug(chosen.info.soc)
 
 
 def show(found: dict[str, Any], folder: Path) -> None:

@@ -55,7 +55,7 @@ def replay(
     import statistics
 
     from autotune.cli import bench as benches
-    from autotune.cli.cpu_config import one_of
+    from autotune.cli.bench import one_of
     from autotune.errors import UsageError
     from autotune.studies.objective import OBJECTIVES
     from autotune.studies.replay import read, search

@@ -108,12 +108,13 @@ class RunFolder:
 
     @classmethod
     def create(cls, parent: Path, name: str, about: dict[str, Any]) -> RunFolder:
-        """Makes `parent/<utc>-<name>/` with its `run.json`.
+        """Makes `parent/<utc>-<name>/` with its `run.json`; the name is written as a folder may have it.
 
         Raises:
             UsageError: The folder cannot be made there.
         """
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        name = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
         for suffix in ("", *(f"-{number}" for number in range(2, 100))):
             path = parent / f"{stamp}-{name}{suffix}"
             try:

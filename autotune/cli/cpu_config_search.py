@@ -1,0 +1,240 @@
+"""What `autotune cpu-config` does: a search on a device, its plan per operator, and its run's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autotune.cli import bench as benches
+from autotune.cli.bench import Chosen
+from autotune.cli.cpu_config import BLOCKS, LARGEST, SEED, TRIALS
+from autotune.cli.cpu_config_table import show
+from autotune.cli.device_workload import DeviceWorkload, StepOptions, brought, given_command
+from autotune.cli.step_records import calibrated, protocol_of, recorder, start_temperature
+from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
+from autotune.errors import INTERRUPTED, NothingMeasuredError, StableDeviceError, UsageError
+from autotune.measurement.step_bench import StepBench
+from autotune.measurement.step_run import StepRun
+from autotune.records import RunFolder, read_run
+from autotune.studies.cpu_config import CpuConfigRun
+from autotune.studies.device_bench import DeviceBench, setting_of
+from autotune.studies.objective import OBJECTIVES, needs_energy
+from autotune.studies.per_operator import PlanRun, candidates
+from autotune.studies.repeats import REFERENCE_EVERY
+from autotune.studies.result import result
+from autotune.studies.space import CpuSpace
+from autotune.studies.storage import default_url, open_storage
+from autotune.studies.study import SAMPLERS, Study, StudyRequest, StudyTrial, study_of
+
+_STUDY = "cpu-config"
+_LARGEST_SEED = 2**32 - 1
+"""Optuna's samplers draw by NumPy's older generator."""
+
+
+def run_search(
+    asked: dict[str, Any],
+    trials: int | None,
+    logs: Path | None,
+    resume: Path | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Searches as it was asked for, or goes on with a run; writes its folder, and prints what was found.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        UsageError: What was asked for makes no sense.
+        NothingMeasuredError: No configuration has a valid measurement.
+        DeviceError: The device is gone, or has no meter that is needed.
+    """
+    events: tuple[dict[str, Any], ...] = ()
+    if resume is not None:
+        if logs is not None or any(value is not None for value in asked.values()):
+            raise UsageError(
+                "--resume goes on with the run as it was asked for",
+                hint="give only --trials beside it, to measure more",
+            )
+        earlier = read_run(resume)
+        asked, events = earlier.about.get("request", {}), earlier.events
+        if "objective" not in asked:
+            raise UsageError(f"{resume} is no run of cpu-config")
+        trials = asked["trials"] if trials is None else trials
+    trials = TRIALS if trials is None else trials
+    _check(asked)
+    chosen = benches.choose(asked["device"], asked["ssh"] or (), asked["emulate"])
+    request = _request(asked, trials, chosen)
+    if asked.get("exhaustive"):
+        size = request.space.size
+        if size > LARGEST:
+            raise UsageError(
+                f"--exhaustive: the space has {size} configurations, and {LARGEST} are measured at most",
+                hint="give a smaller --space",
+            )
+        request = replace(request, trials=size)
+    step = StepOptions.from_json(asked["step"]) if asked.get("step") else None
+    command = given_command(
+        step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
+    )
+    if asked.get("per_operator") and step is None:
+        raise UsageError(
+            "--per-operator needs --model: another program does not go through settings",
+            hint="`autotune profile --command` tells what its calls take",
+        )
+    wanted = needs_energy(request.objective, request.limits)
+    meter = benches.meter(chosen, asked["meter"] or "auto", needed=wanted)
+    about = about_this(
+        {**asked, "trials": trials}, chosen.info.to_json() | {"name": chosen.info.serial}
+    )
+    # A study that others share is refused before anything is made or measured.
+    shared = _shared_study(asked, request)
+    folder = (
+        RunFolder.reopen(resume)
+        if resume is not None
+        else RunFolder.create(logs or Path("logs"), f"cpu-config-{chosen.info.soc}", about)
+    )
+    blocks = BLOCKS if asked["blocks"] is None else asked["blocks"]
+    every = asked.get("reference_every")
+    with (
+        folder,
+        LiveProgress() as progress,
+        stop_on_interrupt(folder.path, "cpu-config") as interrupted,
+        brought(step, command, chosen, progress) as workload,
+    ):
+        progress.notice(f"run folder: {folder.path}")
+        if chosen.info.emulated:
+            progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
+        if not chosen.info.rooted:
+            progress.notice("no root: clocks are left to the system, and only observed")
+        # A run that goes on begins its measurements at the temperature at which it began them before.
+        start_c = start_temperature(asked, events)
+        with benches.ready(chosen, workload.bring, meter, protocol_of(asked), start_c) as steps:
+            if start_c is None and steps.start_c is not None:
+                folder.event("start_temperature", celsius=steps.start_c)
+            bench = DeviceBench(steps, needs_energy=wanted)
+            calibrated(steps, setting_of(bench.clusters, None), folder, progress, needed=wanted)
+            study = shared or study_of(
+                request, open_storage(default_url(folder.path)), asked["study"] or _STUDY
+            )
+            run = CpuConfigRun(
+                study, bench, recorder(folder), progress, interrupted=interrupted, blocks=blocks,
+                reference_every=REFERENCE_EVERY if every is None else every, events=events,
+            )  # fmt: skip
+            outcome = run.run()
+            if outcome is not None and asked.get("per_operator"):
+                planned = _per_operator(
+                    request, steps, workload, outcome.trials, blocks, folder, progress, interrupted
+                )
+                if planned is None and interrupted():
+                    return INTERRUPTED
+        if outcome is None:
+            return INTERRUPTED
+        found = result(study, bench, outcome, searched=trials)
+        if asked.get("per_operator"):
+            found["per_operator"] = planned
+        folder.result(found)
+    if found["best"] is None:
+        wrong = [t.message for t in outcome.trials if t.message]
+        raise NothingMeasuredError(
+            f"none of {found['n_measured']} configurations gave a valid measurement that keeps the limits"
+            + (f"; the last said: {wrong[-1]}" if wrong else ""),
+            hint=f"see {folder.path}/events.jsonl",
+        )
+    show(found, folder.path, as_json=as_json)
+    return 0
+
+
+def _per_operator(
+    request: StudyRequest,
+    bench: StepBench,
+    workload: DeviceWorkload,
+    trials: Sequence[StudyTrial],
+    blocks: int,
+    folder: RunFolder,
+    progress: LiveProgress,
+    interrupted: Callable[[], bool],
+) -> dict[str, Any] | None:
+    """Plans, and measures the plan; None where it cannot be done, or was interrupted."""
+
+    assert workload.runner is not None
+    assert workload.graph is not None
+    chosen = candidates(request.objective, request.limits, trials)
+    progress.phase("per operator", len(chosen) + 2 * blocks)
+    done = 0
+    record = recorder(folder)
+    measured = DeviceBench(bench, needs_energy=False)
+
+    def told(kind: str, what: dict[str, Any], run: StepRun) -> None:
+        nonlocal done
+        done += 1
+        record(kind, what, measured.measured(run))
+        progress.step(done, kind)
+
+    planning = PlanRun(
+        bench, workload.runner, workload.graph, request.objective, request.limits, request.seed,
+        blocks, told, interrupted,
+    )  # fmt: skip
+    try:
+        return planning.run(chosen)
+    except StableDeviceError as error:
+        progress.notice(f"no plan per operator: {error.message}")
+        return None
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """Refuses numbers that make no sense, before anything is looked for."""
+
+    benches.number("--blocks", asked["blocks"], 0)
+    benches.number("--reference-every", asked.get("reference_every"), 0)
+    benches.number("--least-seconds", asked["least_seconds"], 0)
+    benches.number("--start-temperature", asked["start_temperature"])
+    benches.number("--seed", asked["seed"], 0)
+    if (asked["seed"] or 0) > _LARGEST_SEED:
+        raise UsageError(f"--seed is {asked['seed']}", hint=f"give one up to {_LARGEST_SEED}")
+    if asked["study"] is not None and not asked["study"].strip():
+        raise UsageError("--study is empty", hint="give a name, or leave it out")
+
+
+def _shared_study(asked: dict[str, Any], request: StudyRequest) -> Study | None:
+    """The study in --storage; None where it is kept in the run's folder."""
+
+    if asked["storage"] is None:
+        return None
+    return study_of(request, open_storage(asked["storage"]), asked["study"] or _STUDY)
+
+
+def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest:
+
+    objective = benches.one_of("--objective", asked["objective"] or "latency", OBJECTIVES)
+    sampler = benches.one_of("--sampler", asked["sampler"] or "tpe", SAMPLERS)
+    if trials < 1:
+        raise UsageError(f"--trials is {trials}", hint="give a number from 1 on")
+    ranges = benches.ranges(asked["space"])
+    limits = benches.limits(
+        asked["deadline"], asked["energy_budget"], asked["max_temperature"], asked["memory_limit"]
+    )
+    return StudyRequest(
+        space=CpuSpace.of(chosen.info.clusters, ranges, clocks=chosen.info.rooted),
+        objective=objective,
+        limits=limits,
+        trials=trials,
+        sampler=sampler,
+        model=True if asked["model"] is None else asked["model"],
+        seed=SEED if asked["seed"] is None else asked["seed"],
+        workload=_workload_text(asked),
+    )
+
+
+def _workload_text(asked: dict[str, Any]) -> str:
+    """What is measured, for studies that are shared; runs count by their names, since hosts have them elsewhere."""
+    step = asked.get("step")
+    if step is not None:
+        return json.dumps({**step, "runs": sorted(Path(run).name for run in step["runs"])})
+    return json.dumps([asked["command"], asked["steps_from"]])
+
+
+__all__ = ["run_search"]

@@ -17,8 +17,8 @@ from autotune.cli.step_records import calibrated, protocol_of, recorder, start_t
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
 from autotune.errors import INTERRUPTED, NothingMeasuredError, StableDeviceError, UsageError
 from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import StepRun
 from autotune.records import RunFolder, read_run
+from autotune.studies.bench import Measured
 from autotune.studies.cpu_config import CpuConfigRun
 from autotune.studies.device_bench import DeviceBench, setting_of
 from autotune.studies.objective import OBJECTIVES, needs_energy
@@ -159,19 +159,18 @@ def _per_operator(
     interrupted: Callable[[], bool],
 ) -> dict[str, Any] | None:
     """Plans, and measures the plan; None where it cannot be done, or was interrupted."""
-
     assert workload.runner is not None
     assert workload.graph is not None
     chosen = candidates(request.objective, request.limits, trials)
-    progress.phase("per operator", len(chosen) + 2 * blocks)
+    # The changes between configurations are measured as well.
+    progress.phase("per operator", len(chosen) + 1 + 2 * blocks)
     done = 0
     record = recorder(folder)
-    measured = DeviceBench(bench, needs_energy=False)
 
-    def told(kind: str, what: dict[str, Any], run: StepRun) -> None:
+    def told(kind: str, what: dict[str, Any], measured: Measured) -> None:
         nonlocal done
         done += 1
-        record(kind, what, measured.measured(run))
+        record(kind, what, measured)
         progress.step(done, kind)
 
     planning = PlanRun(
@@ -187,7 +186,6 @@ def _per_operator(
 
 def _check(asked: dict[str, Any]) -> None:
     """Refuses numbers that make no sense, before anything is looked for."""
-
     benches.number("--blocks", asked["blocks"], 0)
     benches.number("--reference-every", asked.get("reference_every"), 0)
     benches.number("--least-seconds", asked["least_seconds"], 0)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo
@@ -28,6 +29,7 @@ from autotune.power.channels import Meter
 LOGGER = logging.getLogger("autotune.measurement")
 _RECONNECT_S = 10.0
 _RETURN_PAUSE_S = 5.0
+_T = TypeVar("_T")
 
 
 class StepBench:
@@ -67,7 +69,7 @@ class StepBench:
         if start_c is None and self._zone is not None and self._zone.celsius is not None:
             self.start_c = self._zone.celsius + protocol.band_k
         self.calibration_records: tuple[str, ...] = ()
-        """Raw records of the last calibration: the idle device, and the run."""
+        """Raw records of the last calibration: the idle device and the run, and what was broken off before."""
 
     def measuring(self, workload: Workload, protocol: Protocol | None = None) -> StepBench:
         """The same device, with another workload."""
@@ -101,8 +103,12 @@ class StepBench:
             StableDeviceError: It fails.
         """
         task = Task(command, setting.cpus_text, (), self.protocol.interval_s, limit_s)
-        with self._held(setting):
-            observed = self._observer.run(task)
+
+        def once() -> Observation:
+            with self._held(setting):
+                return self._observer.run(task)
+
+        observed = self._outlasting(once, [])
         if observed.exit_code != 0:
             raise StableDeviceError(
                 f"{self.device.serial}: {PurePosixPath(command[0]).name}: {observed.complaint}"
@@ -124,11 +130,20 @@ class StepBench:
         current = battery.files[0]
         counter = current.replace("current_now", "charge_counter")
         watch = (*self.meter.files, counter)
-        idle = self._observer.run(self._task((), "", watch, self._idle_length_s))
-        self.calibration_records = (idle.text,)
-        with self._held(setting):
-            busy = self._run(setting, watch)
-        self.calibration_records = (idle.text, busy.text)
+        taken: list[str] = []
+
+        def once() -> list[Observation]:
+            found = [self._observer.run(self._task((), "", watch, self._idle_length_s))]
+            taken.append(found[0].text)
+            with self._held(setting):
+                found.append(self._run(setting, watch))
+            taken.append(found[1].text)
+            return found
+
+        try:
+            idle, busy = self._outlasting(once, taken)
+        finally:
+            self.calibration_records = tuple(taken)
         readings = [[float(t) for _, t in o.series(current)] for o in (idle, busy)]
         # The gauge needs a moment to see the work.
         readings[1] = readings[1][len(readings[1]) // 3 :]
@@ -150,10 +165,7 @@ class StepBench:
             try:
                 run = self._attempt(setting, taken)
             except TransientDeviceError as error:
-                LOGGER.warning("%s; the setting is measured again", error.message)
-                if self._observer.unfinished:
-                    taken.append(self._observer.unfinished)
-                restarts += self._come_back() or isinstance(error, RestartedError)
+                restarts += self._come_back(error, taken) or isinstance(error, RestartedError)
                 returns += 1
                 runs.append(StepRun("unstable", error.message, records=tuple(taken)))
                 if returns <= self.protocol.returns:
@@ -177,13 +189,34 @@ class StepBench:
         """Whether a run has what its meter can give; a battery that charges still does so in the next run."""
         return self.meter is None or run.energy is not None or checks.CHARGING in run.marks
 
-    def _come_back(self) -> bool:
+    def _outlasting(self, action: Callable[[], _T], taken: list[str]) -> _T:
+        """Does something on the device; anew where it went away meanwhile, as often as a run is.
+
+        Raises:
+            DeviceError: See `run`.
+        """
+        for _ in range(self.protocol.returns):
+            try:
+                return action()
+            except TransientDeviceError as error:
+                self._come_back(error, taken)
+                self._put_back()
+        return action()
+
+    def _come_back(self, error: TransientDeviceError, taken: list[str]) -> bool:
         """Waits for a device that was away; returns whether it restarted.
+
+        Args:
+            error: What told that it is.
+            taken: Where the record goes that was broken off.
 
         Raises:
             TransientDeviceError: It stays away.
             StableDeviceError: It restarted, and has lost what was brought there.
         """
+        LOGGER.warning("%s; what was measured meanwhile is measured again", error.message)
+        if self._observer.unfinished:
+            taken.append(self._observer.unfinished)
         waited = 0.0
         while True:
             try:
@@ -227,9 +260,7 @@ class StepBench:
     def _attempt(self, setting: Setting, taken: list[str]) -> StepRun:
         """One run; what is recorded goes into `taken` at once, whatever ends it."""
         try:
-            # What could not be undone when a run was broken off.
-            for failure in self._journal.undo(SETTINGS):
-                LOGGER.warning("%s: not restored: %s", self.device.serial, failure)
+            self._put_back()
             self._rest()
             before = self._idle(taken)
             with self._held(setting):
@@ -265,6 +296,11 @@ class StepBench:
             khz=conditions.mean_khz(observed, window, self.info),
             records=records,
         )
+
+    def _put_back(self) -> None:
+        """Undoes what could not be undone when something was broken off."""
+        for failure in self._journal.undo(SETTINGS):
+            LOGGER.warning("%s: not restored: %s", self.device.serial, failure)
 
     def _rest(self) -> None:
         limit_s, sleep = self.protocol.cooling_limit_s, self._sleep

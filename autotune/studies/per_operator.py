@@ -22,8 +22,9 @@ from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import StepRun
 from autotune.measurement.step_runner import StepRunner, settings_text, switch_seconds
 from autotune.measurement.versus import TIE, judge
+from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.device_bench import setting_of
+from autotune.studies.device_bench import DeviceBench, setting_of
 from autotune.studies.objective import (
     Figures,
     Limits,
@@ -41,7 +42,7 @@ MOST = 6
 """Configurations that a plan may go through."""
 _PHASES = {"forward": "forward", "data_grad": "backward", "weight_grad": "backward"}
 _SWITCH_LIMIT_S = 120.0
-Told = Callable[[str, dict[str, Any], StepRun], None]
+Told = Callable[[str, dict[str, Any], Measured], None]
 
 
 def candidates(
@@ -86,7 +87,7 @@ class PlanRun:
         limits: What must be kept.
         seed: Of the orders and the bootstrap.
         blocks: How often a plan and the best single configuration are measured.
-        told: Called with each run, its kind and what it was of.
+        told: Called with each measurement, its kind and what it was of.
         interrupted: Asked between runs whether to stop.
     """
 
@@ -184,7 +185,7 @@ class PlanRun:
             if self.interrupted():
                 break
             run, profile = traced.profile(setting_of(self._clusters, configuration))
-            self.told("profile", {"configuration": self._json(configuration)}, run)
+            self._tell("profile", {"configuration": self._json(configuration)}, run)
             if profile is None or profile.calls.seconds.shape[1] != len(self.graph.nodes):
                 continue
             times = np.median(profile.calls.seconds, axis=0)
@@ -217,10 +218,14 @@ class PlanRun:
         observed = self.bench.observe(
             self.runner.switches(file), self._moving(settings), _SWITCH_LIMIT_S
         )
+        self.told("switches", {}, Measured("ok", raw={"records": [observed.text]}))
         try:
             return switch_seconds(observed.lines, len(settings))
         except ValueError as error:
             raise StableDeviceError(f"{self.bench.device.serial}: {error}") from error
+
+    def _tell(self, kind: str, what: dict[str, Any], run: StepRun) -> None:
+        self.told(kind, what, DeviceBench(self.bench, needs_energy=False).measured(run))
 
     def _moving(self, settings: Sequence[Setting]) -> Setting:
         """All that a program may use that goes through settings."""
@@ -252,7 +257,7 @@ class PlanRun:
             block: dict[str, Figures] = {}
             for kind, bench, setting in turns:
                 run = bench.run(setting)
-                self.told("plan", {"of": kind}, run)
+                self._tell("plan", {"of": kind}, run)
                 if run.status == "ok" and (run.energy is not None or self.objective == "latency"):
                     block[kind] = Figures(run.time_s, run.energy_j)
             if len(block) == 2:

@@ -195,6 +195,34 @@ def test_a_setting_that_restarts_the_device_each_time_is_given_up(tmp_path: Path
     assert len(run.rejected) == 3
 
 
+def test_calibration_outlasts_a_restart(tmp_path: Path) -> None:
+    with bench(tmp_path) as (device, station):
+        clock = device.clock
+        assert isinstance(clock, VirtualClock)
+        clock.at(clock.now() + 9.0, device.restarted)
+        found = station.calibrate(COOL)
+        assert [m.kind for m in station._journal.changes] == ["remove"]
+    assert device.boots == 2
+    assert found is not None
+    assert found.scale == pytest.approx(-1e-6)
+    # Of the idle device and of what was broken off, and then of both as a whole.
+    assert len(station.calibration_records) == 4
+    assert [parse(text).end_s is None for text in station.calibration_records] == [
+        False, True, False, False,
+    ]  # fmt: skip
+
+
+def test_what_is_run_beside_measurements_outlasts_a_restart(tmp_path: Path) -> None:
+    with bench(tmp_path) as (device, station):
+        clock = device.clock
+        assert isinstance(clock, VirtualClock)
+        clock.at(clock.now() + 3.0, device.restarted)
+        command = ("emulated_train", "--threads", "2", "--steps", "3")
+        observed = station.observe(command, COOL, 300.0)
+        assert [m.kind for m in station._journal.changes] == ["remove"]
+    assert (device.boots, observed.exit_code) == (2, 0)
+
+
 class Killed(EmulatedDevice):
     """Something kills what observes, and the command with it."""
 

@@ -24,7 +24,7 @@ from autotune.devices.journal import EMULATED_KIND, Journal, held
 from autotune.errors import DeviceError, TransientDeviceError, UsageError
 from autotune.measurement.observer import Observer
 from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import Protocol, Workload
+from autotune.measurement.step_run import Band, Protocol, Workload
 from autotune.power import channels, nvml, stream
 from autotune.power.channels import Meter
 from autotune.power.stream import Stream
@@ -159,7 +159,7 @@ def ready(
     bring: Bring,
     meter: Meter | None,
     protocol: Protocol,
-    start_c: float | None,
+    band: Band | None,
 ) -> Iterator[StepBench]:
     """A bench for a workload on the device; everything that is changed there is journalled, and undone at the end.
 
@@ -168,7 +168,7 @@ def ready(
         bring: Brings the workload there.
         meter: What joules are taken from; None for times only.
         protocol: How runs are measured.
-        start_c: See `StepBench`.
+        band: See `StepBench`.
 
     Raises:
         UsageError: The meter's source gives nothing.
@@ -200,7 +200,7 @@ def ready(
             bring(observer),
             meter,
             protocol,
-            start_c=start_c,
+            band=band,
             sleep=chosen.sleep,
         )
 

@@ -138,7 +138,7 @@ def search(
         float | None,
         typer.Option(
             metavar="CELSIUS",
-            help="A run begins at this temperature at most. [default: 2 above what it is at first]",
+            help="A run begins at this temperature at most. [default: from 8 below to 2 above what it is at first]",
         ),
     ] = None,
     per_operator: Annotated[

@@ -39,7 +39,7 @@ def compare(
     from autotune.cli import bench as benches
     from autotune.cli.cpu_config_apply import point_of
     from autotune.cli.device_workload import StepOptions, brought, given_command
-    from autotune.cli.step_records import calibrated, protocol_of, recorder, start_temperature
+    from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import StableDeviceError, UsageError
     from autotune.measurement.versus import LOOKS, versus
@@ -70,7 +70,7 @@ def compare(
         step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
     )
     meter = benches.meter(chosen, asked["meter"] or "auto", needed=True) if by == "energy" else None
-    start_c = start_temperature(asked, found.events)
+    band = start_band(asked, found.events)
     folder = RunFolder.create(
         run.parent,
         "compare",
@@ -83,7 +83,7 @@ def compare(
     with folder, LiveProgress() as progress, brought(step, command, chosen, progress) as workload:
         progress.notice(f"run folder: {folder.path}")
         progress.phase("runs, at most", 2 * LOOKS[-1])
-        with benches.ready(chosen, workload.bring, meter, protocol_of(asked), start_c) as bench:
+        with benches.ready(chosen, workload.bring, meter, protocol_of(asked), band) as bench:
             if by == "energy":
                 calibrated(bench, setting_of(clusters, None), folder, progress, needed=True)
             record, measures = recorder(folder), DeviceBench(bench, needs_energy=by == "energy")

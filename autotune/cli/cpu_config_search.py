@@ -13,7 +13,7 @@ from autotune.cli.bench import Chosen
 from autotune.cli.cpu_config import BLOCKS, LARGEST, SEED, TRIALS
 from autotune.cli.cpu_config_table import show
 from autotune.cli.device_workload import DeviceWorkload, StepOptions, brought, given_command
-from autotune.cli.step_records import calibrated, protocol_of, recorder, start_temperature
+from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
 from autotune.errors import INTERRUPTED, NothingMeasuredError, StableDeviceError, UsageError
 from autotune.measurement.step_bench import StepBench
@@ -110,11 +110,11 @@ def run_search(
             progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
         if not chosen.info.rooted:
             progress.notice("no root: clocks are left to the system, and only observed")
-        # A run that goes on begins its measurements at the temperature at which it began them before.
-        start_c = start_temperature(asked, events)
-        with benches.ready(chosen, workload.bring, meter, protocol_of(asked), start_c) as steps:
-            if start_c is None and steps.start_c is not None:
-                folder.event("start_temperature", celsius=steps.start_c)
+        # A run that goes on begins its measurements at the temperatures at which it began them before.
+        band = start_band(asked, events)
+        with benches.ready(chosen, workload.bring, meter, protocol_of(asked), band) as steps:
+            if band is None and steps.band is not None:
+                folder.event("start_temperature", low_c=steps.band.low_c, high_c=steps.band.high_c)
             bench = DeviceBench(steps, needs_energy=wanted)
             calibrated(steps, setting_of(bench.clusters, None), folder, progress, needed=wanted)
             study = shared or study_of(

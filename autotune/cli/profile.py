@@ -97,7 +97,7 @@ def profile(
     from autotune.cli import bench as benches
     from autotune.cli.device_workload import brought, given_command, step_options
     from autotune.cli.output import write_json
-    from autotune.cli.step_records import calibrated
+    from autotune.cli.step_records import at_most, calibrated
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import NothingMeasuredError, UsageError
     from autotune.measurement.step_run import Protocol
@@ -136,7 +136,7 @@ def profile(
     ):
         progress.notice(f"run folder: {folder.path}")
         with benches.ready(
-            chosen, workload.bring, found_meter, protocol, start_temperature
+            chosen, workload.bring, found_meter, protocol, at_most(start_temperature)
         ) as bench:
             calibrated(bench, setting, folder, progress, needed=False)
             measured, joined = bench.profile(setting)

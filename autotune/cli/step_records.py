@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from autotune.cli.tuning import LiveProgress
 from autotune.errors import StableDeviceError
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import Protocol
+from autotune.measurement.step_run import Band, Protocol
 from autotune.records import RunFolder
 from autotune.studies.bench import Measured
 
@@ -21,12 +22,18 @@ def protocol_of(asked: dict[str, Any]) -> Protocol:
     return Protocol() if least is None else replace(Protocol(), least_s=least)
 
 
-def start_temperature(asked: dict[str, Any], events: Sequence[dict[str, Any]] = ()) -> float | None:
-    """Where a run of cpu-config begins its measurements at most: as asked for, or else as it did before."""
-    asked_for: float | None = asked["start_temperature"]
-    if asked_for is not None:
-        return asked_for
-    return next((e["celsius"] for e in events if e["event"] == "start_temperature"), None)
+def start_band(asked: dict[str, Any], events: Sequence[dict[str, Any]] = ()) -> Band | None:
+    """Temperatures at which a run of cpu-config begins its measurements: as asked for, or else as it did before."""
+    if (most_c := asked["start_temperature"]) is not None:
+        return at_most(most_c)
+    return next(
+        (Band(e["low_c"], e["high_c"]) for e in events if e["event"] == "start_temperature"), None
+    )
+
+
+def at_most(celsius: float | None) -> Band | None:
+    """The band that `--start-temperature` means: however cold."""
+    return None if celsius is None else Band(-math.inf, celsius)
 
 
 def calibrated(
@@ -92,4 +99,4 @@ def recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured | Non
     return record
 
 
-__all__ = ["calibrated", "protocol_of", "recorder", "start_temperature"]
+__all__ = ["at_most", "calibrated", "protocol_of", "recorder", "start_band"]

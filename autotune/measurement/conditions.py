@@ -50,6 +50,15 @@ def watched(info: DeviceInfo) -> tuple[str, ...]:
     return tuple(found)
 
 
+def read_celsius(device: Device, zone: ThermalZone) -> float:
+    """What a sensor reads, in degrees Celsius.
+
+    Raises:
+        DeviceError: It cannot be read.
+    """
+    return celsius(float(device.read(PurePosixPath(f"{zone.path}/temp"), timeout=_CALL_S)))
+
+
 def wait_until_cool(
     device: Device,
     zone: ThermalZone,
@@ -65,7 +74,7 @@ def wait_until_cool(
     """
     waited = 0.0
     while True:
-        now = celsius(float(device.read(PurePosixPath(f"{zone.path}/temp"), timeout=_CALL_S)))
+        now = read_celsius(device, zone)
         if now <= most_c:
             return now
         if waited >= limit_s:

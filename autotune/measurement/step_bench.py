@@ -14,6 +14,7 @@ from typing import TypeVar
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo
 from autotune.devices.journal import SETTINGS, Journal
+from autotune.devices.sensors import ThermalZone, celsius
 from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement import conditions
 from autotune.measurement.energy import Energy, Windows, energy
@@ -21,7 +22,7 @@ from autotune.measurement.observation import Observation, Steps, parted, steps
 from autotune.measurement.observer import Observer, RestartedError, Task, words
 from autotune.measurement.profile import StepProfile, calls_of
 from autotune.measurement.setting import Setting, clocks_held
-from autotune.measurement.step_run import Protocol, StepRun, Workload
+from autotune.measurement.step_run import Band, Protocol, StepRun, Workload
 from autotune.power import checks
 from autotune.power.battery import Calibration, calibrate
 from autotune.power.channels import Meter
@@ -43,7 +44,7 @@ class StepBench:
         workload: What is measured.
         meter: What its energy is taken from; None for times only.
         protocol: How.
-        start_c: Temperature at which runs begin at most; None takes what `info` tells, and the protocol's band.
+        band: Temperatures at which runs begin; None takes the protocol's around what `info` tells.
         sleep: How time passes.
     """
 
@@ -57,17 +58,18 @@ class StepBench:
         meter: Meter | None,
         protocol: Protocol,
         *,
-        start_c: float | None = None,
+        band: Band | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.device, self.info, self.meter = device, info, meter
         self._observer, self._journal = observer, journal
         self.workload, self.protocol, self._sleep = workload, protocol, sleep
         self._zone = conditions.body_zone(info)
-        self.start_c = start_c
-        """Temperature at which runs begin at most; None without a sensor."""
-        if start_c is None and self._zone is not None and self._zone.celsius is not None:
-            self.start_c = self._zone.celsius + protocol.band_k
+        self.band = band
+        """Temperatures at which runs begin; None without a sensor."""
+        if band is None and self._zone is not None and self._zone.celsius is not None:
+            now = self._zone.celsius
+            self.band = Band(now - protocol.cold_k, now + protocol.band_k)
         self.calibration_records: tuple[str, ...] = ()
         """Raw records of the last calibration: the idle device and the run, and what was broken off before."""
 
@@ -81,7 +83,7 @@ class StepBench:
             workload,
             self.meter,
             protocol or self.protocol,
-            start_c=self.start_c,
+            band=self.band,
             sleep=self._sleep,
         )
 
@@ -261,7 +263,7 @@ class StepBench:
         """One run; what is recorded goes into `taken` at once, whatever ends it."""
         try:
             self._put_back()
-            self._rest()
+            marks = self._brought_into_band()
             before = self._idle(taken)
             with self._held(setting):
                 observed = self._run(setting, self._watched())
@@ -289,7 +291,7 @@ class StepBench:
             message="; ".join(wrong),
             step_s=counted.seconds,
             energy=found.joules,
-            marks=found.marks,
+            marks=(*marks, *found.marks),
             rails=found.rails,
             celsius=conditions.hottest(observed, window, self._zone) if self._zone else None,
             memory_bytes=observed.max_rss_bytes or None,
@@ -302,13 +304,34 @@ class StepBench:
         for failure in self._journal.undo(SETTINGS):
             LOGGER.warning("%s: not restored: %s", self.device.serial, failure)
 
-    def _rest(self) -> None:
+    def _brought_into_band(self) -> tuple[str, ...]:
+        """Waits until the device is cool enough, and warms it where it is too cold; returns what to mark."""
         limit_s, sleep = self.protocol.cooling_limit_s, self._sleep
-        if self._zone is not None and self.start_c is not None:
-            conditions.wait_until_cool(
-                self.device, self._zone, self.start_c, limit_s=limit_s, sleep=sleep
+        marks: tuple[str, ...] = ()
+        if (zone := self._zone) is not None and (band := self.band) is not None:
+            now = conditions.wait_until_cool(
+                self.device, zone, band.high_c, limit_s=limit_s, sleep=sleep
             )
+            if now < band.low_c:
+                now = self._warmed(zone, band.low_c)
+            if now < band.low_c:
+                marks = (
+                    f"{zone.name} began at {now:.1f} C, and others at {band.low_c:.1f} C at least",
+                )
         conditions.wait_until_unthrottled(self.device, self.info, limit_s=limit_s, sleep=sleep)
+        return marks
+
+    def _warmed(self, zone: ThermalZone, least_c: float) -> float:
+        """Lets the workload run on every core until a sensor reads so much; returns what it reads then."""
+        clusters = self.info.clusters
+        every = Setting(None, (None,) * len(clusters), sum(len(c.cpus) for c in clusters))
+        command = words(self.workload.command, every.threads)
+        path, limit_s = f"{zone.path}/temp", self.protocol.warming_limit_s
+        self._observer.run(
+            self._task(command, "", (path,), limit_s),
+            lambda seen: any(celsius(float(t)) >= least_c for _, t in seen.series(path)[-1:]),
+        )
+        return conditions.read_celsius(self.device, zone)
 
     def _idle(self, taken: list[str]) -> Observation | None:
         if self.meter is None:

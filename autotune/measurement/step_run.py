@@ -28,6 +28,14 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Band:
+    """Temperatures at which runs begin, in degrees Celsius."""
+
+    low_c: float
+    high_c: float
+
+
+@dataclass(frozen=True)
 class Protocol:
     """How a run is measured.
 
@@ -40,7 +48,9 @@ class Protocol:
         idle_s: Length of each of the two idle windows, before and after a run.
         settle_s: What is left out before each of them: a gauge shows the mean of a time that has passed.
         band_k: How far above its temperature at the beginning a device may be when a run begins.
+        cold_k: How far below it may be; else it is warmed by the workload.
         cooling_limit_s: Longest rest before a run.
+        warming_limit_s: Longest such work; what begins colder all the same is marked.
         attempts: Runs of a setting before it is given up as unstable.
         returns: How often a run is begun anew after the device went away or restarted.
         return_s: How long it may be away.
@@ -54,7 +64,9 @@ class Protocol:
     idle_s: float = 3.0
     settle_s: float = 2.5
     band_k: float = 2.0
+    cold_k: float = 8.0
     cooling_limit_s: float = 900.0
+    warming_limit_s: float = 300.0
     attempts: int = 2
     returns: int = 2
     return_s: float = 300.0
@@ -70,7 +82,7 @@ class StepRun:
         message: What was wrong; empty when `ok`.
         step_s: Seconds of each step that counts.
         energy: Joules above idle of all of them; None without a meter, or where it says nothing.
-        marks: What makes the energy doubtful.
+        marks: What makes the energy doubtful, or the beginning unlike that of others.
         rails: Joules above idle of all of them by rail, of a meter that has several.
         celsius: Highest temperature; None without a sensor.
         memory_bytes: Peak memory; None where it was not told.

@@ -28,7 +28,7 @@ from autotune.measurement.observation import parse
 from autotune.measurement.observer import Observer
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import Protocol, StepRun, Workload
+from autotune.measurement.step_run import Band, Protocol, StepRun, Workload
 from autotune.power.channels import Meter, nvml_meter, stream_meter
 from autotune.power.stream import Stream
 
@@ -80,7 +80,7 @@ def measured(
     ):
         workload = Workload(command, re.compile("^step"))
         bench = StepBench(
-            device, info, observer, journal, workload, meter, SHORT, start_c=999.0
+            device, info, observer, journal, workload, meter, SHORT, band=Band(-99.0, 999.0)
         )  # fmt: skip
         return bench.run(Setting(None, (None,) * len(info.clusters), 1))
 

@@ -32,7 +32,7 @@ from autotune.measurement.observer import Observer, Task
 from autotune.measurement.profile import PROC_STAT
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import Protocol, Workload
+from autotune.measurement.step_run import Band, Protocol, Workload
 from autotune.measurement.step_runner import STEP_LINE
 from autotune.measurement.versus import judge, versus
 from autotune.power.channels import PATTERNS, find
@@ -52,7 +52,7 @@ def bench(
     workload: Workload = TRAIN,
     protocol: Protocol = USUAL,
     faults: FaultPlan | None = None,
-    start_c: float | None = None,
+    band: Band | None = None,
 ) -> Iterator[tuple[EmulatedDevice, StepBench]]:
     device = EmulatedDevice(profile, programs=observing(), faults=faults)
     meters = find(device.collect(PATTERNS, timeout=10))
@@ -66,7 +66,7 @@ def bench(
     ):
         yield device, StepBench(
             device, info, observer, journal, workload, meters[0] if meters else None,
-            protocol, start_c=start_c, sleep=device.clock.sleep,
+            protocol, band=band, sleep=device.clock.sleep,
         )  # fmt: skip
     assert device.files.names("/data/local/tmp" if android else "/tmp") == []
 
@@ -144,7 +144,9 @@ def test_android_s_thermal_status_is_a_condition(tmp_path: Path) -> None:
 
 
 def test_a_device_that_stays_hot_is_not_measured(tmp_path: Path) -> None:
-    with bench(tmp_path, protocol=Protocol(cooling_limit_s=30, attempts=1), start_c=25.5) as (
+    with bench(
+        tmp_path, protocol=Protocol(cooling_limit_s=30, attempts=1), band=Band(0.0, 25.5)
+    ) as (
         device,
         station,
     ):
@@ -153,6 +155,22 @@ def test_a_device_that_stays_hot_is_not_measured(tmp_path: Path) -> None:
         run = station.run(BIG)
     assert run.status == "unstable"
     assert "measurements begin at 25.5 C" in run.message
+
+
+def test_a_device_that_is_too_cold_is_warmed_first(tmp_path: Path) -> None:
+    with bench(tmp_path, band=Band(27.0, 29.0)) as (device, station):
+        station.calibrate(COOL)
+        before = device.soc.celsius()
+        run = station.run(COOL)
+        station.band = Band(95.0, 99.0)
+        never = station.run(COOL)
+    assert before < 27.0
+    assert (run.status, run.marks) == ("ok", ())
+    assert run.celsius is not None
+    assert 26.5 < run.celsius < 30.0
+    assert (never.status, never.energy_j is not None) == ("ok", True)
+    (mark,) = never.marks
+    assert "and others at 95.0 C at least" in mark
 
 
 def test_a_run_that_a_restart_broke_off_is_measured_again(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def _point(
         "ci": None,
         "rails": {},
         "seen_khz": trial.seen_khz,
-        "marks": [],
+        "marks": list(trial.marks),
     }
 
 
@@ -236,5 +236,6 @@ def _against(
             "ratio": ratio.estimate,
             "ci": ratio.ends,
             "verdict": "better" if better else "worse" if worse else "tie",
+            "doubtful": name == "energy_j" and bool(own.marks or mine.marks),
         }
     return found

@@ -25,7 +25,7 @@ from autotune.studies.storage import open_study
 SamplerName = Literal["tpe", "nsga2", "random", "grid"]
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 
-_REASON, _BELIEF, _SEEN_KHZ = "reason", "belief", "seen_khz"
+_REASON, _BELIEF, _SEEN_KHZ, _MARKS = "reason", "belief", "seen_khz", "marks"
 _IDLE_ASKS = 20
 _LOOK_S = 1.0
 
@@ -68,6 +68,7 @@ class StudyTrial:
         reason: Who proposed it: `probe`, `model`, or the sampler.
         belief: What the models expected of it, if they proposed it.
         seen_khz: Mean clock of each cluster while it was measured, where it could be read.
+        marks: What makes the energy doubtful.
     """
 
     number: int
@@ -78,6 +79,7 @@ class StudyTrial:
     reason: str
     belief: Figures | None
     seen_khz: dict[str, float] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
 
 
 def base_sampler(name: SamplerName, seed: int) -> BaseSampler:
@@ -199,6 +201,7 @@ class Study:
         else:
             trial.set_user_attr(FIGURES, asdict(measured.figures))
             trial.set_user_attr(_SEEN_KHZ, measured.seen_khz)
+            trial.set_user_attr(_MARKS, list(measured.marks))
             for name, excess in zip(
                 _limited(self.request.limits),
                 self.request.limits.excess(measured.figures),
@@ -219,6 +222,7 @@ class Study:
             reason=told.get(_REASON, ""),
             belief=Figures(**told[_BELIEF]) if _BELIEF in told else None,
             seen_khz=told.get(_SEEN_KHZ, {}),
+            marks=tuple(told.get(_MARKS, ())),
         )
 
 

@@ -32,7 +32,8 @@ def ratio_text(found: Mapping[str, Any]) -> str:
     """A ratio with its interval and verdict, such as `1.25 (1.20 to 1.31): better`."""
     ends = found["ci"]
     told = "one block, no interval" if ends is None else f"{ends[0]:.3g} to {ends[1]:.3g}"
-    return f"{found['ratio']:.3g} ({told}): {found['verdict']}"
+    doubt = ", of doubtful joules" if found.get("doubtful") else ""
+    return f"{found['ratio']:.3g} ({told}): {found['verdict']}{doubt}"
 
 
 def joules_text(point: Mapping[str, Any]) -> str:
@@ -52,9 +53,17 @@ def interval_text(ends: Sequence[float] | None) -> str:
 def doubts(
     shown: Iterable[tuple[str, Mapping[str, Any] | None]], marks: Iterable[str]
 ) -> list[tuple[str, str]]:
-    """What makes figures doubtful: of the study, and of each point once, by its first name."""
-    found = dict.fromkeys(marks, "energy")
+    """What makes figures doubtful, each once: of the study, and of points with their names."""
+    whole = list(dict.fromkeys(marks))
+    of_points: dict[str, list[str]] = {}
     for name, point in shown:
         for mark in (point or {}).get("marks", ()):
-            found.setdefault(mark, f"energy of {name.replace('_', ' ')}")
-    return [(name, mark) for mark, name in found.items()]
+            of_points.setdefault(mark, []).append(name.replace("_", " "))
+    return [
+        *(("energy", mark) for mark in whole),
+        *(
+            (f"energy of {', '.join(dict.fromkeys(names))}", mark)
+            for mark, names in of_points.items()
+            if mark not in whole
+        ),
+    ]

@@ -36,6 +36,7 @@ from autotune.studies.space import CpuSpace
 from autotune.studies.storage import open_storage
 from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of
 from autotune.studies.surrogate import Surrogate
+from autotune.studies.texts import doubts
 
 TABLE = Path(__file__).parents[1] / "data" / "meizu16t_alexnet_b16.csv"
 LITTLE = Cluster(
@@ -528,7 +529,7 @@ def test_a_meter_that_is_cut_off_marks_the_study_and_marks_of_runs_their_points(
 
     class CutOff(TableBench):
         def measure(self, configuration: CpuConfiguration | None) -> Measured:
-            found = super().measure(configuration)
+            found = super().measure(configuration or next(iter(table.figures())))
             if found.figures is None or found.figures.energy_j is None:
                 return found
             joules = min(found.figures.energy_j, limit * found.figures.time_s)
@@ -545,6 +546,14 @@ def test_a_meter_that_is_cut_off_marks_the_study_and_marks_of_runs_their_points(
     assert f"configurations draw {limit:.2f} W" in found["marks"][0]
     assert found["best"]["marks"] == ["cut"]
     assert found["best"]["rails"]["a"] == pytest.approx(found["best"]["energy_j"])
+    assert found["against_default"]["energy_j"]["doubtful"]
+    assert not found["against_default"]["time_s"]["doubtful"]
+    # What was measured once only has its marks as well.
+    assert all(point["marks"] == ["cut"] for point in found["pareto"])
+    assert (
+        "energy of best, least energy",
+        "cut",
+    ) in doubts([("best", found["best"]), ("least_energy", found["best"])], [])
 
 
 class Alike:

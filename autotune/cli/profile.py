@@ -237,7 +237,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
     """Prints a profile: roles, then the calls that take most."""
     from autotune.cli.output import write_table
 
-    heads = ("ms", "share", "mJ", "+/-", "W", "cores busy", "C", "MB live")
+    heads = ("ms", "share", "mJ", "+/-", "W", "cores busy", "MHz", "C", "MB live")
     write_table(
         ("operator", "role", "calls", *heads),
         [(r["operator"], r["role"], str(r["calls"]), *_row(r)) for r in found["roles"]],
@@ -258,8 +258,8 @@ def show(found: dict[str, Any], folder: Path) -> None:
         short = sum(not r["apart"] for r in found["operators"])
         if short:
             print(
-                f"~: too short to tell apart: {short} of {len(found['operators'])} calls have the step's power, "
-                f"or nearly ({found['intervals']} samples); roles add them up"
+                f"~: too short to tell apart: the power of {short} of {len(found['operators'])} calls is not known "
+                f"within 15 % of the step's ({found['intervals']} samples); roles add them up"
             )
     for mark in found["marks"]:
         print(f"doubtful: {mark}")
@@ -278,6 +278,7 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
         "-" if energy is None else f"{1e3 * row['deviation_j']:.2g}",
         "-" if row["watts"] is None else f"{mark}{row['watts']:.3g}",
         f"{sum(row['busy'].values()):.2f}" if row["busy"] else "-",
+        "/".join(f"{khz / 1e3:.0f}" for khz in row["khz"].values()) or "-",
         "-" if row["celsius"] is None else f"{row['celsius']:.1f}",
         "-" if row["live_bytes"] is None else f"{row['live_bytes'] / 1e6:.4g}",
     )

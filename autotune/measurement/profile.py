@@ -22,7 +22,7 @@ from autotune.devices.sensors import ThermalZone, celsius
 from autotune.measurement.energy import idle_power, power
 from autotune.measurement.observation import Observation
 from autotune.power.channels import Meter
-from autotune.power.trace import Trace, baseline
+from autotune.power.trace import Trace, baseline, resolution
 
 CALLS, NAMES = "calls", "names"
 """First words of the lines that a program prints of its calls; docs/measurement.md has them."""
@@ -169,7 +169,7 @@ class CallProfile:
     Attributes:
         time_s: Median seconds a step.
         energy_j: Joules above idle a step; None without a meter.
-        deviation_j: Its standard uncertainty.
+        deviation_j: Its standard uncertainty: the fit's, the idle power's, and that of a meter's own clock.
         apart: Whether the samples tell its power apart from its neighbours'.
         busy: Share of its time for which each core worked, by number; empty where it could not be read.
         khz: Mean clock of each cluster.
@@ -213,11 +213,20 @@ class StepProfile:
         self.calls = calls
         self._observed, self._info, self._zone = observed, info, zone
         self._power: Attribution | None = None
+        self._base_w = 0.0
+        self._moved: list[Attribution] = []
         if meter is not None and idle:
             windows = [idle_power(meter, o, settle_s) for o in idle]
-            base = baseline(windows[0], windows[-1])
-            trace = _fresh(power(meter, observed))
-            self._power = self._attributed(trace.times_s, trace.watts[1:] - base.watts)
+            trace = power(meter, observed)
+            base = baseline(windows[0], windows[-1], resolution([trace, *windows]))
+            self._base_w = base.deviation
+            trace = _fresh(trace)
+            means = trace.watts[1:] - base.watts
+            self._power = self._attributed(trace.times_s, means)
+            # The meter's times may be so much earlier or later than they seem.
+            off = observed.clock_deviation_s
+            moved = [self._attributed(trace.times_s + by, means) for by in (-off, off) if off]
+            self._moved = [found for found in moved if found is not None]
         self._busy = self._cores()
         times = np.asarray([s.time_s for s in observed.samples])
         self._sampled = shares(np.concatenate([times[:1], times]), calls) if len(times) else None
@@ -231,8 +240,10 @@ class StepProfile:
         total = float(weights.sum())
         energy, deviation, apart = None, None, False
         if self._power is not None:
-            energy, deviation = self._power.total(weights)
-            apart = deviation <= APART_SHARE * abs(self._power.mean) * total
+            energy, fitted = self._power.total(weights)
+            apart = fitted <= APART_SHARE * abs(self._power.mean) * total
+            off = [abs(moved.total(weights)[0] - energy) for moved in self._moved]
+            deviation = math.hypot(fitted, self._base_w * total, max(off, default=0.0))
         return CallProfile(
             time_s=float(np.median(seconds)),
             energy_j=energy,

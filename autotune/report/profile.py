@@ -194,7 +194,10 @@ def _calls(result: Mapping[str, Any]) -> str:
     short = sum(not call["apart"] for call in calls)
     told = ""
     if result["energy_j"] is not None and short:
-        told = f"<p>~: too short to tell apart: {short} of {len(calls)} calls have the step's power, or nearly.</p>"
+        told = (
+            f"<p>~: too short to tell apart: the power of {short} of {len(calls)} calls is not known "
+            "within 15 % of the step's.</p>"
+        )
     numbered = [{**call, "number": number} for number, call in enumerate(calls, start=1)]
     return told + _table(("number", "name"), sorted(numbered, key=lambda call: -call["time_s"]))
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from autotune.measurement.observation import parse
-from autotune.measurement.profile import Calls, attribute, calls_of, shares
+from autotune.devices.info import probe
+from autotune.emulator.device import EmulatedDevice
+from autotune.measurement.observation import Observation, parse
+from autotune.measurement.profile import Calls, StepProfile, attribute, calls_of, shares
+from autotune.power.channels import stream_meter
 
 Floats = NDArray[np.float64]
 
@@ -75,6 +80,45 @@ def test_a_record_gives_the_calls_of_its_window() -> None:
     assert found.names == ("a", "b")
     assert found.times_s == pytest.approx(np.asarray([[1.25, 1.75, 2.0], [2.25, 2.75, 3.0]]))
     assert calls_of(observed, 5.0, 6.0) is None
+
+
+def record(
+    begin_s: float, end_s: float, watts: list[float], *others: dict[str, object]
+) -> Observation:
+    """A record of a meter that printed a value each 0.1 s."""
+    told: list[dict[str, object]] = [{"begin": begin_s, "pid": 1, "interval_s": 0.01, "watch": []}]
+    told += others
+    told += [{"meter": [begin_s + 0.1 * (n + 1), f"{w:.4f}", ""]} for n, w in enumerate(watts)]
+    told.append({"end": end_s, "exit": 0, "max_rss_kb": 0, "user_s": 0, "system_s": 0, "why": ""})
+    return parse("\n".join(json.dumps(one) for one in told))
+
+
+def test_joules_of_calls_have_the_uncertainty_of_idle_power_and_of_the_meter_s_clock() -> None:
+    noise = np.random.default_rng(1).normal(0, 0.01, 300)
+    calls = steps([0.5, 0.5], 20)
+    info = probe(EmulatedDevice("meizu-16t"))
+    meter = stream_meter("x")
+
+    def profile(idle_after_w: float, clock_s: float) -> StepProfile:
+        watts = [3.0 + 4.0 * (n % 10 >= 5) + noise[n] for n in range(200)]
+        observed = record(0.0, 20.0, watts, {"clock": [0.0, clock_s]})
+        idle = [
+            record(start, start + 5, [w + noise[n] for n in range(50)])
+            for start, w in ((-10.0, 1.0), (30.0, idle_after_w))
+        ]
+        return StepProfile(calls, observed, info, None, meter, idle, 2.5)
+
+    steady, changed, late = profile(1.0, 0.0), profile(2.0, 0.0), profile(1.0, 0.2)
+    assert steady.step.energy_j == pytest.approx(4.0, rel=0.01)
+    assert steady.step.deviation_j is not None
+    assert steady.step.deviation_j < 0.01
+    # Idle power that changed by 1 W may have been anything between, all the time.
+    assert changed.step.deviation_j == pytest.approx(1 / np.sqrt(12), rel=0.05)
+    assert changed.of([0]).deviation_j == pytest.approx(0.5 / np.sqrt(12), rel=0.05)
+    first, moved = steady.of([0]), late.of([0])
+    assert moved.energy_j == first.energy_j == pytest.approx(1.0, rel=0.02)
+    assert moved.deviation_j is not None
+    assert moved.deviation_j > 0.4  # A call of 0.5 s gets 0.2 s of the other's 4 W more, at worst.
 
 
 def test_steps_of_different_calls_are_refused() -> None:

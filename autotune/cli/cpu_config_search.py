@@ -15,7 +15,14 @@ from autotune.cli.cpu_config_table import show
 from autotune.cli.device_workload import DeviceWorkload, StepOptions, brought, given_command
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
-from autotune.errors import INTERRUPTED, NothingMeasuredError, StableDeviceError, UsageError
+from autotune.errors import (
+    INTERRUPTED,
+    DeviceError,
+    NothingMeasuredError,
+    StableDeviceError,
+    UsageError,
+)
+from autotune.measurement.conditions import body_zone
 from autotune.measurement.step_bench import StepBench
 from autotune.records import RunFolder, read_run
 from autotune.studies.bench import Measured
@@ -85,6 +92,11 @@ def run_search(
             "--per-operator needs --model: another program does not go through settings",
             hint="`autotune profile --command` tells what its calls take",
         )
+    if request.limits.celsius is not None and body_zone(chosen.info) is None:
+        raise DeviceError(
+            f"{chosen.info.serial} has no temperature sensor that can be read, and --max-temperature needs one",
+            hint="root may be needed to read one; or leave the limit out",
+        )
     wanted = needs_energy(request.objective, request.limits)
     meter = benches.meter(chosen, asked["meter"] or "auto", needed=wanted)
     about = about_this(
@@ -115,7 +127,7 @@ def run_search(
         with benches.ready(chosen, workload.bring, meter, protocol_of(asked), band) as steps:
             if band is None and steps.band is not None:
                 folder.event("start_temperature", low_c=steps.band.low_c, high_c=steps.band.high_c)
-            bench = DeviceBench(steps, needs_energy=wanted)
+            bench = DeviceBench(steps, needs_energy=wanted, limits=request.limits)
             calibrated(steps, setting_of(bench.clusters, None), folder, progress, needed=wanted)
             study = shared or study_of(
                 request, open_storage(default_url(folder.path)), asked["study"] or _STUDY

@@ -104,8 +104,12 @@ def given_command(
                 hint="give one of them; --steps-from goes with --command",
             )
         return None
+    for option, given in (("--command", command), ("--steps-from", steps_from)):
+        if given is not None and not given.strip():
+            raise UsageError(f"{option} is empty", hint="give one, or leave it out")
     if emulated:
-        command, steps_from = command or _EMULATED_COMMAND, steps_from or _EMULATED_STEP
+        command = _EMULATED_COMMAND if command is None else command
+        steps_from = _EMULATED_STEP if steps_from is None else steps_from
     if command is None or steps_from is None:
         raise UsageError(
             "--model, or --command and --steps-from, say what is measured",

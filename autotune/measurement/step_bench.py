@@ -15,7 +15,7 @@ from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo
 from autotune.devices.journal import SETTINGS, Journal
 from autotune.devices.sensors import ThermalZone, celsius
-from autotune.errors import StableDeviceError, TransientDeviceError
+from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
 from autotune.measurement import conditions
 from autotune.measurement.energy import Energy, Windows, energy
 from autotune.measurement.observation import Observation, Steps, parted, steps
@@ -30,6 +30,7 @@ from autotune.power.channels import Meter
 LOGGER = logging.getLogger("autotune.measurement")
 _RECONNECT_S = 10.0
 _RETURN_PAUSE_S = 5.0
+_SILENT_S = 60.0
 _T = TypeVar("_T")
 
 
@@ -70,6 +71,7 @@ class StepBench:
         if band is None and self._zone is not None and self._zone.celsius is not None:
             now = self._zone.celsius
             self.band = Band(now - protocol.cold_k, now + protocol.band_k)
+        self._stepped = self._warned = False
         self.calibration_records: tuple[str, ...] = ()
         """Raw records of the last calibration: the idle device and the run, and what was broken off before."""
 
@@ -125,6 +127,7 @@ class StepBench:
 
         Raises:
             StableDeviceError: The battery's current does not follow the work.
+            NothingMeasuredError: The workload does not run.
         """
         if self.meter is None or all(c.calibrated for c in self.meter.channels):
             return None
@@ -146,6 +149,9 @@ class StepBench:
             idle, busy = self._outlasting(once, taken)
         finally:
             self.calibration_records = tuple(taken)
+        self._require_steps(busy)
+        if self._failed(busy):
+            raise NothingMeasuredError(f"the command does not run: {self._failure(busy)}")
         readings = [[float(t) for _, t in o.series(current)] for o in (idle, busy)]
         # The gauge needs a moment to see the work.
         readings[1] = readings[1][len(readings[1]) // 3 :]
@@ -159,6 +165,7 @@ class StepBench:
 
         Raises:
             DeviceError: The device is gone.
+            NothingMeasuredError: No step was ever seen, in all the time that a run may take.
         """
         runs: list[StepRun] = []
         attempts = returns = restarts = 0
@@ -274,7 +281,8 @@ class StepBench:
             return StepRun("unstable", error.message, records=tuple(taken))
         records = tuple(taken)
         counted = self._steps(observed)
-        if counted is None or (observed.exit_code != 0 and not observed.why):
+        self._require_steps(observed)
+        if counted is None or self._failed(observed):
             return StepRun("run_error", self._failure(observed), records=records)
         window = (counted.start_s, counted.ends_s[-1])
         wrong = conditions.broken(observed, window, setting, self.info)
@@ -366,17 +374,47 @@ class StepBench:
         return steps(observed.lines, self.workload.step, warm_up=self.protocol.warm_up)
 
     def _enough(self, observed: Observation) -> bool:
+        if not self._stepped and self._ends(observed):
+            self._stepped = True
+        if not self._stepped and not self._warned and observed.samples and observed.lines:
+            waited_s = observed.samples[-1].time_s - observed.begin_s
+            if waited_s > _SILENT_S:
+                LOGGER.warning("%s", self._stepless(observed, waited_s))
+                self._warned = True
         counted = self._steps(observed)
         if counted is None or len(counted.ends_s) < self.protocol.least_steps:
             return False
         return counted.ends_s[-1] - counted.start_s >= self.protocol.least_s
 
+    @staticmethod
+    def _failed(observed: Observation) -> bool:
+        """Whether the command ended by itself, and not well."""
+        return observed.exit_code != 0 and not observed.why
+
+    def _ends(self, observed: Observation) -> int:
+        return sum(bool(self.workload.step.search(line.text)) for line in observed.lines)
+
+    def _require_steps(self, observed: Observation) -> None:
+        """Ends everything where no run has shown a step yet: others would take as long for nothing."""
+        self._stepped = self._stepped or self._ends(observed) > 0
+        if self._stepped or self._failed(observed):
+            return
+        seconds = (observed.end_s or observed.begin_s) - observed.begin_s
+        raise NothingMeasuredError(
+            self._stepless(observed, seconds),
+            hint="--steps-from is a regular expression that the line at the end of each step matches",
+        )
+
+    def _stepless(self, observed: Observation, seconds: float) -> str:
+        pattern = self.workload.step.pattern
+        last = f"the last was '{observed.lines[-1].text}'" if observed.lines else "there was none"
+        return f"no line that the program printed matched '{pattern}' in {seconds:.0f} s; {last}"
+
     def _failure(self, observed: Observation) -> str:
-        if observed.exit_code != 0 and observed.why != "limit":
+        if self._failed(observed):
             return observed.complaint
-        ends = sum(bool(self.workload.step.search(line.text)) for line in observed.lines)
         return (
-            f"{ends} lines matched '{self.workload.step.pattern}' in "
+            f"{self._ends(observed)} lines matched '{self.workload.step.pattern}' in "
             f"{(observed.end_s or observed.begin_s) - observed.begin_s:.0f} s, "
             f"and {self.protocol.warm_up + 1} are needed at least"
         )

@@ -12,7 +12,7 @@ from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import StepRun
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.objective import Figures
+from autotune.studies.objective import NO_LIMITS, Figures, Limits
 
 
 class DeviceBench:
@@ -21,11 +21,13 @@ class DeviceBench:
     Args:
         bench: Measures settings of it.
         needs_energy: Whether a run without joules is worth nothing.
+        limits: What must be kept: a run that does not tell is worth nothing either.
     """
 
-    def __init__(self, bench: StepBench, *, needs_energy: bool) -> None:
+    def __init__(self, bench: StepBench, *, needs_energy: bool, limits: Limits = NO_LIMITS) -> None:
         self._bench = bench
         self._needs_energy = needs_energy
+        self._limits = limits
 
     @property
     def clusters(self) -> Sequence[Cluster]:
@@ -75,13 +77,11 @@ class DeviceBench:
             return Measured("invalid", run.message, raw=raw)
         if run.energy is None and self._needs_energy:
             return Measured("invalid", "; ".join(run.marks) or "no joules", raw=raw)
-        return Measured(
-            "ok",
-            figures=Figures(
-                run.time_s, run.energy_j, run.celsius, run.memory_bytes, run.deviation_j
-            ),
-            raw=raw,
-        )
+        figures = Figures(run.time_s, run.energy_j, run.celsius, run.memory_bytes, run.deviation_j)
+        if unknown := self._limits.unknown(figures):
+            told = ", ".join(name.partition("_")[0] for name in unknown)
+            return Measured("invalid", f"limited, and not known: {told}", raw=raw)
+        return Measured("ok", figures=figures, raw=raw)
 
 
 def setting_of(clusters: Sequence[Cluster], configuration: CpuConfiguration | None) -> Setting:

@@ -56,14 +56,24 @@ class Limits:
     def excess(self, figures: Figures) -> tuple[float, ...]:
         """How far each limit that is set is broken, as a share of it; at or below zero where it is kept.
 
-        A figure that is unknown keeps its limit.
+        A figure that is unknown keeps its limit: see `unknown`.
         """
         found = []
         for field in fields(self):
             limit, value = getattr(self, field.name), getattr(figures, field.name)
             if limit is not None:
-                found.append(0.0 if value is None else value / limit - 1.0)
+                # Degrees may be zero, or below.
+                found.append(0.0 if value is None else (value - limit) / (abs(limit) or 1.0))
         return tuple(found)
+
+    def unknown(self, figures: Figures) -> list[str]:
+        """Limits that are set, of which nobody knows whether they are kept."""
+        names = [field.name for field in fields(self)]
+        return [
+            name
+            for name in names
+            if getattr(self, name) is not None and getattr(figures, name) is None
+        ]
 
     def kept(self, figures: Figures) -> bool:
         """Whether every limit is kept."""

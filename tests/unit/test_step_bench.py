@@ -25,7 +25,7 @@ from autotune.emulator.observed import observing
 from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.emulator.step_model import Workload as ModelWork
 from autotune.emulator.trained import NOMINAL_BYTES
-from autotune.errors import StableDeviceError, TransientDeviceError
+from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
 from autotune.measurement.conditions import broken
 from autotune.measurement.observation import Line, Record, parse, steps
 from autotune.measurement.observer import Observer, Task
@@ -36,6 +36,8 @@ from autotune.measurement.step_run import Band, Protocol, Workload
 from autotune.measurement.step_runner import STEP_LINE
 from autotune.measurement.versus import judge, versus
 from autotune.power.channels import PATTERNS, find
+from autotune.studies.device_bench import DeviceBench
+from autotune.studies.objective import Limits
 
 TRAIN = Workload(("emulated_train", "--threads", "{threads}"), re.compile(r"^step \d+"))
 USUAL = Protocol()
@@ -378,13 +380,40 @@ def test_a_stuck_meter_gives_no_joules(tmp_path: Path) -> None:
 
 
 def test_a_workload_that_does_not_run_is_told_with_its_words(tmp_path: Path) -> None:
-    with bench(tmp_path, workload=Workload(("nonsense",), re.compile("step"))) as (_, station):
-        run = station.run(Setting(None, (None, None), 8))
-    assert (run.status, "No such file" in run.message) == ("run_error", True)
-    silent = Workload(("emulated_train", "--steps", "5"), re.compile("epoch"))
-    with bench(tmp_path, workload=silent) as (_, station):
-        run = station.run(Setting(None, (None, None), 8))
-    assert "0 lines matched 'epoch'" in run.message
+    absent = Workload(("absent_trainer",), TRAIN.step)
+    with bench(tmp_path, workload=absent) as (_, station):
+        run = station.run(BIG)
+        # What does not run is not the battery's fault.
+        with pytest.raises(NothingMeasuredError, match=r"does not run: .*absent_trainer"):
+            station.calibrate(BIG)
+        assert len(station.calibration_records) == 2
+    assert run.status == "run_error"
+    assert "absent_trainer" in run.message
+
+
+@pytest.mark.parametrize("steps", ["2", "inf"])
+def test_a_pattern_that_matches_no_line_ends_the_search_at_once(
+    tmp_path: Path, steps: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    workload = Workload(("emulated_train", "--steps", steps), re.compile("epoch"))
+    with bench(tmp_path, workload=workload, protocol=Protocol(limit_s=100)) as (_, station):
+        for measure in (station.calibrate, station.run):
+            with pytest.raises(NothingMeasuredError, match=r"'epoch' in \d+ s; the last was 'step"):
+                measure(COOL)
+    # Long before the limit, somebody may want to know.
+    assert ("matched 'epoch' in 6" in caplog.text) == (steps == "inf")
+
+
+def test_a_run_that_does_not_tell_what_is_limited_is_none(tmp_path: Path) -> None:
+    with bench(tmp_path, "raspberry-pi-3b-plus") as (_, station):
+        run = station.run(Setting(None, (None,), 4))
+        kept = DeviceBench(station, needs_energy=False, limits=Limits(celsius=90.0))
+        unknown = DeviceBench(station, needs_energy=False, limits=Limits(energy_j=1.0))
+        assert kept.measured(run).status == "ok"
+        assert (
+            kept.measured(replace(run, celsius=None)).message == "limited, and not known: celsius"
+        )
+        assert unknown.measured(run).message == "limited, and not known: energy"
 
 
 def test_a_board_without_a_meter_is_timed(tmp_path: Path) -> None:

@@ -242,6 +242,11 @@ def test_limits_decide_which_configuration_is_best() -> None:
     assert best("edp", NO_LIMITS, found) == 0
     assert best("latency", Limits(energy_j=1.0), found) is None
     assert Limits(time_s=4.0, celsius=40.0).excess(found[1]) == pytest.approx((0.25, 0.0))
+    assert Limits(time_s=4.0, celsius=40.0).unknown(found[1]) == ["celsius"]
+    # Degrees may be zero, or below: limits that people mean for cold rooms, or by mistake.
+    warm = Figures(1.0, celsius=26.0)
+    assert not any(Limits(celsius=limit).kept(warm) for limit in (-300.0, -5.0, 0.0, 25.9))
+    assert Limits(celsius=26.0).kept(warm)
     with pytest.raises(ValueError, match="needs joules"):
         values("energy", Figures(1.0))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -180,7 +181,10 @@ def ready(
         source = stack.enter_context(Stream(meter.source)) if meter and meter.source else None
         stack.enter_context(_ended_by_sigterm())
         stack.enter_context(held(chosen.device.serial, chosen.device.kind))
-        journal = stack.enter_context(Journal(chosen.device))
+        # A model in this process ends with it: what a kill leaves changed on it, nobody could or need undo.
+        own = chosen.device.kind == EMULATED_KIND
+        notes = Path(stack.enter_context(TemporaryDirectory(prefix="autotune-"))) if own else None
+        journal = stack.enter_context(Journal(chosen.device, notes))
         android = chosen.info.sdk is not None
         observer = stack.enter_context(
             Observer(

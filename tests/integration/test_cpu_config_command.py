@@ -429,6 +429,24 @@ def test_a_models_step_runs_on_a_phone(home: dict[str, str], tmp_path: Path) -> 
         assert limits(serial) == before
 
 
+def test_a_search_on_a_model_that_is_killed_leaves_nothing_to_undo(tmp_path: Path) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    command = [*AUTOTUNE, "cpu-config", "--emulate", "meizu-16t", "--trials", "5000", "--logs"]
+    process = subprocess.Popen(
+        [*command, str(tmp_path / "logs")], stderr=subprocess.DEVNULL, env={**os.environ, **state}
+    )
+    deadline = time.monotonic() + 60
+    while not [p for p in tmp_path.glob("logs/*/events.jsonl") if '"trial"' in p.read_text()]:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    done = autotune("devices", "restore", **state)
+    assert done.returncode == 0, done.stderr
+    assert "emulated" not in done.stdout + done.stderr
+
+
 @needs_phone
 def test_a_search_that_is_killed_is_undone_at_the_next_start(
     home: dict[str, str],

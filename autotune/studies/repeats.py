@@ -129,7 +129,7 @@ class Repeats:
         self._runs_left = 0
         if challenges and request.objective != "pareto":
             self._runs_left = int(CHALLENGE_SHARE * request.trials)
-        self._spread: dict[Metric, Spread] = {name: Spread() for name in _METRICS}
+        self._spread = {name: Spread() for name in (*_METRICS, "edp")}
         self._order = random.Random(request.seed)
         self._trials = self._since = 0
         self._candidates: list[tuple[CpuConfiguration, Figures]] = []
@@ -272,7 +272,7 @@ class Repeats:
         The incumbent stays unless the interval of the ratio, from the spread that runs are known to have, lies
         above 1 after some block; one that is not better on average is given up at once.
         """
-        figure: Metric = "time_s" if self._request.objective == "latency" else "energy_j"
+        figure = {"latency": "time_s", "energy": "energy_j"}.get(self._request.objective, "edp")
         spread = self._spread[figure]
         sides: tuple[list[Figures], list[Figures]] = ([], [])
         winner: Winner = "tie"
@@ -334,10 +334,10 @@ class Repeats:
         return True
 
     def _pair(self, first: Figures, second: Figures) -> None:
-        for name in _METRICS:
+        for name, spread in self._spread.items():
             a, b = getattr(first, name), getattr(second, name)
             if a is not None and b is not None and a > 0 and b > 0:
-                self._spread[name].add(a, b)
+                spread.add(a, b)
 
 
 def _drift_text(found: Reference, name: Metric) -> str:

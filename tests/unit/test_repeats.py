@@ -123,15 +123,18 @@ def test_a_device_that_drifts_is_told_and_nothing_is_corrected() -> None:
     assert found_times >= 38
 
 
-def test_equal_challengers_are_a_tie_and_better_ones_win() -> None:
+@pytest.mark.parametrize("objective", ["latency", "energy", "edp"])
+def test_equal_challengers_are_a_tie_and_better_ones_win(objective: Objective) -> None:
     wins = {"equal": 0, "better": 0}
     for seed in range(60):
         told = Told()
         # 1.1 s, and one that is drawn so: a challenge follows where it happens to look better.
-        repeats = study(Noisy(0.02, lambda _: 1.0, seed), [100_000] + [100_000] * 9, told)
+        order = [100_000] * 10
+        repeats = study(Noisy(0.02, lambda _: 1.0, seed), order, told, objective=objective)
         wins["equal"] += sum(v["verdict"] == "better" for v in repeats.verdicts)
         told = Told()
-        repeats = study(Noisy(0.004, lambda _: 1.0, seed), [200_000, 160_000], told)
+        order = [200_000, 160_000]
+        repeats = study(Noisy(0.004, lambda _: 1.0, seed), order, told, objective=objective)
         wins["better"] += repeats.incumbent == at(160_000)
     assert wins["equal"] <= 9
     assert wins["better"] >= 55

@@ -60,8 +60,11 @@ def profile(
         typer.Option(metavar="FOLDER", help="Run of cpu-config whose --point is profiled."),
     ] = None,
     point: Annotated[
-        str, typer.Option(help="best, default, or a named point of the run that --of gives.")
-    ] = "best",
+        str | None,
+        typer.Option(
+            help="best, default, or a named point of the run that --of gives. [default: best]"
+        ),
+    ] = None,
     meter: Annotated[
         str | None,
         typer.Option(help="As in `autotune cpu-config`; none for times only. [default: auto]"),
@@ -124,7 +127,7 @@ def profile(
     protocol = replace(Protocol(), interval_s=interval_ms / 1e3, least_s=seconds, least_steps=10)
     request = {
         "profile": step.to_json() if step else command, "cpus": cpus, "threads": threads,
-        "of": str(of) if of else None, "point": point if of else None, "emulate": emulate,
+        "of": str(of) if of else None, "point": (point or "best") if of else None, "emulate": emulate,
         "seconds": seconds, "interval_ms": interval_ms, "meter": meter,
     }  # fmt: skip
     about = about_this(request, chosen.info.to_json() | {"name": chosen.info.serial})
@@ -188,7 +191,7 @@ def profile(
 
 
 def _setting(
-    chosen: Chosen, cpus: str | None, threads: int | None, of: Path | None, point: str
+    chosen: Chosen, cpus: str | None, threads: int | None, of: Path | None, point: str | None
 ) -> Setting:
     """The cores and clocks that options mean."""
     from autotune.cli.cpu_config_apply import point_of
@@ -200,6 +203,9 @@ def _setting(
     from autotune.studies.device_bench import setting_of
 
     clusters = chosen.info.clusters
+    if of is None and point is not None:
+        raise UsageError("--point goes with --of", hint="give the run whose point is meant")
+    point = "best" if point is None else point
     if of is not None:
         if cpus is not None or threads is not None:
             raise UsageError("--of gives cores and threads", hint="leave --cpus and --threads out")

@@ -106,16 +106,39 @@ def throttled(status: int | None) -> str:
     return f"thermal status {status} ({_STATUSES[min(status, len(_STATUSES) - 1)]}): throttled"
 
 
+def capped(device: Device, info: DeviceInfo, setting: Setting) -> str:
+    """Which cluster of a setting may not run as fast as when the device was asked what it is; empty if none.
+
+    Not every device has a service that tells. A capped clock cannot be held at all: see `cpufreq.fixed_frequency`.
+    """
+    highest = {path: text for path, text in info.settings if path.endswith("scaling_max_freq")}
+    now = device.collect(list(highest), timeout=_CALL_S) if highest else {}
+    for cluster in info.clusters:
+        if setting.cpus is not None and not set(cluster.cpus) & set(setting.cpus):
+            continue
+        for policy in cluster.policies:
+            path = f"{policy}/scaling_max_freq"
+            text = now.get(path)
+            if text is not None and int(text) < int(highest[path]):
+                return f"{cluster.name} is capped at {int(text) / 1000:.0f} MHz: throttled"
+    return ""
+
+
 def wait_until_unthrottled(
-    device: Device, info: DeviceInfo, *, limit_s: float, sleep: Callable[[float], None] = time.sleep
+    device: Device,
+    info: DeviceInfo,
+    setting: Setting,
+    *,
+    limit_s: float,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Waits until Android throttles nothing.
+    """Waits until nothing is throttled: by Android's word, and by the clocks that a setting needs.
 
     Raises:
-        StableDeviceError: It still does at the limit.
+        StableDeviceError: Something still is at the limit.
     """
     waited = 0.0
-    while told := throttled(thermal_status(device, info)):
+    while told := throttled(thermal_status(device, info)) or capped(device, info, setting):
         if waited >= limit_s:
             raise StableDeviceError(
                 f"{device.serial}: {told}, after {limit_s:.0f} s of rest",

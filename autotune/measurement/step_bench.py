@@ -270,7 +270,7 @@ class StepBench:
         """One run; what is recorded goes into `taken` at once, whatever ends it."""
         try:
             self._put_back()
-            marks = self._brought_into_band()
+            marks = self._brought_into_band(setting)
             before = self._idle(taken)
             with self._held(setting):
                 observed = self._run(setting, self._watched())
@@ -312,7 +312,7 @@ class StepBench:
         for failure in self._journal.undo(SETTINGS):
             LOGGER.warning("%s: not restored: %s", self.device.serial, failure)
 
-    def _brought_into_band(self) -> tuple[str, ...]:
+    def _brought_into_band(self, setting: Setting) -> tuple[str, ...]:
         """Waits until the device is cool enough, and warms it where it is too cold; returns what to mark."""
         limit_s, sleep = self.protocol.cooling_limit_s, self._sleep
         marks: tuple[str, ...] = ()
@@ -326,7 +326,9 @@ class StepBench:
                 marks = (
                     f"{zone.name} began at {now:.1f} C, and others at {band.low_c:.1f} C at least",
                 )
-        conditions.wait_until_unthrottled(self.device, self.info, limit_s=limit_s, sleep=sleep)
+        conditions.wait_until_unthrottled(
+            self.device, self.info, setting, limit_s=limit_s, sleep=sleep
+        )
         return marks
 
     def _warmed(self, zone: ThermalZone, least_c: float) -> float:

@@ -111,12 +111,11 @@ def test_settings_are_put_back(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_throttled_says_so_and_counts_for_nothing(tmp_path: Path) -> None:
-    throttle = FaultPlan((Fault("throttle", time_s=110.0, duration_s=1e6),))
-    with bench(tmp_path, protocol=Protocol(attempts=1, least_s=60), faults=throttle) as (
-        device,
-        station,
-    ):
-        station.calibrate(BIG)
+    with bench(tmp_path, protocol=Protocol(attempts=1, least_s=60)) as (device, station):
+        station.calibrate(COOL)
+        clock = device.clock
+        assert isinstance(clock, VirtualClock)
+        clock.at(clock.now() + 30.0, lambda: device.soc.force_throttle(4))
         run = station.run(BIG)
         device.soc.force_throttle(0)
     assert run.status in ("throttled", "unstable")
@@ -143,6 +142,23 @@ def test_android_s_thermal_status_is_a_condition(tmp_path: Path) -> None:
     assert "thermal status 2 (moderate)" in waiting.message
     assert run.message == "thermal status 1 (light): throttled"
     assert (run.status, fine.status) == ("throttled", "ok"), fine.message
+
+
+def test_a_capped_clock_is_waited_for_where_no_service_tells(tmp_path: Path) -> None:
+    with bench(tmp_path) as (device, station):
+        station.calibrate(COOL)
+        clock = device.clock
+        assert isinstance(clock, VirtualClock)
+        device.soc.force_throttle(2)
+        clock.at(clock.now() + 300.0, lambda: device.soc.force_throttle(0))
+        began = clock.now()
+        # A setting of other cores does not wait.
+        low = station.run(COOL)
+        waited = clock.now() - began
+        high = station.run(BIG)
+    assert (low.status, low.rejected) == ("ok", ())
+    assert waited < 200.0
+    assert (high.status, high.rejected) == ("ok", ())
 
 
 def test_a_device_that_stays_hot_is_not_measured(tmp_path: Path) -> None:
@@ -271,12 +287,11 @@ def test_an_observer_that_was_killed_ends_the_run_at_once(tmp_path: Path) -> Non
 
 
 def test_every_attempt_s_records_are_kept(tmp_path: Path) -> None:
-    throttle = FaultPlan((Fault("throttle", time_s=110.0, duration_s=1e6),))
-    with bench(tmp_path, protocol=Protocol(least_s=60, attempts=1), faults=throttle) as (
-        device,
-        station,
-    ):
-        station.calibrate(BIG)
+    with bench(tmp_path, protocol=Protocol(least_s=60, attempts=1)) as (device, station):
+        station.calibrate(COOL)
+        clock = device.clock
+        assert isinstance(clock, VirtualClock)
+        clock.at(clock.now() + 30.0, lambda: device.soc.force_throttle(4))
         run = station.run(BIG)
         device.soc.force_throttle(0)
         assert [bool(parse(text).samples) for text in station.calibration_records] == [True, True]

@@ -29,8 +29,8 @@ def compare(
 ) -> int:
     """Measures two configurations of a run in interleaved blocks until one is better, or they are surely alike.
 
-    After 12, 24, 36 and 48 blocks the interval of the ratio may name a winner. With 5 % of noise one is named
-    in less than 5 % of comparisons of equals, and a difference of 3 % is found in more than 90 %.
+    After 12, 24, 36 and 48 blocks the interval of the ratio may name a winner. With steps off by 5 %, five a block,
+    one is named in less than 5 % of comparisons of equals, and a difference of 3 % is found in more than 90 %.
 
     \b
     Example:

@@ -172,6 +172,8 @@ def broken(
                 found += _unread(observation, window, path)
     if setting.cpus is not None:
         allowed = set(setting.cpus)
+        if not observation.cpus:
+            found.append("nobody knows which cores the threads could use")
         for line in observation.cpus:
             if not set(cpu_list(line.text)) <= allowed:
                 found.append(

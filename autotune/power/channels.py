@@ -38,8 +38,14 @@ PATTERNS = (
 )
 """Files that `find` wants to know of."""
 
-_TOTAL_RAILS = ("VDD_IN", "POM_5V_IN", "VIN_SYS_5V0", "VDD_TOTAL", "TOTAL")
-"""Labels of rails that feed all others: NVIDIA's Jetson modules (TX1/TX2/Xavier/Orin developer guides)."""
+_TOTAL_RAILS = ("VDD_IN", "POM_5V_IN", "VIN", "VDD_TOTAL", "TOTAL")
+"""Labels of rails that feed all others: of NVIDIA's Jetsons VDD_IN on TX1, TX2, Xavier NX, Orin NX and Orin Nano,
+POM_5V_IN on Nano, VIN on Thor. AGX Xavier and AGX Orin have none: their SYS5V and VIN_SYS_5V0 feed what is neither
+processor (jetson_stats, issues 51, 344 and 900)."""
+_WITHIN = {"VDDQ_VDD2_1V8AO": "VIN_SYS_5V0"}
+"""Rails that another one feeds, which is measured too: AGX Orin's memory (Jetson Linux Developer Guide)."""
+_INA3221_CHANNELS = 3
+"""Above are sums and shunts: `curr4` adds the channels, `in4` to `in6` are shunts (hwmon/ina3221.rst)."""
 _POWER_MONITOR = re.compile(r"ina\d+|isl28022|ltc294[57]|ltc4151|sq52206")
 """Names of chips that are put where a board is to be measured (Linux, Documentation/hwmon). What other chips tell
 is a part's power: a graphics card's (amdgpu), a drive's, a processor's."""
@@ -128,8 +134,8 @@ class Meter:
 
     @property
     def rails(self) -> tuple[Channel, ...]:
-        """What can be shown apart: its parts, or its channels where there are several."""
-        return self.parts or (self.channels if len(self.channels) > 1 else ())
+        """What can be shown apart: its channels where there are several, and its parts."""
+        return (*(self.channels if len(self.channels) > 1 else ()), *self.parts)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -242,7 +248,10 @@ def _hwmon(files: Files, *, any_chip: bool) -> list[Meter]:
         folder, name = _folder(path), path.rpartition("/")[2]
         channel = name.removeprefix("curr").removesuffix("_input")
         volts = f"{folder}/in{channel}_input"
-        if folder in with_power or volts not in files:
+        of_sums = (
+            text(files, f"{folder}/name").startswith("ina3221") and int(channel) > _INA3221_CHANNELS
+        )
+        if folder in with_power or volts not in files or of_sums:
             continue
         label = text(files, f"{folder}/in{channel}_label") or f"{folder.rpartition('/')[2]}.{name}"
         every.append(Channel(label, "hwmon", "watts", (volts, path), False, 1e-6))
@@ -258,10 +267,14 @@ def _hwmon(files: Files, *, any_chip: bool) -> list[Meter]:
 
 
 def _monitors(name: str, every: Sequence[Channel]) -> Meter:
-    """Rails added up; behind a total one they are in it already, and only shown."""
+    """Rails added up; behind a total one, or another one, they are in it already, and only shown."""
+    there = {c.name.upper() for c in every}
     totals = tuple(replace(c, whole=True) for c in every if c.name.upper() in _TOTAL_RAILS)
-    behind = tuple(c for c in every if c.name.upper() not in _TOTAL_RAILS)
-    return Meter(name, totals, parts=behind) if totals else Meter(name, behind)
+    if not totals:
+        totals = tuple(c for c in every if _WITHIN.get(c.name.upper()) not in there)
+    return Meter(
+        name, totals, parts=tuple(c for c in every if c.files not in {t.files for t in totals})
+    )
 
 
 def _iio(files: Files) -> list[Meter]:

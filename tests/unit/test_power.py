@@ -75,6 +75,41 @@ def test_a_rail_that_feeds_the_others_is_taken_alone() -> None:
     assert one_value(files, "hwmon") == pytest.approx(5.0 + 1.5 + 1.0)
 
 
+def test_a_board_without_a_total_rail_has_its_rails_added_and_none_twice() -> None:
+    """As a Jetson AGX Orin shows them; the sums and shunts of the chip are no rails."""
+    other = "/sys/class/hwmon/hwmon1"
+    files = {f"{HWMON}/name": "ina3221", f"{other}/name": "ina3221"}
+    for folder, n, label, volts, amperes in (
+        (HWMON, 1, "VDD_GPU_SOC", 19.0, 0.7), (HWMON, 2, "VDD_CPU_CV", 19.0, 0.9),
+        (HWMON, 3, "VIN_SYS_5V0", 5.0, 1.5), (other, 2, "VDDQ_VDD2_1V8AO", 5.0, 0.4),
+    ):  # fmt: skip
+        files[f"{folder}/in{n}_label"] = label
+        files[f"{folder}/in{n}_input"] = f"{1000 * volts:.0f}"
+        files[f"{folder}/curr{n}_input"] = f"{1000 * amperes:.0f}"
+        files[f"{folder}/in{n + 3}_input"] = f"{2000 * amperes:.0f}"
+    files |= {f"{HWMON}/curr4_input": "1600", f"{HWMON}/in7_input": "3200"}
+    files[f"{HWMON}/in7_label"] = "sum of shunt voltages"
+    assert one_value(files, "hwmon") == pytest.approx(19 * 0.7 + 19 * 0.9 + 5 * 1.5)
+    found = meter(files, "hwmon")
+    assert [c.name for c in found.channels] == ["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"]
+    assert [c.name for c in found.parts] == ["VDDQ_VDD2_1V8AO"]
+    assert [c.name for c in found.rails] == [
+        "VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0", "VDDQ_VDD2_1V8AO",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("total", ["VDD_IN", "POM_5V_IN", "VIN"])
+def test_a_jetson_s_total_rail_is_known_and_xavier_s_5_volts_are_none(total: str) -> None:
+    files = {}
+    for n, (label, milliamperes) in enumerate([(total, 900), ("GPU", 300), ("SYS5V", 200)], 1):
+        files[f"/sys/bus/iio/devices/iio:device0/rail_name_{n}"] = label
+        files[f"/sys/bus/iio/devices/iio:device0/in_power{n}_input"] = str(milliamperes)
+    assert one_value(files, "iio") == pytest.approx(0.9)
+    for name in ("rail_name_1", "in_power1_input"):
+        del files[f"/sys/bus/iio/devices/iio:device0/{name}"]
+    assert one_value(files, "iio") == pytest.approx(0.5)
+
+
 def test_counters_of_rails_are_differences_over_real_intervals() -> None:
     path = "/sys/bus/iio/devices/iio:device0/energy_value"
     texts = [

@@ -25,6 +25,8 @@ PATTERNS = (
     "/sys/bus/iio/devices/iio:device*/energy_value",
     "/sys/bus/iio/devices/iio:device*/enabled_rails",
     "/sys/bus/iio/devices/iio:device*/in_power*_input",
+    "/sys/bus/iio/devices/iio:device*/in_power*_raw",
+    "/sys/bus/iio/devices/iio:device*/in_power*_scale",
     "/sys/bus/iio/devices/iio:device*/rail_name_*",
     "/sys/class/hwmon/hwmon*/name",
     "/sys/class/hwmon/hwmon*/power*_input",
@@ -278,8 +280,17 @@ def _monitors(name: str, every: Sequence[Channel]) -> Meter:
 
 
 def _iio(files: Files) -> list[Meter]:
-    """INA monitors as industrial I/O devices (older Jetson kernels): power in milliwatts."""
+    """INA monitors as industrial I/O devices: power in milliwatts, as such (older Jetson kernels) or with a scale.
+
+    Linux's own driver (ina2xx-adc) gives `in_power2_raw` and `in_power2_scale` (ABI/testing/sysfs-bus-iio).
+    """
     every = []
+    for raw in _matching(files, r"/sys/bus/iio/devices/iio:device\d+/in_power\d+_raw"):
+        folder, scale = _folder(raw), raw.replace("_raw", "_scale")
+        chip = text(files, f"{folder}/name").lower()
+        if scale in files and _POWER_MONITOR.fullmatch(chip):
+            name = f"{chip}.{folder.rpartition('/')[2]}"
+            every.append(Channel(name, "iio", "watts", (raw, scale), False, 1e-3))
     for path in _matching(files, r"/sys/bus/iio/devices/iio:device\d+/in_power\d+_input"):
         channel = path.rpartition("/")[2].removeprefix("in_power").removesuffix("_input")
         label = text(files, f"{_folder(path)}/rail_name_{channel}") or path

@@ -110,6 +110,16 @@ def test_a_jetson_s_total_rail_is_known_and_xavier_s_5_volts_are_none(total: str
     assert one_value(files, "iio") == pytest.approx(0.5)
 
 
+def test_a_monitor_of_linux_s_own_driver_under_iio_is_scaled_to_watts() -> None:
+    folder = "/sys/bus/iio/devices/iio:device0"
+    files = {
+        f"{folder}/name": "ina226", f"{folder}/in_power2_raw": "400", f"{folder}/in_power2_scale": "12.5",
+        f"{folder}/in_voltage1_raw": "4000",
+    }  # fmt: skip
+    assert one_value(files, "iio") == pytest.approx(5.0)
+    assert find({p: t.encode() for p, t in (files | {f"{folder}/name": "pac1934"}).items()}) == ()
+
+
 def test_counters_of_rails_are_differences_over_real_intervals() -> None:
     path = "/sys/bus/iio/devices/iio:device0/energy_value"
     texts = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import select
 import socket
 import stat
 import threading
@@ -130,6 +131,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def _shown(line: str) -> str:
+    return re.sub(r"\s+", " ", line[:_SHOWN])
+
+
 def aligned(lines: Sequence[Arrived]) -> list[float]:
     """When each line was measured, in the host's monotonic time.
 
@@ -168,28 +173,34 @@ class _File:
 
     Attributes:
         past_bytes: What a file held already, and is still to be read: its past, of which only the names count.
+        over: Whether what is read next begins anew: a FIFO has no writer, or a file was emptied.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         about = os.fstat(self._file)
-        self._grows = stat.S_ISREG(about.st_mode)
+        self._grows, self._fifo = stat.S_ISREG(about.st_mode), stat.S_ISFIFO(about.st_mode)
+        self._news = select.poll()
+        self._news.register(self._file, select.POLLIN)
+        self.over = False
         self.past_bytes = about.st_size if self._grows else 0
 
     def read(self) -> bytes | None:
         """What has come, after a moment at most."""
+        # Woken at once: a FIFO's next writer may open it soon after the last one closed it.
+        self._news.poll(_PAUSE_S * 1000)
         try:
             got = os.read(self._file, 65536)
         except BlockingIOError:
-            got = b""
-        else:
-            if (
-                not got
-                and self._grows
-                and os.fstat(self._file).st_size < os.lseek(self._file, 0, os.SEEK_CUR)
-            ):
-                os.lseek(self._file, 0, os.SEEK_SET)  # Begun anew.
-                self.past_bytes = 0
+            return b""
+        self.over = not got and self._fifo
+        if (
+            not got
+            and self._grows
+            and os.fstat(self._file).st_size < os.lseek(self._file, 0, os.SEEK_CUR)
+        ):
+            os.lseek(self._file, 0, os.SEEK_SET)
+            self.past_bytes, self.over = 0, True
         if not got:
             time.sleep(_PAUSE_S)
         return got
@@ -205,7 +216,7 @@ class _Port:
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
         self._socket.settimeout(0.2)
-        self.past_bytes = 0
+        self.past_bytes, self.over = 0, False
 
     def read(self) -> bytes | None:
         """What has come, after a moment at most; None where the other side has ended it."""
@@ -342,6 +353,10 @@ class Stream:
                 self._anew()
                 continue
             arrived = self.now(), self._wall()
+            if source.over and rest:
+                # What the next writer begins with is no end of this one's line.
+                self._tell(arrived[0], f"'{_shown(rest.decode(errors='replace'))}' broke off")
+                rest = b""
             rest += data
             *whole, rest = rest.split(b"\n")
             rest = rest[-_LONGEST_LINE:]
@@ -355,11 +370,14 @@ class Stream:
         if self._open is not None:
             self._open.close()
             self._open = None
-            with self._news:
-                self._errors.append((self.now(), "the other side has closed the connection"))
+            self._tell(self.now(), "the other side has closed the connection")
         if not self._over.wait(_AGAIN_S):
             with suppress(OSError):
                 self._open = self._connect()
+
+    def _tell(self, host_s: float, said: str) -> None:
+        with self._news:
+            self._errors.append((host_s, said))
 
     def _put(self, line: str, host_s: float, wall_s: float, *, new: bool) -> None:
         if not line or line.startswith("#"):
@@ -371,8 +389,7 @@ class Stream:
                 self._refused = str(error)
             except ValueError as error:
                 if new:
-                    said = re.sub(r"\s+", " ", line[:_SHOWN])
-                    self._errors.append((host_s, f"'{said}' is no reading: {error}"))
+                    self._errors.append((host_s, f"'{_shown(line)}' is no reading: {error}"))
             else:
                 if found is not None and new:
                     self._lines.append(Arrived(host_s, wall_s, *found, line))

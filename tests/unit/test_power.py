@@ -487,6 +487,29 @@ def test_a_fifo_goes_on_with_its_next_writer(tmp_path: Path) -> None:
     assert [watts for _, watts, _ in taken.readings] == ["1.5", "2.5"]
 
 
+def test_a_line_that_a_writer_of_a_fifo_left_torn_is_not_joined_to_the_next_one_s(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "watts"
+    os.mkfifo(path)
+
+    def write() -> None:
+        for text in ("5.25\n5.2", "6.5\n", "6.5\n6"):
+            with path.open("wb", buffering=0) as file:
+                for half in (text[:2], text[2:]):
+                    file.write(half.encode())
+                    time.sleep(0.1)
+            time.sleep(0.1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with Stream(str(path)) as stream:
+        writer.join()
+        taken = stream.take(stream.now() - 5, stream.now() - 0.05)
+    assert [watts for _, watts, _ in taken.readings] == ["5.25", "6.5", "6.5"]
+    assert [text for _, text in taken.errors] == ["'5.2' broke off", "'6' broke off"]
+
+
 def test_a_source_that_cannot_be_read_or_says_nothing_is_told(tmp_path: Path) -> None:
     for source, text in (
         ("", "needs a source"), ("-", "standard input"), ("/nowhere", "no file /nowhere"),

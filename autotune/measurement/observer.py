@@ -262,7 +262,8 @@ class Observer:
         observed = record.observation()
         end = observed.end_s if observed.end_s is not None else observed.begin_s
         taken = stream.take(observed.begin_s - offset.seconds, end - offset.seconds)
-        entries: list[dict[str, object]] = [{"clock": [offset.seconds, offset.deviation_s]}]
+        deviation_s = offset.deviation_s + taken.deviation_s
+        entries: list[dict[str, object]] = [{"clock": [offset.seconds, deviation_s]}]
         for kind, lines in (("meter", taken.readings), ("meter_error", taken.errors)):
             entries += [{kind: [time_s + offset.seconds, *texts]} for time_s, *texts in lines]
         record.add("".join(f"{json.dumps(entry)}\n" for entry in entries).encode())

@@ -6,6 +6,7 @@ works, and notes when each arrived.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
@@ -22,18 +23,25 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from autotune.errors import UsageError
+from autotune.power.stamps import Arrived, segments, unit_of
+
+LOGGER = logging.getLogger("autotune.power")
 
 PREFIX = "csv:"
 """How such a meter is named on the command line: `csv:SOURCE`."""
 COLUMNS = {
-    "seconds": ("seconds", "time", "time_s"),
-    "watts": ("watts", "power_w"),
-    "volts": ("volts",),
-    "amperes": ("amperes", "amps"),
+    "seconds": (
+        ("seconds", 1.0),
+        ("time", 1.0),
+        ("time_s", 1.0),
+        ("milliseconds", 1e-3),
+        ("microseconds", 1e-6),
+    ),
+    "watts": (("watts", 1.0), ("power_w", 1.0), ("milliwatts", 1e-3), ("microwatts", 1e-6)),
+    "volts": (("volts", 1.0), ("millivolts", 1e-3)),
+    "amperes": (("amperes", 1.0), ("amps", 1.0), ("milliamperes", 1e-3), ("milliamps", 1e-3)),
 }
-"""Names that a first line may give to columns; others are passed over."""
-NEAR_S = 1.0
-"""Own stamps that are so near the host's clock are taken as its time; others are aligned by when lines arrive."""
+"""Names that a first line may give to columns, and their units; others are passed over."""
 _FIRST_READING_S = 10.0
 _PAUSE_S = 0.01
 _AGAIN_S = 2.0
@@ -47,46 +55,32 @@ _SHOWN = 60
 
 
 @dataclass(frozen=True)
-class Arrived:
-    """A reading as it came.
-
-    Attributes:
-        host_s: When it arrived, in the host's monotonic time.
-        wall_s: The same in seconds since the epoch.
-        own_s: The stamp that it bears; None where it bears none.
-        watts: What it says.
-        text: The line.
-    """
-
-    host_s: float
-    wall_s: float
-    own_s: float | None
-    watts: float
-    text: str
-
-
-@dataclass(frozen=True)
 class Taken:
     """What came within a window.
 
     Attributes:
         readings: Time of each on the host's monotonic clock, watts, the line itself.
         errors: When a line came that is no reading, or the source ended, and the words for it.
+        deviation_s: How far the times of all readings may be off together: the meter's clock is not the host's.
     """
 
     readings: tuple[tuple[float, str, str], ...]
     errors: tuple[tuple[float, str], ...]
+    deviation_s: float = 0.0
 
 
 class _UnknownColumnsError(ValueError):
     """A first line that names no known columns: what follows could be in any unit."""
 
 
+_UNNAMED = {1: {"watts": (0, 1.0)}, 2: {"seconds": (0, 1.0), "watts": (1, 1.0)}}
+
+
 class Columns:
     """What the fields of a line are; a first line may say so."""
 
     def __init__(self) -> None:
-        self._at: dict[str, int] = {}
+        self._at: dict[str, tuple[int, float]] = {}
         self._first = True
 
     def read(self, line: str) -> tuple[float | None, float] | None:
@@ -103,11 +97,11 @@ class Columns:
             return None
         if first and not any(_is_number(field) for field in fields):
             raise _UnknownColumnsError(f"its first line is '{line[:_SHOWN]}'")
-        at = self._at or {1: {"watts": 0}, 2: {"seconds": 0, "watts": 1}}.get(len(fields))
+        at = self._at or _UNNAMED.get(len(fields))
         if at is None:
             raise ValueError(f"{len(fields)} fields, and no line has named them")
         try:
-            values = {name: float(fields[index]) for name, index in at.items()}
+            values = {name: unit * float(fields[index]) for name, (index, unit) in at.items()}
         except IndexError as error:
             raise ValueError("a field is missing") from error
         watts = values["watts"] if "watts" in values else values["volts"] * values["amperes"]
@@ -116,11 +110,11 @@ class Columns:
         return values.get("seconds"), watts
 
 
-def _named(fields: Sequence[str]) -> dict[str, int]:
-    known = {other: name for name, others in COLUMNS.items() for other in others}
-    return {
-        known[field.lower()]: index for index, field in enumerate(fields) if field.lower() in known
-    }
+def _named(fields: Sequence[str]) -> dict[str, tuple[int, float]]:
+    """Where each quantity is, and its unit."""
+    known = {other: (name, unit) for name, others in COLUMNS.items() for other, unit in others}
+    found = [(index, known.get(field.lower())) for index, field in enumerate(fields)]
+    return {of[0]: (index, of[1]) for index, of in found if of is not None}
 
 
 def _is_number(text: str) -> bool:
@@ -133,39 +127,6 @@ def _is_number(text: str) -> bool:
 
 def _shown(line: str) -> str:
     return re.sub(r"\s+", " ", line[:_SHOWN])
-
-
-def aligned(lines: Sequence[Arrived]) -> list[float]:
-    """When each line was measured, in the host's monotonic time.
-
-    A line without a stamp was measured when it arrived. Stamps near the host's clock are its time. Any others are
-    moved by the least delay seen, as if the quickest line had come at once; where they go back, as after a
-    restart of the meter, they are taken anew.
-    """
-    found: list[float] = []
-    segment: list[tuple[Arrived, float]] = []
-
-    def close() -> None:
-        if not segment:
-            return
-        late = min(line.wall_s - own for line, own in segment)
-        if abs(late) <= NEAR_S:
-            found.extend(own - (line.wall_s - line.host_s) for line, own in segment)
-        else:
-            offset = min(line.host_s - own for line, own in segment)
-            found.extend(own + offset for _, own in segment)
-        segment.clear()
-
-    for line in lines:
-        if line.own_s is None:
-            close()
-            found.append(line.host_s)
-            continue
-        if segment and line.own_s < segment[-1][1]:
-            close()
-        segment.append((line, line.own_s))
-    close()
-    return found
 
 
 class _File:
@@ -289,6 +250,7 @@ class Stream:
         self._news = threading.Condition()
         self._over = threading.Event()
         self._refused = ""
+        self._clock_told = False
         self._thread = threading.Thread(target=self._follow, name="meter", daemon=True)
         self._open: _File | _Port | None = None
 
@@ -310,7 +272,7 @@ class Stream:
         raise UsageError(
             f"--meter csv: {self.source} gives no readings: {said}",
             hint="lines are seconds,watts or watts; a first line may name columns: "
-            + ", ".join(others[0] for others in COLUMNS.values()),
+            + ", ".join(name for others in COLUMNS.values() for name, _ in others),
         )
 
     def __exit__(self, *_: object) -> None:
@@ -331,12 +293,34 @@ class Stream:
             while self._errors and self._errors[0][0] < start:
                 self._errors.popleft()
             lines, errors = list(self._lines), list(self._errors)
-        found = sorted(
-            (time_s, f"{line.watts!r}", line.text)
-            for time_s, line in zip(aligned(lines), lines, strict=True)
-            if start <= time_s <= end
-        )
-        return Taken(tuple(found), tuple(error for error in errors if error[0] <= end))
+        found: list[tuple[float, str, str]] = []
+        deviation_s = 0.0
+        for part in segments(lines):
+            inside = [
+                (time_s, f"{line.watts!r}", line.text)
+                for time_s, line in zip(part.times_s, part.lines, strict=True)
+                if start <= time_s <= end
+            ]
+            if inside and part.fault:
+                errors.append((inside[-1][0], part.fault))
+            elif inside:
+                found += inside
+                deviation_s = max(deviation_s, part.deviation_s)
+                self._tell_clock(part.behind_s)
+        told = tuple(error for error in errors if error[0] <= end)
+        return Taken(tuple(sorted(found)), told, deviation_s)
+
+    def _tell_clock(self, behind_s: float) -> None:
+        """Tells once that stamps are another clock's."""
+        if behind_s and not self._clock_told:
+            self._clock_told = True
+            LOGGER.warning(
+                "--meter csv: %s: its stamps are another clock's, %.1f s %s this host's: the quickest line is "
+                "taken to have come at once",
+                self.source,
+                abs(behind_s),
+                "behind" if behind_s > 0 else "ahead of",
+            )
 
     def _connect(self) -> _File | _Port:
         if "://" in self.source:
@@ -392,5 +376,8 @@ class Stream:
                     self._errors.append((host_s, f"'{_shown(line)}' is no reading: {error}"))
             else:
                 if found is not None and new:
-                    self._lines.append(Arrived(host_s, wall_s, *found, line))
+                    own_s, watts = found
+                    if not self._lines and own_s is not None and (unit := unit_of(own_s, wall_s)):
+                        self._refused = f"its stamps are {unit}, and no line has named them"
+                    self._lines.append(Arrived(host_s, wall_s, own_s, watts, line))
             self._news.notify_all()

@@ -15,7 +15,8 @@ from autotune.power import checks, meizu_traces
 from autotune.power.battery import calibrate
 from autotune.power.channels import Channel, Meter, find, nvml_meter
 from autotune.power.printed import samples
-from autotune.power.stream import Arrived, Columns, Stream, aligned, check
+from autotune.power.stamps import Arrived, segments
+from autotune.power.stream import Columns, Stream, check
 from autotune.power.trace import Baseline, Trace, baseline, net_energy, trace_of
 
 TRACES = Path(
@@ -409,6 +410,8 @@ def test_a_folder_that_is_no_archive_is_refused(tmp_path: Path) -> None:
         (["time,watts", "1,2"], [None, (1.0, 2.0)]),
         (["n,Power_W,seconds", "7,4,0.5"], [None, (0.5, 4.0)]),
         (["volts,amperes", "5,0.5"], [None, (None, 2.5)]),
+        (["milliseconds,milliwatts", "1500,2500"], [None, (1.5, 2.5)]),
+        (["millivolts,milliamps", "5000,500"], [None, (None, 2.5)]),
     ],
 )
 def test_lines_of_a_stream_are_read_as_their_first_one_says(
@@ -435,14 +438,52 @@ def arrived(host_s: float, own_s: float | None) -> Arrived:
     return Arrived(host_s, 1.7e9 + host_s, own_s, 1.0, "")
 
 
+def times(*lines: Arrived) -> list[float]:
+    return [time_s for part in segments(lines) for time_s in part.times_s]
+
+
 def test_stamps_of_a_stream_are_brought_to_the_host_s_time() -> None:
-    assert aligned([arrived(5.0, None), arrived(6.0, None)]) == [5.0, 6.0]
-    # The host's own clock: however late a line comes, its stamp is right.
-    own = [arrived(5.4, 1.7e9 + 5.0), arrived(6.9, 1.7e9 + 6.0)]
-    assert aligned(own) == pytest.approx([5.0, 6.0], abs=1e-5)
+    assert times(arrived(5.0, None), arrived(6.0, None)) == [5.0, 6.0]
+    # The host's own clock: however late some lines come, their stamps are right.
+    own = [arrived(5.0, 1.7e9 + 5.0), arrived(6.9, 1.7e9 + 6.0)]
+    assert times(*own) == pytest.approx([5.0, 6.0], abs=1e-5)
     # Another clock: the quickest line came at once. It begins anew where it goes back.
     other = [arrived(5.3, 100.0), arrived(6.1, 101.0), arrived(9.0, 0.0), arrived(10.5, 1.0)]
-    assert aligned(other) == pytest.approx([5.1, 6.1, 9.0, 10.0])
+    assert times(*other) == pytest.approx([5.1, 6.1, 9.0, 10.0])
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, -0.9, -0.2, 0.0, 0.2, 0.9, 7777.0])
+def test_a_clock_that_is_not_the_host_s_is_off_by_no_more_than_is_told(ahead_s: float) -> None:
+    rng = np.random.default_rng(3)
+    true = np.arange(0, 10, 0.1)
+    lines = [
+        arrived(t + d, 1.7e9 + t + ahead_s)
+        for t, d in zip(true, rng.uniform(0.001, 0.1, 100), strict=True)
+    ]
+    (part,) = segments(lines)
+    assert np.abs(np.asarray(part.times_s) - true).max() <= part.deviation_s + 0.003
+    assert (abs(part.behind_s) > 1) == (abs(ahead_s) > 1)
+    assert part.fault == ""
+
+
+@pytest.mark.parametrize(("unit", "name"), [(1e3, "milliseconds"), (1e6, "microseconds")])
+def test_stamps_in_another_unit_are_told_by_name(unit: float, name: str, tmp_path: Path) -> None:
+    (part,) = segments([arrived(5 + n / 10, unit * n / 10) for n in range(30)])
+    assert f"they are {name}" in part.fault
+    # A buffer's lines arrive together, each time twenty seconds' worth.
+    (part,) = segments([arrived(5 + 20 * (n // 200), n / 10) for n in range(400)])
+    assert part.fault == ""
+    path = tmp_path / "watts"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)
+    os.write(writer, f"{unit * time.time():.0f},5.0\n".encode())
+    with pytest.raises(UsageError, match=f"its stamps are {name}"), Stream(str(path)):
+        pass
+    os.write(writer, f"{name},milliwatts\n{unit * time.time():.0f},5000\n".encode())
+    with Stream(str(path)) as stream:
+        taken = stream.take(stream.now() - 1, stream.now())
+    os.close(writer)
+    assert [watts for _, watts, _ in taken.readings] == ["5.0"]
 
 
 def test_a_file_s_past_is_no_reading_and_what_is_appended_is(tmp_path: Path) -> None:

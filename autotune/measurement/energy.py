@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +12,19 @@ from autotune.measurement.observation import Line, Observation
 from autotune.power import checks
 from autotune.power.channels import Meter
 from autotune.power.printed import samples
-from autotune.power.trace import Joules, Trace, baseline, net_energy, resolution, trace_of
+from autotune.power.trace import (
+    Baseline,
+    Joules,
+    Trace,
+    baseline,
+    net_energy,
+    resolution,
+    trace_of,
+)
+
+_WHEN = ("before", "after")
+_SMALL = ("battery", "csv")
+"""Meters of what draws no kilowatts."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +88,30 @@ def idle_power(meter: Meter, observed: Observation, settle_s: float) -> Trace:
 def energy(meter: Meter, windows: Windows) -> Energy:
     """The joules of a run above idle, their uncertainty, and what is wrong with them."""
     observed, window = windows.run, (windows.start, windows.end)
-    statuses = [t for file in meter.status_files for _, t in observed.series(file)]
+    every = (windows.before, observed, windows.after)
+    statuses = [t for o in every for file in meter.status_files for _, t in o.series(file)]
     if charging := checks.charging(statuses):
         return Energy(None, (charging,))
-    said = _said(
-        [*windows.before.meter_errors, *observed.meter_errors, *windows.after.meter_errors]
-    )
+    said = _said([line for o in every for line in o.meter_errors])
     trace, idle = power(meter, observed), _idle(meter, windows)
+    interval_s = _usual_s(trace, windows.interval_s) if meter.printed else windows.interval_s
     try:
-        joules = _joules(meter, windows)
+        joules, base = _joules(meter, windows)
     except ValueError as error:
         return Energy(None, (str(error), *said))
-    if stuck := checks.stuck(trace, *window, idle):
-        return Energy(None, (stuck, *said))
-    marks = list(said)
+    lost = checks.gaps(trace, *window, interval_s)
+    # What another program prints may end at any time: there is nobody who would have gone on.
+    gone = meter.printed and lost and (checks.bursts(trace, *window) or lost)
+    worthless = (
+        checks.stuck(trace, *window, idle)
+        or gone
+        or checks.spikes(trace, *window, checks.ABSURD_FACTOR)
+        or next(filter(None, _in_idle(idle, windows, _absurd)), "")
+        or checks.not_above_idle(joules, base.watts)
+    )
+    if worthless:
+        return Energy(None, (worthless, *said))
+    marks = [*said, *_one_sided(idle)]
     if back := len(trace.between(*window).resets_s):
         marks.append(f"the counter went back ({back} times): those intervals are left out")
     for channel in meter.channels:
@@ -96,35 +119,62 @@ def energy(meter: Meter, windows: Windows) -> Energy:
             amperes = [float(t) * 1e-6 for _, t in observed.series(channel.files[0])]
             if cut := checks.saturated(np.asarray(amperes)):
                 marks.append(cut)
-    interval_s = _usual_s(trace, windows.interval_s) if meter.printed else windows.interval_s
-    if lost := checks.gaps(trace, *window, interval_s):
-        # What another program prints may end at any time: there is nobody who would have gone on.
-        if meter.printed:
-            return Energy(None, (lost, *said))
+    if meter.name in _SMALL and (much := checks.too_much(trace, *window)):
+        marks.append(much + (" give a header seconds,milliwatts" if meter.source else ""))
+    if odd := checks.spikes(trace, *window):
+        marks.append(odd)
+    if lost:
         marks.append(lost)
     elif still := checks.frozen(trace, *window):
         marks.append(still)
+    marks += _in_idle(idle, windows, lambda t, a, b: checks.gaps(t, a, b, interval_s))
     if flat := checks.one_value(trace, *window) or checks.too_few(trace, *window):
         marks.append(flat)
-    rails = {c.name: _joules(replace(meter, channels=(c,)), windows).joules for c in meter.rails}
+    rails = {c.name: _joules(replace(meter, channels=(c,)), windows)[0].joules for c in meter.rails}
     return Energy(joules, tuple(marks), rails)
 
 
-def _joules(meter: Meter, windows: Windows) -> Joules:
+def _absurd(trace: Trace, start: float, end: float) -> str:
+    return checks.spikes(trace, start, end, checks.ABSURD_FACTOR)
+
+
+def _in_idle(
+    idle: tuple[Trace, Trace], windows: Windows, check: Callable[[Trace, float, float], str]
+) -> list[str]:
+    """What a check says of the idle windows in which there is something."""
+    found = []
+    for trace, observed, when in zip(idle, (windows.before, windows.after), _WHEN, strict=True):
+        if not len(trace.times_s):
+            continue
+        end = observed.end_s if observed.end_s is not None else float(trace.times_s[-1])
+        if said := check(trace, observed.begin_s + windows.settle_s, end):
+            found.append(f"idle {when} the run: {said}")
+    return found
+
+
+def _one_sided(idle: tuple[Trace, Trace]) -> list[str]:
+    return [
+        f"no sample in the idle window {when} the run: the baseline rests on one window"
+        for trace, when in zip(idle, _WHEN, strict=True)
+        if not len(trace.watts)
+    ]
+
+
+def _joules(meter: Meter, windows: Windows) -> tuple[Joules, Baseline]:
     trace, idle = power(meter, windows.run), _idle(meter, windows)
     step_w = resolution([trace, *idle])
     base = baseline(*idle, step_w)
     found = net_energy(trace, windows.start, windows.end, base, step_w)
     off = windows.run.clock_deviation_s
     if not off:
-        return found
+        return found, base
     # The trace may lie so much earlier or later than it seems.
     shifted = [
         net_energy(trace, windows.start + by, windows.end + by, base, step_w).joules
         for by in (-off, off)
     ]
     doubt = max(abs(joules - found.joules) for joules in shifted)
-    return replace(found, deviation=math.hypot(found.deviation, doubt))
+    return replace(found, deviation=math.hypot(found.deviation, doubt)), base
 
 
 def _idle(meter: Meter, windows: Windows) -> tuple[Trace, Trace]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.power.trace import Floats, Trace
+from autotune.power.trace import Floats, Joules, Trace
 
 CHARGING = "the battery was charging"
 PORT_LIMITS_A = (0.1, 0.5, 0.9, 1.5, 2.0, 3.0)
@@ -19,6 +19,11 @@ _FEWEST_UPDATES = 5
 _GAP_FACTOR = 3.0
 _FROZEN_SHARE = 0.3
 _FROZEN_FACTOR = 5.0
+_SPIKE_FACTOR = 20.0
+ABSURD_FACTOR = 100.0
+"""No device's power goes so far above its median while one workload runs: such a reading is none."""
+_MOST_W = 1000.0
+"""What runs from a battery, or is a small board on a meter of its own, draws less."""
 _FINE_SHARE = 0.5
 """New values that are not seen twice: of a fine meter nearly all, of a coarse one few."""
 
@@ -66,7 +71,11 @@ def one_ceiling(watts: Sequence[float]) -> str:
 
 
 def charging(statuses: Sequence[str | None]) -> str:
-    """Why a battery's figures do not tell what the device draws; empty where they do."""
+    """Why a battery's figures do not tell what the device draws; empty where they do.
+
+    Args:
+        statuses: While the workload ran, and while the device was idle.
+    """
     seen = {s.strip() for s in statuses if s}
     if "Charging" in seen:
         return CHARGING
@@ -96,6 +105,68 @@ def gaps(trace: Trace, start: float, end: float, interval_s: float) -> str:
     lengths = np.diff(np.concatenate([[start], trace.between(start, end).times_s, [end]]))
     lost = float(lengths[lengths > _GAP_FACTOR * interval_s].sum())
     return f"no sample for {lost:.1f} of {end - start:.1f} s" if lost > 0.1 * (end - start) else ""
+
+
+def bursts(trace: Trace, start: float, end: float) -> str:
+    """Why samples of a window have no times of their own; empty where they have.
+
+    Lines without stamps that another program holds back arrive together, and would all be of one moment.
+    """
+    times = trace.between(start, end).times_s
+    moments = len(np.unique(times))
+    if moments > len(times) / 2:
+        return ""
+    return (
+        f"{len(times)} samples are of {moments} moments: lines without times must come one by one, "
+        "and times must tell them apart"
+    )
+
+
+def spikes(trace: Trace, start: float, end: float, factor: float = _SPIKE_FACTOR) -> str:
+    """Why single samples of a window look wrong; empty where they do not.
+
+    Args:
+        trace: The meter's.
+        start: Beginning of the window.
+        end: Its end.
+        factor: How many times the median is too much.
+    """
+    watts = np.abs(trace.between(start, end).watts)
+    usual = float(np.median(watts)) if len(watts) else 0.0
+    above = watts[watts >= factor * usual] if usual else watts[:0]
+    if not len(above):
+        return ""
+    return (
+        f"{len(above)} of {len(watts)} samples are {factor:.0f} times the median of {usual:.3g} W or more, "
+        f"up to {above.max():.3g} W"
+    )
+
+
+def not_above_idle(joules: Joules, idle_w: float) -> str:
+    """Why joules above idle say nothing; empty where they are above their uncertainty.
+
+    Args:
+        joules: Of the workload, above idle.
+        idle_w: Power of the idle device.
+    """
+    if joules.joules > joules.deviation:
+        return ""
+    if joules.joules >= -joules.deviation:
+        return (
+            f"the meter does not tell the workload from the idle device: {joules.joules:.3g} J above it, "
+            f"with an uncertainty of {joules.deviation:.2g} J"
+        )
+    return (
+        f"the meter reads less while the workload runs ({idle_w + joules.watts:.3g} W) than when idle "
+        f"({idle_w:.3g} W): is its sign turned?"
+    )
+
+
+def too_much(trace: Trace, start: float, end: float) -> str:
+    """Why a window's power is hardly in watts; empty where it may be. Of a battery, or of a meter's stream."""
+    watts = trace.between(start, end).watts
+    usual = float(np.median(watts)) if len(watts) else 0.0
+    return f"{usual:.0f} W: are these milliwatts?" if usual > _MOST_W else ""
 
 
 def frozen(trace: Trace, start: float, end: float) -> str:

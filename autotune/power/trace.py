@@ -15,6 +15,10 @@ Floats = NDArray[np.float64]
 _LARGEST_STEP_W, _SMALLEST_STEP_W = 1.0, 1e-6
 _FLAT_SHARE = 0.01
 
+_UNSEEN_SHARE = 0.5
+"""How much of itself idle power is taken to have moved where only one side of the work was seen: a device that has
+worked is warm, and its clocks come down late."""
+
 _PLAUSIBLE, _FEWEST_OTHERS = 50.0, 3
 """A counter that went back has wrapped where that means at most so many times the median of the other powers."""
 
@@ -138,6 +142,8 @@ def resolution(traces: Sequence[Trace]) -> float:
 def baseline(before: Trace, after: Trace | None = None, step_w: float = 0.0) -> Baseline:
     """Idle power from windows before and after the work.
 
+    Where one of them is missing or has no value, how far the baseline moved is unknown, and taken to be half of it.
+
     Args:
         before: The idle device.
         after: The same.
@@ -153,7 +159,8 @@ def baseline(before: Trace, after: Trace | None = None, step_w: float = 0.0) -> 
     spread = [_mean_deviation(part, step_w) for part in parts]
     mean = float(np.mean(means))
     # Two means that differ tell how far the baseline moves.
-    drift = abs(means[0] - means[-1]) / math.sqrt(12)
+    moved = abs(means[0] - means[1]) if len(means) > 1 else _UNSEEN_SHARE * abs(mean)
+    drift = moved / math.sqrt(12)
     return Baseline(mean, math.hypot(drift, math.sqrt(sum(s * s for s in spread)) / len(spread)))
 
 

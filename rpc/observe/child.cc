@@ -22,7 +22,7 @@ namespace autotune {
 namespace observe {
 namespace {
 
-constexpr size_t kLongestLine = 65536;
+constexpr size_t kLongestLine = 65536, kMostAtOnce = 65536;
 constexpr int kNotFound = 127, kNotStarted = 126;
 
 double Seconds(const timeval& time) {
@@ -88,8 +88,10 @@ void AddAllowed(pid_t pid, cpu_set_t* all, int depth) {
 std::vector<std::string> Lines::Read() {
   std::vector<std::string> lines;
   char buffer[4096];
-  ssize_t got = 0;
-  while ((got = read(pipe_, buffer, sizeof(buffer))) > 0) {
+  ssize_t got = 1;
+  for (size_t all = 0; all < kMostAtOnce; all += static_cast<size_t>(got)) {
+    got = read(pipe_, buffer, sizeof(buffer));
+    if (got <= 0) break;
     for (ssize_t i = 0; i < got; ++i) {
       if (buffer[i] == '\n') {
         lines.push_back(rest_);

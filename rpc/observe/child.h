@@ -17,7 +17,8 @@ class Lines {
 
   int pipe() const { return pipe_; }
   bool open() const { return pipe_ >= 0; }
-  /// Reads what is there; closes at the end of the file, with the rest as a last line.
+  /// Reads what is there, at most a pipe's worth: one who prints without end must not hold up the
+  /// rest. Closes at the end of the file, with the rest as a last line.
   std::vector<std::string> Read();
 
  private:

@@ -31,6 +31,11 @@ constexpr double kLookEvery_s = 0.5;
 constexpr double kGrace_s = 2.0;
 constexpr double kMeterStarts_s = 10.0;
 constexpr int kFailed = 125;
+/// What a pipe may add to the record: so much at once, and a second; a line counts as so much more.
+constexpr double kMostBytes = 4 << 20, kBytesASecond = 256 << 10;
+constexpr size_t kLineBytes = 32;
+/// Times that a pipe of a command that has ended is read: twice what the largest one holds.
+constexpr int kLastTurns = 32;
 
 volatile sig_atomic_t asked_to_end = 0;
 
@@ -53,17 +58,64 @@ void Detach() {
   for (int end = 0; end < 3; ++end) dup2(none, end);
 }
 
-void Forward(Lines* lines, const char* kind, Recorder* recorder) {
-  if (!lines->open()) return;
-  const double at = Now();
-  for (const std::string& line : lines->Read()) recorder->Line(kind, at, line);
-}
+/// Lines of one pipe on their way into the record, as many as it can hold.
+class Channel {
+ public:
+  /// What is left out of `kind` is told as a line of `told`. `steps`: once something was left out
+  /// nothing comes any more, since who reads the times of steps would take two for one.
+  Channel(Lines* lines, const char* kind, const char* told, bool steps, Recorder* recorder)
+      : lines_(lines), kind_(kind), told_(told), steps_(steps), recorder_(recorder) {}
+
+  /// Records what was printed; returns whether there may be more.
+  bool Forward() {
+    if (!lines_->open()) return false;
+    const double at = Now();
+    left_ = std::min(kMostBytes, left_ + (at - last_) * kBytesASecond);
+    last_ = at;
+    const std::vector<std::string> lines = lines_->Read();
+    if (!steps_ && left_ >= kBytesASecond) Resume(at);
+    for (const std::string& line : lines) {
+      const double bytes = static_cast<double>(line.size() + kLineBytes);
+      if (dropped_ == 0 && bytes <= left_) {
+        left_ -= bytes;
+        recorder_->Line(kind_, at, line);
+      } else if (dropped_++ == 0) {
+        recorder_->Line(told_, at, "it prints more than can be recorded: lines are left out");
+      }
+    }
+    return !lines.empty() && lines_->open();
+  }
+
+  /// Records what is still in the pipe, at most: what the command left behind may print on.
+  void Drain() {
+    for (int turn = 0; turn < kLastTurns && Forward(); ++turn) continue;
+    Resume(Now());
+  }
+
+ private:
+  void Resume(double at) {
+    if (dropped_ == 0) return;
+    recorder_->Line(told_, at, std::to_string(dropped_) + " lines were left out");
+    dropped_ = 0;
+  }
+
+  Lines* lines_;
+  const char* kind_;
+  const char* told_;
+  bool steps_;
+  Recorder* recorder_;
+  double left_ = kMostBytes, last_ = Now();
+  size_t dropped_ = 0;
+};
 
 /// A program that reads a meter; the command's end is its end.
 class MeterProgram {
  public:
   MeterProgram(const std::vector<std::string>& command, Recorder* recorder) : recorder_(recorder) {
-    if (!command.empty()) child_ = std::make_unique<Child>(Start(command, ""));
+    if (command.empty()) return;
+    child_ = std::make_unique<Child>(Start(command, ""));
+    out_ = std::make_unique<Channel>(&child_->out, "meter", "meter_error", false, recorder);
+    err_ = std::make_unique<Channel>(&child_->err, "meter_error", "meter_error", false, recorder);
   }
   ~MeterProgram() {
     if (!child_) return;
@@ -85,21 +137,28 @@ class MeterProgram {
   /// Records what it printed, and that it ended where it did.
   void Forward() {
     if (!child_) return;
-    observe::Forward(&child_->out, "meter", recorder_);
-    observe::Forward(&child_->err, "meter_error", recorder_);
+    out_->Forward();
+    err_->Forward();
     Ended ended;
     if (!Over(*child_, &ended)) return;
-    observe::Forward(&child_->out, "meter", recorder_);
-    observe::Forward(&child_->err, "meter_error", recorder_);
+    Finish();
     recorder_->Line("meter_error", Now(),
                     "it ended with exit code " + std::to_string(ended.exit_code));
     Kill(*child_, SIGKILL);  // What it left behind.
     child_.reset();
   }
 
+  /// Records what it has printed until now.
+  void Finish() {
+    if (!child_) return;
+    out_->Drain();
+    err_->Drain();
+  }
+
  private:
   Recorder* recorder_;
   std::unique_ptr<Child> child_;
+  std::unique_ptr<Channel> out_, err_;
 };
 
 /// Waits until something is printed, or until the time.
@@ -121,8 +180,11 @@ int Observe(const Options& options) {
   MeterProgram meter(options.meter_command, &recorder);
   meter.WaitForFirst();
   std::unique_ptr<Child> child;
+  std::unique_ptr<Channel> out, err;
   if (!options.command.empty()) {
     child = std::make_unique<Child>(Start(options.command, options.cpus));
+    out = std::make_unique<Channel>(&child->out, "line", "error", true, &recorder);
+    err = std::make_unique<Channel>(&child->err, "error", "error", false, &recorder);
   }
   const double began = Now();
   recorder.Begin(options.watch, options.interval_s, child ? child->pid : getpid());
@@ -143,8 +205,8 @@ int Observe(const Options& options) {
       next_cpus = now + kAffinityEvery_s;
     }
     if (child) {
-      Forward(&child->out, "line", &recorder);
-      Forward(&child->err, "error", &recorder);
+      out->Forward();
+      err->Forward();
       if (Over(*child, &ended)) break;
     }
     if (kill_at > 0 && now >= kill_at) {
@@ -166,11 +228,12 @@ int Observe(const Options& options) {
     WaitFor({child.get(), meter.child()}, std::max(until, now + 0.0005));
   }
   if (child) {
-    Forward(&child->out, "line", &recorder);
-    Forward(&child->err, "error", &recorder);
+    out->Drain();
+    err->Drain();
     Kill(*child, SIGKILL);  // What it left behind.
   }
   meter.Forward();
+  meter.Finish();
   recorder.Sample();
   recorder.End(ended.exit_code, ended.max_rss_kb, ended.user_s, ended.system_s, why);
   return ended.exit_code;

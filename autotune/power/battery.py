@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,8 +10,15 @@ import numpy as np
 
 from autotune.errors import StableDeviceError
 
-_MICROAMPERES_FROM = 15_000.0
-"""Mean readings above this are microamperes: a busy phone draws 0.1 to 6 A."""
+LOGGER = logging.getLogger("autotune.power")
+
+_UNITS = {1e-3: "milliamperes", 1e-6: "microamperes"}
+_PLAUSIBLE_A = (0.1, 6.0)
+"""What a busy phone draws, or is charged with."""
+_IMPOSSIBLE_A = 20.0
+"""No battery of such a device gives so much."""
+_AGREE = 3.0
+"""The two gauges agree to within this factor: a counter's steps are coarse, and the windows not the same."""
 _LEAST_CHANGE = 0.1
 
 
@@ -40,7 +48,8 @@ def calibrate(
     """Unit and sign from readings of `current_now`.
 
     Work makes a battery discharge faster, or charge slower: the reading moves towards the discharging sign. The
-    unit follows from its size, and is checked against the charge counter, which is in microampere-hours.
+    unit follows from its size, where one gives 0.1 to 6 A and the other does not, or is impossible; else from the
+    charge counter, which is in microampere-hours. Where that moved, it must not contradict either way.
 
     Args:
         idle: Readings while nothing was done.
@@ -49,13 +58,12 @@ def calibrate(
         counter_a: Mean discharge while busy in amperes, from `charge_counter`; None where that did not move.
 
     Raises:
-        StableDeviceError: The readings do not move with the work.
+        StableDeviceError: The readings do not move with the work, have no unit that makes sense, or say something
+            else than the charge counter.
     """
     if not idle or not busy:
         raise StableDeviceError("the battery's current cannot be read")
     low, high = float(np.mean(idle)), float(np.mean(busy))
-    size = max(abs(low), abs(high))
-    amperes = 1e-6 if size >= _MICROAMPERES_FROM else 1e-3
     if abs(high - low) < _LEAST_CHANGE * max(abs(low), 1e-9):
         raise StableDeviceError(
             f"the battery's current reads {low:.0f} idle and {high:.0f} busy: it does not follow the work",
@@ -63,16 +71,59 @@ def calibrate(
         )
     sign = 1 if high > low else -1
     why = f"{low:.0f} idle, {high:.0f} busy, {status.lower() or 'status unknown'}"
-    if counter_a is not None and counter_a > 0:
-        # The two gauges need not agree to better than the counter's coarse steps; the unit is a factor of 1000.
-        candidates = {
-            unit: abs(np.log(max(abs(high) * unit, 1e-9) / counter_a)) for unit in (1e-6, 1e-3)
-        }
-        amperes = min(candidates, key=lambda unit: candidates[unit])
-        why += f", {counter_a:.2f} A by its charge counter"
+    if counter_a is not None:
+        why += f", {counter_a:.2g} A by its charge counter"
+    amperes = _unit(max(abs(low), abs(high)), abs(high), counter_a, why)
+    if counter_a is not None:
+        _check(sign * high * amperes, counter_a, why)
     if status == "Discharging" and np.sign(high) not in (0, sign):
         raise StableDeviceError(
             f"the battery says it discharges, and its current falls from {low:.0f} to {high:.0f} under load",
             hint="use another meter (--meter)",
         )
     return Calibration(amperes, sign, why)
+
+
+def _unit(size: float, busy: float, counter_a: float | None, why: str) -> float:
+    """Amperes for one unit, from the largest reading and the busy one."""
+    found = [unit for unit in _UNITS if _PLAUSIBLE_A[0] <= size * unit <= _PLAUSIBLE_A[1]]
+    if not found and size * 1e-6 <= _IMPOSSIBLE_A < size * 1e-3:
+        found = [1e-6]
+    if not found and counter_a is not None:
+        found = [unit for unit in _UNITS if _agree(busy * unit, counter_a)]
+    if found:
+        return found[0]
+    either = " or ".join(f"{size * unit:.2g} A in {name}" for unit, name in _UNITS.items())
+    raise StableDeviceError(
+        f"the unit of the battery's current is not clear ({why}): {either}, and a busy device draws 0.1 to 6 A",
+        hint="use another meter (--meter)",
+    )
+
+
+def _check(discharge_a: float, counter_a: float, why: str) -> None:
+    """Refuses a discharge that the charge counter contradicts.
+
+    A counter that moved by one coarse step shows too much, never a third of what flowed.
+    """
+    against = discharge_a * counter_a < 0 and abs(counter_a) > abs(discharge_a) / _AGREE
+    # Some drivers' counters are in milliampere-hours.
+    other_unit = _agree(discharge_a, 1000 * counter_a)
+    if against or (discharge_a > _AGREE * counter_a > 0 and not other_unit):
+        raise StableDeviceError(
+            f"the battery's current says {_flow(discharge_a)}, and its charge counter {_flow(counter_a)} ({why})",
+            hint="unplug the device, or use another meter (--meter)",
+        )
+    if counter_a > _AGREE * abs(discharge_a):
+        LOGGER.warning(
+            "the battery's current says %s, and its charge counter %s, as where its steps are coarse",
+            _flow(discharge_a),
+            _flow(counter_a),
+        )
+
+
+def _agree(one: float, other: float) -> bool:
+    return one > 0 and other > 0 and 1 / _AGREE <= one / other <= _AGREE
+
+
+def _flow(amperes: float) -> str:
+    return f"{abs(amperes):.2g} A {'discharge' if amperes > 0 else 'charge'}"

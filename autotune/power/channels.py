@@ -324,14 +324,22 @@ def _rapl(files: Files) -> list[Meter]:
 
 
 def _supplies(files: Files) -> list[Meter]:
-    """Battery and USB together: what charges the battery comes from USB, and is not the device's."""
+    """Battery and USB together: what charges the battery comes from USB, and is not the device's.
+
+    A USB supply that is not online gives nothing, whatever its driver shows last.
+    """
     channels, status = [], []
-    for folder in dict.fromkeys(
+    every = dict.fromkeys(
         map(_folder, _matching(files, r"/sys/class/power_supply/[^/]+/(current|power)_now"))
-    ):
+    )
+    cells = _cells([f for f in every if text(files, f"{f}/type").lower() == "battery"])
+    for folder in every:
         kind, name = text(files, f"{folder}/type").lower(), folder.rpartition("/")[2]
         amperes, volts, watts = (f"{folder}/{n}_now" for n in ("current", "voltage", "power"))
         by_current = number(files, amperes) is not None and number(files, volts) is not None
+        offline = kind.startswith("usb") and number(files, f"{folder}/online") == 0
+        if offline or (kind == "battery" and folder not in cells):
+            continue
         if kind == "battery" and by_current:
             channels.append(
                 Channel(name, "battery", "watts", (amperes, volts), False, calibrated=False)
@@ -348,6 +356,17 @@ def _supplies(files: Files) -> list[Meter]:
     if not any(channel.kind == "battery" for channel in channels):
         channels = []
     return [Meter("battery", tuple(channels), update_s=0.25, status_files=tuple(status))]
+
+
+def _cells(folders: Sequence[str]) -> Sequence[str]:
+    """Batteries that are not one another: several gauges may watch one cell (a Pixel's `battery` and `maxfg`).
+
+    ACPI numbers its batteries, and each is one.
+    """
+    names = {folder: folder.rpartition("/")[2] for folder in folders}
+    if all(re.fullmatch(r"BAT\w", name) for name in names.values()):
+        return folders
+    return [f for f in folders if names[f] == "battery"] or folders[:1]
 
 
 def _folder(path: str) -> str:

@@ -276,10 +276,75 @@ def test_unit_and_sign_follow_from_idle_and_busy_readings(
     assert (found.amperes, found.sign) == (unit, sign)
 
 
-def test_the_charge_counter_overrules_a_guessed_unit() -> None:
-    # A small board draws 12 mA when busy: taken for 12 A in milliamperes otherwise.
+def test_the_charge_counter_tells_a_unit_that_the_size_does_not() -> None:
+    # A small board draws 12 mA when busy.
     found = calibrate([2_000], [12_000], status="Discharging", counter_a=0.0125)
     assert found.amperes == 1e-6
+    assert calibrate([20], [70], status="", counter_a=0.06).amperes == 1e-3
+    # In milliamperes it were 40 A.
+    assert calibrate([10_000], [40_000], status="").amperes == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("idle", "busy", "status"),
+    [(2_000, 9_000, "Full"), (-3_000, 12_000, "Not charging"), (20, 70, "Discharging")],
+)
+def test_a_current_without_a_plausible_unit_is_refused(
+    idle: float, busy: float, status: str
+) -> None:
+    with pytest.raises(StableDeviceError, match="A in milliamperes or"):
+        calibrate([idle], [busy], status=status)
+    with pytest.raises(StableDeviceError, match=r"0\.5 A by its charge counter"):
+        calibrate([idle], [busy], status=status, counter_a=0.5)
+
+
+@pytest.mark.parametrize(
+    ("counter_a", "said"), [(0.02, "0.02 A discharge"), (-1.5, "1.5 A charge")]
+)
+def test_a_charge_counter_that_contradicts_the_current_is_told(counter_a: float, said: str) -> None:
+    for unit in (1, 1000):
+        with pytest.raises(StableDeviceError, match=f"says 2 A discharge, and .* {said}"):
+            calibrate([500 * unit], [2000 * unit], status="", counter_a=counter_a)
+
+
+@pytest.mark.parametrize("counter_a", [1.9, 0.8, 16.0, 0.0019])
+def test_a_coarse_charge_counter_or_one_in_another_unit_contradicts_nothing(
+    counter_a: float,
+) -> None:
+    assert calibrate([500], [2000], status="", counter_a=counter_a).amperes == 1e-3
+    assert calibrate([5e5], [2e6], status="", counter_a=counter_a).amperes == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("names", "counted"),
+    [
+        (("battery", "maxfg"), ["battery"]),
+        (("bms", "maxfg"), ["bms"]),
+        (("BAT0", "BAT1"), ["BAT0", "BAT1"]),
+    ],
+)
+def test_two_gauges_of_one_cell_are_counted_once(
+    names: tuple[str, ...], counted: list[str]
+) -> None:
+    files = {}
+    for name in names:
+        folder = f"/sys/class/power_supply/{name}"
+        files |= {f"{folder}/type": "Battery", f"{folder}/status": "Discharging"}
+        files |= {f"{folder}/current_now": "-900000", f"{folder}/voltage_now": "3900000"}
+    found = meter(files, "battery")
+    assert [c.name for c in found.channels] == counted
+    assert len(found.status_files) == len(counted)
+
+
+def test_a_usb_supply_that_is_not_online_is_not_added() -> None:
+    files = {
+        f"{BATTERY}/type": "Battery", f"{BATTERY}/current_now": "-900000", f"{BATTERY}/voltage_now": "3900000",
+        f"{USB}/type": "USB", f"{USB}/online": "0", f"{USB}/current_now": "484000",
+        f"{USB}/voltage_now": "5000000",
+    }  # fmt: skip
+    assert [c.name for c in meter(files, "battery").channels] == ["battery"]
+    files[f"{USB}/online"] = "1"
+    assert [c.name for c in meter(files, "battery").channels] == ["battery", "usb"]
 
 
 def test_a_battery_that_does_not_follow_the_work_cannot_be_calibrated() -> None:

@@ -117,7 +117,8 @@ def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
         raise DeviceError(
             f"{chosen.device.serial} has {what}, and the objective needs joules; "
             f"looked for: {channels.looked_for()}",
-            hint="root may be needed to read one; --objective latency needs none",
+            hint="let a program write the watts of an external meter and give --meter csv:SOURCE, or be root where "
+            "only root may read a meter; --objective latency needs none",
         )
     return None
 

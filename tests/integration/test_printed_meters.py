@@ -270,3 +270,4 @@ def test_the_command_line_takes_both(
     gone = {**environment, "PATH": os.environ["PATH"]}
     absent = autotune("cpu-config", *common, "--meter", "nvml", **gone)
     assert (absent.returncode, "NVML (nvidia-smi)" in absent.stderr) == (3, True), absent.stderr
+    assert "--meter csv:SOURCE" in absent.stderr

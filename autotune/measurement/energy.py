@@ -99,14 +99,19 @@ def energy(meter: Meter, windows: Windows) -> Energy:
         joules, base = _joules(meter, windows)
     except ValueError as error:
         return Energy(None, (str(error), *said))
+    busy_w = float(np.median(np.abs(trace.between(*window).watts)))
+
+    def absurd(part: Trace, start: float, end: float) -> str:
+        return checks.spikes(part, start, end, checks.ABSURD_FACTOR, busy_w)
+
     lost = checks.gaps(trace, *window, interval_s)
     # What another program prints may end at any time: there is nobody who would have gone on.
     gone = meter.printed and lost and (checks.bursts(trace, *window) or lost)
     worthless = (
         checks.stuck(trace, *window, idle)
         or gone
-        or checks.spikes(trace, *window, checks.ABSURD_FACTOR)
-        or next(filter(None, _in_idle(idle, windows, _absurd)), "")
+        or absurd(trace, *window)
+        or next(iter(_in_idle(idle, windows, absurd)), "")
         or checks.not_above_idle(joules, base.watts)
     )
     if worthless:
@@ -132,10 +137,6 @@ def energy(meter: Meter, windows: Windows) -> Energy:
         marks.append(flat)
     rails = {c.name: _joules(replace(meter, channels=(c,)), windows)[0].joules for c in meter.rails}
     return Energy(joules, tuple(marks), rails)
-
-
-def _absurd(trace: Trace, start: float, end: float) -> str:
-    return checks.spikes(trace, start, end, checks.ABSURD_FACTOR)
 
 
 def _in_idle(

@@ -122,7 +122,9 @@ def bursts(trace: Trace, start: float, end: float) -> str:
     )
 
 
-def spikes(trace: Trace, start: float, end: float, factor: float = _SPIKE_FACTOR) -> str:
+def spikes(
+    trace: Trace, start: float, end: float, factor: float = _SPIKE_FACTOR, least_w: float = 0.0
+) -> str:
     """Why single samples of a window look wrong; empty where they do not.
 
     Args:
@@ -130,9 +132,10 @@ def spikes(trace: Trace, start: float, end: float, factor: float = _SPIKE_FACTOR
         start: Beginning of the window.
         end: Its end.
         factor: How many times the median is too much.
+        least_w: Taken for the median where that is less: an idle phone draws milliwatts, and wakes up.
     """
     watts = np.abs(trace.between(start, end).watts)
-    usual = float(np.median(watts)) if len(watts) else 0.0
+    usual = max(least_w, float(np.median(watts)) if len(watts) else 0.0)
     above = watts[watts >= factor * usual] if usual else watts[:0]
     if not len(above):
         return ""

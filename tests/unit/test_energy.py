@@ -70,6 +70,14 @@ def test_an_absurd_reading_gives_no_joules() -> None:
     assert "idle after the run: 1 of 30 samples are 100 times" in found.marks[0]
 
 
+def test_an_idle_phone_that_wakes_up_is_not_absurd() -> None:
+    idle = [0.02] * 30
+    idle[10] = 2.5
+    found = measured(before=idle, run=around(4.0, 60), after=idle)
+    assert found.joules is not None
+    assert found.marks == ()
+
+
 def test_an_odd_reading_is_marked() -> None:
     run = around(BUSY_W, 60)
     run[30] = 400.0

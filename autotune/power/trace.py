@@ -13,6 +13,7 @@ from autotune.power.channels import Channel, Meter
 
 Floats = NDArray[np.float64]
 _LARGEST_STEP_W, _SMALLEST_STEP_W = 1.0, 1e-6
+_FEWEST_CORRELATED = 8
 _FLAT_SHARE = 0.01
 
 _UNSEEN_SHARE = 0.5
@@ -188,7 +189,7 @@ def net_energy(
 
 
 def _mean_deviation(trace: Trace, step_w: float) -> float:
-    """Standard uncertainty of a trace's mean: values that are repeated count once.
+    """Standard uncertainty of a trace's mean: values that are repeated, or like their neighbours, count for less.
 
     Of a single value it is that of rounding to the meter's step, and a hundredth of it: shunts and their monitors
     are off by about that, and no spread tells.
@@ -198,4 +199,24 @@ def _mean_deviation(trace: Trace, step_w: float) -> float:
         return math.inf
     if count < 2:
         return math.hypot(step_w / math.sqrt(12), _FLAT_SHARE * float(trace.watts.mean()))
-    return float(trace.watts.std(ddof=1)) / math.sqrt(count)
+    alike = max(together(trace.watts), len(trace.watts) / count)
+    return float(trace.watts.std(ddof=1)) * math.sqrt(alike / len(trace.watts))
+
+
+def together(values: Floats) -> float:
+    """How many values in a row tell as much as a single one does: the integrated autocorrelation time, 1 at least.
+
+    The sum of autocorrelations ends where two in a row are below zero together (Geyer, Statistical Science 7, 1992).
+    """
+    count = len(values)
+    away = values - values.mean()
+    power = float(away @ away)
+    if count < _FEWEST_CORRELATED or power <= 0:
+        return 1.0
+    size = 1 << (2 * count - 1).bit_length()
+    spectrum = np.fft.rfft(away, size)
+    correlation = np.fft.irfft(spectrum * np.conj(spectrum), size)[:count] / power
+    pairs = correlation[: count // 2 * 2].reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(pairs < 0)
+    kept = pairs[: ends[0]] if len(ends) else pairs
+    return min(float(count), max(1.0, 2.0 * float(kept.sum()) - 1.0))

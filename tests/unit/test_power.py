@@ -40,6 +40,22 @@ def one_value(files: dict[str, str], name: str) -> float:
     return float(trace.watts[0])
 
 
+@pytest.mark.parametrize(("memory", "least"), [(0.0, 0.93), (0.5, 0.88), (0.9, 0.75), (0.95, 0.65)])
+def test_values_that_are_like_their_neighbours_count_for_less(memory: float, least: float) -> None:
+    """An autoregressive gauge of 100 values: two standard uncertainties cover the truth, or come near it."""
+    covered = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        noise = np.empty(100)
+        noise[0] = rng.normal()
+        for n in range(1, 100):
+            noise[n] = memory * noise[n - 1] + np.sqrt(1 - memory**2) * rng.normal()
+        trace = Trace(np.arange(1, 101) * 0.1, 3.0 + 0.1 * noise)
+        found = net_energy(trace, 0.0, 10.0, Baseline(1.0, 0.0))
+        covered.append(abs(found.joules - 20.0) < 2 * found.deviation)
+    assert np.mean(covered) >= least
+
+
 def test_battery_and_usb_are_added_and_the_battery_has_to_be_calibrated_first() -> None:
     files = {
         f"{BATTERY}/type": "Battery", f"{BATTERY}/status": "Discharging",

@@ -206,7 +206,7 @@ def _mean_deviation(trace: Trace, step_w: float) -> float:
 def together(values: Floats) -> float:
     """How many values in a row tell as much as a single one does: the integrated autocorrelation time, 1 at least.
 
-    The sum of autocorrelations ends where two in a row are below zero together (Geyer, Statistical Science 7, 1992).
+    The sum of autocorrelations ends where two in a row are below zero together (Geyer, Stat. Science 7, 1992).
     """
     count = len(values)
     away = values - values.mean()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,10 @@ from autotune.studies.device_bench import DeviceBench, setting_of
 from autotune.studies.objective import OBJECTIVES, needs_energy
 from autotune.studies.per_operator import PlanRun, candidates
 from autotune.studies.repeats import REFERENCE_EVERY
-from autotune.studies.result import result
+from autotune.studies.result import Found, found_of, result
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import default_url, open_storage
-from autotune.studies.study import SAMPLERS, Study, StudyRequest, StudyTrial, study_of
+from autotune.studies.study import SAMPLERS, Study, StudyRequest, study_of
 
 _STUDY = "cpu-config"
 _LARGEST_SEED = 2**32 - 1
@@ -139,7 +139,14 @@ def run_search(
             outcome = run.run()
             if outcome is not None and asked.get("per_operator"):
                 planned = _per_operator(
-                    request, steps, workload, outcome.trials, blocks, folder, progress, interrupted
+                    request,
+                    steps,
+                    workload,
+                    found_of(request, outcome),
+                    blocks,
+                    folder,
+                    progress,
+                    interrupted,
                 )
                 if planned is None and interrupted():
                     return INTERRUPTED
@@ -164,7 +171,7 @@ def _per_operator(
     request: StudyRequest,
     bench: StepBench,
     workload: DeviceWorkload,
-    trials: Sequence[StudyTrial],
+    found: Found,
     blocks: int,
     folder: RunFolder,
     progress: LiveProgress,
@@ -173,7 +180,9 @@ def _per_operator(
     """Plans, and measures the plan; None where it cannot be done, or was interrupted."""
     assert workload.runner is not None
     assert workload.graph is not None
-    chosen = candidates(request.objective, request.limits, trials)
+    chosen = candidates(found)
+    if not chosen:
+        return None  # The run has no best; it ends by saying so.
     # The changes between configurations are measured as well.
     progress.phase("per operator", len(chosen) + 1 + 2 * blocks)
     done = 0

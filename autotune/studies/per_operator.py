@@ -29,13 +29,12 @@ from autotune.studies.objective import (
     Figures,
     Limits,
     Objective,
-    best,
     needs_energy,
     values,
 )
 from autotune.studies.pareto import front
 from autotune.studies.plan import CallCosts, Plan, best_plan, singles
-from autotune.studies.study import StudyTrial
+from autotune.studies.result import Found
 from autotune.workloads.graph import StepGraph
 
 MOST = 6
@@ -45,17 +44,13 @@ _SWITCH_LIMIT_S = 120.0
 Told = Callable[[str, dict[str, Any], Measured], None]
 
 
-def candidates(
-    objective: Objective, limits: Limits, trials: Sequence[StudyTrial]
-) -> list[CpuConfiguration]:
-    """Configurations that a plan may use: the best, and others spread along the front of time and energy.
+def candidates(found: Found) -> list[CpuConfiguration]:
+    """Configurations that a plan may use: the run's best first, and others along the front of time and energy.
 
-    Without joules there is no front: then the fastest few.
+    Without joules there is no front: then the fastest few. None where the run has no best.
     """
-    measured = [t for t in trials if t.figures is not None]
-    figures = [t.figures for t in measured if t.figures is not None]
-    winner = best(objective, limits, figures)
-    if winner is None:
+    figures = found.figures
+    if found.best is None:
         return []
     if any(f.energy_j is None for f in figures):
         ranked = sorted(range(len(figures)), key=lambda i: figures[i].time_s)
@@ -65,8 +60,16 @@ def candidates(
         )
         spread = np.linspace(0, len(on_front) - 1, min(MOST, len(on_front)))
         ranked = [on_front[round(at)] for at in spread]
-    chosen = list(dict.fromkeys([winner, *ranked]))[:MOST]
-    return [measured[i].configuration for i in chosen]
+    chosen = list(dict.fromkeys([found.best, *ranked]))[:MOST]
+    return [found.trials[i].configuration for i in chosen]
+
+
+def shared_out(parts: np.ndarray, whole: float) -> np.ndarray:
+    """Parts made to add up to what was measured of the whole; equal ones where a sum below zero says nothing."""
+    total = float(parts.sum())
+    if total <= 0 or whole <= 0:
+        return np.full(len(parts), whole / len(parts))
+    return np.asarray(parts * (whole / total))
 
 
 def phases(graph: StepGraph) -> list[int]:
@@ -108,8 +111,12 @@ class PlanRun:
     def run(self, configurations: Sequence[CpuConfiguration]) -> dict[str, Any] | None:
         """Profiles, plans and measures; None where it was interrupted.
 
+        Args:
+            configurations: What a plan may go through. The first one is the best single configuration: a plan's
+                gain is over it, and it is measured beside the plan.
+
         Raises:
-            StableDeviceError: Fewer than two configurations can be profiled, or changes cannot be measured.
+            StableDeviceError: The first one, or fewer than two, can be profiled, or changes cannot be measured.
             DeviceError: The device is gone.
         """
         profiled = self._profiled(configurations)
@@ -121,6 +128,8 @@ class PlanRun:
                 hint="search for longer (--trials), or in a larger --space",
             )
         used = [configuration for configuration, _, _ in profiled]
+        if used[0] != configurations[0]:
+            raise StableDeviceError("the best single configuration could not be profiled")
         settings = [setting_of(self._clusters, configuration) for configuration in used]
         energies = [energy for _, _, energy in profiled]
         known = [energy for energy in energies if energy is not None]
@@ -129,40 +138,35 @@ class PlanRun:
             np.stack(known, axis=1) if len(known) == len(energies) else None,
             np.asarray(self._switches(settings)),
         )
-        alone = self._alone(costs)
-        plan = self._worth_it(best_plan(costs, self.objective, self.limits), alone)
-        starts = phases(self.graph)
+        every, starts = singles(costs), phases(self.graph)
+        plan = self._worth_it(best_plan(costs, self.objective, self.limits), every)
         coarse = self._worth_it(
-            best_plan(costs.together(starts), self.objective, self.limits), alone
+            best_plan(costs.together(starts), self.objective, self.limits), every
         )
         names = [cluster.name for cluster in self._clusters]
         found: dict[str, Any] = {
             "configurations": [c.to_json(names) for c in used],
             "switch_s": costs.switch_s.tolist(),
-            "single": None if alone is None else _shown(alone) | {"number": alone.settings[0]},
-            "phases": None if coarse is None else self._told_plan(coarse, alone, starts),
+            "single": _shown(every[0]) | {"number": 0},
+            "phases": None if coarse is None else self._told_plan(coarse, every[0], starts),
             "operators": None
             if plan is None
-            else self._told_plan(plan, alone, list(range(len(self.graph.nodes)))),
+            else self._told_plan(plan, every[0], list(range(len(self.graph.nodes)))),
             "measured": None,
         }
-        if plan is not None and alone is not None and plan.changes and self.blocks:
-            found["measured"] = self._compared(plan, settings, settings[alone.settings[0]])
+        if plan is not None and plan.changes and self.blocks:
+            found["measured"] = self._compared(plan, settings)
         return found
 
-    def _alone(self, costs: CallCosts) -> Plan | None:
-        every = singles(costs)
-        index = best(self.objective, self.limits, [plan.figures for plan in every])
-        return None if index is None else every[index]
+    def _worth_it(self, plan: Plan | None, every: Sequence[Plan]) -> Plan | None:
+        """A plan; the best single configuration instead where it gains too little over any single one."""
+        if plan is None or not plan.changes:
+            return plan and every[0]
+        kept = [one.figures for one in every if self.limits.kept(one.figures)]
+        least = min(_value(self, figures) for figures in [every[0].figures, *kept])
+        return plan if least / _value(self, plan.figures) > 1 + TIE else every[0]
 
-    def _worth_it(self, plan: Plan | None, alone: Plan | None) -> Plan | None:
-        """A plan; the single configuration instead where it gains too little to be told from it."""
-        if plan is None or alone is None:
-            return plan
-        gain = _value(self, alone.figures) / _value(self, plan.figures)
-        return plan if gain > 1 + TIE else alone
-
-    def _told_plan(self, plan: Plan, alone: Plan | None, starts: Sequence[int]) -> dict[str, Any]:
+    def _told_plan(self, plan: Plan, alone: Plan, starts: Sequence[int]) -> dict[str, Any]:
         nodes = self.graph.nodes
         changes = [
             {
@@ -172,13 +176,13 @@ class PlanRun:
             }
             for at, to in plan.changes
         ]
-        gain = None if alone is None else _value(self, alone.figures) / _value(self, plan.figures)
+        gain = _value(self, alone.figures) / _value(self, plan.figures)
         return {**_shown(plan), "changes": changes, "foretold_gain": gain}
 
     def _profiled(
         self, configurations: Sequence[CpuConfiguration]
     ) -> list[tuple[CpuConfiguration, np.ndarray, np.ndarray | None]]:
-        """Median seconds and joules of each call under each configuration that could be measured."""
+        """Seconds and joules of each call under each configuration that could be measured; sums are the step's."""
         traced = self.bench.measuring(self.runner.traced())
         found = []
         for configuration in configurations:
@@ -188,21 +192,23 @@ class PlanRun:
             self._tell("profile", {"configuration": self._json(configuration)}, run)
             if profile is None or profile.calls.seconds.shape[1] != len(self.graph.nodes):
                 continue
-            times = np.median(profile.calls.seconds, axis=0)
-            watts = self._watts(profile)
-            if watts is None and needs_energy(self.objective, self.limits):
+            if run.energy_j is None and needs_energy(self.objective, self.limits):
                 continue
-            found.append((configuration, times, None if watts is None else times * watts))
+            times = shared_out(np.median(profile.calls.seconds, axis=0), run.time_s)
+            joules = None
+            if run.energy_j is not None:
+                joules = shared_out(times * self._watts(profile), run.energy_j)
+            found.append((configuration, times, joules))
         return found
 
-    def _watts(self, profile: StepProfile) -> np.ndarray | None:
-        """Power of each call, from all calls of its operator and role together; None without a meter.
+    def _watts(self, profile: StepProfile) -> np.ndarray:
+        """Power of each call, from all calls of its operator and role together.
 
         Of many calls, some seem frugal under some setting by chance, and a plan would go from one such to the next.
         """
         step = profile.step
         if step.energy_j is None:
-            return None
+            return np.ones(len(self.graph.nodes))
         watts = np.full(len(self.graph.nodes), step.energy_j / step.time_s)
         together: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for number, node in enumerate(self.graph.nodes):
@@ -237,10 +243,8 @@ class PlanRun:
         threads = max(setting.threads for setting in settings)
         return Setting(tuple(cpus), (None,) * len(clocks), threads, tuple(clocks))
 
-    def _compared(
-        self, plan: Plan, settings: Sequence[Setting], alone: Setting
-    ) -> dict[str, Any] | None:
-        """The plan beside the best single configuration, in blocks of random order."""
+    def _compared(self, plan: Plan, settings: Sequence[Setting]) -> dict[str, Any] | None:
+        """The plan beside the best single configuration, the first, in blocks of random order."""
         used = sorted(set(plan.settings))
         place = {number: at for at, number in enumerate(used)}
         through = [settings[number] for number in used]
@@ -248,7 +252,7 @@ class PlanRun:
         file = self.bench.bring(settings_text(through, self._clusters, at), "plan")
         planned = self.bench.measuring(self.runner.planned(file))
         plain = self.bench.measuring(self.runner.plain())
-        turns = [("plan", planned, self._moving(through)), ("single", plain, alone)]
+        turns = [("plan", planned, self._moving(through)), ("single", plain, settings[0])]
         order, pairs = random.Random(self.seed), []
         for _ in range(self.blocks):
             if self.interrupted():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.measurement.statistics import paired_speedup
@@ -16,9 +17,38 @@ from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front
 from autotune.studies.physics import constants
-from autotune.studies.study import Study, StudyTrial
+from autotune.studies.study import Study, StudyRequest, StudyTrial
 
 SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has measured well, by the figures that count.
+
+    Attributes:
+        trials: Those that have figures.
+        figures: Of each: what was measured last and most often.
+        repeated: Indices of those that were measured again.
+        best: Index of the best, of those that were measured again if one keeps the limits; None where nothing does.
+    """
+
+    trials: tuple[StudyTrial, ...]
+    figures: tuple[Figures, ...]
+    repeated: tuple[int, ...]
+    best: int | None
+
+
+def found_of(request: StudyRequest, outcome: Outcome) -> Found:
+    """What of an outcome counts."""
+    measured = tuple(t for t in outcome.trials if t.figures is not None)
+    figures = tuple(_final_figures(t, outcome.finals) for t in measured)
+    again = {f.configuration for f in outcome.finals}
+    repeated = tuple(i for i, t in enumerate(measured) if t.configuration in again)
+    winner = _of(repeated, request.objective, request.limits, figures)
+    if winner is None:
+        winner = best(request.objective, request.limits, figures)
+    return Found(measured, figures, repeated, winner)
 
 
 def result(
@@ -34,19 +64,14 @@ def result(
     """
     request = study.request
     names = [cluster.name for cluster in bench.clusters]
-    measured = [t for t in outcome.trials if t.figures is not None]
-    figures = [_final_figures(t, outcome.finals) for t in measured]
+    settled = found_of(request, outcome)
+    measured, figures, winner = settled.trials, settled.figures, settled.best
 
     def point(index: int) -> dict[str, Any]:
         return _point(measured[index], figures[index], outcome.finals, names)
 
-    again = {f.configuration for f in outcome.finals}
-    repeated = [i for i, t in enumerate(measured) if t.configuration in again]
-    winner = _of(repeated, request.objective, request.limits, figures)
-    if winner is None:
-        winner = best(request.objective, request.limits, figures)
     # Points of one lucky run each would look better than they are: where there are repeated ones, those count.
-    pool = repeated or range(len(figures))
+    pool = settled.repeated or range(len(figures))
     named = named_points(request.limits, [figures[i] for i in pool])
     own = next((f for f in outcome.finals if f.configuration is None), None)
     on_front = _front(request.limits, figures)

@@ -201,7 +201,14 @@ def test_a_plan_per_operator_is_made_and_measured(tmp_path: Path) -> None:
     events = [
         json.loads(line) for line in (run_of(tmp_path) / "events.jsonl").read_text().splitlines()
     ]
-    assert sum(event["event"] == "profile" for event in events) >= count
+    profiles = [event for event in events if event["event"] == "profile"]
+    assert len(profiles) >= count
+    # The plan is held against the run's best, and calls add up to the step that was profiled.
+    single = plan["single"]
+    assert plan["configurations"][single["number"]]["clusters"] == found["best"]["clusters"]
+    assert profiles[0]["configuration"]["clusters"] == found["best"]["clusters"]
+    for name in ("time_s", "energy_j"):
+        assert single[name] == pytest.approx(profiles[0]["figures"][name])
 
 
 def test_a_plan_on_this_host_goes_through_its_settings(tmp_path: Path) -> None:

@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.studies.objective import Limits, Objective, best
+from autotune.devices.topology import Cluster
+from autotune.measurement.statistics import Interval
+from autotune.studies.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.cpu_config import Outcome
+from autotune.studies.finals import Final
+from autotune.studies.objective import Figures, Limits, Objective, best
+from autotune.studies.per_operator import candidates, shared_out
 from autotune.studies.plan import CallCosts, best_plan, figures_of, singles
+from autotune.studies.ranges import CpuRanges
+from autotune.studies.result import found_of
+from autotune.studies.space import CpuSpace
+from autotune.studies.study import StudyRequest, StudyTrial
 
 
 def drawn(seed: int, calls: int, settings: int, switch: float) -> CallCosts:
@@ -71,3 +81,41 @@ def test_changes_are_told_with_the_call_that_they_precede() -> None:
 
 def test_nothing_keeps_an_impossible_limit() -> None:
     assert best_plan(drawn(1, 3, 2, 0.1), "energy", Limits(time_s=1e-9)) is None
+
+
+CLOCKS = (1_000_000, 2_000_000, 3_000_000)
+ONE = Cluster("all", (0,), 1024, CLOCKS[0], CLOCKS[-1], CLOCKS, (), ())
+
+
+def at(khz: int) -> CpuConfiguration:
+    return CpuConfiguration((ClusterSetting(1, khz),), 1)
+
+
+def test_a_plan_goes_through_the_best_by_what_was_measured_again() -> None:
+    request = StudyRequest(CpuSpace.of([ONE], CpuRanges(), clocks=True), "edp", Limits(), 3)
+    # The first was lucky once; measured again, the second is the best. The first is not even on the front.
+    trials = tuple(
+        StudyTrial(n, at(khz), "ok", Figures(seconds, joules), "", "probe", None)
+        for n, (khz, seconds, joules) in enumerate(
+            zip(CLOCKS, (1.0, 1.1, 1.4), (1.0, 2.0, 1.9), strict=True)
+        )
+    )
+    finals = tuple(
+        Final(
+            at(khz),
+            Figures(seconds, joules),
+            Interval(seconds, seconds, seconds),
+            None,
+            {0: Figures(seconds, joules)},
+        )
+        for khz, seconds, joules in ((CLOCKS[0], 1.2, 2.1), (CLOCKS[1], 1.1, 2.0))
+    )
+    found = found_of(request, Outcome(trials, finals))
+    assert candidates(found) == [at(CLOCKS[1]), at(CLOCKS[2])]
+    unkept = StudyRequest(request.space, "edp", Limits(time_s=0.1), 3)
+    assert candidates(found_of(unkept, Outcome(trials, finals))) == []
+
+
+def test_calls_add_up_to_the_step() -> None:
+    assert shared_out(np.asarray([1.0, 3.0]), 2.0).tolist() == [0.5, 1.5]
+    assert shared_out(np.asarray([1.0, -3.0]), 2.0).tolist() == [1.0, 1.0]

@@ -165,7 +165,10 @@ def search(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Go on with a run; only --trials may change."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Go on with a run; only --trials may change, and --storage tells a password again.",
+        ),
     ] = None,
     json: Json = False,
 ) -> int:

@@ -33,7 +33,7 @@ from autotune.studies.per_operator import PlanRun, candidates
 from autotune.studies.repeats import REFERENCE_EVERY
 from autotune.studies.result import Found, found_of, result
 from autotune.studies.space import CpuSpace
-from autotune.studies.storage import default_url, open_storage
+from autotune.studies.storage import default_url, hidden, open_storage, without_password
 from autotune.studies.study import SAMPLERS, Study, StudyRequest, study_of
 
 _STUDY = "cpu-config"
@@ -61,6 +61,7 @@ def run_search(
     """
     events: tuple[dict[str, Any], ...] = ()
     if resume is not None:
+        storage = asked.pop("storage")
         if logs is not None or any(value is not None for value in asked.values()):
             raise UsageError(
                 "--resume goes on with the run as it was asked for",
@@ -70,6 +71,8 @@ def run_search(
         asked, events = earlier.about.get("request", {}), earlier.events
         if "objective" not in asked:
             raise UsageError(f"{resume} is no run of cpu-config")
+        if storage is not None:
+            asked["storage"] = _same_storage(asked["storage"], storage)
         trials = asked["trials"] if trials is None else trials
     trials = TRIALS if trials is None else trials
     _check(asked)
@@ -99,8 +102,10 @@ def run_search(
         )
     wanted = needs_energy(request.objective, request.limits)
     meter = benches.meter(chosen, asked["meter"] or "auto", needed=wanted)
+    kept = asked["storage"] and hidden(asked["storage"])
     about = about_this(
-        {**asked, "trials": trials}, chosen.info.to_json() | {"name": chosen.info.serial}
+        {**asked, "trials": trials, "storage": kept},
+        chosen.info.to_json() | {"name": chosen.info.serial},
     )
     # A study that others share is refused before anything is made or measured.
     shared = _shared_study(asked, request)
@@ -216,6 +221,16 @@ def _check(asked: dict[str, Any]) -> None:
         raise UsageError(f"--seed is {asked['seed']}", hint=f"give one up to {_LARGEST_SEED}")
     if asked["study"] is not None and not asked["study"].strip():
         raise UsageError("--study is empty", hint="give a name, or leave it out")
+
+
+def _same_storage(before: str | None, given: str) -> str:
+    """The storage of a run that goes on, which may be given again for its password."""
+    if before is None or without_password(before) != without_password(given):
+        raise UsageError(
+            f"the run's study is in {before or 'its own folder'}, not in {hidden(given)}",
+            hint="beside --resume, --storage only tells the password again",
+        )
+    return given
 
 
 def _shared_study(asked: dict[str, Any], request: StudyRequest) -> Study | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,10 @@ from autotune.errors import ToolchainError, UsageError
 DATABASE = "study.db"
 JOURNAL_PREFIX = "journal:"
 _ATTEMPTS, _PAUSE_S = 4, 0.5
+_HIDDEN = "***"
+_PASSWORD = re.compile(r"(?P<user>://[^:/@?]*):(?:[^?]*|.*)@")
+"""Up to the last @, since one in a password that was not quoted must not show the rest of it."""
+_PASSWORD_OPTION = re.compile(r"(?P<name>[?&]password=)[^&]*")
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql"}
 
 
@@ -30,7 +35,8 @@ def open_storage(url: str) -> BaseStorage:
 
     Args:
         url: `sqlite:///FILE` (one process), `journal:FILE` (several of one host), or any that SQLAlchemy knows,
-            such as `postgresql+psycopg://user@host/name` (many hosts).
+            such as `postgresql+psycopg://user@host/name` (many hosts). One whose password is hidden is opened
+            without it: PostgreSQL's driver then looks for one in PGPASSWORD and `~/.pgpass`.
 
     Raises:
         UsageError: The URL is none, or nothing answers there.
@@ -51,18 +57,25 @@ def open_storage(url: str) -> BaseStorage:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        return _database(url)
+        return _database(without_password(url) if _HIDDEN in url else url)
     except (ModuleNotFoundError, ImportError) as error:
-        kind = url.partition(":")[0].partition("+")[0]
+        scheme = url.partition(":")[0]
+        kind = scheme.partition("+")[0]
+        hint = "install its driver"
+        if (driver := _DRIVERS.get(kind)) is not None:
+            hint = f"pip install '{driver}'"
+            hint += "" if scheme == f"{kind}+{driver}" else f", and write {kind}+{driver}://"
+        name = error.name or getattr(error.__cause__, "name", None) or "a driver"
         raise ToolchainError(
-            f"the storage {_without_password(url)} needs {error.name or error}",
-            hint=f"pip install '{_DRIVERS[kind]}'" if kind in _DRIVERS else "install its driver",
+            f"the storage {hidden(url)} needs {name}, which is not installed", hint=hint
         ) from error
     except (SQLAlchemyError, OptunaError, ValueError, RuntimeError) as error:
         line = str(error).strip().splitlines()[0]
         raise UsageError(
-            f"the storage {_without_password(url)} cannot be opened: {line}",
-            hint="sqlite:///FILE, journal:FILE, or postgresql+psycopg://user@host/name",
+            f"the storage {hidden(url)} cannot be opened: {line}",
+            hint="a run's folder keeps no password: give --storage with it beside --resume, or set PGPASSWORD"
+            if _HIDDEN in url
+            else "sqlite:///FILE, journal:FILE, or postgresql+psycopg://user@host/name",
         ) from error
 
 
@@ -108,7 +121,13 @@ def open_study(
     return study
 
 
-def _without_password(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    scheme, slashes, user = head.partition("://")
-    return f"{scheme}{slashes}{user.partition(':')[0]}{at}{tail}" if at else url
+def hidden(url: str) -> str:
+    """A URL to show or to keep: with `***` for its password."""
+    shown = _PASSWORD.sub(rf"\g<user>:{_HIDDEN}@", url)
+    return _PASSWORD_OPTION.sub(rf"\g<name>{_HIDDEN}", shown)
+
+
+def without_password(url: str) -> str:
+    """A URL without its password, hidden or not."""
+    url = _PASSWORD_OPTION.sub(r"\g<name>", _PASSWORD.sub(r"\g<user>@", url))
+    return re.sub(r"(?<=[?&])password=(?:&|$)", "", url).rstrip("?&")

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import optuna
 import pytest
-from command import AUTOTUNE
+from command import AUTOTUNE, autotune
 from optuna.samplers import RandomSampler
 
 from autotune.devices.ports import free_port
@@ -34,6 +34,7 @@ needs_postgresql = pytest.mark.skipif(
     reason="postgresql or psycopg is not installed",
 )
 TRIALS = 24
+PASSWORD = "s3cret"
 
 
 def owner() -> list[str]:
@@ -103,6 +104,18 @@ def empty_databases(url: str, count: int) -> list[str]:
     return [f"{url.rpartition('/')[0]}/{name}" for name in names]
 
 
+def with_password(url: str) -> str:
+    """A new role of a server's, which has to give its password; the URL that does."""
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as server:
+        server.execute(f"CREATE ROLE guest SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
+        rules = Path(server.execute("SHOW hba_file").fetchone()[0])
+        rules.write_text(f"host all guest 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        server.execute("SELECT pg_reload_conf()")
+    time.sleep(1)  # The server reads its rules again.
+    return f"postgresql+psycopg://guest:{PASSWORD}@{url.rpartition('@')[2]}"
+
+
 def trials_of(url: str) -> list[optuna.trial.FrozenTrial]:
     """Trials of the shared study; none before there is one."""
     with stored(url) as storage:
@@ -169,3 +182,30 @@ def test_two_processes_share_a_study_and_nothing_is_lost_or_doubled(
     assert set(numbers.values()) == {1}
     assert len({t.user_attrs["worker"] for t in measured}) >= 2
     assert not [t for t in trials if t.state == optuna.trial.TrialState.RUNNING]
+
+
+@needs_postgresql
+def test_a_password_is_kept_out_of_the_run_and_a_resume_finds_it(
+    database: str, tmp_path: Path
+) -> None:
+    def resumed(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        return autotune("cpu-config", "--resume", run, "--trials", "3", *arguments, **environment)
+
+    url = with_password(database)
+    done = autotune(
+        "cpu-config", "--emulate", "meizu-16t", "--trials", "2", "--blocks", "0", "--storage", url,
+        "--logs", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (run,) = tmp_path.iterdir()
+    assert autotune("report", run).returncode == 0
+    for path in run.rglob("*"):
+        assert path.is_dir() or PASSWORD not in path.read_text(encoding="utf-8", errors="replace")
+    none = resumed(PGPASSWORD="", PGPASSFILE="/dev/null")
+    assert (none.returncode, PASSWORD in none.stderr) == (2, False)
+    assert "give --storage with it beside --resume, or set PGPASSWORD" in none.stderr
+    another = resumed("--storage", url.replace("/postgres", "/another"))
+    assert (another.returncode, "the run's study is in" in another.stderr) == (2, True)
+    assert PASSWORD not in another.stderr
+    assert resumed(PGPASSWORD=PASSWORD).returncode == 0
+    assert resumed("--storage", url).returncode == 0

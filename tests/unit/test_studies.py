@@ -33,7 +33,7 @@ from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.replay import TableBench, read_paper_table
 from autotune.studies.result import result
 from autotune.studies.space import CpuSpace
-from autotune.studies.storage import open_storage
+from autotune.studies.storage import hidden, open_storage, without_password
 from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of
 from autotune.studies.surrogate import Surrogate
 from autotune.studies.texts import doubts
@@ -500,6 +500,27 @@ def test_a_storage_that_is_none_is_told_without_its_password() -> None:
     with pytest.raises(Exception) as told:
         open_storage("postgresql+nodriver://me:secret@host/name")
     assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "bare"),
+    [
+        ("journal:/tmp/a:b@c", "journal:/tmp/a:b@c", "journal:/tmp/a:b@c"),
+        ("sqlite:////tmp/a:b@c", "sqlite:////tmp/a:b@c", "sqlite:////tmp/a:b@c"),
+        ("postgresql://me@h/d", "postgresql://me@h/d", "postgresql://me@h/d"),
+        ("postgresql://me:s%40t@h:1/d", "postgresql://me:***@h:1/d", "postgresql://me@h:1/d"),
+        ("postgresql://me:s@t@h/d", "postgresql://me:***@h/d", "postgresql://me@h/d"),
+        ("postgresql://me:s?t@h/d", "postgresql://me:***@h/d", "postgresql://me@h/d"),
+        ("postgresql://me:s@h/d?o=a@b", "postgresql://me:***@h/d?o=a@b", "postgresql://me@h/d?o=a@b"),
+        ("postgresql://h/d?user=me&password=s", "postgresql://h/d?user=me&password=***",
+         "postgresql://h/d?user=me"),
+        ("postgresql://h/d?password=s&user=me", "postgresql://h/d?password=***&user=me",
+         "postgresql://h/d?user=me"),
+    ],
+)  # fmt: skip
+def test_a_password_is_kept_out_of_what_is_written(url: str, shown: str, bare: str) -> None:
+    assert hidden(url) == shown
+    assert without_password(url) == without_password(shown) == bare
 
 
 def test_a_table_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:

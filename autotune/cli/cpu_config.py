@@ -90,7 +90,8 @@ def search(
     sampler: Annotated[
         str | None,
         typer.Option(
-            help="Optuna's part: tpe, nsga2, random; or grid, all of them. [default: tpe]"
+            help="Who proposes what the models do not, every fifth configuration after the probes: tpe, nsga2, "
+            "random; or grid: all, in order. [default: tpe]"
         ),
     ] = None,
     model_start: Annotated[

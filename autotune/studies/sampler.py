@@ -97,7 +97,8 @@ class SearchSampler(BaseSampler):
         """By the trial's number, of trials that this process began."""
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """See `BaseSampler.before_trial`."""
+        """See `BaseSampler.before_trial`; the other sampler is told of each trial, whoever proposes it."""
+        self._base.before_trial(study, trial)
         if "fixed_params" in trial.system_attrs:
             return  # Queued: it is known already.
         trials = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number]
@@ -105,7 +106,6 @@ class SearchSampler(BaseSampler):
         known = known_trials(trials)
         late = len(taken) - len(self.search.probes)
         if self._every and late >= 0 and late % self._every == self._every - 1:
-            self._base.before_trial(study, trial)
             return
         proposal = self.search.propose(known, taken)
         if proposal is not None:

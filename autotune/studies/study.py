@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal, get_args
 
 import optuna
-from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.claims import MESSAGE, STATUS, Claims
 from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.evolution import Evolution
 from autotune.studies.identity import claim
 from autotune.studies.model_search import GridSearch, ModelSearch
 from autotune.studies.objective import METRICS, Figures, Limits, Objective, values
@@ -82,18 +83,18 @@ class StudyTrial:
     marks: tuple[str, ...] = ()
 
 
-def base_sampler(name: SamplerName, seed: int) -> BaseSampler:
-    """Optuna's sampler of that name."""
+def base_sampler(name: SamplerName, trials: int, seed: int) -> BaseSampler:
+    """Optuna's sampler of that name, for so many trials."""
     if name == "tpe":
         return TPESampler(seed=seed)
     if name == "nsga2":
-        return NSGAIISampler(seed=seed, population_size=16)
+        return Evolution(trials, seed)
     return RandomSampler(seed=seed)
 
 
 def make_sampler(request: StudyRequest) -> BaseSampler:
     """The request's sampler."""
-    base = base_sampler(request.sampler, request.seed)
+    base = base_sampler(request.sampler, request.trials, request.seed)
     if request.sampler == "grid":
         return SearchSampler(GridSearch(request.space), base, every=0)
     if not request.model:

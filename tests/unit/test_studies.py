@@ -369,6 +369,34 @@ def test_every_sampler_measures_each_recorded_configuration_once(
     assert [t.figures for t in ended] == [table.figures()[t.configuration] for t in ended]
 
 
+def test_nsga2_is_no_random_search_at_as_many_trials_as_by_default() -> None:
+    space, truth = emulated()
+    table = TableBench(space.clusters, {space.at(n): f for n, f in truth.items()}, {})
+    least = min(f.time_s for f in truth.values())
+
+    def median_gap(sampler: SamplerName) -> float:
+        gaps = []
+        for seed in range(1, 8):
+            asked = request(space, 40, sampler, model=False, objective="latency", seed=seed)
+            study = study_of(asked, optuna.storages.InMemoryStorage(), "x")
+            study.run(table)
+            gaps.append(min(t.figures.time_s for t in study.trials() if t.figures) / least - 1)
+        return float(np.median(gaps))
+
+    assert median_gap("nsga2") < 0.5 * median_gap("random")
+
+
+def test_what_models_propose_counts_in_nsga2_s_generations() -> None:
+    table = read_paper_table(TABLE)
+    storage = optuna.storages.InMemoryStorage()
+    study_of(request(table.space(), 21, "nsga2"), storage, "x").run(table)
+    trials = optuna.load_study(study_name="x", storage=storage).trials
+    measured = [t for t in trials if t.state == optuna.trial.TrialState.COMPLETE]
+    generations = Counter(t.system_attrs["Evolution:generation"] for t in measured)
+    # Of four each.
+    assert generations == {0: 4, 1: 4, 2: 4, 3: 4, 4: 4, 5: 1}
+
+
 @pytest.mark.parametrize("objective", ["latency", "energy", "pareto"])
 def test_the_recorded_table_s_best_are_found_early(objective: Objective) -> None:
     table = read_paper_table(TABLE)

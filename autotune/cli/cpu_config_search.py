@@ -33,7 +33,13 @@ from autotune.studies.per_operator import PlanRun, candidates
 from autotune.studies.repeats import REFERENCE_EVERY
 from autotune.studies.result import Found, found_of, result
 from autotune.studies.space import CpuSpace
-from autotune.studies.storage import default_url, hidden, open_storage, without_password
+from autotune.studies.storage import (
+    default_url,
+    faults_told,
+    hidden,
+    open_storage,
+    without_password,
+)
 from autotune.studies.study import SAMPLERS, Study, StudyRequest, study_of
 
 _STUDY = "cpu-config"
@@ -118,6 +124,9 @@ def run_search(
     every = asked.get("reference_every")
     with (
         folder,
+        faults_told(
+            f"what was measured is in {folder.path}: autotune cpu-config --resume {folder.path}"
+        ),
         LiveProgress() as progress,
         stop_on_interrupt(folder.path, "cpu-config") as interrupted,
         brought(step, command, chosen, progress) as workload,
@@ -238,7 +247,9 @@ def _shared_study(asked: dict[str, Any], request: StudyRequest) -> Study | None:
 
     if asked["storage"] is None:
         return None
-    return study_of(request, open_storage(asked["storage"]), asked["study"] or _STUDY)
+    storage = open_storage(asked["storage"])
+    with faults_told(f"see whether {hidden(asked['storage'])} answers"):
+        return study_of(request, storage, asked["study"] or _STUDY)
 
 
 def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import optuna
 import psutil
+from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, TrialState
 
 from autotune.devices.shell import BOOT_ID
@@ -68,7 +69,7 @@ class Claims:
         number = self._space.number(configuration)
         trial.set_user_attr(NUMBER, number)
         # Numbers of trials are given out one by one, so of two processes that want the same one comes first.
-        counted = [t for t in self._earlier(trial) if _counts(t)]
+        counted = [t for t in self._earlier(trial) if counts(t)]
         if number in taken_numbers(counted):
             self._pass_over(trial, "measured already")
             return trial, None
@@ -84,7 +85,8 @@ class Claims:
 
         def beat() -> None:
             while not over.wait(_BEAT_S):
-                trial.set_user_attr(_BEAT, time.time())
+                with suppress(OptunaError):  # A storage that is away now may be back in time.
+                    trial.set_user_attr(_BEAT, time.time())
 
         thread = threading.Thread(target=beat, name="beat", daemon=True)
         thread.start()
@@ -124,7 +126,7 @@ class Claims:
         """Queues a configuration that is not measured, drawn evenly; whether there is one."""
         space = self._space
         trials = self._study.get_trials(deepcopy=False)
-        taken = taken_numbers([t for t in trials if _counts(t)])
+        taken = taken_numbers([t for t in trials if counts(t)])
         rng = np.random.default_rng([self._seed, len(trials)])
         drawn = space.numbers(rng, max(LARGEST_LISTED, 2 * len(taken)))
         left = drawn[~np.isin(drawn, np.asarray(sorted(taken), np.int64))]
@@ -150,7 +152,7 @@ class Claims:
         self._study.tell(trial, state=TrialState.PRUNED)
 
     def _counted(self) -> int:
-        return sum(_counts(t) for t in self._study.get_trials(deepcopy=False))
+        return sum(counts(t) for t in self._study.get_trials(deepcopy=False))
 
     def _alive(self, trial: FrozenTrial) -> bool:
         worker = trial.user_attrs.get(_WORKER, "")
@@ -168,7 +170,7 @@ class Claims:
         return now - since < STALE_S
 
 
-def _counts(trial: FrozenTrial) -> bool:
+def counts(trial: FrozenTrial) -> bool:
     """Whether a trial is one of the request's: measured, failed under its configuration, or under way."""
     if trial.state == TrialState.RUNNING:
         return NUMBER in trial.user_attrs

@@ -90,6 +90,7 @@ class CpuConfigRun:
             interrupted=interrupted,
         )
         self._repeats.recall(events)
+        self._events = events
 
     def run(self) -> Outcome | None:
         """Measures; None where it was interrupted: what is measured is kept, and a later call goes on.
@@ -99,7 +100,8 @@ class CpuConfigRun:
         """
         request = self._study.request
         self._progress.phase("configurations", request.trials)
-        self._study.run(self._bench, self._told, self._interrupted)
+        self._study.recall(self._events)
+        self._study.run(self._bench, self._told, self._interrupted, self._recorded)
         if self._interrupted():
             return None
         trials = self._study.trials()
@@ -138,7 +140,7 @@ class CpuConfigRun:
             tuple(repeats.marks()),
         )
 
-    def _told(self, trial: StudyTrial, measured: Measured) -> None:
+    def _recorded(self, trial: StudyTrial, measured: Measured) -> None:
         what = {
             "number": trial.number,
             "configuration": trial.configuration.to_json(self._names),
@@ -146,6 +148,8 @@ class CpuConfigRun:
             "belief": asdict(trial.belief) if trial.belief else None,
         }
         self._record("trial", what, measured)
+
+    def _told(self, trial: StudyTrial, _: Measured) -> None:
         self._progress.step(len(self._study.trials()), self._text(trial.configuration))
         self._repeats.after(trial)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
-from optuna.exceptions import OptunaError
+from optuna.exceptions import OptunaError, StorageInternalError
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
-from autotune.errors import ToolchainError, UsageError
+from autotune.errors import RecordError, ToolchainError, UsageError
 
 DATABASE = "study.db"
 JOURNAL_PREFIX = "journal:"
@@ -93,7 +94,26 @@ def _database(url: str) -> RDBStorage:
             if attempt == _ATTEMPTS - 1:
                 raise
             time.sleep(_PAUSE_S)
-    return RDBStorage(url)
+    # A server that was away between two measurements is connected to anew.
+    lasting = {} if url.startswith("sqlite") else {"pool_pre_ping": True}
+    return RDBStorage(url, engine_kwargs=lasting)
+
+
+@contextmanager
+def faults_told(hint: str) -> Iterator[None]:
+    """Tells of a storage that fails while it is used.
+
+    Raises:
+        RecordError: It does; with the hint.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        # Optuna's own words are the same for every fault.
+        line = str(error.__cause__ or error).strip().splitlines()[0]
+        raise RecordError(f"the study's storage fails: {line}", hint=hint) from error
 
 
 def open_study(

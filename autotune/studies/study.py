@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import optuna
+from optuna.exceptions import OptunaError
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.studies.bench import Bench, Measured
-from autotune.studies.claims import MESSAGE, STATUS, Claims
+from autotune.studies.claims import MESSAGE, STATUS, Claims, counts
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.evolution import Evolution
 from autotune.studies.identity import claim
 from autotune.studies.model_search import GridSearch, ModelSearch
 from autotune.studies.objective import METRICS, Figures, Limits, Objective, values
-from autotune.studies.sampler import FIGURES, NUMBER, SearchSampler
+from autotune.studies.sampler import FIGURES, NUMBER, SearchSampler, taken_numbers
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import open_study
 
@@ -131,6 +133,7 @@ class Study:
         bench: Bench,
         told: Callable[[StudyTrial, Measured], None] = lambda *_: None,
         interrupted: Callable[[], bool] = lambda: False,
+        record: Callable[[StudyTrial, Measured], None] = lambda *_: None,
     ) -> None:
         """Measures until the request's number of trials is reached or nothing is left to try.
 
@@ -140,13 +143,14 @@ class Study:
             bench: Measures.
             told: Called with each trial of this process that has ended.
             interrupted: Asked between trials whether to stop.
+            record: Called with each as soon as it is measured, before the storage is told, which may be away.
 
         Raises:
             DeviceError: The device is gone; its trial is given back.
         """
         while not interrupted():
             self._claims.take_over_crashed()
-            self._measure(bench, told, interrupted)
+            self._measure(bench, told, interrupted, record)
             # Another process may still be at work on its last trial, or die over it.
             if interrupted() or not self._claims.others_at_work():
                 return
@@ -157,6 +161,7 @@ class Study:
         bench: Bench,
         told: Callable[[StudyTrial, Measured], None],
         interrupted: Callable[[], bool],
+        record: Callable[[StudyTrial, Measured], None],
     ) -> None:
         """Measures until nothing is left to begin."""
         idle = 0
@@ -173,9 +178,15 @@ class Study:
                 with self._claims.heard_of(trial):
                     measured = bench.measure(configuration)
             except BaseException:
-                self._claims.give_back(trial.number)
+                with suppress(OptunaError):  # Else it is given back when the run goes on.
+                    self._claims.give_back(trial.number)
                 raise
-            told(self._tell(trial, configuration, measured), measured)
+            ended = self._ended(trial.number, configuration, measured)
+            try:
+                record(ended, measured)
+            finally:
+                self._tell(trial, ended)
+            told(ended, measured)
 
     def trials(self) -> list[StudyTrial]:
         """What has ended, of all processes."""
@@ -185,32 +196,80 @@ class Study:
             if trial.state.is_finished() and STATUS in trial.user_attrs
         ]
 
-    def _tell(
-        self, trial: optuna.Trial, configuration: CpuConfiguration, measured: Measured
+    def recall(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Tells the storage what an earlier part of this process's run has recorded and could not tell.
+
+        Args:
+            events: Of that run, those of its trials among them.
+        """
+        names = [cluster.name for cluster in self.request.space.clusters]
+        for event in events:
+            if event["event"] != "trial":
+                continue
+            ended = _recorded(event, names)
+            trials = self._study.get_trials(deepcopy=False)
+            own = next((t for t in trials if t.number == ended.number), None)
+            number = own.user_attrs.get(NUMBER) if own is not None else None
+            if (
+                own is None
+                or number is None
+                or self.request.space.at(number) != ended.configuration
+            ):
+                continue  # Another study's: it was begun anew.
+            told = STATUS in own.user_attrs
+            others = taken_numbers([t for t in trials if t is not own and counts(t)])
+            if (told and own.state.is_finished()) or number in others:
+                continue
+            figures = ended.figures
+            numbers = list(values(self.request.objective, figures)) if figures else None
+            state = TrialState.COMPLETE if figures else TrialState.FAIL
+            if told:
+                self._study.tell(own.number, numbers, state)
+                continue
+            self._study.tell(own.number, state=TrialState.FAIL, skip_if_finished=True)
+            again = create_trial(
+                state=state,
+                values=numbers,
+                params=own.params,
+                distributions=own.distributions,
+                user_attrs={**own.user_attrs, **_attributes(ended)},
+                constraints=self._excess(figures) if figures else None,
+            )
+            self._study.add_trial(again)
+
+    def _ended(
+        self, number: int, configuration: CpuConfiguration, measured: Measured
     ) -> StudyTrial:
         sampler = self._study.sampler
-        proposal = (
-            sampler.proposals.get(trial.number) if isinstance(sampler, SearchSampler) else None
+        proposal = sampler.proposals.get(number) if isinstance(sampler, SearchSampler) else None
+        return StudyTrial(
+            number=number,
+            configuration=configuration,
+            status=measured.status,
+            figures=measured.figures,
+            message=measured.message,
+            reason=proposal.reason if proposal else self.request.sampler,
+            belief=proposal.belief if proposal else None,
+            seen_khz=measured.seen_khz,
+            marks=measured.marks,
         )
-        trial.set_user_attr(_REASON, proposal.reason if proposal else self.request.sampler)
-        if proposal and proposal.belief:
-            trial.set_user_attr(_BELIEF, asdict(proposal.belief))
-        trial.set_user_attr(STATUS, measured.status)
-        trial.set_user_attr(MESSAGE, measured.message)
-        if measured.figures is None:
+
+    def _tell(self, trial: optuna.Trial, ended: StudyTrial) -> None:
+        figures = ended.figures
+        for name, excess in (self._excess(figures) if figures else {}).items():
+            trial.set_constraint(name, excess)
+        for name, value in _attributes(ended).items():
+            trial.set_user_attr(name, value)
+        if figures is None:
             self._study.tell(trial, state=TrialState.FAIL)
         else:
-            trial.set_user_attr(FIGURES, asdict(measured.figures))
-            trial.set_user_attr(_SEEN_KHZ, measured.seen_khz)
-            trial.set_user_attr(_MARKS, list(measured.marks))
-            for name, excess in zip(
-                _limited(self.request.limits),
-                self.request.limits.excess(measured.figures),
-                strict=True,
-            ):
-                trial.set_constraint(name, excess)
-            self._study.tell(trial, list(values(self.request.objective, measured.figures)))
-        return self._read(self._study.get_trials(deepcopy=False)[trial.number])
+            self._study.tell(trial, list(values(self.request.objective, figures)))
+
+    def _excess(self, figures: Figures) -> dict[str, float]:
+        """How far each limit that is set is broken."""
+        limits = self.request.limits
+        names = [name for name in METRICS if getattr(limits, name) is not None]
+        return dict(zip(names, limits.excess(figures), strict=True))
 
     def _read(self, trial: FrozenTrial) -> StudyTrial:
         told = trial.user_attrs
@@ -227,8 +286,33 @@ class Study:
         )
 
 
-def _limited(limits: Limits) -> list[str]:
-    return [name for name in METRICS if getattr(limits, name) is not None]
+def _recorded(event: Mapping[str, Any], names: Sequence[str]) -> StudyTrial:
+    """A trial that has ended, as a run's events have it."""
+    return StudyTrial(
+        number=event["number"],
+        configuration=CpuConfiguration.from_json(event["configuration"], names),
+        status=event["status"],
+        figures=Figures(**event["figures"]) if event["figures"] else None,
+        message=event["message"],
+        reason=event["reason"],
+        belief=Figures(**event["belief"]) if event["belief"] else None,
+        seen_khz=event.get("khz") or {},
+        marks=tuple(event.get("marks") or ()),
+    )
+
+
+def _attributes(ended: StudyTrial) -> dict[str, Any]:
+    """What the storage keeps of a trial that has ended; its status last, after which nothing is missing."""
+    found = {
+        _REASON: ended.reason,
+        _BELIEF: asdict(ended.belief) if ended.belief else None,
+        FIGURES: asdict(ended.figures) if ended.figures else None,
+        _SEEN_KHZ: ended.seen_khz,
+        _MARKS: list(ended.marks),
+        MESSAGE: ended.message,
+        STATUS: ended.status,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def study_of(request: StudyRequest, storage: BaseStorage, name: str) -> Study:

@@ -20,7 +20,7 @@ from autotune.devices.topology import Cluster
 from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import ALEXNET_B16, estimate
-from autotune.errors import TransientDeviceError, UsageError
+from autotune.errors import RecordError, TransientDeviceError, UsageError
 from autotune.studies.bench import Measured
 from autotune.studies.claims import STALE_S, Claims, this_worker
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
@@ -33,7 +33,7 @@ from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.replay import TableBench, read_paper_table
 from autotune.studies.result import result
 from autotune.studies.space import CpuSpace
-from autotune.studies.storage import hidden, open_storage, without_password
+from autotune.studies.storage import faults_told, hidden, open_storage, without_password
 from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of
 from autotune.studies.surrogate import Surrogate
 from autotune.studies.texts import doubts
@@ -439,6 +439,69 @@ def test_a_trial_that_was_interrupted_is_run_again_and_nothing_measured_is_lost(
     study.run(bench)
     trials = study.trials()
     assert len(trials) == len({t.configuration for t in trials}) == 6
+
+
+class Away(optuna.storages.InMemoryStorage):
+    """A storage that goes away at some attribute of some trial, as its last word or on each call from then on."""
+
+    def __init__(self, attribute: str, trial: int) -> None:
+        super().__init__()
+        self.at: tuple[str, int] | None = (attribute, trial)
+        self.away = False
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self.away |= (key, trial_id) == self.at
+        self._check()
+        super().set_trial_user_attr(trial_id, key, value)
+
+    def set_trial_state_values(self, *arguments: Any, **named: Any) -> bool:
+        self.away |= self.at is not None and (arguments[0], self.at[0]) == (self.at[1], "state")
+        self._check()
+        return super().set_trial_state_values(*arguments, **named)
+
+    def _check(self) -> None:
+        if self.away:
+            raise optuna.exceptions.StorageInternalError("each fault has these words")
+
+
+@pytest.mark.parametrize("attribute", ["figures", "state"])
+def test_what_was_measured_while_the_storage_was_away_is_recorded_and_told_later(
+    attribute: str,
+) -> None:
+    table = read_paper_table(TABLE)
+    asked = request(table.space(), 6)
+    events: list[dict[str, Any]] = []
+
+    def record(kind: str, what: dict[str, Any], measured: Measured | None) -> None:
+        assert measured is not None
+        figures = vars(measured.figures) if measured.figures else None
+        told = {"status": measured.status, "message": measured.message, "figures": figures}
+        events.append({"event": kind, **what, **told})
+
+    def run() -> CpuConfigRun:
+        study = study_of(asked, storage, "s")
+        return CpuConfigRun(
+            study, table, record, Quiet(), blocks=0, reference_every=0, events=list(events)
+        )
+
+    storage = Away(attribute, 2)
+    with pytest.raises(RecordError, match="storage fails") as told, faults_told("go on"):
+        run().run()
+    assert told.value.hint == "go on"
+    assert len(events) == table.measurements == 3
+    storage.at, storage.away = None, False
+    outcome = run().run()
+    assert outcome is not None
+    # Nothing was measured twice, and the search knows what the storage had not heard of.
+    assert len(events) == table.measurements == 6
+    recorded = [CpuConfiguration.from_json(e["configuration"], NAMES) for e in events]
+    assert Counter(t.configuration for t in outcome.trials) == Counter(recorded)
+    assert {t.configuration: t.figures for t in outcome.trials} == {
+        c: table.figures()[c] for c in recorded
+    }
+    states = Counter(t.state for t in study_of(asked, storage, "s")._study.trials)
+    assert states[optuna.trial.TrialState.COMPLETE] == 6
+    assert states[optuna.trial.TrialState.RUNNING] == 0
 
 
 def test_several_workers_share_a_study_without_a_lost_or_doubled_trial(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from autotune.cli.output import write_json, write_table
 from autotune.studies.texts import (
     configuration_text,
     doubts,
+    exhaustive_text,
     interval_text,
     joules_text,
     ratio_text,
@@ -44,14 +45,7 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
     if (plan := found.get("per_operator")) is not None:
         _show_plan(plan)
     if (whole := found.get("exhaustive")) is not None:
-        gap = whole["gap"]
-        told = (
-            "nothing that keeps the limits" if gap is None else f"within {gap:.1%} of the optimum"
-        )
-        print(
-            f"all {found['space']} configurations measured: after {whole['searched']} the search had {told}, "
-            f"which it measured as number {whole['found_after']}"
-        )
+        print(exhaustive_text(whole, found["space"]))
     error = found["model_error"].get("left_out", {})
     if error:
         told = ", ".join(f"{name} {value:.1%}" for name, value in error.items())

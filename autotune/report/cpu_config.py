@@ -15,6 +15,7 @@ from autotune.report.svg import Axis, Point
 from autotune.studies.texts import (
     configuration_text,
     doubts,
+    exhaustive_text,
     interval_text,
     joules_text,
     ratio_text,
@@ -45,16 +46,21 @@ def cpu_config_page(
         result: Content of `result.json`.
     """
     device = result["device"]
-    trials = [e for e in events if e["event"] == "trial"]
+    own = [e for e in events if e["event"] == "trial"]
+    others = result.get("others", ())
+    trials = sorted([*own, *others], key=lambda trial: int(trial["number"]))
     sections = [
         ("What was found", _points(result)),
         ("Time and energy", _front(trials, result)),
         *_heat_maps(trials),
-        *_over_time(folder, events, result),
+        *_over_time(folder, events, result, about.get("device", device)),
         ("What the models say", _models(result)),
         *_repeats(result),
         *_plan(result.get("per_operator")),
-        ("Every measurement", _trials(trials) + download("measurements.json", list(trials))),
+        (
+            "Every measurement",
+            _shared(others, trials) + _trials(trials) + download("measurements.json", list(trials)),
+        ),
         (
             "How it was asked",
             download("run.json", dict(about)) + download("result.json", dict(result)),
@@ -85,6 +91,8 @@ def _points(result: Mapping[str, Any]) -> str:
     doubtful = doubts(
         [*named, ("the system's own choice", result["default"])], result.get("marks", ())
     )
+    if (whole := result.get("exhaustive")) is not None:
+        html += f"<p>{escape(exhaustive_text(whole, result['space']))}</p>"
     return (
         html
         + _rails(shown)
@@ -189,7 +197,10 @@ def _heat_maps(trials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _over_time(
-    folder: Path, events: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
+    folder: Path,
+    events: Sequence[Mapping[str, Any]],
+    result: Mapping[str, Any],
+    device: Mapping[str, Any],
 ) -> list[tuple[str, str]]:
     """Temperature and clocks while the best configuration was measured first."""
     best = result["best"] or {}
@@ -206,7 +217,7 @@ def _over_time(
     path = folder / "raw" / str(raw)
     if raw is None or not path.is_file():
         return []
-    return over_time(path, result["device"], "while the best was measured")
+    return over_time(path, device, "while the best was measured")
 
 
 def _models(result: Mapping[str, Any]) -> str:
@@ -300,6 +311,16 @@ def _ratio(value: Mapping[str, Any] | None) -> str:
     low, high = value["ci"]
     return f"{value['ratio']:.3f} ({low:.3f} to {high:.3f})" + (
         ": drifted" if value.get("drifted") else ""
+    )
+
+
+def _shared(others: Sequence[object], trials: Sequence[object]) -> str:
+    """Whose measurements they are, in a study that several processes share."""
+    if not others:
+        return ""
+    return (
+        f"<p>{len(others)} of {len(trials)} measurements were made by other processes: "
+        "their raw records are in their folders.</p>"
     )
 
 

@@ -40,6 +40,7 @@ class Outcome:
         references: How the reference changed meanwhile.
         verdicts: What became of challenges.
         marks: What makes the figures doubtful.
+        others: Of the trials, those that other processes have measured, in a study that they share.
     """
 
     trials: tuple[StudyTrial, ...]
@@ -47,6 +48,7 @@ class Outcome:
     references: tuple[Reference, ...] = ()
     verdicts: tuple[dict[str, Any], ...] = ()
     marks: tuple[str, ...] = ()
+    others: tuple[StudyTrial, ...] = ()
 
 
 class CpuConfigRun:
@@ -91,6 +93,11 @@ class CpuConfigRun:
         )
         self._repeats.recall(events)
         self._events = events
+        self._own = {
+            CpuConfiguration.from_json(e["configuration"], self._names)
+            for e in events
+            if e["event"] == "trial"
+        }
 
     def run(self) -> Outcome | None:
         """Measures; None where it was interrupted: what is measured is kept, and a later call goes on.
@@ -138,6 +145,7 @@ class CpuConfigRun:
             tuple(repeats.references),
             tuple(repeats.verdicts),
             tuple(repeats.marks()),
+            tuple(t for t in trials if t.configuration not in self._own),
         )
 
     def _recorded(self, trial: StudyTrial, measured: Measured) -> None:
@@ -148,6 +156,7 @@ class CpuConfigRun:
             "belief": asdict(trial.belief) if trial.belief else None,
         }
         self._record("trial", what, measured)
+        self._own.add(trial.configuration)
 
     def _told(self, trial: StudyTrial, _: Measured) -> None:
         self._progress.step(len(self._study.trials()), self._text(trial.configuration))

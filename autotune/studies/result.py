@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.measurement.statistics import paired_speedup
@@ -93,6 +93,7 @@ def result(
         "challenges": list(outcome.verdicts),
         "marks": [*outcome.marks, *_marks(measured)],
         "exhaustive": exhaustive(study, outcome.trials, searched),
+        "others": [_trial(trial, names) for trial in outcome.others],
     }
     if winner is not None and own is not None:
         found["against_default"] = _against(
@@ -173,6 +174,21 @@ def _marks(trials: Sequence[StudyTrial]) -> list[str]:
     figures = [t.figures for t in trials if t.figures is not None]
     watts = [f.energy_j / f.time_s for f in figures if f.energy_j is not None]
     return [mark for mark in (one_ceiling(watts),) if mark]
+
+
+def _trial(trial: StudyTrial, names: Sequence[str]) -> dict[str, Any]:
+    """A trial, as a run's events have it."""
+    return {
+        "number": trial.number,
+        "configuration": trial.configuration.to_json(names),
+        "reason": trial.reason,
+        "belief": asdict(trial.belief) if trial.belief else None,
+        "status": trial.status,
+        "message": trial.message,
+        "figures": asdict(trial.figures) if trial.figures else None,
+        "marks": list(trial.marks),
+        "khz": trial.seen_khz,
+    }
 
 
 def _front(limits: Limits, figures: Sequence[Figures]) -> list[int]:

@@ -45,6 +45,16 @@ def joules_text(point: Mapping[str, Any]) -> str:
     return interval_text(ends)
 
 
+def exhaustive_text(whole: Mapping[str, Any], space: int) -> str:
+    """How far a search was from the optimum of a space of so many configurations, all of which were measured."""
+    gap = whole["gap"]
+    told = "nothing that keeps the limits" if gap is None else f"within {gap:.1%} of the optimum"
+    return (
+        f"all {space} configurations measured: after {whole['searched']} the search had {told}, "
+        f"which it measured as number {whole['found_after']}"
+    )
+
+
 def interval_text(ends: Sequence[float] | None) -> str:
     """The ends of an interval; empty for none."""
     return f"{ends[0]:.4g} to {ends[1]:.4g}" if ends else ""

@@ -175,6 +175,10 @@ def test_two_processes_share_a_study_and_nothing_is_lost_or_doubled(
         assert process.returncode == 0, err
         results.append(json.loads(out))
     assert [r["n_measured"] for r in results] == [TRIALS, TRIALS]
+    for folder, result in zip([*folders[1:], tmp_path / "three"], results, strict=True):
+        (run,) = folder.iterdir()
+        own = (run / "events.jsonl").read_text().count('"event":"trial"')
+        assert len(result["others"]) == TRIALS - own
     trials = trials_of(database)
     measured = [t for t in trials if "status" in t.user_attrs]
     numbers = Counter(t.user_attrs["configuration"] for t in measured)

@@ -71,7 +71,15 @@ def test_a_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
         ' "/sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq"]}\n'
         '{"sample": [1.0, 1.0, ["30000", "2400000"]]}\n{"sample": [2.0, 2.0, ["31000", null]]}\n'
     )
-    html = cpu_config_page(tmp_path, {"request": {"objective": "pareto"}}, TRIALS, RESULT)
+    big = {"name": "big", "policies": ["/sys/devices/system/cpu/cpufreq/policy4"]}
+    zone = {"name": "skin-sensor", "path": "/sys/class/thermal/thermal_zone0"}
+    device = {"clusters": [big], "thermal_zones": [zone]}
+    about = {"request": {"objective": "pareto"}, "device": device}
+    html = cpu_config_page(tmp_path, about, TRIALS, RESULT)
+    # Clusters and sensors have their names, not their folders'.
+    told = [plot for plot in plots(html) if "skin-sensor" in plot or ">big<" in plot]
+    assert len(told) == 2
+    assert not any(folder in plot for plot in plots(html) for folder in ("policy4", "zone0"))
     assert len(plots(html)) == 5  # Front, two heat maps, temperature, clocks.
     assert "emulated: x: times and joules are a model" in html
     assert "1.9 to 2.1" in html
@@ -94,6 +102,22 @@ def test_a_plan_per_operator_is_shown(tmp_path: Path) -> None:
     assert "Per phase: nothing beats the best single configuration" in html
     assert "conv2 forward" in html
     assert "gain 1.03 (1.01 to 1.05): better" in html
+
+
+def test_how_far_a_search_was_from_the_optimum_is_shown(tmp_path: Path) -> None:
+    whole = {"searched": 3, "found_after": 9, "gap": 0.125}
+    html = cpu_config_page(tmp_path, {}, TRIALS, {**RESULT, "exhaustive": whole, "space": 10})
+    assert "after 3 the search had within 12.5% of the optimum" in html
+    assert "number 9" in html
+
+
+def test_what_others_of_a_shared_study_measured_is_shown_and_said(tmp_path: Path) -> None:
+    shared = {**RESULT, "others": TRIALS[1:]}
+    html = cpu_config_page(tmp_path, {}, TRIALS[:1], shared)
+    assert "2 of 3 measurements were made by other processes" in html
+    alone = cpu_config_page(tmp_path, {}, TRIALS, RESULT)
+    assert "other processes" not in alone
+    assert [len(plots(page)) for page in (html, alone)] == [3, 3]
 
 
 def test_a_search_without_joules_has_a_page(tmp_path: Path) -> None:

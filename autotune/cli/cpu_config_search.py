@@ -258,12 +258,12 @@ def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest
     sampler = benches.one_of("--sampler", asked["sampler"] or "tpe", SAMPLERS)
     if trials < 1:
         raise UsageError(f"--trials is {trials}", hint="give a number from 1 on")
-    ranges = benches.ranges(asked["space"])
+    space = _space(asked["space"], chosen)
     limits = benches.limits(
         asked["deadline"], asked["energy_budget"], asked["max_temperature"], asked["memory_limit"]
     )
     return StudyRequest(
-        space=CpuSpace.of(chosen.info.clusters, ranges, clocks=chosen.info.rooted),
+        space=space,
         objective=objective,
         limits=limits,
         trials=trials,
@@ -272,6 +272,17 @@ def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest
         seed=SEED if asked["seed"] is None else asked["seed"],
         workload=_workload_text(asked),
     )
+
+
+def _space(name: str | None, chosen: Chosen) -> CpuSpace:
+    """What the device can do and --space allows."""
+    ranges = benches.ranges(name)
+    try:
+        return CpuSpace.of(chosen.info.clusters, ranges, clocks=chosen.info.rooted)
+    except UsageError as error:
+        if name is None:
+            raise
+        raise UsageError(f"--space {name}: {error.message}", hint=error.hint) from error
 
 
 def _workload_text(asked: dict[str, Any]) -> str:

@@ -54,10 +54,10 @@ class CpuRanges(BaseModel):
         default="any",
         description="Whether clusters may train together: any cores of them, only whole ones, or never.",
     )
-    threads_per_core: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (
-        Field(
-            default=(1.0,), description="Threads for each core that trains, rounded; at least one."
-        )
+    threads_per_core: Annotated[
+        tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(min_length=1)
+    ] = Field(
+        default=(1.0,), description="Threads for each core that trains, rounded; at least one."
     )
 
 
@@ -68,8 +68,9 @@ def read_ranges(path: Path) -> CpuRanges:
         UsageError: It cannot be read, or says something that is not known.
     """
     try:
-        # Through JSON: TOML's arrays are lists, and tuples are wanted.
-        return CpuRanges.model_validate_json(json.dumps(tomllib.loads(path.read_text("utf-8"))))
+        # Through JSON: TOML's arrays are lists, and tuples are wanted. Its dates are none that JSON knows.
+        found = tomllib.loads(path.read_text("utf-8"))
+        return CpuRanges.model_validate_json(json.dumps(found, default=str))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -100,10 +100,16 @@ def read_paper_table(path: Path) -> TableBench:
             found[setting] = figures
         except (KeyError, ValueError, TypeError) as error:
             raise UsageError(f"{path}: line {line} is no configuration: {error}") from error
+    # A cluster that no row lets train is none of the table's.
+    used = [index for index in (0, 1) if any(c.clusters[index].cores for c in found)]
     clusters = tuple(
-        _cluster(name, index, [c.clusters[index] for c in found])
-        for index, name in enumerate(("little", "big"))
+        _cluster(("little", "big")[index], index, [c.clusters[index] for c in found])
+        for index in used
     )
+    found = {
+        CpuConfiguration(tuple(c.clusters[index] for index in used), c.threads): figures
+        for c, figures in found.items()
+    }
     about = {"name": path.stem, "emulated": f"replayed from {path.name}"}
     return TableBench(clusters, found, about)
 

@@ -74,7 +74,7 @@ class CpuSpace:
         )
         space = cls(tuple(clusters), settings, ranges.threads_per_core, ranges.together)
         if not space.numbers(np.random.default_rng(0), 1).size:
-            raise UsageError("the ranges leave no configuration", hint="allow a cluster some cores")
+            raise _nothing_left(space)
         return space
 
     @classmethod
@@ -237,6 +237,16 @@ def _steps(row: Sequence[ClusterSetting | float], digit: int) -> list[int]:
             there = [d for d, s in enumerate(settings) if s.cores == counts[i]]
             found.append(min(there, key=lambda d: abs((settings[d].khz or 0) - (now.khz or 0))))
     return found
+
+
+def _nothing_left(space: CpuSpace) -> UsageError:
+    if all(setting.cores == 0 for row in space.settings for setting in row):
+        return UsageError("the ranges leave no configuration", hint="allow a cluster some cores")
+    several = "" if space.together == "never" else "all cores of several, or "
+    return UsageError(
+        f'the ranges leave no configuration: together = "{space.together}" allows {several}one cluster',
+        hint="allow clusters 0 cores, so that they may be left alone",
+    )
 
 
 def _settings(

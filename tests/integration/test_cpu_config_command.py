@@ -354,6 +354,14 @@ def test_a_mistake_is_told_in_one_line(
         assert not list(tmp_path.iterdir()), "a run folder was made"
 
 
+def test_a_file_of_ranges_that_do_not_fit_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[clusters.big]\ncores = [9]\n")
+    done = autotune("cpu-config", "--emulate", "meizu-16t", "--space", path, "--logs", tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"--space {path}: cluster 'big' has 4 cores, not 9" in done.stderr
+
+
 def test_a_shared_study_of_another_objective_is_refused_first(tmp_path: Path) -> None:
     common = ("--emulate", "meizu-16t", "--storage", f"journal:{tmp_path}/study", "--trials", 1)
     search(*common, "--blocks", 0, "--logs", tmp_path / "one")

@@ -20,7 +20,7 @@ from autotune.devices.topology import Cluster
 from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import ALEXNET_B16, estimate
-from autotune.errors import RecordError, TransientDeviceError, UsageError
+from autotune.errors import RecordError, ToolchainError, TransientDeviceError, UsageError
 from autotune.studies.bench import Measured
 from autotune.studies.claims import STALE_S, Claims, this_worker
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
@@ -30,7 +30,7 @@ from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective, be
 from autotune.studies.pareto import front, hypervolume, improvement, knee
 from autotune.studies.physics import Clocks, PowerModel, TimeModel
 from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
-from autotune.studies.replay import TableBench, read_paper_table
+from autotune.studies.replay import TableBench, read_paper_table, search
 from autotune.studies.result import result
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import faults_told, hidden, open_storage, without_password
@@ -125,6 +125,35 @@ def test_a_file_of_ranges_is_read_and_a_slip_is_told_with_its_place(tmp_path: Pa
     path.write_text("[")
     with pytest.raises(UsageError, match="not TOML"):
         read_ranges(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("clocks = 2020-01-01", "clocks: Input should be 'set' or 'free'"),
+        ("threads_per_core = [inf]", "threads_per_core.0: Input should be a finite number"),
+        ("threads_per_core = [nan]", "threads_per_core.0: Input should be a finite number"),
+    ],
+)
+def test_values_that_toml_has_and_json_has_not_are_told_with_their_place(
+    text: str, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ranges.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as told:
+        read_ranges(path)
+    assert told.value.message == f"{path}: {words}"
+
+
+@pytest.mark.parametrize("together", ["never", "whole"])
+def test_ranges_that_leave_nothing_say_which_of_them_do(together: str) -> None:
+    ranges = {"together": together, "others": {"cores": (1,)}}
+    with pytest.raises(UsageError, match=f'together = "{together}"') as told:
+        small_space(**ranges)
+    assert "allow clusters 0 cores" in told.value.hint
+    with pytest.raises(UsageError) as none:
+        small_space(together=together, others={"cores": (0,)})
+    assert none.value.hint == "allow a cluster some cores"
 
 
 @pytest.mark.parametrize("model", [True, False])
@@ -612,6 +641,22 @@ def test_a_storage_that_is_none_is_told_without_its_password() -> None:
 def test_a_password_is_kept_out_of_what_is_written(url: str, shown: str, bare: str) -> None:
     assert hidden(url) == shown
     assert without_password(url) == without_password(shown) == bare
+
+
+def test_a_driver_that_is_not_installed_is_told_with_how_to_get_one() -> None:
+    with pytest.raises(ToolchainError, match=r"mysql://me:\*\*\*@h/d needs MySQLdb") as told:
+        open_storage("mysql://me:secret@h/d")
+    assert told.value.hint == "pip install 'pymysql', and write mysql+pymysql://"
+
+
+def test_a_table_of_one_cluster_is_searched(tmp_path: Path) -> None:
+    lines = TABLE.read_text().splitlines()
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join([lines[0], *(line for line in lines if line.startswith("big"))]))
+    table = read_paper_table(path)
+    assert [cluster.name for cluster in table.clusters] == ["big"]
+    found = search(table, request(table.space(), table.space().size))
+    assert len(found.trials) == len(table.figures()) > 3
 
 
 def test_a_table_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def apply(
 ) -> int:
     """Holds the clocks that a search has found on the device, and says which cores to train on.
 
+    A run that left clocks to the system, as it does without root, has none to hold.
     What was before is in the restore journal: `autotune devices restore` puts it back, and so does the next search.
 
     \b
@@ -75,7 +76,10 @@ def apply(
     typer.echo(
         f"train on cores {cpus} with {configuration.threads} threads: taskset {mask:x} COMMAND"
     )
-    typer.echo("`autotune devices restore` puts the clocks back")
+    if said:
+        typer.echo("`autotune devices restore` puts the clocks back")
+    else:
+        typer.echo("no clock was set: the search left them to the system")
     return 0
 
 

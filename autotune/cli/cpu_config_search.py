@@ -26,12 +26,12 @@ from autotune.measurement.conditions import body_zone
 from autotune.measurement.step_bench import StepBench
 from autotune.records import RunFolder, read_run
 from autotune.studies.bench import Measured
-from autotune.studies.cpu_config import CpuConfigRun
+from autotune.studies.cpu_config import CpuConfigRun, Outcome
 from autotune.studies.device_bench import DeviceBench, setting_of
 from autotune.studies.objective import OBJECTIVES, needs_energy
 from autotune.studies.per_operator import PlanRun, candidates
 from autotune.studies.repeats import REFERENCE_EVERY
-from autotune.studies.result import Found, found_of, result
+from autotune.studies.result import Found, found_of, nearest_text, result
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import (
     default_url,
@@ -171,14 +171,26 @@ def run_search(
             found["per_operator"] = planned
         folder.result(found)
     if found["best"] is None:
-        wrong = [t.message for t in outcome.trials if t.message]
-        raise NothingMeasuredError(
-            f"none of {found['n_measured']} configurations gave a valid measurement that keeps the limits"
-            + (f"; the last said: {wrong[-1]}" if wrong else ""),
-            hint=f"see {folder.path}/events.jsonl",
-        )
+        raise _nothing(found_of(request, outcome), request, outcome, folder.path)
     show(found, folder.path, as_json=as_json)
     return 0
+
+
+def _nothing(
+    found: Found, request: StudyRequest, outcome: Outcome, folder: Path
+) -> NothingMeasuredError:
+    """Why a search has no best."""
+    count, hint = len(outcome.trials), f"see {folder}/events.jsonl"
+    if found.figures:
+        nearest = nearest_text(found, request.limits, [c.name for c in request.space.clusters])
+        return NothingMeasuredError(
+            f"none of {count} configurations keeps the limits: {nearest}", hint=hint
+        )
+    wrong = [t.message for t in outcome.trials if t.message]
+    last = f"; the last said: {wrong[-1]}" if wrong else ""
+    return NothingMeasuredError(
+        f"none of {count} configurations gave a valid measurement{last}", hint=hint
+    )
 
 
 def _per_operator(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autotune.measurement.statistics import Interval, bootstrap_median, median
 from autotune.studies.bench import Bench, Measured
@@ -51,11 +51,13 @@ def contenders(
 ) -> list[CpuConfiguration]:
     """What is worth measuring again: the best by the objective, the points that have names, and more of them.
 
-    Further ones are the next best; of a Pareto study, points along the front.
+    Further ones are the next best; of a Pareto study, points along the front. None where nothing keeps the limits.
     """
     measured = [t for t in trials if t.figures is not None]
     figures = [t.figures for t in measured if t.figures is not None]
     kept = [i for i, f in enumerate(figures) if limits.kept(f)]
+    if not kept:
+        return []
     if objective == "pareto":
         winner = best(objective, limits, figures)
         ranked = [] if winner is None else [winner]
@@ -72,26 +74,32 @@ def contenders(
 
 
 def named_points(limits: Limits, figures: Sequence[Figures]) -> dict[str, int]:
-    """Indices of the points that people ask for: fastest, least energy, least product, knee, frugal in time."""
+    """Indices of the points that people ask for: fastest, least energy, least product, knee, frugal in time.
+
+    All keep the limits of temperature and memory. The deadline binds only the one that has it in its name, and an
+    energy budget none: these points show what time and energy can be traded for.
+    """
     found: dict[str, int] = {}
+    bearable = replace(limits, time_s=None, energy_j=None)
+    every = [i for i, f in enumerate(figures) if bearable.kept(f)]
+    if not every:
+        return found
 
     def put(name: str, objective: Objective, kept: Limits) -> None:
         index = best(objective, kept, figures)
         if index is not None:
             found[name] = index
 
-    if not figures:
-        return found
-    put("fastest", "latency", Limits())
+    put("fastest", "latency", bearable)
     if all(f.energy_j is not None for f in figures):
-        put("least_energy", "energy", Limits())
-        put("least_edp", "edp", Limits())
-        ends = front([values("pareto", f) for f in figures])
+        put("least_energy", "energy", bearable)
+        put("least_edp", "edp", bearable)
+        ends = [every[i] for i in front([values("pareto", figures[i]) for i in every])]
         at = knee([values("pareto", figures[i]) for i in ends]) if len(ends) > 2 else None
         if at is not None:
             found["knee"] = ends[at]
         if limits.time_s is not None:
-            put("least_energy_in_time", "energy", Limits(time_s=limits.time_s))
+            put("least_energy_in_time", "energy", replace(limits, energy_j=None))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,12 +14,18 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.cpu_config import Outcome
 from autotune.studies.finals import Final, named_points, widened_ratio
 from autotune.studies.model_search import Known, ModelSearch
-from autotune.studies.objective import Figures, Limits, Objective, best, values
+from autotune.studies.objective import METRICS, Figures, Limits, Metric, Objective, best, values
 from autotune.studies.pareto import front
 from autotune.studies.physics import constants
 from autotune.studies.study import Study, StudyRequest, StudyTrial
 
 SCHEMA_VERSION = 1
+_SHOWN: dict[Metric, Callable[[float], str]] = {
+    "time_s": "{:.4g} s".format,
+    "energy_j": "{:.4g} J".format,
+    "celsius": "{:.1f} C".format,
+    "memory_bytes": lambda size: f"{size / 2**20:.1f} MiB",
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,23 @@ def found_of(request: StudyRequest, outcome: Outcome) -> Found:
     if winner is None:
         winner = best(request.objective, request.limits, figures)
     return Found(measured, figures, repeated, winner)
+
+
+def nearest_text(found: Found, limits: Limits, names: Sequence[str]) -> str:
+    """What was measured that breaks the limits least, and by how much; of a search without a best."""
+    if not found.figures:
+        return ""
+    at = min(range(len(found.figures)), key=lambda i: max(limits.excess(found.figures[i])))
+    set_ = [name for name in METRICS if getattr(limits, name) is not None]
+    broken = [
+        f"{_SHOWN[name](getattr(found.figures[at], name))} where the limit is "
+        f"{_SHOWN[name](getattr(limits, name))}"
+        for name, excess in zip(set_, limits.excess(found.figures[at]), strict=True)
+        if excess > 0
+    ]
+    return (
+        f"the nearest, {found.trials[at].configuration.text(names)}, takes {' and '.join(broken)}"
+    )
 
 
 def result(

@@ -396,6 +396,17 @@ def test_nothing_valid_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
     assert (done.returncode, "No such file" in done.stderr) == (5, True), done.stderr
 
 
+def test_limits_that_nothing_keeps_are_told_with_what_came_nearest(tmp_path: Path) -> None:
+    done = autotune(
+        "cpu-config", "--emulate", "meizu-16t", "--deadline", "1ms", "--meter", "none",
+        "--trials", "2", "--logs", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 5, done.stderr
+    assert "none of 2 configurations keeps the limits: the nearest, " in done.stderr
+    assert "where the limit is 0.001 s" in done.stderr
+    assert "best again" not in done.stderr
+
+
 def limits(serial: str) -> str:
     script = f"cat {POLICIES}/policy*/scaling_m*_freq; ls -A /data/local/tmp"
     return subprocess.run(

@@ -25,13 +25,14 @@ from autotune.studies.bench import Measured
 from autotune.studies.claims import STALE_S, Claims, this_worker
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.cpu_config import CpuConfigRun
+from autotune.studies.finals import named_points
 from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, hypervolume, improvement, knee
 from autotune.studies.physics import Clocks, PowerModel, TimeModel
 from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.replay import TableBench, read_paper_table, search
-from autotune.studies.result import result
+from autotune.studies.result import found_of, nearest_text, result
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import faults_told, hidden, open_storage, without_password
 from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of
@@ -278,6 +279,39 @@ def test_limits_decide_which_configuration_is_best() -> None:
     assert Limits(celsius=26.0).kept(warm)
     with pytest.raises(ValueError, match="needs joules"):
         values("energy", Figures(1.0))
+
+
+def test_named_points_are_bearable_but_need_not_be_in_time() -> None:
+    found = [
+        Figures(1.0, 9.0, 50.0),
+        Figures(2.0, 7.0, 40.0),
+        Figures(3.0, 5.0, 40.0),
+        Figures(5.0, 4.0, 40.0),
+        Figures(50.0, 3.0, 40.0, 2_000),
+    ]
+    free = named_points(NO_LIMITS, found)
+    assert (free["fastest"], free["least_energy"]) == (0, 4)
+    limits = Limits(time_s=4.0, energy_j=5.0, celsius=45.0, memory_bytes=1_000)
+    assert named_points(limits, found) == {
+        "fastest": 1, "least_energy": 3, "least_edp": 1, "least_energy_in_time": 2, "knee": 2,
+    }  # fmt: skip
+    assert named_points(Limits(celsius=30.0), found) == {}
+
+
+def test_where_nothing_keeps_the_limits_nothing_is_measured_again_and_the_nearest_is_told() -> None:
+    table = read_paper_table(TABLE)
+    asked = StudyRequest(table.space(), "energy", Limits(time_s=0.5, celsius=40.0), 21)
+    study = study_of(asked, optuna.storages.InMemoryStorage(), "x")
+    outcome = CpuConfigRun(
+        study, table, lambda *_: None, Quiet(), blocks=2, reference_every=0
+    ).run()
+    assert outcome is not None
+    assert (outcome.finals, table.measurements) == ((), 21)
+    found = found_of(asked, outcome)
+    assert found.best is None
+    fastest = min(table.figures(), key=lambda c: table.figures()[c].time_s)
+    told = f"the nearest, {fastest.text(NAMES)}, takes {table.figures()[fastest].time_s:.4g} s"
+    assert nearest_text(found, asked.limits, NAMES) == f"{told} where the limit is 0.5 s"
 
 
 # Models.

@@ -256,7 +256,6 @@ def _same_storage(before: str | None, given: str) -> str:
 
 def _shared_study(asked: dict[str, Any], request: StudyRequest) -> Study | None:
     """The study in --storage; None where it is kept in the run's folder."""
-
     if asked["storage"] is None:
         return None
     storage = open_storage(asked["storage"])
@@ -265,7 +264,6 @@ def _shared_study(asked: dict[str, Any], request: StudyRequest) -> Study | None:
 
 
 def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest:
-
     objective = benches.one_of("--objective", asked["objective"] or "latency", OBJECTIVES)
     sampler = benches.one_of("--sampler", asked["sampler"] or "tpe", SAMPLERS)
     if trials < 1:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 from compiled import check_kernel
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autotune.compiler.formulations import formulations, registered
@@ -185,7 +185,14 @@ def convolutions(draw: st.DrawFn) -> Conv2d:
     )
 
 
+BEYOND_THE_IMAGE = Conv2d(
+    n=1, c=1, h=1, w=1, k=1, r=2, s=1, stride=(2, 1), pad=(3, 0), channels_last=True
+)
+"""TVM flattened an index wrongly here, and a column was read that lies beside the right one."""
+
+
 @settings(max_examples=25, deadline=None)
+@example(BEYOND_THE_IMAGE)
 @given(convolutions())
 def test_convolutions_of_random_shape(operator: Conv2d) -> None:
     check(operator)

@@ -218,8 +218,11 @@ def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
     )
     rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
 
+    # From the filter's end on: flattening, TVM takes (3 - rr) // 2 * 2 + rr for rr // -2 * 2 + rr + 2.
+    last_r, last_s = conv.r - 1, conv.s - 1
+
     def value(b: Any, y: Any, z: Any, i: Any) -> Any:
-        top, left = y + ph - rr * dh, z + pw - rs * dw
+        top, left = y + rr * dh + (ph - last_r * dh), z + rs * dw + (pw - last_s * dw)
         inside = te.all(
             top >= 0,
             top < conv.oh * sh,
@@ -228,7 +231,7 @@ def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
             left < conv.ow * sw,
             left % sw == 0,
         )
-        column = columns[b, top // sh, left // sw, rr, rs, i]
+        column = columns[b, top // sh, left // sw, last_r - rr, last_s - rs, i]
         return te.sum(te.if_then_else(inside, column, te.const(0.0, dy.dtype)), axis=[rr, rs])
 
     return [te.compute((conv.n, conv.h, conv.w, conv.c), value, name="dx")]

@@ -55,7 +55,6 @@ def replay(
     import statistics
 
     from autotune.cli import bench as benches
-    from autotune.cli.bench import one_of
     from autotune.errors import UsageError
     from autotune.studies.objective import OBJECTIVES
     from autotune.studies.replay import read, search
@@ -86,10 +85,10 @@ def replay(
             bench,
             StudyRequest(
                 space,
-                one_of("--objective", objective, OBJECTIVES),
+                benches.one_of("--objective", objective, OBJECTIVES),
                 limits,
                 space.size,
-                one_of("--sampler", sampler, SAMPLERS),
+                benches.one_of("--sampler", sampler, SAMPLERS),
                 model,
                 seed,
             ),

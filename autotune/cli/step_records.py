@@ -22,7 +22,7 @@ def protocol_of(asked: dict[str, Any]) -> Protocol:
     return Protocol() if least is None else replace(Protocol(), least_s=least)
 
 
-def start_band(asked: dict[str, Any], events: Sequence[dict[str, Any]] = ()) -> Band | None:
+def start_band(asked: dict[str, Any], events: Sequence[dict[str, Any]]) -> Band | None:
     """Temperatures at which a run of cpu-config begins its measurements: as asked for, or else as it did before."""
     if (most_c := asked["start_temperature"]) is not None:
         return at_most(most_c)

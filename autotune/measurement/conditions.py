@@ -111,16 +111,19 @@ def capped(device: Device, info: DeviceInfo, setting: Setting) -> str:
 
     Not every device has a service that tells. A capped clock cannot be held at all: see `cpufreq.fixed_frequency`.
     """
-    highest = {path: text for path, text in info.settings if path.endswith("scaling_max_freq")}
-    now = device.collect(list(highest), timeout=_CALL_S) if highest else {}
-    for cluster in info.clusters:
-        if setting.cpus is not None and not set(cluster.cpus) & set(setting.cpus):
-            continue
-        for policy in cluster.policies:
-            path = f"{policy}/scaling_max_freq"
-            text = now.get(path)
-            if text is not None and int(text) < int(highest[path]):
-                return f"{cluster.name} is capped at {int(text) / 1000:.0f} MHz: throttled"
+    highest = dict(info.settings)
+    names = {
+        path: cluster.name
+        for cluster in info.clusters
+        if setting.may_use(cluster)
+        for policy in cluster.policies
+        if (path := f"{policy}/scaling_max_freq") in highest
+    }
+    now = device.collect(list(names), timeout=_CALL_S) if names else {}
+    for path, name in names.items():
+        text = now.get(path)
+        if text is not None and int(text) < int(highest[path]):
+            return f"{name} is capped at {int(text) / 1000:.0f} MHz: throttled"
     return ""
 
 
@@ -161,11 +164,10 @@ def broken(
     """
     found = []
     for index, (cluster, khz) in enumerate(zip(info.clusters, setting.khz, strict=True)):
-        used = setting.cpus is None or set(cluster.cpus) & set(setting.cpus)
         held: tuple[int, ...] = () if khz is None else (khz,)
         if setting.moving:
             held = setting.moving[index]
-        for policy in cluster.policies if used else ():
+        for policy in cluster.policies if setting.may_use(cluster) else ():
             found += _clock(observation, window, cluster, policy, held)
             path = f"{policy}/scaling_{'cur' if held else 'max'}_freq"
             if dict(info.settings).get(path):

@@ -33,6 +33,10 @@ class Setting:
         """The cores as the kernel writes a list; empty where the system chooses."""
         return cpu_list_text(self.cpus) if self.cpus else ""
 
+    def may_use(self, cluster: Cluster) -> bool:
+        """Whether a core of a cluster is among them, or the system chooses."""
+        return self.cpus is None or bool(set(cluster.cpus) & set(self.cpus))
+
 
 @contextmanager
 def clocks_held(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from autotune.studies.bench import Bench, Measured
@@ -149,13 +149,7 @@ class CpuConfigRun:
         )
 
     def _recorded(self, trial: StudyTrial, measured: Measured) -> None:
-        what = {
-            "number": trial.number,
-            "configuration": trial.configuration.to_json(self._names),
-            "reason": trial.reason,
-            "belief": asdict(trial.belief) if trial.belief else None,
-        }
-        self._record("trial", what, measured)
+        self._record("trial", trial.proposal(self._names), measured)
         self._own.add(trial.configuration)
 
     def _told(self, trial: StudyTrial, _: Measured) -> None:

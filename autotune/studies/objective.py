@@ -53,27 +53,26 @@ class Limits:
     celsius: float | None = None
     memory_bytes: int | None = None
 
+    @property
+    def names(self) -> list[Metric]:
+        """Of those that are set, in the order of `METRICS`."""
+        return [name for name in METRICS if getattr(self, name) is not None]
+
     def excess(self, figures: Figures) -> tuple[float, ...]:
         """How far each limit that is set is broken, as a share of it; at or below zero where it is kept.
 
         A figure that is unknown keeps its limit: see `unknown`.
         """
         found = []
-        for field in fields(self):
-            limit, value = getattr(self, field.name), getattr(figures, field.name)
-            if limit is not None:
-                # Degrees may be zero, or below.
-                found.append(0.0 if value is None else (value - limit) / (abs(limit) or 1.0))
+        for name in self.names:
+            limit, value = getattr(self, name), getattr(figures, name)
+            # Degrees may be zero, or below.
+            found.append(0.0 if value is None else (value - limit) / (abs(limit) or 1.0))
         return tuple(found)
 
-    def unknown(self, figures: Figures) -> list[str]:
+    def unknown(self, figures: Figures) -> list[Metric]:
         """Limits that are set, of which nobody knows whether they are kept."""
-        names = [field.name for field in fields(self)]
-        return [
-            name
-            for name in names
-            if getattr(self, name) is not None and getattr(figures, name) is None
-        ]
+        return [name for name in self.names if getattr(figures, name) is None]
 
     def kept(self, figures: Figures) -> bool:
         """Whether every limit is kept."""

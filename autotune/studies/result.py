@@ -14,7 +14,7 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.cpu_config import Outcome
 from autotune.studies.finals import Final, named_points, widened_ratio
 from autotune.studies.model_search import Known, ModelSearch
-from autotune.studies.objective import METRICS, Figures, Limits, Metric, Objective, best, values
+from autotune.studies.objective import Figures, Limits, Metric, Objective, best, values
 from autotune.studies.pareto import front
 from autotune.studies.physics import constants
 from autotune.studies.study import Study, StudyRequest, StudyTrial
@@ -62,11 +62,10 @@ def nearest_text(found: Found, limits: Limits, names: Sequence[str]) -> str:
     if not found.figures:
         return ""
     at = min(range(len(found.figures)), key=lambda i: max(limits.excess(found.figures[i])))
-    set_ = [name for name in METRICS if getattr(limits, name) is not None]
     broken = [
         f"{_SHOWN[name](getattr(found.figures[at], name))} where the limit is "
         f"{_SHOWN[name](getattr(limits, name))}"
-        for name, excess in zip(set_, limits.excess(found.figures[at]), strict=True)
+        for name, excess in zip(limits.names, limits.excess(found.figures[at]), strict=True)
         if excess > 0
     ]
     return (
@@ -202,10 +201,7 @@ def _marks(trials: Sequence[StudyTrial]) -> list[str]:
 def _trial(trial: StudyTrial, names: Sequence[str]) -> dict[str, Any]:
     """A trial, as a run's events have it."""
     return {
-        "number": trial.number,
-        "configuration": trial.configuration.to_json(names),
-        "reason": trial.reason,
-        "belief": asdict(trial.belief) if trial.belief else None,
+        **trial.proposal(names),
         "status": trial.status,
         "message": trial.message,
         "figures": asdict(trial.figures) if trial.figures else None,

@@ -20,7 +20,7 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.evolution import Evolution
 from autotune.studies.identity import claim
 from autotune.studies.model_search import GridSearch, ModelSearch
-from autotune.studies.objective import METRICS, Figures, Limits, Objective, values
+from autotune.studies.objective import Figures, Limits, Objective, values
 from autotune.studies.sampler import FIGURES, NUMBER, SearchSampler, taken_numbers
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import open_study
@@ -83,6 +83,15 @@ class StudyTrial:
     belief: Figures | None
     seen_khz: dict[str, float] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
+
+    def proposal(self, names: Sequence[str]) -> dict[str, Any]:
+        """What was proposed, as a run's events have it; with the names of the clusters."""
+        return {
+            "number": self.number,
+            "configuration": self.configuration.to_json(names),
+            "reason": self.reason,
+            "belief": asdict(self.belief) if self.belief else None,
+        }
 
 
 def base_sampler(name: SamplerName, trials: int, seed: int) -> BaseSampler:
@@ -268,8 +277,7 @@ class Study:
     def _excess(self, figures: Figures) -> dict[str, float]:
         """How far each limit that is set is broken."""
         limits = self.request.limits
-        names = [name for name in METRICS if getattr(limits, name) is not None]
-        return dict(zip(names, limits.excess(figures), strict=True))
+        return dict(zip(limits.names, limits.excess(figures), strict=True))
 
     def _read(self, trial: FrozenTrial) -> StudyTrial:
         told = trial.user_attrs

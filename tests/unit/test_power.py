@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from autotune.power.battery import calibrate
 from autotune.power.channels import Channel, Meter, find, nvml_meter
 from autotune.power.printed import samples
 from autotune.power.stamps import Arrived, segments
-from autotune.power.stream import Columns, Stream, check
+from autotune.power.stream import Columns, Stream, Taken, check
 from autotune.power.trace import Baseline, Trace, baseline, net_energy, trace_of
 
 TRACES = Path(
@@ -592,6 +593,15 @@ def test_a_file_s_past_is_no_reading_and_what_is_appended_is(tmp_path: Path) -> 
     assert taken.readings[0][2].endswith(",5")
 
 
+def taken_while(write: Callable[[], None], path: Path) -> Taken:
+    """What a stream gives while something is written."""
+    writer = threading.Thread(target=write)
+    writer.start()
+    with Stream(str(path)) as stream:
+        writer.join()
+        return stream.take(stream.now() - 5, stream.now() - 0.05)
+
+
 def test_a_fifo_goes_on_with_its_next_writer(tmp_path: Path) -> None:
     path = tmp_path / "watts"
     os.mkfifo(path)
@@ -601,11 +611,7 @@ def test_a_fifo_goes_on_with_its_next_writer(tmp_path: Path) -> None:
             path.write_text(watts)
             time.sleep(0.1)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    with Stream(str(path)) as stream:
-        writer.join()
-        taken = stream.take(stream.now() - 5, stream.now() - 0.05)
+    taken = taken_while(write, path)
     assert [watts for _, watts, _ in taken.readings] == ["1.5", "2.5"]
 
 
@@ -623,11 +629,7 @@ def test_a_line_that_a_writer_of_a_fifo_left_torn_is_not_joined_to_the_next_one_
                     time.sleep(0.1)
             time.sleep(0.1)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    with Stream(str(path)) as stream:
-        writer.join()
-        taken = stream.take(stream.now() - 5, stream.now() - 0.05)
+    taken = taken_while(write, path)
     assert [watts for _, watts, _ in taken.readings] == ["5.25", "6.5", "6.5"]
     assert [text for _, text in taken.errors] == ["'5.2' broke off", "'6' broke off"]
 

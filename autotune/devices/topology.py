@@ -29,12 +29,13 @@ PATTERNS = (
         )
     ),
 )
-_NAMES: dict[int, tuple[str, ...]] = {
+CLUSTER_NAMES: dict[int, tuple[str, ...]] = {
     1: ("all",),
     2: ("little", "big"),
     3: ("little", "big", "prime"),
     4: ("little", "mid", "big", "prime"),
 }
+"""What the clusters of a device are called, from slow to fast, by how many there are."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def clusters(files: Files) -> tuple[Cluster, ...]:
     if not found:
         found = _without_cpufreq(files, capacities)
     found.sort(key=lambda c: (c.capacity or 0, c.max_khz or 0, c.cpus))
-    names = _NAMES.get(len(found)) or tuple(f"cluster{i}" for i in range(len(found)))
+    names = CLUSTER_NAMES.get(len(found)) or tuple(f"cluster{i}" for i in range(len(found)))
     return tuple(
         Cluster(
             name, c.cpus, c.capacity, c.min_khz, c.max_khz, c.frequencies_khz, c.governors, c.policies

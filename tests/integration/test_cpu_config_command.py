@@ -125,6 +125,50 @@ def test_a_search_without_root_leaves_clocks_alone(tmp_path: Path) -> None:
     assert "MHz seen)" in (run_of(tmp_path) / "report.html").read_text()
 
 
+def test_four_clusters_are_searched_and_applied_by_their_names(tmp_path: Path) -> None:
+    found = search(
+        "--emulate", "four-cluster", "--objective", "pareto", "--trials", 14, "--blocks", 1,
+        "--logs", tmp_path,
+    )  # fmt: skip
+    names = ["little", "mid", "big", "prime"]
+    assert found["space"] > 1_000_000
+    points = [found["best"], *found["points"].values(), *found["pareto"]]
+    assert all(list(point["clusters"]) == names for point in points)
+    assert set(found["default"]["seen_khz"]) == set(names)
+    assert len({tuple(c["cores"] > 0 for c in p["clusters"].values()) for p in points}) >= 3
+    events = (run_of(tmp_path) / "events.jsonl").read_text().splitlines()
+    trials = [e for e in map(json.loads, events) if e["event"] == "trial"]
+    assert len(trials) == 14
+    assert all(t["figures"] for t in trials)
+    page = autotune("report", run_of(tmp_path))
+    assert page.returncode == 0, page.stderr
+    text = (run_of(tmp_path) / "report.html").read_text()
+    assert all(name in text for name in names)
+
+
+@needs_phone
+def test_four_clocks_are_set_on_a_phone_and_set_back(home: dict[str, str], tmp_path: Path) -> None:
+    space = tmp_path / "space.toml"
+    space.write_text(
+        'together = "never"\n[clusters.mid]\ncores = [1, 2]\nlevels = 2\n[others]\ncores = [0]\n'
+    )
+    with phone("four-cluster") as (serial, _):
+        before = limits(serial)
+        found = search(
+            "--device", serial, "--objective", "latency", *TRAIN, "--space", space, "--trials", 2,
+            "--blocks", 0, "--least-seconds", 1, "--start-temperature", 80, "--meter", "none",
+            "--logs", tmp_path, **home,
+        )  # fmt: skip
+        assert found["n_failed"] == 0
+        assert limits(serial) == before
+        done = autotune("cpu-config", "apply", run_of(tmp_path), "--json", **home)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["cpus"] in ("5-6", "6", "5")
+        assert limits(serial) != before
+        assert autotune("devices", "restore", **home).returncode == 0
+        assert limits(serial) == before
+
+
 def test_a_models_step_is_searched_on_a_model_of_a_phone(tmp_path: Path) -> None:
     found = search(
         "--emulate", "meizu-16t", "--model", "lenet", "--batch", 64, "--objective", "energy",

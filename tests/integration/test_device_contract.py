@@ -35,7 +35,9 @@ def test_a_board_behind_sshd(check: contract.Check, board: Device, tmp_path: Pat
     check(board, PurePosixPath(tmp_path))
 
 
-@pytest.mark.parametrize("profile", ["meizu-16t", "three-cluster", "raspberry-pi-3b-plus"])
+@pytest.mark.parametrize(
+    "profile", ["meizu-16t", "three-cluster", "four-cluster", "raspberry-pi-3b-plus"]
+)
 @pytest.mark.parametrize("check", contract.CHECKS, ids=contract.name)
 def test_an_emulated_device_in_process(check: contract.Check, profile: str) -> None:
     def hello(device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed:

@@ -1,4 +1,4 @@
-"""Two processes with a phone each share a study in a PostgreSQL database, and one of them is killed."""
+"""Processes with a phone each, behind the real adb, share a study in a PostgreSQL database; one is killed."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ import optuna
 import pytest
 from command import AUTOTUNE, autotune
 from optuna.samplers import RandomSampler
+from small_phone import needs_phone, private_adb
+from test_cpu_config_command import limits
+from test_phone_end_to_end import phone
 
 from autotune.devices.ports import free_port
 from autotune.studies.storage import open_storage, open_study
@@ -33,7 +36,7 @@ needs_postgresql = pytest.mark.skipif(
     not PROGRAMS or find_spec("psycopg") is None or shutil.which("setpriv") is None,
     reason="postgresql or psycopg is not installed",
 )
-TRIALS = 24
+TRIALS = 14
 PASSWORD = "s3cret"
 
 
@@ -125,14 +128,16 @@ def trials_of(url: str) -> list[optuna.trial.FrozenTrial]:
             return []
 
 
-def search(url: str, logs: Path, seed: int) -> subprocess.Popen[str]:
+def search(url: str, serial: str, logs: Path, seed: int, **home: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
-            *AUTOTUNE, "cpu-config", "--emulate", "meizu-16t", "--objective", "pareto",
+            *AUTOTUNE, "cpu-config", "--device", serial, "--objective", "latency", "--meter", "none",
+            "--command", "emulated_train --threads {threads} --scale 0.01", "--steps-from", "^step",
+            "--least-seconds", "0.5", "--start-temperature", "80", "--reference-every", "0",
             "--trials", str(TRIALS), "--blocks", "0", "--storage", url, "--study", "shared",
             "--seed", str(seed), "--logs", str(logs), "--json",
         ],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **home},
     )  # fmt: skip
 
 
@@ -155,28 +160,39 @@ def test_an_empty_database_is_begun_by_several_at_once(database: str) -> None:
     gc.collect()  # Connections of those that were late are nobody's.
 
 
+@needs_phone
 @needs_postgresql
-def test_two_processes_share_a_study_and_nothing_is_lost_or_doubled(
+def test_two_phones_share_a_study_and_nothing_is_lost_or_doubled(
     database: str, tmp_path: Path
 ) -> None:
-    folders = [tmp_path / "one", tmp_path / "two"]
-    first, second = (search(database, folder, n) for n, folder in enumerate(folders, start=1))
-    deadline = time.monotonic() + 240
-    while sum(t.state.is_finished() for t in trials_of(database)) < 6:
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-    # One dies in the middle of a measurement; another one takes its place, and gives its trial back.
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
-    third = search(database, tmp_path / "three", 3)
-    results = []
-    for process in (second, third):
-        out, err = process.communicate(timeout=240)
-        assert process.returncode == 0, err
-        results.append(json.loads(out))
+    (tmp_path / "home").mkdir()
+    home = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with (
+        private_adb(tmp_path / "home"),
+        phone("meizu-16t") as (one, _),
+        phone("meizu-16t") as (two, _),
+    ):
+        before = limits(one)
+        first = search(database, one, tmp_path / "one", 1, **home)
+        second = search(database, two, tmp_path / "two", 2, **home)
+        deadline = time.monotonic() + 240
+        while sum(t.state.is_finished() for t in trials_of(database)) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+        # One dies in the middle of a measurement; another one takes its phone, and gives its trial back.
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+        third = search(database, one, tmp_path / "three", 3, **home)
+        results = []
+        for process in (second, third):
+            out, err = process.communicate(timeout=240)
+            assert process.returncode == 0, err
+            results.append(json.loads(out))
+        assert limits(one) == limits(two) == before
     assert [r["n_measured"] for r in results] == [TRIALS, TRIALS]
-    for folder, result in zip([*folders[1:], tmp_path / "three"], results, strict=True):
-        (run,) = folder.iterdir()
+    assert all(r["emulated"] for r in results)
+    for folder, result in zip(["two", "three"], results, strict=True):
+        (run,) = (tmp_path / folder).iterdir()
         own = (run / "events.jsonl").read_text().count('"event":"trial"')
         assert len(result["others"]) == TRIALS - own
     trials = trials_of(database)

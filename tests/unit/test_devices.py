@@ -36,6 +36,7 @@ def setting(device: EmulatedDevice, path: str) -> str:
     [
         ("meizu-16t", ("little", "big"), ((0, 1, 2, 3), (4, 5, 6, 7))),
         ("three-cluster", ("little", "big", "prime"), ((0, 1, 2, 3), (4, 5, 6), (7,))),
+        ("four-cluster", ("little", "mid", "big", "prime"), ((0, 1), (5, 6), (2, 3, 4), (7,))),
         ("raspberry-pi-3b-plus", ("all",), ((0, 1, 2, 3),)),
         ("jetson-tx2", ("little", "big"), ((0, 3, 4, 5), (1, 2))),
     ],

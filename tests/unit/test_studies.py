@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.devices.info import probe
-from autotune.devices.topology import Cluster
+from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import ALEXNET_B16, estimate
@@ -195,21 +195,27 @@ def test_the_shipped_schema_of_ranges_is_the_one_of_the_models() -> None:
 def test_shipped_ranges_fit_every_emulated_device(path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("#:schema schema.json\n")
     ranges = read_ranges(path)
-    for name in ("meizu-16t", "three-cluster", "jetson-tx2", "raspberry-pi-3b-plus"):
+    for name in (
+        "meizu-16t",
+        "three-cluster",
+        "four-cluster",
+        "jetson-tx2",
+        "raspberry-pi-3b-plus",
+    ):
         found = load(name).clusters
         clusters = [
             Cluster(
                 cluster, c.cpus, c.capacity, c.frequencies_khz[0], c.frequencies_khz[-1],
                 c.frequencies_khz, (), (),
             )
-            for cluster, c in zip(("little", "big", "prime"), found, strict=False)
+            for cluster, c in zip(CLUSTER_NAMES[len(found)], found, strict=True)
         ]  # fmt: skip
         for rooted in (True, False):
             space = CpuSpace.of(clusters, ranges, clocks=rooted)
             assert space.size > 0
             if path.stem == "phone":
-                # A search of the usual 40 trials sees much of it.
-                assert space.size <= 250
+                # A search of the usual 40 trials sees much of it, but for four clusters.
+                assert space.size <= (250 if len(found) < 4 else 750)
             if path.stem == "unrooted":
                 assert all(s.khz is None for row in space.settings for s in row)
 
@@ -337,7 +343,7 @@ def test_the_models_find_constants_that_made_the_measurements() -> None:
 def emulated(profile: str = "meizu-16t") -> tuple[CpuSpace, dict[int, Figures]]:
     """The profile's space with every third clock, and the model's seconds and joules."""
     device = load(profile)
-    names = {2: NAMES, 3: ("little", "big", "prime")}[len(device.clusters)]
+    names = CLUSTER_NAMES[len(device.clusters)]
     clusters = tuple(
         Cluster(name, c.cpus, c.capacity, c.frequencies_khz[0], c.frequencies_khz[-1],
                 c.frequencies_khz[::3], c.governors, ())

@@ -55,7 +55,7 @@ def target_on(target: TargetSpec, fleet: Fleet) -> TargetSpec:
     """
     from autotune.compiler.targets import ARM_TRIPLE
 
-    served = _served(_link(fleet), fleet.key)
+    served = served_under(fleet)
     machine = served[0].machine or _usual_machine(target)
     if target.name == "cpu" and served[0].serial != "local":
         raise UsageError(
@@ -86,7 +86,7 @@ def fleet_runner(request: TuneRequest) -> RpcRunner:
     if request.fleet is None:
         raise ValueError("the request names no tracker")
     link, key = _link(request.fleet), request.fleet.key
-    served = _served(link, key)
+    served = served_under(request.fleet)
     emulated = sorted({one.emulated for one in served if one.emulated})
     device = DeviceFingerprint(
         name=key,
@@ -119,7 +119,13 @@ def _link(fleet: Fleet) -> TrackerLink:
     return TrackerLink.parse(fleet.tracker)
 
 
-def _served(link: TrackerLink, key: str) -> Sequence[Served]:
+def served_under(fleet: Fleet) -> Sequence[Served]:
+    """The servers that a tracker has under a key.
+
+    Raises:
+        DeviceError: The tracker does not answer, or has nothing under the key.
+    """
+    link, key = _link(fleet), fleet.key
     served = link.served()
     found = [one for one in served if one.key == key]
     if not found:

@@ -70,6 +70,20 @@ def kernels(
     key: Annotated[
         str | None, typer.Option(help="Key that the tracker has the devices under.")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Tune for one cluster's cores: big, little, or its name; hybrid for all cores.",
+        ),
+    ] = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="Ask the model of a phone instead of a device: meizu-16t, three-cluster, ...",
+        ),
+    ] = None,
     logs: Annotated[
         Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
     ] = None,
@@ -89,11 +103,15 @@ def kernels(
       autotune kernels --op conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1 --role weight_grad
       autotune kernels --op matmul:m=64,n=4096,k=1024 --target mali --json
       autotune kernels --target adreno --model lenet --batch 4 --tracker 127.0.0.1:9190 --key adreno640
+      autotune kernels --target arm-cpu --model lenet --tracker 127.0.0.1:9190 --key sm8150 --cluster big
+      autotune kernels --model squeezenet1_1 --emulate meizu-16t --cluster little
       autotune kernels --resume logs/20260102T030405Z-cpu-lenet
     """
+    from autotune.cli.cluster import chosen_cores
     from autotune.cli.fleet import fleet_of, target_on
     from autotune.cli.tuning import carry_out
     from autotune.compiler.request import TuneRequest
+    from autotune.compiler.targets import on_cores
     from autotune.errors import UsageError
     from autotune.records import read_run
     from autotune.workloads import tasks
@@ -108,8 +126,8 @@ def kernels(
         "--layout": layout,
     }
     if resume is not None:
-        search = (target, target_json, model, op, role, seed, space, tracker, key, logs)
-        fixed = (*search, *of_model.values())
+        search = (target, target_json, model, op, role, seed, space, tracker, key)
+        fixed = (*search, cluster, emulate, logs, *of_model.values())
         if any(value is not None for value in fixed):
             raise UsageError(
                 "--resume goes on with the run as it was asked for",
@@ -122,10 +140,14 @@ def kernels(
         )
     if (model is None) == (op is None):
         raise UsageError("give either --model or --op", hint="`autotune models` lists the models")
+    if emulate is not None and target is None and target_json is None:
+        target = "arm-cpu"
     spec = _target(target, target_json)
-    fleet = fleet_of(tracker, key)
+    cores, fleet = chosen_cores(cluster, emulate, spec, fleet_of(tracker, key))
     if fleet is not None:
         spec = target_on(spec, fleet)
+    if cores is not None:
+        spec = on_cores(spec, len(cores.cpus))
     chosen = _space(spec, space)
     if model is not None:
         if role is not None:
@@ -152,6 +174,7 @@ def kernels(
             trials=_positive("--trials", 256 if trials is None else trials),
             seed=_positive("--seed", 1 if seed is None else seed),
             fleet=fleet,
+            cores=cores,
         ),
         Path("logs") if logs is None else logs,
         earlier=None,

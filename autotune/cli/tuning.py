@@ -27,6 +27,7 @@ from rich.progress import (
 from rich.table import Column
 
 from autotune import __version__
+from autotune.cli.cluster import model_runner
 from autotune.cli.fleet import fleet_runner
 from autotune.cli.output import write_table
 from autotune.cli.verbosity import LOGGER
@@ -142,13 +143,17 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
     Returns:
         The exit code: 0, or 130 when interrupted.
     """
-    runner = fleet_runner(request) if request.fleet else runner_for(request.target)
-    linker(request.target.triple, fast=True)
+    runner = _runner(request)
+    if not runner.models:
+        linker(request.target.triple, fast=True)
     if earlier is not None:
         _same_conditions(earlier, runner)
+    cluster = request.cores.cluster if request.cores else ""
     if earlier is None:
         folder = RunFolder.create(
-            logs, f"{request.target.name}-{request.workload}", _about(request, runner)
+            logs,
+            "-".join(filter(None, (request.target.name, cluster, request.workload))),
+            _about(request, runner),
         )
     else:
         folder = RunFolder.reopen(earlier.path)
@@ -171,6 +176,15 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         return INTERRUPTED
     show(result, notice, as_json=as_json)
     return 0
+
+
+def _runner(request: TuneRequest) -> Runner:
+    cores = request.cores
+    if cores is not None and cores.emulated:
+        return model_runner(request)
+    if request.fleet is not None:
+        return fleet_runner(request)
+    return runner_for(request.target, cores.cpus if cores else ())
 
 
 def _go_on(run: Path, command: str = "kernels") -> str:

@@ -1,6 +1,6 @@
-"""A build worker: turns scheduled programs into shared libraries, one request at a time.
+"""A build worker: turns scheduled programs into shared libraries, or into their traits, one request at a time.
 
-Request: `{"program": TVM JSON, "target": target JSON, "untuned": bool, "output": path}`.
+Request: `{"program": TVM JSON, "target": target JSON, "untuned": bool, "traits": bool, "output": path}`.
 Answer: `{}` or `{"error": text}`.
 """
 
@@ -12,9 +12,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from autotune.compiler.default_schedule import default_schedule
+from autotune.compiler.schedule_traits import traits
 from autotune.compiler.targets import ARM_TRIPLE
 from autotune.compiler.workers import Message, serve
 from autotune.errors import ToolchainError
@@ -77,6 +79,9 @@ def build(request: Message) -> Message:
     program = tvm.ir.load_json(request["program"])
     if request["untuned"]:
         program = default_schedule(program, target)
+    if request["traits"]:
+        Path(request["output"]).write_text(json.dumps(traits(program).to_json()), encoding="utf-8")
+        return {}
     # The argument checks of the packed interface take as long to compile as a small kernel; they
     # are kept in exported libraries only.
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):

@@ -22,12 +22,14 @@ class BuildRequest:
         target: The target as JSON text; see `target_text`.
         output: Where the shared library goes; its folder exists.
         untuned: Apply the target's default schedule first.
+        traits: Write the schedule's traits as JSON, instead of a library.
     """
 
     program: str
     target: str
     output: Path
     untuned: bool = False
+    traits: bool = False
 
 
 class Builder:
@@ -65,6 +67,7 @@ class Builder:
                     "program": request.program,
                     "target": request.target,
                     "untuned": request.untuned,
+                    "traits": request.traits,
                     "output": str(request.output),
                 },
                 self._timeout_s,

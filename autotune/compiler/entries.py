@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from autotune.compiler.budget import TaskLanes
 from autotune.compiler.finals import Verdict, finalists
 from autotune.compiler.lane import Candidate, Lane
-from autotune.measurement import Outcome
-from autotune.records import TaskResult
+from autotune.measurement import Outcome, median
+from autotune.records import PooledSchedule, TaskResult
 from autotune.workloads.graph import Task
 
 DEFAULT = "default"
@@ -73,8 +75,22 @@ class Entry:
         left = [best for side in sides for best in side if best not in found]
         return found + left[:count]
 
-    def result(self, verdict: Verdict) -> TaskResult:
-        """The task's line in the result."""
+    def pool(self, verdict: Verdict) -> list[tuple[str, float]]:
+        """The schedules of the last timing with the right result, fastest first: (digest, seconds)."""
+        times = [(d, median(verdict.samples[d])) for d in verdict.right if d in verdict.samples]
+        return sorted(times, key=lambda one: one[1])
+
+    def candidate(self, digest: str) -> Candidate:
+        """A candidate of the task, by its digest."""
+        return self.default if digest == self.default.digest else self.trials[digest].candidate
+
+    def result(self, verdict: Verdict, traits: Mapping[str, dict[str, Any] | None]) -> TaskResult:
+        """The task's line in the result.
+
+        Args:
+            verdict: Of the last timing.
+            traits: What is known of the loops of the pool's schedules, by digest.
+        """
         kernel = self.task.kernel
         outcomes = [trial.outcome for trial in self.trials.values()]
         failures: dict[str, int] = {}
@@ -99,12 +115,25 @@ class Entry:
             valid=sum(outcome.ok for outcome in outcomes),
             failures=failures,
             max_rel_error=verdict.max_rel_error,
-            formulation=won.lane.formulation.name if won else "direct" if kept else "",
+            formulation=self._formulation(verdict.winner) if won or kept else "",
             digest=DEFAULT if kept else verdict.winner,
             movement_ms=_ms(verdict.movement_s),
             ties=tuple(DEFAULT if d == self.default.digest else d for d in verdict.ties),
             doubt=verdict.doubt,
+            pool=tuple(
+                PooledSchedule(
+                    digest=DEFAULT if digest == self.default.digest else digest,
+                    formulation=self._formulation(digest),
+                    ms=1e3 * best_s,
+                    traits=traits.get(digest),
+                )
+                for digest, best_s in self.pool(verdict)
+            ),
         )
+
+    def _formulation(self, digest: str) -> str:
+        won = self.trials.get(digest)
+        return won.lane.formulation.name if won else "direct"
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -43,6 +43,7 @@ class Verdict:
         message: Why there is no verdict; empty otherwise.
         movement_s: Median seconds of what the winner only moves: padding, packing, copies; None if not measured.
         ties: Of the default and the second best, those that cannot be told from the winner.
+        right: Digests of those whose result was right; of all where nothing was computed.
         doubt: What the device was not as it should be in; see `Comparison`.
         rejected: Samples of comparisons that do not count, as `samples`.
     """
@@ -56,6 +57,7 @@ class Verdict:
     message: str = ""
     movement_s: float | None = None
     ties: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
     doubt: str = ""
     rejected: tuple[dict[str, tuple[float, ...]], ...] = ()
 
@@ -91,6 +93,7 @@ def settle(
         return replace(
             verdict,
             ties=_ties(verdict, default, seed),
+            right=tuple(sorted(_right(contestants, timed))),
             doubt=timed.doubt,
             rejected=tuple(_by_digest(contestants, other) for other in timed.rejected),
         )
@@ -145,14 +148,10 @@ def _judge(
 ) -> Verdict:
     samples = _by_digest(contestants, timed)
     errors = {e.digest: x for e, x in zip(contestants, timed.max_rel_errors, strict=True)}
-
-    def right(entrant: Entrant) -> bool:
-        error = errors.get(entrant.digest)
-        return error is not None and error <= TOLERANCE
-
-    candidates = [entrant for entrant in contestants if entrant is not default and right(entrant)]
+    right = _right(contestants, timed)
+    candidates = [e for e in contestants if e is not default and e.digest in right]
     best = min(candidates, key=lambda e: median(samples[e.digest]), default=None)
-    if default is None or not right(default):
+    if default is None or default.digest not in right:
         if best is None:
             return Verdict("", None, None, None, None, samples, "no result is right any more")
         return Verdict(
@@ -179,6 +178,15 @@ def _judge(
         errors[default.digest],
         samples,
     )
+
+
+def _right(contestants: Sequence[Entrant], timed: Comparison) -> set[str]:
+    """Digests of those whose result is right; of all where a model told the times."""
+    return {
+        entrant.digest
+        for entrant, error in zip(contestants, timed.max_rel_errors, strict=True)
+        if not timed.computed or (error is not None and error <= TOLERANCE)
+    }
 
 
 def finalists(outcomes: Sequence[tuple[str, float]], count: int) -> list[tuple[str, float]]:

@@ -14,12 +14,19 @@ def cores() -> int:
     return max(1, min(physical, usable))
 
 
-def runtime_environment() -> dict[str, str]:
+def runtime_environment(cores_of_cluster: int = 0) -> dict[str, str]:
     """Environment of a process that runs kernels with TVM's runtime alone.
 
-    Unless the user says otherwise, it has as many threads as there are cores: TVM by itself takes half of an
-    x86 machine's processors, for hyper-threads, also where there are none.
+    On some cores only it has a thread for each, which TVM may not bind: it counts cores from 0 on. On all, unless
+    the user says otherwise, it has as many threads as there are cores: TVM by itself takes half of an x86
+    machine's processors, for hyper-threads, also where there are none.
     """
+    if cores_of_cluster:
+        return {
+            "TVM_USE_RUNTIME_LIB": "1",
+            "TVM_NUM_THREADS": str(cores_of_cluster),
+            "TVM_BIND_THREADS": "0",
+        }
     threads = os.environ.get("TVM_NUM_THREADS", str(cores()))
     return {"TVM_USE_RUNTIME_LIB": "1", "TVM_NUM_THREADS": threads}
 

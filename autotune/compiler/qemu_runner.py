@@ -39,6 +39,7 @@ class QemuRunner:
     """
 
     apart = False
+    models = False
 
     def __init__(self) -> None:
         self._command = kernel_runner.command("aarch64-linux-gnu")

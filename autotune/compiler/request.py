@@ -21,6 +21,21 @@ class Fleet:
 
 
 @dataclass(frozen=True)
+class Cores:
+    """The cores that kernels are tuned for.
+
+    Attributes:
+        cluster: Name of a cluster, or `hybrid` for all of them.
+        cpus: Their numbers.
+        emulated: The emulated device whose model tells the times; empty where kernels run.
+    """
+
+    cluster: str
+    cpus: tuple[int, ...]
+    emulated: str = ""
+
+
+@dataclass(frozen=True)
 class TuneRequest:
     """A kernel run.
 
@@ -33,6 +48,7 @@ class TuneRequest:
         trials: Candidates to measure in all.
         seed: Seed of everything random, between 1 and 2^31-1.
         fleet: Where the devices are; None for this host, or what stands in for the target on it.
+        cores: The cores that kernels are tuned for; None for all that there are.
     """
 
     target: TargetSpec
@@ -43,6 +59,7 @@ class TuneRequest:
     trials: int
     seed: int
     fleet: Fleet | None = None
+    cores: Cores | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, enough to carry the run on later."""
@@ -71,6 +88,7 @@ class TuneRequest:
             "trials": self.trials,
             "seed": self.seed,
             "fleet": asdict(self.fleet) if self.fleet else None,
+            "cores": asdict(self.cores) if self.cores else None,
         }
 
     @classmethod
@@ -97,9 +115,14 @@ class TuneRequest:
                 trials=content["trials"],
                 seed=content["seed"],
                 fleet=Fleet(**content["fleet"]) if content.get("fleet") else None,
+                cores=_cores(content.get("cores")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
             raise RecordError(f"the run's request is damaged: {error}") from error
+
+
+def _cores(found: dict[str, Any] | None) -> Cores | None:
+    return None if found is None else Cores(**{**found, "cpus": tuple(found["cpus"])})
 
 
 def _task(entry: dict[str, Any]) -> Task:

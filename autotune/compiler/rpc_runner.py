@@ -55,6 +55,7 @@ class RpcRunner:
     """
 
     apart = True
+    models = False
 
     def __init__(
         self,

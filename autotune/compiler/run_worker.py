@@ -1,6 +1,7 @@
 """A run worker: loads built kernels on this host's CPU or OpenCL device, checks them and times them.
 
-It holds only TVM's runtime. Arguments: the device kind, `cpu` or `opencl`. Requests:
+It holds only TVM's runtime. Arguments: the device kind, `cpu` or `opencl`, and the cores to use, or none for
+all. Requests:
 
 - `{"op": "load", "data"}`
 - `{"op": "measure", "library", "data", "outputs", "repeats", "min_repeat_ms", "give_up_s", "tolerance"}`
@@ -12,6 +13,7 @@ It holds only TVM's runtime. Arguments: the device kind, `cpu` or `opencl`. Requ
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -150,6 +152,8 @@ def _poison(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 if __name__ == "__main__":
+    if sys.argv[3:]:
+        os.sched_setaffinity(0, map(int, sys.argv[3:]))
     import tvm
 
     if sys.argv[2] == "opencl":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from autotune.compiler.opencl_sidecar import OpenCLDevice
 
 COMPARE_TIMEOUT_S = 600.0
+MODEL_KIND = "model"
 _HERE = ""
 Look = Callable[[], Conditions]
 
@@ -32,7 +33,8 @@ class DeviceFingerprint:
 
     Attributes:
         name: Model name, such as the processor's or the OpenCL device's.
-        kind: `cpu`, `opencl` or `qemu-user` here; `rpc-cpu` or `rpc-opencl` behind a tracker.
+        kind: `cpu`, `opencl` or `qemu-user` here; `rpc-cpu` or `rpc-opencl` behind a tracker; `model` where
+            nothing runs.
         driver: Driver, or what emulates the device; empty for a processor.
         details: Cores, limits and the like, by name.
         stand_in: Whether it only stands in for the target's real device.
@@ -88,11 +90,12 @@ class Comparison:
 
     Attributes:
         samples: Seconds by library and block.
-        max_rel_errors: Each library's largest relative error; None where it is not finite.
+        max_rel_errors: Each library's largest relative error; None where it is not finite, or nothing was computed.
         device: Serial of the device; see `Outcome`.
         conditions: What the device told before and after it; see `Outcome`.
         doubt: What the device was not as it should be in; empty where all held. Ratios of a block still hold.
         rejected: Comparisons before this one that do not count.
+        computed: Whether the kernels ran; False where a model told their times.
     """
 
     samples: tuple[tuple[float, ...], ...]
@@ -101,6 +104,7 @@ class Comparison:
     conditions: tuple[Conditions, ...] = ()
     doubt: str = ""
     rejected: tuple[Comparison, ...] = ()
+    computed: bool = True
 
 
 class Runner(Protocol):
@@ -109,6 +113,8 @@ class Runner(Protocol):
     device: DeviceFingerprint
     apart: bool
     """Whether the device is not this host: it may then measure while this host builds."""
+    models: bool
+    """Whether nothing runs: times follow from a schedule's traits, which is what is built then."""
 
     def at_once(self) -> int:
         """How many candidates can be measured at the same time; asked again for every round."""
@@ -134,13 +140,30 @@ class Runner(Protocol):
 
 
 class LocalRunner:
-    """Measures on this host's processor or OpenCL device, in a process that is replaced when it is lost."""
+    """Measures on this host's processor or OpenCL device, in a process that is replaced when it is lost.
+
+    Args:
+        device: What this host is.
+        cpus: Cores that kernels may use; all where it is empty.
+        look: What the host tells of itself.
+    """
 
     apart = False
+    models = False
 
-    def __init__(self, device: DeviceFingerprint, *, look: Look = host_conditions) -> None:
+    def __init__(
+        self,
+        device: DeviceFingerprint,
+        *,
+        cpus: Sequence[int] = (),
+        look: Look = host_conditions,
+    ) -> None:
         self.device = device
-        self._worker = Worker("autotune.compiler.run_worker", [device.kind], runtime_environment())
+        self._worker = Worker(
+            "autotune.compiler.run_worker",
+            [device.kind, *map(str, cpus)],
+            runtime_environment(len(cpus)),
+        )
         self._look = look
         self._stopped = threading.Event()
         self.give_up: Callable[[], bool] = lambda: False
@@ -287,8 +310,12 @@ def wrong_result(error: float, tolerance: float) -> Outcome:
     return Outcome("wrong_result", message=text, max_rel_error=error)
 
 
-def runner_for(target: TargetSpec) -> Runner:
+def runner_for(target: TargetSpec, cpus: Sequence[int] = ()) -> Runner:
     """The runner of a target on this machine; a stand-in where the real device is absent.
+
+    Args:
+        target: What to measure.
+        cpus: This host's cores that kernels may use; all where it is empty.
 
     Raises:
         ToolchainError: What the target needs here (an OpenCL driver, qemu, a cross compiler) is missing.
@@ -299,18 +326,18 @@ def runner_for(target: TargetSpec) -> Runner:
         from autotune.compiler.qemu_runner import QemuRunner
 
         return QemuRunner()
-    return LocalRunner(host_device())
+    return LocalRunner(host_device(cpus), cpus=cpus)
 
 
-def host_device() -> DeviceFingerprint:
-    """This host's processor."""
+def host_device(cpus: Sequence[int] = ()) -> DeviceFingerprint:
+    """This host's processor, or some cores of it."""
     return DeviceFingerprint(
         _processor_name(),
         "cpu",
         "",
         (
-            ("cores", cores()),
-            ("threads", kernel_threads()),
+            ("cores", len(cpus) or cores()),
+            ("threads", len(cpus) or kernel_threads()),
             ("machine", platform.machine()),
             ("system", platform.system()),
         ),
@@ -362,6 +389,8 @@ def stand_in_notice(target: TargetSpec, device: DeviceFingerprint) -> str | None
     """The line that tells a user that times are not the target's own; None where they are."""
     if not device.stand_in:
         return None
+    if device.kind == MODEL_KIND:
+        return f"STAND-IN: no {target.name} device here; {device.name} told the times, and no kernel ran"
     if device.kind.startswith("rpc"):
         return f"STAND-IN: key '{device.name}' is no {target.name} device but {device.driver}"
     how = (

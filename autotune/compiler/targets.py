@@ -147,6 +147,11 @@ def from_json(path: Path) -> TargetSpec:
     return spec
 
 
+def on_cores(spec: TargetSpec, count: int) -> TargetSpec:
+    """The target with as many cores as kernels may use: the rules cut parallel loops by their number."""
+    return replace(spec, tvm=tuple({**dict(spec.tvm), "num-cores": count}.items()))
+
+
 def _from_tag(path: Path, tag: str) -> dict[str, Any]:
     """What a tag of TVM's stands for."""
     from tvm.target import Target

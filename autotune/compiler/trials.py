@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autotune.compiler.builder import Builder, BuildRequest
 from autotune.compiler.lane import Candidate
@@ -108,14 +110,19 @@ class Bench:
         """Lets go of what waits for devices; to be called when the runner has stopped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def start(self, candidates: Sequence[Candidate], *, untuned: bool = False) -> Building:
+    def start(
+        self, candidates: Sequence[Candidate], *, untuned: bool = False, traits: bool = False
+    ) -> Building:
         """Begins to build candidates in parallel, and returns at once.
 
         Args:
             candidates: What to build.
             untuned: Build the programs as TVM does that nobody has tuned.
+            traits: Write what their loops tell, instead of libraries.
         """
-        paths = [self._folder / c.digest / "kernel.so" for c in candidates]
+        traits = traits or self._runner.models
+        name = "traits.json" if traits else "kernel.so"
+        paths = [self._folder / c.digest / name for c in candidates]
         try:
             for path in paths:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,6 +134,7 @@ class Bench:
                 self._targets.untuned if untuned else self._targets.tuned,
                 path,
                 untuned=untuned,
+                traits=traits,
             )
             for candidate, path in zip(candidates, paths, strict=True)
         ]
@@ -137,6 +145,16 @@ class Bench:
     ) -> list[Outcome | Path]:
         """Builds candidates in parallel; a path to the library, or the failure."""
         return self.start(candidates, untuned=untuned).libraries()
+
+    def traits(
+        self, candidates: Sequence[Candidate], *, untuned: bool = False
+    ) -> dict[str, dict[str, Any] | None]:
+        """What the loops of candidates tell, by digest; None where they cannot be read. See `ScheduleTraits`."""
+        found = self.start(candidates, untuned=untuned, traits=True).libraries()
+        return {
+            candidate.digest: None if isinstance(path, Outcome) else json.loads(path.read_bytes())
+            for candidate, path in zip(candidates, found, strict=True)
+        }
 
     def data(self, kernel: Kernel) -> Path:
         """Folder of a kernel's inputs and reference."""

@@ -39,6 +39,7 @@ from autotune.workloads.graph import Task
 
 LOGGER = logging.getLogger("autotune.run")
 Interrupted = Callable[[], bool]
+Traits = dict[str, dict[str, Any] | None]
 _REFERENCE_S = 1e-3
 
 
@@ -156,9 +157,10 @@ class KernelRun:
                 return None
             self._folder.event("searched", trials=self._done)
             verdicts = self._settle(bench)
-        if not self._interrupted() and verdicts is not None:
-            return self._conclude(verdicts, earlier_wall + time.monotonic() - began)
-        return None
+            if self._interrupted() or verdicts is None:
+                return None
+            traits = self._traits(bench, verdicts)
+        return self._conclude(verdicts, traits, earlier_wall + time.monotonic() - began)
 
     @contextmanager
     def _bench(self) -> Iterator[Bench]:
@@ -174,7 +176,9 @@ class KernelRun:
             targets = BuildTargets(
                 target_text(self._target), target_text(tvm_target(request.target, limits))
             )
-            data, libraries = ReferenceData(work / "data", request.seed), work / "libraries"
+            needed = not self._runner.models
+            data = ReferenceData(work / "data", request.seed, needed=needed)
+            libraries = work / "libraries"
             with closing(Bench(builder, self._runner, data, measure, targets, libraries)) as bench:
                 yield bench
         finally:
@@ -417,8 +421,20 @@ class KernelRun:
             if not isinstance(path, Outcome)
         ]
 
-    def _conclude(self, verdicts: dict[str, Verdict], wall_s: float) -> Result:
-        results = tuple(e.result(verdicts[e.task.kernel.name]) for e in self._entries)
+    def _traits(self, bench: Bench, verdicts: dict[str, Verdict]) -> Traits:
+        """What the loops of the pools' schedules tell, by digest; nothing of programs for a GPU."""
+        if self._request.target.family != "cpu":
+            return {}
+        defaults: list[Candidate] = []
+        tuned: list[Candidate] = []
+        for entry in self._entries:
+            for digest, _ in entry.pool(verdicts[entry.task.kernel.name]):
+                candidate = entry.candidate(digest)
+                (defaults if candidate is entry.default else tuned).append(candidate)
+        return {**bench.traits(defaults, untuned=True), **bench.traits(tuned)}
+
+    def _conclude(self, verdicts: dict[str, Verdict], traits: Traits, wall_s: float) -> Result:
+        results = tuple(e.result(verdicts[e.task.kernel.name], traits) for e in self._entries)
         device = self._runner.device
         result = Result(
             self._request.target.name,

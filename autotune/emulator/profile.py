@@ -55,6 +55,26 @@ class CoreModel(_Part):
     dynamic_exponent: Positive
 
 
+class Kernels(_Part):
+    """How a cluster's core runs a schedule whose loops are known: docs/emulator.md has the model.
+
+    Attributes:
+        in_order: Whether loads and arithmetic add up, since nothing is done ahead of what waits.
+        flops_per_cycle: Vectorised operations a clock cycle while nothing is loaded.
+        load_bytes_per_cycle: From the level-1 cache to registers.
+        l1_bytes: Level-1 data cache.
+        fill_bytes_per_cycle: From the level-2 to the level-1 cache.
+        l2_bytes: Level-2 cache; a core's part where cores share it.
+    """
+
+    in_order: bool
+    flops_per_cycle: Positive
+    load_bytes_per_cycle: Positive
+    l1_bytes: Annotated[int, Field(gt=0)]
+    fill_bytes_per_cycle: Positive
+    l2_bytes: Annotated[int, Field(gt=0)]
+
+
 class ClusterProfile(_Part):
     """Cores under one clock.
 
@@ -66,6 +86,7 @@ class ClusterProfile(_Part):
         frequencies_khz: What the clock can be, rising.
         governors: What can be chosen; the first is what it starts with.
         model: How fast and how hungry a core is.
+        kernels: How a core runs a schedule whose loops are known.
     """
 
     core: str
@@ -75,6 +96,7 @@ class ClusterProfile(_Part):
     frequencies_khz: Annotated[tuple[Khz, ...], Field(min_length=1)]
     governors: Annotated[tuple[str, ...], Field(min_length=1)]
     model: CoreModel
+    kernels: Kernels
 
     @model_validator(mode="after")
     def _rising(self) -> ClusterProfile:
@@ -93,6 +115,8 @@ class SocModel(_Part):
         region_us: Microseconds that each further thread costs at a parallel loop's end.
         waiting_share: Share of a busy core's power that it draws while it waits for a slower one.
         idle_w: Watts of the whole device doing nothing.
+        l3_bytes: Cache that all cores share beside their own; 0 where there is none.
+        traffic_scale: The model's bytes for each byte that a schedule takes from beyond its caches.
     """
 
     serial_share: Share
@@ -100,6 +124,8 @@ class SocModel(_Part):
     region_us: NotNegative
     waiting_share: Share
     idle_w: NotNegative
+    l3_bytes: Annotated[int, Field(ge=0)]
+    traffic_scale: Positive
 
 
 class Zone(_Part):

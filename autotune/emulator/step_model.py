@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from autotune.emulator.profile import CoreModel, Profile
 from autotune.errors import UsageError
+from autotune.workloads.schedule_traits import NestTraits, ScheduleTraits
 
 GIGA = 1e9
+REGISTERS_BYTES = 512
+"""32 vector registers of 128 bits, as every core of ARMv8-A has."""
+VECTOR_LANES = 4
+"""Numbers of 4 bytes in such a register; code without vectors does as many times less in a cycle."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,7 @@ class Workload:
         bytes_moved: Memory traffic in bytes that cores wait for.
         regions: Parallel loops, at whose ends the threads wait for each other.
         memory_bytes: Memory that it takes.
+        nest: The loop nest that does it; None where only the sums above are known.
     """
 
     name: str
@@ -28,10 +35,17 @@ class Workload:
     bytes_moved: float
     regions: int = 100
     memory_bytes: int = 0
+    nest: NestTraits | None = None
 
     def __post_init__(self) -> None:
         if not (self.flops > 0 and self.bytes_moved >= 0 and self.regions >= 0):
             raise UsageError(f"the work '{self.name}' is none: {self.flops} operations")
+
+    @classmethod
+    def of(cls, nest: NestTraits) -> Workload:
+        """The work of a loop nest."""
+        regions = 1 if nest.jobs > 1 else 0
+        return cls("nest", max(nest.flops, 1.0), nest.traffic[-1], regions, nest=nest)
 
 
 ALEXNET_B16 = Workload("alexnet, batch 16", 65.9e9, 12.0e9, regions=100, memory_bytes=1536 * 2**20)
@@ -89,6 +103,9 @@ def estimate(
     fastest at it. A core that has done its part, or is preempted, draws a share of a busy core's power: what the
     system's own work draws is part of the idle baseline.
 
+    Where the loops are known, TVM's runtime gives each thread the same number of the parallel loop's iterations,
+    and the last ones less; cycles and stall are of its traits.
+
     Args:
         profile: The device.
         workload: The step.
@@ -110,25 +127,27 @@ def estimate(
     ghz = [khz / 1e6 for khz in clocks_khz]
     serial = profile.model.serial_share
 
+    shares = _shares(workload, count)
+    sharing = min(len(shares), len(chosen))
+
+    @cache
     def cycles(cluster: int) -> float:
         """Seconds that one core needs for all operations."""
-        return (
-            workload.flops / (GIGA * profile.clusters[cluster].model.flops_per_cycle) / ghz[cluster]
-        )
+        return _cycles(profile, workload, cluster) / (GIGA * ghz[cluster])
 
+    @cache
     def alone(cluster: int) -> float:
         """Seconds that one core needs for everything that can be split."""
-        model = profile.clusters[cluster].model
-        return workload.bytes_moved / (GIGA * model.bandwidth_gb_s) + (1 - serial) * cycles(cluster)
+        return _stall_s(profile, workload, cluster, sharing) + (1 - serial) * cycles(cluster)
 
     chosen.sort(key=lambda cpu: (alone(index[cpu]), cpu))
-    load = {cpu: -(-(count - rank) // len(chosen)) for rank, cpu in enumerate(chosen[:count])}
+    load = {cpu: sum(shares[rank :: len(chosen)]) for rank, cpu in enumerate(chosen[: len(shares)])}
     crowding = _crowding(profile, list(load), on, ghz)
-    work = {cpu: n * alone(index[cpu]) / count for cpu, n in load.items()}
+    work = {cpu: share * alone(index[cpu]) for cpu, share in load.items()}
     parallel = max(work[cpu] * crowding[index[cpu]] for cpu in load)
     leader = min(load, key=lambda cpu: (cycles(index[cpu]) * crowding[index[cpu]], cpu))
     alone_s = serial * cycles(index[leader]) * crowding[index[leader]]
-    barriers = workload.regions * profile.model.region_us * 1e-6 * (count - 1)
+    barriers = workload.regions * profile.model.region_us * 1e-6 * (len(shares) - 1)
     total = parallel + alone_s + barriers
     # Time in which a core does the step's own work, without what preempts it.
     own = {
@@ -143,6 +162,67 @@ def estimate(
         for cpu, share in busy.items()
     )
     return StepEstimate(total, net, busy)
+
+
+def schedule_estimate(
+    profile: Profile,
+    schedule: ScheduleTraits,
+    cpus: Sequence[int],
+    clocks_khz: Sequence[int],
+    *,
+    threads: int | None = None,
+) -> tuple[float, float]:
+    """Seconds and net joules of a kernel: its nests one after the other. See `estimate`."""
+    nests = [
+        estimate(profile, Workload.of(nest), cpus, clocks_khz, threads=threads)
+        for nest in schedule.nests
+    ]
+    return sum(nest.time_s for nest in nests), sum(nest.net_j for nest in nests)
+
+
+def _shares(workload: Workload, count: int) -> list[float]:
+    """The share of the work that each thread does; threads that get none are left out."""
+    if workload.nest is None:
+        return [1 / count] * count
+    jobs = workload.nest.jobs
+    most = -(-jobs // count)
+    return [min(most, jobs - first) / jobs for first in range(0, jobs, most)]
+
+
+def _cycles(profile: Profile, workload: Workload, cluster: int) -> float:
+    """Clock cycles of one core for all operations, with what it loads from its caches where the loops are known.
+
+    A core that works in order adds up what one that works ahead does at the same time.
+    """
+    found = profile.clusters[cluster]
+    nest = workload.nest
+    if nest is None:
+        return workload.flops / found.model.flops_per_cycle
+    core = found.kernels
+    parts = (
+        nest.flops
+        * (nest.vector_share + VECTOR_LANES * (1 - nest.vector_share))
+        / core.flops_per_cycle,
+        nest.bytes_through(REGISTERS_BYTES) / core.load_bytes_per_cycle,
+        nest.bytes_through(core.l1_bytes) / core.fill_bytes_per_cycle,
+    )
+    return sum(parts) if core.in_order else max(parts)
+
+
+def _stall_s(profile: Profile, workload: Workload, cluster: int, sharing: int) -> float:
+    """Seconds that one core waits for memory, whatever its clock, in all of the work.
+
+    Args:
+        profile: The device.
+        workload: The work.
+        cluster: The core's.
+        sharing: Cores that share the cache beyond their own.
+    """
+    found, moved = profile.clusters[cluster], workload.bytes_moved
+    if workload.nest is not None:
+        cache_bytes = found.kernels.l2_bytes + profile.model.l3_bytes / sharing
+        moved = profile.model.traffic_scale * workload.nest.bytes_through(cache_bytes)
+    return moved / (GIGA * found.model.bandwidth_gb_s)
 
 
 def _crowding(

@@ -1,7 +1,7 @@
 """Runs on disk: what was asked, every measurement, and the result."""
 
 from autotune.records.folder import RunFolder, read_run
-from autotune.records.result import Drift, Result, TaskResult
+from autotune.records.result import Drift, PooledSchedule, Result, TaskResult
 from autotune.records.shares import MOVEMENT, Share, step_shares
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Result",
     "RunFolder",
     "Share",
+    "PooledSchedule",
     "TaskResult",
     "read_run",
     "step_shares",

@@ -44,6 +44,23 @@ class Drift:
 
 
 @dataclass(frozen=True)
+class PooledSchedule:
+    """One of the best few schedules of a kernel.
+
+    Attributes:
+        digest: Identity of the candidate; `default` for the untuned default.
+        formulation: Its formulation.
+        ms: Median milliseconds in the last timing, interleaved with the others of the pool.
+        traits: What its loops tell, see `ScheduleTraits.to_json`; None where they are not those of a processor.
+    """
+
+    digest: str
+    formulation: str
+    ms: float
+    traits: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
 class TaskResult:
     """One distinct kernel of the result; times in milliseconds.
 
@@ -69,6 +86,7 @@ class TaskResult:
             the same program without its arithmetic. None where it was not measured.
         ties: Of the default and the second best, those that the last timing cannot tell from the winner: digests.
         doubt: Why times of the last timing are not to be trusted; empty where they are. Ratios still hold.
+        pool: The best few schedules that gave the right result, fastest first, the untuned default among them.
     """
 
     name: str
@@ -90,6 +108,7 @@ class TaskResult:
     movement_ms: float | None = None
     ties: tuple[str, ...] = ()
     doubt: str = ""
+    pool: tuple[PooledSchedule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +184,7 @@ class Result:
                     **task,
                     "ci": tuple(task["ci"]) if task["ci"] else None,
                     "ties": tuple(task.get("ties", ())),
+                    "pool": tuple(PooledSchedule(**one) for one in task.get("pool", ())),
                 }
             )
             for task in content["tasks"]

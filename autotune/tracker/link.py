@@ -43,6 +43,7 @@ class Served:
         celsius: Temperature; None where it has no sensor.
         crashes: Sessions that died, ever.
         recent: The last few of them, oldest first.
+        cpus: The cores that its kernels may use, such as `4-7`; empty for all.
     """
 
     key: str
@@ -57,6 +58,7 @@ class Served:
     celsius: float | None
     crashes: int
     recent: tuple[Crash, ...]
+    cpus: str = ""
 
 
 class TrackerLink:
@@ -184,4 +186,5 @@ def _served(entry: dict[str, Any]) -> Served:
             )
             for crash in entry.get("recent", ())
         ),
+        cpus=str(entry.get("cpus", "")),
     )

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from dataclasses import asdict, dataclass
 from typing import Any
 
-CACHE_SIZES = tuple(2**exponent for exponent in range(13, 25))
-"""Sizes in bytes for which a nest's traffic is told: 8 KiB to 16 MiB."""
+CACHE_SIZES = tuple(2**exponent for exponent in range(9, 25))
+"""Sizes in bytes for which a nest's traffic is told: 512 bytes, which vector registers hold, to 16 MiB."""
 
 
 @dataclass(frozen=True)

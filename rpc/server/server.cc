@@ -128,6 +128,7 @@ std::string Server::InfoJson() const {
       .Text("serial", options_.serial)
       .Text("emulated", options_.emulated)
       .Text("machine", Machine())
+      .Text("cpus", options_.cpus)
       .Number("sessions", sessions_)
       .Number("candidates", page_->candidates)
       .Number("crashes", crashes_.size())

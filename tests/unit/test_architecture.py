@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "power": {"errors", "power", "devices"},
     "studies": {"errors", "studies", "measurement", "power", "devices", "workloads"},
     "tracker": {"errors", "tracker", "devices"},
-    "emulator": {"errors", "emulator", "devices"},
+    "emulator": {"errors", "emulator", "devices", "workloads"},
     "compiler": {"errors", "compiler", "workloads", "measurement", "devices", "records"},
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from autotune.emulator.profile import CoreModel, Profile
+from autotune.emulator.profile import CoreModel, Kernels, Profile
 from autotune.errors import UsageError
 from autotune.workloads.schedule_traits import NestTraits, ScheduleTraits
 
@@ -189,40 +189,46 @@ def _shares(workload: Workload, count: int) -> list[float]:
     return [min(most, jobs - first) / jobs for first in range(0, jobs, most)]
 
 
-def _cycles(profile: Profile, workload: Workload, cluster: int) -> float:
-    """Clock cycles of one core for all operations, with what it loads from its caches where the loops are known.
+def nest_cycles(core: Kernels, nest: NestTraits) -> float:
+    """Clock cycles of one core for a nest's operations, and for what it loads from its caches.
 
     A core that works in order adds up what one that works ahead does at the same time.
     """
-    found = profile.clusters[cluster]
-    nest = workload.nest
-    if nest is None:
-        return workload.flops / found.model.flops_per_cycle
-    core = found.kernels
+    lanes = nest.vector_share + VECTOR_LANES * (1 - nest.vector_share)
     parts = (
-        nest.flops
-        * (nest.vector_share + VECTOR_LANES * (1 - nest.vector_share))
-        / core.flops_per_cycle,
+        nest.flops * lanes / core.flops_per_cycle,
         nest.bytes_through(REGISTERS_BYTES) / core.load_bytes_per_cycle,
         nest.bytes_through(core.l1_bytes) / core.fill_bytes_per_cycle,
     )
     return sum(parts) if core.in_order else max(parts)
 
 
-def _stall_s(profile: Profile, workload: Workload, cluster: int, sharing: int) -> float:
-    """Seconds that one core waits for memory, whatever its clock, in all of the work.
+def nest_bytes(profile: Profile, nest: NestTraits, cluster: int, sharing: int) -> float:
+    """The model's bytes that a nest takes from beyond the caches of a cluster's core.
 
     Args:
         profile: The device.
-        workload: The work.
+        nest: The nest.
         cluster: The core's.
         sharing: Cores that share the cache beyond their own.
     """
-    found, moved = profile.clusters[cluster], workload.bytes_moved
+    cache_bytes = profile.clusters[cluster].kernels.l2_bytes + profile.model.l3_bytes / sharing
+    return profile.model.traffic_scale * nest.bytes_through(cache_bytes)
+
+
+def _cycles(profile: Profile, workload: Workload, cluster: int) -> float:
+    found = profile.clusters[cluster]
+    if workload.nest is None:
+        return workload.flops / found.model.flops_per_cycle
+    return nest_cycles(found.kernels, workload.nest)
+
+
+def _stall_s(profile: Profile, workload: Workload, cluster: int, sharing: int) -> float:
+    """Seconds that one core waits for memory, whatever its clock, in all of the work."""
+    moved = workload.bytes_moved
     if workload.nest is not None:
-        cache_bytes = found.kernels.l2_bytes + profile.model.l3_bytes / sharing
-        moved = profile.model.traffic_scale * workload.nest.bytes_through(cache_bytes)
-    return moved / (GIGA * found.model.bandwidth_gb_s)
+        moved = nest_bytes(profile, workload.nest, cluster, sharing)
+    return moved / (GIGA * profile.clusters[cluster].model.bandwidth_gb_s)
 
 
 def _crowding(

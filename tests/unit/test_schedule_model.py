@@ -1,13 +1,23 @@
 """How a schedule, a cluster and a clock work together in the emulator's model."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from autotune.emulator import profile as profiles
-from autotune.emulator.step_model import VECTOR_LANES, Workload, estimate, schedule_estimate
+from autotune.emulator.fit_kernels import calibrated, main, read_pools
+from autotune.emulator.step_model import (
+    ALEXNET_B16,
+    VECTOR_LANES,
+    Workload,
+    estimate,
+    schedule_estimate,
+)
+from autotune.errors import UsageError
 from autotune.workloads.schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
 
+POOLS = sorted((Path(__file__).parents[2] / "logs/samples/alexnet-b16-pools").glob("*.json"))
 MEIZU = profiles.load("meizu-16t")
 LITTLE, BIG = MEIZU.clusters
 FASTEST = (LITTLE.frequencies_khz[-1], BIG.frequencies_khz[-1])
@@ -105,3 +115,33 @@ def test_every_profile_says_how_its_cores_run_schedules(name: str) -> None:
             estimate(profile, Workload.of(worse), cluster.cpus, clocks).time_s
             >= estimate(profile, Workload.of(nest()), cluster.cpus, clocks).time_s
         )
+
+
+@pytest.mark.parametrize("name", profiles.names())
+def test_the_profiles_hold_what_the_calibration_finds(name: str) -> None:
+    profile = profiles.load(name)
+    found, difference = calibrated(profile, read_pools(POOLS))
+    assert difference < 0.05
+    assert found.model.traffic_scale == pytest.approx(profile.model.traffic_scale, rel=0.05)
+    for cluster, own in zip(found.clusters, profile.clusters, strict=True):
+        rate = cluster.kernels.flops_per_cycle
+        assert rate == pytest.approx(own.kernels.flops_per_cycle, rel=0.05)
+
+
+def test_a_calibrated_step_is_the_papers_on_one_core() -> None:
+    kernels = read_pools(POOLS)
+    for core in (0, 4):
+        best = sum(
+            kernel.count
+            * min(schedule_estimate(MEIZU, s, [core], FASTEST)[0] for s in kernel.schedules)
+            for kernel in kernels
+        )
+        assert best == pytest.approx(estimate(MEIZU, ALEXNET_B16, [core], FASTEST).time_s, rel=0.03)
+
+
+def test_a_file_without_pools_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text('{"tasks": [{"name": "a", "count": 1}]}')
+    with pytest.raises(UsageError, match="no result with pools"):
+        read_pools([path])
+    assert main(["meizu-16t"]) == 2

@@ -112,8 +112,13 @@ def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
         found = _gpu_meter(chosen.device)
     if found:
         return found[0]
+    if needed and name == "none":
+        raise UsageError(
+            "--meter none, where the objective or a limit needs joules",
+            hint="leave --meter out, or give --objective latency",
+        )
     if needed:
-        what = "no meter" if name in ("auto", "none") else f"no meter '{name}'"
+        what = "no meter" if name == "auto" else f"no meter '{name}'"
         raise DeviceError(
             f"{chosen.device.serial} has {what}, and the objective needs joules; "
             f"looked for: {channels.looked_for()}",

@@ -94,7 +94,9 @@ _cpu_config = _group(
     ("apply", cpu_config_apply.apply, "Set what a search has found on the device."),
     ("compare", cpu_config_compare.compare, "Tell which of two configurations is better."),
 )
-_cpu_config.callback(invoke_without_command=True)(with_verbosity(cpu_config_commands.search))
+_cpu_config.callback(invoke_without_command=True, help=cpu_config_commands.search.__doc__)(
+    with_verbosity(cpu_config_commands.search)
+)
 _group(
     "rpc",
     "Build the device server.",

@@ -31,6 +31,8 @@ LOGGER = logging.getLogger("autotune.measurement")
 _RECONNECT_S = 10.0
 _RETURN_PAUSE_S = 5.0
 _SILENT_S = 60.0
+_NOT_STARTED = (126, 127)
+"""Exit codes of a program that cannot be run, and of one that is not there; shells have the same."""
 _T = TypeVar("_T")
 
 
@@ -399,6 +401,8 @@ class StepBench:
     def _require_steps(self, observed: Observation) -> None:
         """Ends everything where no run has shown a step yet: others would take as long for nothing."""
         self._stepped = self._stepped or self._ends(observed) > 0
+        if not self._stepped and observed.exit_code in _NOT_STARTED:
+            raise NothingMeasuredError(f"the command does not run: {self._failure(observed)}")
         if self._stepped or self._failed(observed):
             return
         seconds = (observed.end_s or observed.begin_s) - observed.begin_s

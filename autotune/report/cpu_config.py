@@ -193,6 +193,9 @@ def _heat_maps(trials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
                     ),
                 )
             )
+    if not sections:
+        told = "<p>No cluster was measured alone in three configurations, which a map of them needs.</p>"
+        sections.append(("Cores and clocks", told))
     return sections
 
 

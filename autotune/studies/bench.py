@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -29,6 +29,17 @@ class Measured:
     message: str = ""
     figures: Figures | None = None
     raw: dict[str, Any] | None = None
+
+    @classmethod
+    def of_event(cls, event: Mapping[str, Any]) -> Measured:
+        """What a run's event tells of a measurement; the samples are in its raw records."""
+        figures = event["figures"]
+        return cls(
+            event["status"],
+            event["message"],
+            Figures(**figures) if figures else None,
+            {name: event[name] for name in ("marks", "rails", "khz") if event.get(name)},
+        )
 
     @property
     def marks(self) -> tuple[str, ...]:

@@ -119,6 +119,7 @@ class CpuConfigRun:
         finals: list[Final] = []
         if again:
             self._progress.phase("best again", self._blocks * (len(again) + 1))
+            earlier = self._finals_before()
             done = 0
 
             def told(configuration: CpuConfiguration | None, measured: Measured) -> None:
@@ -135,6 +136,7 @@ class CpuConfigRun:
                 seed=request.seed,
                 told=told,
                 interrupted=self._interrupted,
+                earlier=earlier,
             )
         if self._interrupted():
             return None
@@ -147,6 +149,18 @@ class CpuConfigRun:
             tuple(repeats.marks()),
             tuple(t for t in trials if t.configuration not in self._own),
         )
+
+    def _finals_before(self) -> list[tuple[CpuConfiguration | None, Measured]]:
+        """What this run's last timing has measured already, since its last trial."""
+        found: list[tuple[CpuConfiguration | None, Measured]] = []
+        for event in self._events:
+            if event["event"] == "trial":
+                found.clear()
+            elif event["event"] == "final":
+                what = event["configuration"]
+                key = CpuConfiguration.from_json(what, self._names) if what else None
+                found.append((key, Measured.of_event(event)))
+        return found
 
     def _recorded(self, trial: StudyTrial, measured: Measured) -> None:
         self._record("trial", trial.proposal(self._names), measured)

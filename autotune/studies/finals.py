@@ -111,6 +111,7 @@ def measure_again(
     seed: int,
     told: Callable[[CpuConfiguration | None, Measured], None] = lambda *_: None,
     interrupted: Callable[[], bool] = lambda: False,
+    earlier: Sequence[tuple[CpuConfiguration | None, Measured]] = (),
 ) -> list[Final]:
     """Measures configurations and the system's own choice in blocks, in random order within each.
 
@@ -120,19 +121,24 @@ def measure_again(
         blocks: How often each is measured.
         seed: Of the orders and the bootstrap.
         told: Called with every measurement.
-        interrupted: Asked before each block whether to stop; what is measured by then counts.
+        interrupted: Asked before each measurement whether to stop; what is measured by then counts.
+        earlier: What an earlier part of the run measured of the same, in order; blocks that it ended count.
     """
     everyone: list[CpuConfiguration | None] = [*configurations, None]
     found: dict[int, dict[int, Measured]] = {index: {} for index in range(len(everyone))}
     order = random.Random(seed)
     for block in range(blocks):
-        if interrupted():
-            break
         turns = list(found)
         order.shuffle(turns)
-        for turn in turns:
-            measured = bench.measure(everyone[turn])
-            told(everyone[turn], measured)
+        known = list(earlier[block * len(turns) : (block + 1) * len(turns)])
+        if [configuration for configuration, _ in known] != [everyone[turn] for turn in turns]:
+            known, earlier = [], ()
+        for number, turn in enumerate(turns):
+            if not known and interrupted():
+                break
+            measured = known[number][1] if known else bench.measure(everyone[turn])
+            if not known:
+                told(everyone[turn], measured)
             if measured.figures is not None:
                 found[turn][block] = measured
     return [_final(everyone[index], runs, seed) for index, runs in found.items() if runs]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autotune.studies import objective as goals
 from autotune.studies.acquisition import below, expected_hypervolume, expected_improvement
-from autotune.studies.configuration import ClusterSetting
+from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.gaussian import GaussianProcess
 from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective
 from autotune.studies.pareto import front
@@ -233,8 +233,14 @@ class ModelSearch:
                 wanted.append(one)
         wanted.append([ClusterSetting(len(c.cpus), c.max_khz) for c in clusters])
         every = self.space.numbers(np.random.default_rng(self._seed), CANDIDATES)
-        near = dict.fromkeys(self._nearest(one, every) for one in wanted)
+        near = dict.fromkeys(self._number(one, every) for one in wanted)
         return self._ordered(np.asarray(list(near), np.int64))
+
+    def _number(self, wanted: Sequence[ClusterSetting], every: Indices) -> int:
+        """A probe's number, or that of the nearest configuration that the space has."""
+        probe = CpuConfiguration(tuple(wanted), sum(setting.cores for setting in wanted))
+        # Of a large space, a draw holds nothing near most probes.
+        return self.space.number(probe) if probe in self.space else self._nearest(wanted, every)
 
     def _nearest(self, wanted: Sequence[ClusterSetting], every: Indices) -> int:
         clusters = self.space.clusters

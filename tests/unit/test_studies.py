@@ -25,7 +25,7 @@ from autotune.studies.bench import Measured
 from autotune.studies.claims import STALE_S, Claims, this_worker
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.cpu_config import CpuConfigRun
-from autotune.studies.finals import named_points
+from autotune.studies.finals import measure_again, named_points
 from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, hypervolume, improvement, knee
@@ -241,6 +241,62 @@ def test_a_large_space_is_drawn_from_without_being_listed() -> None:
     for near in space.neighbours(int(drawn[0])):
         one, other = space.at(int(drawn[0])), space.at(int(near))
         assert sum(a != b for a, b in zip(one.clusters, other.clusters, strict=True)) == 1
+
+
+def test_the_last_timing_ends_at_once_and_goes_on_where_it_was() -> None:
+    first, second = (
+        CpuConfiguration((ClusterSetting(n, 300_000), ClusterSetting(0)), n) for n in (1, 2)
+    )
+    times = {None: 3.0, first: 2.0, second: 1.0}
+
+    class Counting:
+        clusters, device = (LITTLE, BIG), dict[str, str]()
+        measured = 0
+
+        def measure(self, configuration: CpuConfiguration | None) -> Measured:
+            self.measured += 1
+            return Measured("ok", figures=Figures(times[configuration]))
+
+    recorded: list[tuple[CpuConfiguration | None, Measured]] = []
+    bench = Counting()
+    part = measure_again(
+        bench, [first, second], blocks=3, seed=4, interrupted=lambda: bench.measured >= 4,
+        told=lambda configuration, measured: recorded.append((configuration, measured)),
+    )  # fmt: skip
+    # Not a whole block more: the one measurement of the second block counts, too.
+    assert bench.measured == 4
+    assert sorted(len(final.blocks) for final in part) == [1, 1, 2]
+    again = Counting()
+    whole = measure_again(again, [first, second], blocks=3, seed=4, earlier=recorded)
+    assert again.measured == 6
+    assert [len(final.blocks) for final in whole] == [3, 3, 3]
+    # What was measured of others, or in another order, does not count.
+    fresh = Counting()
+    measure_again(fresh, [second, first], blocks=3, seed=4, earlier=recorded)
+    assert fresh.measured == 9
+
+
+@pytest.mark.parametrize("name", ["meizu-16t", "three-cluster", "four-cluster"])
+def test_the_probes_of_a_large_space_are_the_designed_ones(name: str) -> None:
+    found = load(name).clusters
+    clusters = tuple(
+        Cluster(
+            cluster, c.cpus, c.capacity, c.frequencies_khz[0], c.frequencies_khz[-1],
+            c.frequencies_khz, (), (),
+        )
+        for cluster, c in zip(CLUSTER_NAMES[len(found)], found, strict=True)
+    )  # fmt: skip
+    space = CpuSpace.of(clusters, CpuRanges(), clocks=True)
+    for seed in (1, 2):
+        probes = [space.at(n) for n in ModelSearch(space, "energy", seed=seed).probes]
+        for index, cluster in enumerate(clusters):
+            size, low, high = len(cluster.cpus), cluster.min_khz, cluster.max_khz
+            for cores, khz in ((size, high), (1, low), (max(1, size // 2), high)):
+                one = [ClusterSetting(0)] * len(clusters)
+                one[index] = ClusterSetting(cores, khz)
+                assert CpuConfiguration(tuple(one), cores) in probes
+        whole = tuple(ClusterSetting(len(c.cpus), c.max_khz) for c in clusters)
+        assert CpuConfiguration(whole, sum(s.cores for s in whole)) in probes
 
 
 # Fronts.

@@ -84,6 +84,14 @@ def kernels(
             help="Ask the model of a phone instead of a device: meizu-16t, three-cluster, ...",
         ),
     ] = None,
+    start_from: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="An earlier run whose best schedules of the same kernels are tried first; may be repeated.",
+        ),
+    ] = None,
     logs: Annotated[
         Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
     ] = None,
@@ -104,7 +112,7 @@ def kernels(
       autotune kernels --op matmul:m=64,n=4096,k=1024 --target mali --json
       autotune kernels --target adreno --model lenet --batch 4 --tracker 127.0.0.1:9190 --key adreno640
       autotune kernels --target arm-cpu --model lenet --tracker 127.0.0.1:9190 --key sm8150 --cluster big
-      autotune kernels --model squeezenet1_1 --emulate meizu-16t --cluster little
+      autotune kernels --model squeezenet1_1 --emulate meizu-16t --cluster little --from logs/2026-arm-cpu-big
       autotune kernels --resume logs/20260102T030405Z-cpu-lenet
     """
     from autotune.cli.cluster import chosen_cores
@@ -127,7 +135,7 @@ def kernels(
     }
     if resume is not None:
         search = (target, target_json, model, op, role, seed, space, tracker, key)
-        fixed = (*search, cluster, emulate, logs, *of_model.values())
+        fixed = (*search, cluster, emulate, start_from, logs, *of_model.values())
         if any(value is not None for value in fixed):
             raise UsageError(
                 "--resume goes on with the run as it was asked for",
@@ -175,6 +183,7 @@ def kernels(
             seed=_positive("--seed", 1 if seed is None else seed),
             fleet=fleet,
             cores=cores,
+            start_from=tuple(map(str, start_from or ())),
         ),
         Path("logs") if logs is None else logs,
         earlier=None,

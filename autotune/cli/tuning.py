@@ -33,6 +33,7 @@ from autotune.cli.output import write_table
 from autotune.cli.verbosity import LOGGER
 from autotune.compiler.build_worker import linker
 from autotune.compiler.entries import DEFAULT
+from autotune.compiler.known import known_schedules
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.rpc_runner import RpcRunner
 from autotune.compiler.runner import LocalRunner, Runner, runner_for, stand_in_notice
@@ -148,6 +149,7 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         linker(request.target.triple, fast=True)
     if earlier is not None:
         _same_conditions(earlier, runner)
+    known = known_schedules([Path(name) for name in request.start_from], request.target)
     cluster = request.cores.cluster if request.cores else ""
     if earlier is None:
         folder = RunFolder.create(
@@ -164,7 +166,15 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
             progress.notice(notice)
         if isinstance(runner, RpcRunner | LocalRunner):
             runner.give_up = interrupted
-        run = KernelRun(request, folder, runner, progress, interrupted=interrupted, earlier=earlier)
+        run = KernelRun(
+            request,
+            folder,
+            runner,
+            progress,
+            interrupted=interrupted,
+            earlier=earlier,
+            known=known,
+        )
         try:
             result = run.run()
         except TransientDeviceError:

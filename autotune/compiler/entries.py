@@ -75,21 +75,33 @@ class Entry:
         left = [best for side in sides for best in side if best not in found]
         return found + left[:count]
 
-    def pool(self, verdict: Verdict) -> list[tuple[str, float]]:
-        """The schedules of the last timing with the right result, fastest first: (digest, seconds)."""
-        times = [(d, median(verdict.samples[d])) for d in verdict.right if d in verdict.samples]
-        return sorted(times, key=lambda one: one[1])
+    def pool(self, verdict: Verdict, count: int) -> list[tuple[str, float]]:
+        """The task's best schedules, fastest first: (digest, seconds).
+
+        Those of the last timing with the right result, and the next best of the search up to `count`, whose times
+        are scaled as the fastest one's was.
+        """
+        times = {d: median(verdict.samples[d]) for d in verdict.right if d in verdict.samples}
+        first = min((d for d in times if d in self.trials), key=lambda d: times[d], default=None)
+        scale = times[first] / self.trials[first].outcome.seconds if first else 1.0
+        for digest, seconds in self.leaders(count):
+            if digest not in verdict.samples and len(times) < count:
+                times[digest] = seconds * scale
+        return sorted(times.items(), key=lambda one: one[1])
 
     def candidate(self, digest: str) -> Candidate:
         """A candidate of the task, by its digest."""
         return self.default if digest == self.default.digest else self.trials[digest].candidate
 
-    def result(self, verdict: Verdict, traits: Mapping[str, dict[str, Any] | None]) -> TaskResult:
+    def result(
+        self, verdict: Verdict, traits: Mapping[str, dict[str, Any] | None], count: int
+    ) -> TaskResult:
         """The task's line in the result.
 
         Args:
             verdict: Of the last timing.
             traits: What is known of the loops of the pool's schedules, by digest.
+            count: Schedules in its pool.
         """
         kernel = self.task.kernel
         outcomes = [trial.outcome for trial in self.trials.values()]
@@ -127,7 +139,7 @@ class Entry:
                     ms=1e3 * best_s,
                     traits=traits.get(digest),
                 )
-                for digest, best_s in self.pool(verdict)
+                for digest, best_s in self.pool(verdict, count)
             ),
         )
 

@@ -28,6 +28,7 @@ _CHECK = re.compile(
     r"(?:Postproc #\d+ \[(?:[\w.]+\.)?(\w+)[^\]]*\]|(Trace replay) failures): (\d+) fail"
 )
 _SAMPLED = re.compile(r"Sampled (\d+) candidate")
+LOGGER = logging.getLogger("autotune.search")
 _MAX_TRIALS = 1 << 30
 _EMPTY_ROUNDS = 3
 
@@ -159,6 +160,7 @@ class Lane:
         self._database: Any = None
         self._seen: set[str] = set()
         self._waiting: list[Candidate] = []
+        self._given: list[Any] = []
         self._ranked_by = 0
         self._evolves = False
         self._rejections = _RejectionCounter()
@@ -235,6 +237,31 @@ class Lane:
             metaschedule_model(self._ranker, self._features),
         )
 
+    def give(self, traces: Sequence[Any]) -> None:
+        """Schedules that others found, as traces; they are proposed before anything else."""
+        self._given += traces
+
+    @property
+    def given(self) -> int:
+        """How many of those are left."""
+        return len(self._given)
+
+    def _taken_of_given(self, count: int) -> list[Candidate]:
+        found: list[Candidate] = []
+        while self._given and len(found) < count:
+            trace = self._given.pop(0)
+            try:
+                candidate = self._of_trace(trace)
+            except (
+                Exception
+            ):  # TVM raises whatever its parser meets first; another version's does no harm.
+                LOGGER.warning("%s: a known schedule does not fit any more", self.name)
+                continue
+            if candidate.digest not in self._seen:
+                self._seen.add(candidate.digest)
+                found.append(candidate)
+        return found
+
     def propose(self, count: int) -> list[Candidate]:
         """Up to `count` distinct schedules that were never measured; empty when none was found.
 
@@ -248,7 +275,11 @@ class Lane:
             except ToolchainError as error:
                 self.state.exhausted = True
                 self.state.failure = error.message
+                self._given.clear()
                 return []
+        if given := self._taken_of_given(count):
+            self.state.trials += len(given)
+            return given
         if not self._waiting or self._ranker.version != self._ranked_by:
             self._waiting += self._fresh_round()
             if len(self._waiting) > count:
@@ -301,20 +332,24 @@ class Lane:
 
     def replay(self, trace: Any) -> Candidate:
         """Makes the candidate of an earlier trial from its trace, and will not propose it again."""
+        if self._context is None:
+            self._open()
+        candidate = self._of_trace(trace)
+        self._seen.add(candidate.digest)
+        self.state.trials += 1
+        return candidate
+
+    def _of_trace(self, trace: Any) -> Candidate:
         from tvm.s_tir import Schedule
         from tvm.s_tir.meta_schedule import MeasureCandidate
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
         from tvm.s_tir.schedule import Trace
 
-        if self._context is None:
-            self._open()
         schedule = Schedule(self._context.mod)
         Trace.apply_json_to_schedule(trace, schedule)
-        wrapped = MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, True))
-        candidate = self._candidate(wrapped)
-        self._seen.add(candidate.digest)
-        self.state.trials += 1
-        return candidate
+        return self._candidate(
+            MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, True))
+        )
 
     def _note(self, seconds: Sequence[float]) -> None:
         state = self.state

@@ -49,6 +49,7 @@ class TuneRequest:
         seed: Seed of everything random, between 1 and 2^31-1.
         fleet: Where the devices are; None for this host, or what stands in for the target on it.
         cores: The cores that kernels are tuned for; None for all that there are.
+        start_from: Folders of earlier runs, whose best schedules of the same kernels are tried first.
     """
 
     target: TargetSpec
@@ -60,6 +61,7 @@ class TuneRequest:
     seed: int
     fleet: Fleet | None = None
     cores: Cores | None = None
+    start_from: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, enough to carry the run on later."""
@@ -89,6 +91,7 @@ class TuneRequest:
             "seed": self.seed,
             "fleet": asdict(self.fleet) if self.fleet else None,
             "cores": asdict(self.cores) if self.cores else None,
+            "start_from": list(self.start_from),
         }
 
     @classmethod
@@ -116,6 +119,7 @@ class TuneRequest:
                 seed=content["seed"],
                 fleet=Fleet(**content["fleet"]) if content.get("fleet") else None,
                 cores=_cores(content.get("cores")),
+                start_from=tuple(content.get("start_from", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
             raise RecordError(f"the run's request is damaged: {error}") from error

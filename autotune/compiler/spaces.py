@@ -231,6 +231,10 @@ class Measure(_Strict):
         default=11, description="Interleaved blocks of the last timing."
     )
     final_min_repeat_ms: float = Field(default=4.0, ge=0)
+    pool: PositiveInt = Field(
+        default=8,
+        description="Best schedules of a task that the result keeps, for other cores and clocks.",
+    )
 
 
 class Space(_Strict):

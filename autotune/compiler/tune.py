@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from autotune.compiler.budget import TaskLanes, Turn, next_turn
@@ -21,6 +22,7 @@ from autotune.compiler.entries import DEFAULT, Entry, Trial
 from autotune.compiler.finals import Entrant, Verdict, settle
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.host import cores
+from autotune.compiler.known import Known
 from autotune.compiler.lane import Candidate, Lane
 from autotune.compiler.progress import Progress
 from autotune.compiler.reference_data import ReferenceData
@@ -67,6 +69,7 @@ class KernelRun:
         progress: Hears of the milestones.
         interrupted: Asked between trials; True ends the search early.
         earlier: The same run read back, to be carried on; None for a new one.
+        known: Schedules of its kernels that other runs found, which are tried first.
     """
 
     def __init__(
@@ -78,8 +81,10 @@ class KernelRun:
         *,
         interrupted: Interrupted = lambda: False,
         earlier: Run | None = None,
+        known: Known = MappingProxyType({}),
     ) -> None:
         self._request = request
+        self._known = known
         self._folder = folder
         self._runner = runner
         self._progress = progress
@@ -114,6 +119,8 @@ class KernelRun:
             )
             for number, formulation in enumerate(chosen)
         ]
+        for lane in lanes:
+            lane.give(self._known.get((kernel.name, lane.formulation.name), ()))
         warmup = search.warmup_trials_memory_bound
         if kernel.is_compute:
             fair_share = request.trials // len(request.tasks) // len(lanes)
@@ -280,12 +287,22 @@ class KernelRun:
         tasks = [entry.lanes for entry in self._entries]
         while not self._interrupted():
             left = request.trials - self._done - on_their_way
-            turn = next_turn(tasks, left, request.space.search.trials_per_round)
+            turn = self._known_turn(left) or next_turn(
+                tasks, left, request.space.search.trials_per_round
+            )
             if turn is None:
                 return None
             candidates = self._sample(self._entries[turn.task], turn)
             if candidates:
                 return Round(self._entries[turn.task], turn.lane, candidates)
+        return None
+
+    def _known_turn(self, left: int) -> Turn | None:
+        """A turn for schedules that others found, which come before any new ones."""
+        for index, entry in enumerate(self._entries):
+            for lane in entry.lanes.lanes:
+                if lane.given and left > 0:
+                    return Turn(index, lane, min(lane.given, left))
         return None
 
     def _sample(self, entry: Entry, turn: Turn) -> list[Candidate]:
@@ -428,13 +445,17 @@ class KernelRun:
         defaults: list[Candidate] = []
         tuned: list[Candidate] = []
         for entry in self._entries:
-            for digest, _ in entry.pool(verdicts[entry.task.kernel.name]):
+            verdict = verdicts[entry.task.kernel.name]
+            for digest, _ in entry.pool(verdict, self._request.space.measure.pool):
                 candidate = entry.candidate(digest)
                 (defaults if candidate is entry.default else tuned).append(candidate)
         return {**bench.traits(defaults, untuned=True), **bench.traits(tuned)}
 
     def _conclude(self, verdicts: dict[str, Verdict], traits: Traits, wall_s: float) -> Result:
-        results = tuple(e.result(verdicts[e.task.kernel.name], traits) for e in self._entries)
+        count = self._request.space.measure.pool
+        results = tuple(
+            e.result(verdicts[e.task.kernel.name], traits, count) for e in self._entries
+        )
         device = self._runner.device
         result = Result(
             self._request.target.name,

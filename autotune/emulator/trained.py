@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Protocol
 
 from autotune.devices.topology import cpu_list
 from autotune.emulator.step_model import ALEXNET_B16, Workload
 from autotune.errors import UsageError
+from autotune.workloads.schedule_traits import ScheduleTraits
 
 TRAINER, STEP_RUNNER = "emulated_train", "autotune_step_runner"
 CLOCK_CHANGE_S = 300e-6
@@ -73,12 +75,11 @@ def arguments() -> argparse.ArgumentParser:
 
 def scaled(workload: Workload, factor: float) -> Workload:
     """A workload that takes `factor` times as long, but for what its parallel loops cost."""
-    return Workload(
-        workload.name,
-        workload.flops * factor,
-        workload.bytes_moved * factor,
-        workload.regions,
-        workload.memory_bytes,
+    return replace(
+        workload,
+        flops=workload.flops * factor,
+        bytes_moved=workload.bytes_moved * factor,
+        nest=workload.nest and workload.nest.scaled(factor),
     )
 
 
@@ -122,7 +123,7 @@ class _Setting:
 
 
 class StepRunner:
-    """`autotune_step_runner`: the calls of a step, each as much work as its kernel is.
+    """`autotune_step_runner`: the calls of a step, each as much work as its kernel is, or its schedule's nests are.
 
     Args:
         argv: Its arguments.
@@ -145,26 +146,40 @@ class StepRunner:
         self._options = options = parser.parse_args(list(argv))
         self._noise = random.Random(seed)
         self.memory_bytes = 0
-        self._work: list[Workload] = []
+        self._schedules: list[list[tuple[Workload, ...]]] = []
         self._lines: list[str] = []
         self._begins: list[float] = []
         self._read = read
         self._khz: dict[str, int] = {}
         self._done = 0
         self._settings, self._at = [_Setting(None, options.threads, {})], {0: 0}
+        used: dict[int, int] = {}
         file = options.settings or options.switches
         if file:
-            self._settings, self._at = _settings(read(file).decode())
+            self._settings, self._at, used = _settings(read(file).decode())
         if options.folder:
             self._take(read(f"{options.folder}/step.work").decode())
+        self._work = [
+            schedules[used.get(call, 0)] for call, schedules in enumerate(self._schedules)
+        ]
+        self._ends = list(itertools.accumulate(len(nests) for nests in self._work))
 
     def _take(self, text: str) -> None:
-        for kind, *numbers in (line.split() for line in text.splitlines()):
+        known: set[int] = set()
+        for kind, *words in (line.split(maxsplit=2) for line in text.splitlines()):
             if kind == "memory":
-                self.memory_bytes = int(numbers[0])
+                self.memory_bytes = int(words[0])
+            elif kind == "call":
+                flops, moved = map(float, words)
+                sums = Workload("call", max(flops, 1.0), NOMINAL_BYTES * moved, 1)
+                self._schedules.append([(sums,)])
             else:
-                flops, moved = map(float, numbers)
-                self._work.append(Workload("call", max(flops, 1.0), NOMINAL_BYTES * moved, 1))
+                call = int(words[0])
+                if call not in known:  # What is known of its loops tells more than sums do.
+                    self._schedules[call].clear()
+                    known.add(call)
+                traits = ScheduleTraits.from_json(json.loads(words[1]))
+                self._schedules[call].append(tuple(Workload.of(nest) for nest in traits.nests))
 
     def pieces(self) -> Iterator[Piece]:
         """See `Program.pieces`."""
@@ -175,16 +190,18 @@ class StepRunner:
             yield Piece(None, wait_s=1e-3)
             return
         now: _Setting | None = None
-        scaled_work = {f: [scaled(work, f) for work in self._work] for f in _NOISE}
+        scaled_work = {f: [[scaled(w, f) for w in call] for call in self._work] for f in _NOISE}
         while self._done < self._options.steps:
             factor = self._noise.choice(_NOISE)
-            for number, work in enumerate(scaled_work[factor]):
+            for number, call in enumerate(scaled_work[factor]):
                 setting = self._settings[self._at[number]] if number in self._at else now
                 assert setting is not None
                 writes = self._writes(setting) if setting is not now else ()
                 wait = CLOCK_CHANGE_S if now and writes else 0.0
                 now = setting
-                yield Piece(work, setting.threads, setting.cpus, writes, wait)
+                for work in call:
+                    yield Piece(work, setting.threads, setting.cpus, writes, wait)
+                    writes, wait = (), 0.0
 
     def _change_s(self, old: _Setting, new: _Setting) -> float:
         changed = any(old.khz.get(policy, khz) != khz for policy, khz in new.khz.items())
@@ -207,9 +224,9 @@ class StepRunner:
         if self._options.switches:
             return self._lines
         self._begins.append(began)
-        if len(self._begins) < len(self._work):
+        if len(self._begins) < self._ends[-1]:
             return []
-        times = [*self._begins, now]
+        times = [self._begins[first] for first in [0, *self._ends[:-1]]] + [now]
         self._begins.clear()
         self._done += 1
         spans = " ".join(f"{1e6 * (b - a):.1f}" for a, b in itertools.pairwise(times))
@@ -217,17 +234,18 @@ class StepRunner:
         return [f"calls {times[0]:.6f} {spans}", step] if self._options.trace else [step]
 
 
-def _settings(text: str) -> tuple[list[_Setting], dict[int, int]]:
-    """What a file of settings says; `rpc/step_runner/settings.h` has the format."""
+def _settings(text: str) -> tuple[list[_Setting], dict[int, int], dict[int, int]]:
+    """Settings, where they begin, and which schedule calls use; `rpc/step_runner/settings.h` has the format."""
     settings: list[_Setting] = []
-    at = {}
+    at: dict[int, int] = {}
+    used: dict[int, int] = {}
     for kind, *words in (line.split() for line in text.splitlines()):
-        if kind == "at":
-            at[int(words[0])] = int(words[1])
+        if kind in ("at", "use"):
+            (at if kind == "at" else used)[int(words[0])] = int(words[1])
             continue
         khz = dict(word.rsplit("=", 1) for word in words[2:])
         cpus = None if words[0] == "-" else cpu_list(words[0])
         settings.append(
             _Setting(cpus, int(words[1]), {policy: int(value) for policy, value in khz.items()})
         )
-    return settings, {0: 0} | at
+    return settings, {0: 0} | at, used

@@ -20,7 +20,7 @@ from autotune.measurement import conditions
 from autotune.measurement.energy import Energy, Windows, energy
 from autotune.measurement.observation import Observation, Steps, parted, steps
 from autotune.measurement.observer import Observer, RestartedError, Task, words
-from autotune.measurement.profile import StepProfile, calls_of
+from autotune.measurement.profile import Calls, StepProfile, calls_of
 from autotune.measurement.setting import Setting, clocks_held
 from autotune.measurement.step_run import Band, Protocol, StepRun, Workload
 from autotune.power import checks
@@ -250,14 +250,10 @@ class StepBench:
             DeviceError: The device is gone.
         """
         run = self.run(setting)
-        if run.status != "ok":
-            return run, None
-        observed, idle = parted(run.records)
-        counted = self._steps(observed)
-        assert counted is not None
-        calls = calls_of(observed, counted.start_s, counted.ends_s[-1])
+        calls = self.calls(run)
         if calls is None:
             return run, None
+        observed, idle = parted(run.records)
         return run, StepProfile(
             calls,
             observed,
@@ -267,6 +263,15 @@ class StepBench:
             idle,
             self.protocol.settle_s,
         )
+
+    def calls(self, run: StepRun) -> Calls | None:
+        """When the calls of a run's steps began; None where it is not `ok`, or the workload told of none."""
+        if run.status != "ok":
+            return None
+        observed, _ = parted(run.records)
+        counted = self._steps(observed)
+        assert counted is not None
+        return calls_of(observed, counted.start_s, counted.ends_s[-1])
 
     def _attempt(self, setting: Setting, taken: list[str]) -> StepRun:
         """One run; what is recorded goes into `taken` at once, whatever ends it."""

@@ -44,6 +44,11 @@ class StepRunner:
         """Steps that go through the settings of a file."""
         return Workload(self._words("--settings", str(settings)), STEP_LINE)
 
+    def chosen(self, settings: PurePosixPath) -> Workload:
+        """Steps whose calls use the schedules that a file names, and tell when they began."""
+        words = self._words("--settings", str(settings), "--trace")
+        return Workload(words, STEP_LINE, (PROC_STAT, PROC_STATUS))
+
     def switches(self, settings: PurePosixPath) -> tuple[str, ...]:
         """The command that measures what it costs to go from one setting of a file to another."""
         return (str(self.program), "--switches", str(settings))
@@ -53,9 +58,19 @@ class StepRunner:
 
 
 def settings_text(
-    settings: Sequence[Setting], clusters: Sequence[Cluster], at: Mapping[int, int] | None = None
+    settings: Sequence[Setting],
+    clusters: Sequence[Cluster],
+    at: Mapping[int, int] | None = None,
+    used: Mapping[int, int] | None = None,
 ) -> str:
-    """A file of settings, and the calls at which they begin; `rpc/step_runner/settings.h` has the format."""
+    """A file of settings; `rpc/step_runner/settings.h` has the format.
+
+    Args:
+        settings: Cores, threads and clocks.
+        clusters: The device's.
+        at: Settings by the call that they begin at; the first one begins a step.
+        used: Schedules of calls, by their numbers in the step's files; 0 where a call is not named.
+    """
     lines = []
     for setting in settings:
         words = [cpu_list_text(setting.cpus) if setting.cpus else "-", str(setting.threads)]
@@ -64,6 +79,7 @@ def settings_text(
                 words += [f"{policy}={khz}" for policy in cluster.policies]
         lines.append(f"setting {' '.join(words)}")
     lines += [f"at {call} {number}" for call, number in sorted((at or {}).items())]
+    lines += [f"use {call} {number}" for call, number in sorted((used or {}).items())]
     return "\n".join(lines) + "\n"
 
 

@@ -26,6 +26,15 @@ class NestTraits:
     vector_share: float
     traffic: tuple[float, ...]
 
+    def scaled(self, factor: float) -> NestTraits:
+        """As many times the work, in as many jobs."""
+        return NestTraits(
+            self.flops * factor,
+            self.jobs,
+            self.vector_share,
+            tuple(size * factor for size in self.traffic),
+        )
+
     def bytes_through(self, cache_bytes: float) -> float:
         """Bytes that a cache of some size lets through: those of the next smaller one of `CACHE_SIZES`."""
         return self.traffic[max(0, bisect_right(CACHE_SIZES, cache_bytes) - 1)]

@@ -39,7 +39,7 @@ def test_a_model_tells_the_times_of_a_cluster_and_says_so(tmp_path: Path) -> Non
         assert task["max_rel_error"] is None
         tuned[cluster] = task["tuned_ms"]
         pool = task["pool"]
-        assert 2 <= len(pool) <= 4
+        assert 4 <= len(pool) <= 8
         assert [one["ms"] for one in pool] == sorted(one["ms"] for one in pool)
         assert "default" in [one["digest"] for one in pool]
         assert len({one["digest"] for one in pool}) == len(pool)
@@ -125,3 +125,52 @@ def test_a_phones_cluster_is_served_under_a_key_of_its_own(tmp_path: Path) -> No
             assert (done.returncode, "sm8150-prime" in done.stderr) == (3, True), done.stderr
         finally:
             autotune("tracker", "down", **home)
+
+
+def trials_of(run: Path) -> list[dict[str, Any]]:
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    return [event for event in events if event["event"] == "trial"]
+
+
+def test_a_run_tries_first_what_an_earlier_one_found_best(tmp_path: Path) -> None:
+    common = ("--op", MATMUL, "--role", "forward", "--emulate", "meizu-16t")
+    kernels(*common, "--cluster", "big", "--trials", "16", "--logs", str(tmp_path / "first"))
+    first = one_folder(tmp_path / "first")
+    pool = [
+        one["digest"]
+        for one in json.loads((first / "result.json").read_text())["tasks"][0]["pool"]
+        if one["digest"] != "default"
+    ]
+    kernels(
+        *common, "--cluster", "little", "--trials", str(len(pool) + 2), "--from", str(first),
+        "--logs", str(tmp_path / "second"),
+    )  # fmt: skip
+    second = one_folder(tmp_path / "second")
+    tried = [event["digest"] for event in trials_of(second)]
+    assert sorted(tried[: len(pool)]) == sorted(pool)
+    assert len(set(tried)) == len(pool) + 2
+    # A run that goes on knows them, too, and tries none twice.
+    more = autotune("kernels", "--resume", str(second), "--trials", str(len(pool) + 6), "--json")
+    assert more.returncode == 0, more.stderr
+    tried = [event["digest"] for event in trials_of(second)]
+    assert len(set(tried)) == len(tried) == len(pool) + 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--target", "adreno"], "whose schedules are none for adreno"),
+        (["--target", "cpu"], "whose schedules are none for cpu"),
+    ],
+)
+def test_schedules_of_another_kind_of_processor_are_refused(
+    tmp_path: Path, arguments: list[str], text: str
+) -> None:
+    common = ("--op", "matmul:m=8,n=8,k=8", "--role", "forward", "--trials", "1")
+    kernels(*common, "--emulate", "meizu-16t", "--logs", str(tmp_path / "first"))
+    first = one_folder(tmp_path / "first")
+    done = autotune(
+        "kernels", *common, *arguments, "--from", str(first), "--logs", str(tmp_path / "second")
+    )
+    assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "second").exists()

@@ -13,6 +13,7 @@ from autotune.cli.bench import Chosen
 from autotune.cli.cpu_config import BLOCKS, LARGEST, SEED, TRIALS
 from autotune.cli.cpu_config_table import show
 from autotune.cli.device_workload import DeviceWorkload, StepOptions, brought, given_command
+from autotune.cli.joint_plans import joint_bench, write_plans
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
 from autotune.errors import (
@@ -66,6 +67,7 @@ def run_search(
         DeviceError: The device is gone, or has no meter that is needed.
     """
     events: tuple[dict[str, Any], ...] = ()
+    joint = bool(asked.pop("joint", False)) if resume is not None else bool(asked.get("joint"))
     if resume is not None:
         storage = asked.pop("storage")
         if logs is not None or any(value is not None for value in asked.values()):
@@ -75,13 +77,17 @@ def run_search(
             )
         earlier = read_run(resume)
         asked, events = earlier.about.get("request", {}), earlier.events
-        if "objective" not in asked:
-            raise UsageError(f"{resume} is no run of cpu-config")
+        if "objective" not in asked or bool(asked.get("joint")) != joint:
+            raise UsageError(
+                f"{resume} is no run of {'joint' if joint else 'cpu-config'}",
+                hint=f"autotune joint --resume {resume}" if asked.get("joint") else "",
+            )
         if storage is not None:
             asked["storage"] = _same_storage(asked["storage"], storage)
         trials = asked["trials"] if trials is None else trials
     trials = TRIALS if trials is None else trials
     _check(asked)
+    name = "joint" if joint else "cpu-config"
     chosen = benches.choose(asked["device"], asked["ssh"] or (), asked["emulate"])
     request = _request(asked, trials, chosen)
     if asked.get("exhaustive"):
@@ -118,18 +124,18 @@ def run_search(
     folder = (
         RunFolder.reopen(resume)
         if resume is not None
-        else RunFolder.create(logs or Path("logs"), f"cpu-config-{chosen.info.soc}", about)
+        else RunFolder.create(logs or Path("logs"), f"{name}-{chosen.info.soc}", about)
     )
     blocks = BLOCKS if asked["blocks"] is None else asked["blocks"]
     every = asked.get("reference_every")
     with (
         folder,
         faults_told(
-            f"what was measured is in {folder.path}: autotune cpu-config --resume {folder.path}"
+            f"what was measured is in {folder.path}: autotune {name} --resume {folder.path}"
         ),
         LiveProgress() as progress,
-        stop_on_interrupt(folder.path, "cpu-config") as interrupted,
-        brought(step, command, chosen, progress) as workload,
+        stop_on_interrupt(folder.path, name) as interrupted,
+        brought(step, command, chosen, progress, pooled=joint) as workload,
     ):
         progress.notice(f"run folder: {folder.path}")
         if chosen.info.emulated:
@@ -146,9 +152,11 @@ def run_search(
             study = shared or study_of(
                 request, open_storage(default_url(folder.path)), asked["study"] or _STUDY
             )
+            choosing = joint_bench(steps, bench, workload, request, events) if joint else None
             run = CpuConfigRun(
-                study, bench, recorder(folder), progress, interrupted=interrupted, blocks=blocks,
-                reference_every=REFERENCE_EVERY if every is None else every, events=events,
+                study, choosing or bench, recorder(folder), progress, interrupted=interrupted,
+                blocks=blocks, reference_every=REFERENCE_EVERY if every is None else every,
+                events=events, searched=choosing.settle if choosing else lambda: None,
             )  # fmt: skip
             outcome = run.run()
             if outcome is not None and asked.get("per_operator"):
@@ -169,6 +177,8 @@ def run_search(
         found = result(study, bench, outcome, searched=trials)
         if asked.get("per_operator"):
             found["per_operator"] = planned
+        if choosing is not None:
+            found["plans"] = write_plans(folder, choosing, workload, asked["step"], found)
         folder.result(found)
     if found["best"] is None:
         raise _nothing(found_of(request, outcome), request, outcome, folder.path)
@@ -299,7 +309,9 @@ def _workload_text(asked: dict[str, Any]) -> str:
     """What is measured, for studies that are shared; runs count by their names, since hosts have them elsewhere."""
     step = asked.get("step")
     if step is not None:
-        return json.dumps({**step, "runs": sorted(Path(run).name for run in step["runs"])})
+        kind = {"joint": True} if asked.get("joint") else {}
+        runs = sorted(Path(run).name for run in step["runs"])
+        return json.dumps({**step, "runs": runs, **kind})
     return json.dumps([asked["command"], asked["steps_from"]])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.cli.bench import Bring, Chosen, on_device
+from autotune.cli.joint_pools import JointPools, joint_pools
 from autotune.cli.workload import step_feeds, step_form, training_step
 from autotune.devices.journal import EMULATED_KIND
 from autotune.errors import UsageError
@@ -126,11 +128,16 @@ class DeviceWorkload:
         command: The other program; None for a step.
         step: The step.
         trace: Whether the step is to tell of its calls.
+
+    Attributes:
+        graph: The step; None for another program.
+        pools: What the step's calls can be made with, where that is left open.
     """
 
     def __init__(self, command: Bring | None, step: DeviceStep | None, *, trace: bool) -> None:
         self._command, self._step, self._trace = command, step, trace
         self.graph = step.graph if step else None
+        self.pools = step.pools if step else None
         self.runner: StepRunner | None = None
         """The step on the device, once it is there."""
 
@@ -155,8 +162,11 @@ def brought(
     progress: LiveProgress,
     *,
     trace: bool = False,
+    pooled: bool = False,
 ) -> Iterator[DeviceWorkload]:
-    """Makes a workload ready for a device; with `trace`, a tuned step tells of its calls.
+    """Makes a workload ready for a device.
+
+    With `trace`, a tuned step tells of its calls; `pooled` leaves open which of the runs' schedules they use.
 
     Raises:
         UsageError: See `device_step`.
@@ -165,7 +175,7 @@ def brought(
     if step is None:
         yield DeviceWorkload(command, None, trace=trace)
         return
-    with device_step(step, chosen, progress) as made:
+    with device_step(step, chosen, progress, pooled=pooled) as made:
         if made.untuned:
             progress.notice(
                 f"{made.untuned} kernels of the step have TVM's default schedule: see --run"
@@ -182,12 +192,14 @@ class DeviceStep:
         untuned: How many of its distinct kernels no run has tuned.
         program: What runs it there.
         files: What that needs.
+        pools: The schedules that its calls can use; None where each has one.
     """
 
     graph: StepGraph
     untuned: int
     program: Path
     files: tuple[Path, ...]
+    pools: JointPools | None = None
 
     def bring(self, observer: Observer) -> StepRunner:
         """Copies it to the device.
@@ -206,9 +218,15 @@ class DeviceStep:
 
 @contextmanager
 def device_step(
-    options: StepOptions, chosen: Chosen, progress: LiveProgress
+    options: StepOptions, chosen: Chosen, progress: LiveProgress, *, pooled: bool = False
 ) -> Iterator[DeviceStep]:
     """Compiles a step for a device; its files are there inside the context.
+
+    Args:
+        options: The step.
+        chosen: The device.
+        progress: Hears how far it is.
+        pooled: Whether all schedules of the runs' pools come along.
 
     Raises:
         UsageError: An option makes no sense, or the runs are for another processor.
@@ -233,6 +251,7 @@ def device_step(
     if options.layout is None:
         form = replace(form, layout=runs.layout(wanted, form.micro_batches, form.segments))
     graph = wanted.graph(form)
+    pools = joint_pools([Path(run) for run in options.runs], graph) if pooled else None
     never = sum(task.kernel.name not in runs.winners for task in tasks(graph))
     with tempfile.TemporaryDirectory(prefix="autotune-step-") as made:
         folder = Path(made)
@@ -240,14 +259,16 @@ def device_step(
             # A model needs no code: only how much work each call is.
             program = folder / PROGRAM
             program.touch(mode=0o755)
-            (folder / _WORK).write_text(_work(graph), encoding="utf-8")
-            yield DeviceStep(graph, never, program, (folder / _WORK,))
+            (folder / _WORK).write_text(_work(graph, pools), encoding="utf-8")
+            yield DeviceStep(graph, never, program, (folder / _WORK,), pools)
             return
         program = step_bundle.runner(chosen.info.abi, android=android, log=progress.notice)
         given = sum(t.bytes for t in graph.tensors if t.kind in ("input", "label"))
         count = max(1, min(_FEEDS, _FEEDS_BYTES // given))
         with runs.library(
-            graph, lambda done, total: progress.at("compiling", done, total)
+            graph,
+            lambda done, total: progress.at("compiling", done, total),
+            pools.schedules if pools else None,
         ) as library:
             files = step_bundle.write_bundle(
                 folder,
@@ -256,10 +277,17 @@ def device_step(
                 wanted.values(graph, _SEED),
                 list(islice(step_feeds(graph, None, _SEED), count)),
             )
-        yield DeviceStep(graph, never, program, tuple(files))
+        yield DeviceStep(graph, never, program, tuple(files), pools)
 
 
-def _work(graph: StepGraph) -> str:
+def _work(graph: StepGraph, pools: JointPools | None) -> str:
     lines = [f"memory {plan_memory(graph).arena_bytes}"]
     lines += [f"call {node.kernel.flops} {node.kernel.bytes}" for node in graph.nodes]
+    if pools is not None:
+        lines += [
+            f"schedule {call} {json.dumps(one.traits.to_json())}"
+            for call, task in enumerate(pools.of_call)
+            if task is not None
+            for one in pools.tasks[task].schedules
+        ]
     return "\n".join(lines) + "\n"

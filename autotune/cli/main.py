@@ -22,6 +22,7 @@ from autotune.cli import tracker as tracker_commands
 from autotune.cli.breakdown import breakdown
 from autotune.cli.doctor import doctor
 from autotune.cli.export import export
+from autotune.cli.joint import joint
 from autotune.cli.kernels import kernels
 from autotune.cli.models import models
 from autotune.cli.profile import profile
@@ -48,6 +49,7 @@ app = typer.Typer(
 )
 for _command, _summary in (
     (kernels, "Tune the kernels of a model or of one operator."),
+    (joint, "Find schedules, cores and clocks together."),
     (breakdown, "Show where the time of a tuned step goes."),
     (step, "Train some steps with tuned kernels."),
     (profile, "Show what each operator of a step takes on a device."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.compiler.default_schedule import default_schedule
@@ -60,6 +60,27 @@ def winners(run: Run) -> Mapping[str, Winner]:
             )
         found[task.name] = Winner(task, traces.get(task.digest))
     return found
+
+
+def pooled(run: Run) -> Mapping[tuple[str, str], Winner]:
+    """All schedules that a finished run keeps, by the kernel's name and the schedule's digest.
+
+    Raises:
+        RecordError: The records are damaged.
+    """
+    try:
+        result = Result.from_json(run.result or {})
+        traces = {event["digest"]: event["trace"] for event in run.trials()}
+        return {
+            (task.name, one.digest): Winner(
+                replace(task, formulation=one.formulation, digest=one.digest, tuned_ms=one.ms),
+                None if one.digest == DEFAULT else traces[one.digest],
+            )
+            for task in result.tasks
+            for one in task.pool
+        }
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"the records of {run.path} are damaged: {error!r}") from error
 
 
 def untuned_program(kernel: Kernel, target: Any) -> Any:

@@ -89,12 +89,17 @@ def plan_text(program: StepProgram) -> str:
     lines += [f"kernel {symbol} {part}" for symbol, part in program.symbols.items()]
     lines += [f"value {index}" for index in program.values]
     lines += [f"feed {index}" for index in program.feeds]
-    for symbol, operands in program.calls:
-        words = " ".join(f"{index}:{_shape(shape)}" for index, shape in operands)
-        lines.append(f"call {kernels[symbol]} {words}")
+    lines += [f"call {kernels[symbol]} {_operands(of)}" for symbol, of in program.calls]
+    lines += [
+        f"variant {at} {kernels[symbol]} {_operands(of)}" for at, symbol, of in program.variants
+    ]
     lines += [f"copy {source} {target}" for source, target in program.copies]
     lines.append(f"loss {program.loss}")
     return "\n".join(lines) + "\n"
+
+
+def _operands(operands: Sequence[tuple[int, Shape]]) -> str:
+    return " ".join(f"{index}:{_shape(shape)}" for index, shape in operands)
 
 
 def _part(number: int) -> str:

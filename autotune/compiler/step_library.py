@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from autotune.compiler.workers import scratch
 from autotune.errors import AutotuneError
 from autotune.workloads.operators import Kernel, TensorSpec
 
+_SCHEDULE = "__schedule"
 _KERNELS_A_PART = 12
 _TIMEOUT_S_A_KERNEL = 30.0
 _REPORT_S = 0.5
@@ -36,10 +37,12 @@ class StepLibrary:
 
     Attributes:
         parts: Shared libraries.
-        symbols: Where each kernel is, by its name, which is its symbol too: an index of ``parts``.
-        scratch: Scratch operands that a kernel takes after its outputs, by kernel name; none where it is missing.
-        workspaces: What each kernel asks the runtime for while it runs, by its name.
+        symbols: Where each kernel is, by its symbol: an index of ``parts``. The symbol of its first schedule is its
+            name; see `symbol`.
+        scratch: Scratch operands that a kernel takes after its outputs, by symbol; none where it is missing.
+        workspaces: What each kernel asks the runtime for while it runs, by symbol.
         untuned: Names of the kernels that have no tuned schedule.
+        schedules: How many schedules of a kernel there are, by its name; 1 where it is missing.
     """
 
     parts: tuple[Path, ...]
@@ -47,10 +50,28 @@ class StepLibrary:
     scratch: Mapping[str, tuple[TensorSpec, ...]]
     workspaces: Mapping[str, Workspace]
     untuned: tuple[str, ...]
+    schedules: Mapping[str, int] = field(default_factory=dict)
 
     def scratch_bytes(self) -> dict[str, tuple[int, ...]]:
-        """Sizes of the scratch operands by kernel name."""
-        return {name: tuple(s.bytes for s in specs) for name, specs in self.scratch.items()}
+        """Sizes of the scratch operands by kernel name: of all its schedules the largest."""
+        found: dict[str, list[int]] = {}
+        for name, specs in self.scratch.items():
+            sizes = found.setdefault(kernel_of(name), [])
+            for number, spec in enumerate(specs):
+                if number == len(sizes):
+                    sizes.append(0)
+                sizes[number] = max(sizes[number], spec.bytes)
+        return {name: tuple(sizes) for name, sizes in found.items()}
+
+
+def symbol(kernel: str, schedule: int) -> str:
+    """The symbol of a kernel's schedule: the kernel's name, and for further ones their number behind it."""
+    return f"{kernel}{_SCHEDULE}{schedule}" if schedule else kernel
+
+
+def kernel_of(symbol_: str) -> str:
+    """The name of the kernel that a symbol is of."""
+    return symbol_.partition(_SCHEDULE)[0]
 
 
 @dataclass(frozen=True)
@@ -78,7 +99,7 @@ def step_function(kernel: Kernel, winner: Winner | None, target: Any) -> StepFun
 @contextmanager
 def step_library(
     kernels: Sequence[Kernel],
-    winners: Mapping[str, Winner],
+    winners: Mapping[str, Sequence[Winner]],
     target: TargetSpec,
     space: Space,
     cache: Path | None,
@@ -88,7 +109,7 @@ def step_library(
 
     Args:
         kernels: Distinct kernels.
-        winners: How each is to be computed; one that is missing gets the untuned default.
+        winners: How each is to be computed, in one or several ways; one that is missing gets the untuned default.
         target: What to compile for.
         space: Its space: limits and compiler options.
         cache: Folder that keeps the libraries; None, or one that cannot be written, compiles them anew.
@@ -102,18 +123,20 @@ def step_library(
         ToolchainError: There is no linker.
         RecordError: A winner's schedule is damaged.
     """
-    groups: dict[bool, list[Kernel]] = {True: [], False: []}
+    groups: dict[bool, list[tuple[str, Kernel, Winner | None]]] = {True: [], False: []}
     for kernel in kernels:
-        winner = winners.get(kernel.name)
-        groups[winner is not None and winner.tuned].append(kernel)
+        for number, winner in enumerate(winners.get(kernel.name) or (None,)):
+            tuned = winner is not None and winner.tuned
+            groups[tuned].append((symbol(kernel.name, number), kernel, winner))
     functions: dict[str, StepFunction] = {}
     parts: list[_Part] = []
     for tuned, group in groups.items():
         options = tvm_target(target, space.limits, space.compile if tuned else None)
         for start in range(0, len(group), _KERNELS_A_PART):
             some = group[start : start + _KERNELS_A_PART]
-            functions |= {k.name: step_function(k, winners.get(k.name), options) for k in some}
-            parts.append(_Part.of({k.name: functions[k.name] for k in some}, options))
+            made = {name: step_function(kernel, one, options) for name, kernel, one in some}
+            functions |= made
+            parts.append(_Part.of(made, options))
     work = scratch()
     try:
         folder = _compiled(parts, cache, work, report)
@@ -122,7 +145,12 @@ def step_library(
             {name: number for number, part in enumerate(parts) for name in part.names},
             {name: one.scratch for name, one in functions.items() if one.scratch},
             {name: one.workspace for name, one in functions.items()},
-            tuple(kernel.name for kernel in groups[False]),
+            tuple(
+                kernel.name
+                for kernel in kernels
+                if not any(one.tuned for one in winners.get(kernel.name, ()))
+            ),
+            {name: len(some) for name, some in winners.items() if len(some) > 1},
         )
     finally:
         shutil.rmtree(work, ignore_errors=True)

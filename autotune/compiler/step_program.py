@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.step_library import StepLibrary
+from autotune.compiler.step_library import StepLibrary, symbol
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.memory import MemoryPlan, replaced_in_place
 from autotune.workloads.operators import DType
@@ -26,6 +26,7 @@ class StepProgram:
         arena_bytes: Size of the memory that all tensors lie in.
         tensors: Offset in bytes, shape and element type of each.
         calls: Kernel, and each operand's tensor with the shape that the kernel sees.
+        variants: Other ways to make calls: number of the call, and the rest as in ``calls``.
         copies: Source and target, after the calls.
         values: Tensors that last, and need a first value.
         feeds: Tensors that are given afresh for each step.
@@ -38,6 +39,7 @@ class StepProgram:
     arena_bytes: int
     tensors: tuple[tuple[int, Shape, DType], ...]
     calls: tuple[tuple[str, tuple[tuple[int, Shape], ...]], ...]
+    variants: tuple[tuple[int, str, tuple[tuple[int, Shape], ...]], ...]
     copies: tuple[tuple[int, int], ...]
     values: tuple[int, ...]
     feeds: tuple[int, ...]
@@ -61,15 +63,20 @@ def step_program(graph: StepGraph, library: StepLibrary, plan: MemoryPlan) -> St
     """Numbers a step's tensors: the graph's in order, then each call's scratch."""
     index = {tensor.name: at for at, tensor in enumerate(graph.tensors)}
     tensors = [(plan.offsets[t.name], t.shape, t.dtype) for t in graph.tensors]
-    calls = []
+    calls, variants = [], []
     for at, node in enumerate(graph.nodes):
         kernel = node.kernel
         names, specs = (*node.inputs, *node.outputs), (*kernel.inputs, *kernel.outputs)
-        operands = [(index[name], spec.shape) for name, spec in zip(names, specs, strict=True)]
-        for number, spec in enumerate(library.scratch.get(kernel.name, ())):
-            operands.append((len(tensors), spec.shape))
-            tensors.append((plan.scratch[at, number], spec.shape, spec.dtype))
-        calls.append((kernel.name, tuple(operands)))
+        given = [(index[name], spec.shape) for name, spec in zip(names, specs, strict=True)]
+        for schedule in range(library.schedules.get(kernel.name, 1)):
+            called, operands = symbol(kernel.name, schedule), list(given)
+            for number, spec in enumerate(library.scratch.get(called, ())):
+                operands.append((len(tensors), spec.shape))
+                tensors.append((plan.scratch[at, number], spec.shape, spec.dtype))
+            if schedule:
+                variants.append((at, called, tuple(operands)))
+            else:
+                calls.append((called, tuple(operands)))
     in_place = replaced_in_place(graph)
     return StepProgram(
         name=graph.name,
@@ -78,6 +85,7 @@ def step_program(graph: StepGraph, library: StepLibrary, plan: MemoryPlan) -> St
         arena_bytes=plan.arena_bytes,
         tensors=tuple(tensors),
         calls=tuple(calls),
+        variants=tuple(variants),
         copies=tuple(
             (index[new], index[old]) for old, new in graph.updates.items() if new not in in_place
         ),

@@ -59,11 +59,21 @@ class StepRuns:
     cache: Path | None
 
     def library(
-        self, graph: StepGraph, report: Report = lambda done, total: None
+        self,
+        graph: StepGraph,
+        report: Report = lambda done, total: None,
+        schedules: Mapping[str, Sequence[Winner]] | None = None,
     ) -> AbstractContextManager[StepLibrary]:
-        """Compiles a step's kernels; see `step_library`."""
+        """Compiles a step's kernels; see `step_library`.
+
+        Args:
+            graph: The step.
+            report: Hears of libraries done, of all.
+            schedules: How kernels are to be computed, where it is not as the winners are.
+        """
         kernels = [task.kernel for task in tasks(graph)]
-        return step_library(kernels, self.winners, self.target, self.space, self.cache, report)
+        chosen = {name: [winner] for name, winner in self.winners.items()} | dict(schedules or {})
+        return step_library(kernels, chosen, self.target, self.space, self.cache, report)
 
     def seconds(self, graph: StepGraph) -> float:
         """About how long a step takes: tuned kernels by their times, others by their size.

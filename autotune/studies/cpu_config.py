@@ -64,6 +64,7 @@ class CpuConfigRun:
         blocks: How often the best are measured again; 0 leaves that out, and challenges.
         reference_every: Trials between runs of the reference; 0 leaves them out.
         events: Those of an earlier part of this run.
+        searched: Called when the search has ended, before the best are measured again.
     """
 
     def __init__(
@@ -77,8 +78,9 @@ class CpuConfigRun:
         blocks: int = 5,
         reference_every: int = REFERENCE_EVERY,
         events: Sequence[Mapping[str, Any]] = (),
+        searched: Callable[[], None] = lambda: None,
     ) -> None:
-        self._study, self._bench = study, bench
+        self._study, self._bench, self._searched = study, bench, searched
         self._record, self._progress = record, progress
         self._interrupted, self._blocks = interrupted, blocks
         self._names = [cluster.name for cluster in bench.clusters]
@@ -111,6 +113,7 @@ class CpuConfigRun:
         self._study.run(self._bench, self._told, self._interrupted, self._recorded)
         if self._interrupted():
             return None
+        self._searched()
         trials = self._study.trials()
         again = contenders(request.objective, request.limits, trials) if self._blocks else []
         incumbent = self._repeats.incumbent

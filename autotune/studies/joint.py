@@ -66,6 +66,9 @@ class JointBench:
         self._fitted = 0
         self._tried = np.zeros(len(self.model.table), np.int64)
         self._settled: dict[CpuConfiguration, Rows] | None = None
+        self._again: dict[CpuConfiguration, Rows] = {}
+        self.ran: dict[CpuConfiguration, Rows] = {}
+        """The schedules that each configuration was last measured with, as indices in their pools."""
         self._points: list[tuple[float, float]] = []
         default = [
             next((i for i, s in enumerate(task.schedules) if s.digest == "default"), 0)
@@ -129,18 +132,20 @@ class JointBench:
         return np.asarray(time * seconds / step_s + (1 - time) * joules / step_j)
 
     def settle(self) -> None:
-        """From here on each configuration has one choice, the best that is known now."""
-        self._settled = {}
+        """From here on each configuration has one choice: the best that is known now, or what it was before."""
+        self._settled = dict(self._again)
 
     def recall(self, configuration: CpuConfiguration | None, told: Mapping[str, Any]) -> None:
         """Takes up what an earlier part of the search, or another process, measured.
 
         Args:
             configuration: Under what.
-            told: `chosen`, `task_s` and `figures`, as events have them.
+            told: `event`, `chosen`, `task_s` and `figures`, as events have them.
         """
-        if told.get("task_s") and told.get("figures"):
+        if told.get("chosen") and told.get("figures"):
             chosen = np.asarray(told["chosen"], np.int64)
+            if told["event"] == "final" and configuration is not None:
+                self._again[configuration] = chosen
             self._take(configuration, chosen, Measured.of_event(told), told["task_s"])
 
     def _take(
@@ -152,7 +157,10 @@ class JointBench:
     ) -> None:
         task_s = task_s or (measured.raw or {}).get("task_s")
         figures = measured.figures
-        if figures is None or not task_s or configuration is None:
+        if figures is None or configuration is None:
+            return
+        self.ran[configuration] = chosen
+        if not task_s:
             return
         rows = self.model.table.rows(chosen)
         self._tried[rows] += 1

@@ -52,6 +52,7 @@ void RunSteps(const Options& options) {
     changes = Settings::Read(options.settings);
   }
   Step step(options.folder);
+  for (const auto& [call, variant] : changes.used) step.Use(call, variant);
   Switch between(changes.settings);
   std::vector<double> times(step.calls() + 1);
   for (uint64_t number = 0; options.steps == 0 || number < options.steps; ++number) {

@@ -74,7 +74,11 @@ class Reader {
     } else if (kind == "feed") {
       plan_->feeds.push_back(Tensor(Word(&words)));
     } else if (kind == "call") {
-      TakeCall(&words);
+      plan_->calls.push_back(Call(&words));
+      plan_->variants.emplace_back();
+    } else if (kind == "variant") {
+      const size_t call = Index(Word(&words), plan_->calls.size(), "call");
+      plan_->variants[call].push_back(Call(&words));
     } else if (kind == "copy") {
       const size_t from = Tensor(Word(&words)), to = Tensor(Word(&words));
       if (plan_->tensors[from].bytes != plan_->tensors[to].bytes) {
@@ -111,7 +115,7 @@ class Reader {
     plan_->tensors.push_back({offset, {code, 32, 1}, bytes});
   }
 
-  void TakeCall(std::istringstream* words) {
+  KernelCall Call(std::istringstream* words) const {
     KernelCall call{Index(Word(words), plan_->kernels.size(), "kernel"), {}};
     for (std::string word; *words >> word;) {
       const size_t colon = word.find(':');
@@ -122,7 +126,7 @@ class Reader {
       }
       call.operands.push_back(operand);
     }
-    plan_->calls.push_back(call);
+    return call;
   }
 
   Plan* plan_;

@@ -10,6 +10,7 @@
 //   value TENSOR                       values.bin holds them one after the other
 //   feed TENSOR                        feeds.bin holds them, step after step
 //   call KERNEL TENSOR:SHAPE ...       in order; a tensor may be seen in another shape
+//   variant CALL KERNEL TENSOR:SHAPE ...  another way to make a call, by its number; settings choose it
 //   copy FROM TO                       after the calls
 //   loss TENSOR
 #ifndef AUTOTUNE_STEP_RUNNER_PLAN_H_
@@ -54,6 +55,7 @@ struct Plan {
   std::vector<size_t> values;
   std::vector<size_t> feeds;
   std::vector<KernelCall> calls;
+  std::vector<std::vector<KernelCall>> variants;  ///< Of each call, beside the call itself.
   std::vector<std::pair<size_t, size_t>> copies;
   size_t loss = 0;
 

@@ -81,8 +81,10 @@ Settings Settings::Read(const std::string& path) {
         found.settings.push_back(ReadSetting(&words));
       } else if (kind == "at" && words >> call >> setting && setting < found.settings.size()) {
         found.at[call] = setting;
+      } else if (kind == "use" && words >> call >> setting) {
+        found.used[call] = setting;
       } else {
-        throw std::invalid_argument("neither a setting nor a known place of one");
+        throw std::invalid_argument("neither a setting, nor a known place of one, nor a variant");
       }
     } catch (const std::exception& error) {
       throw std::runtime_error(path + ":" + std::to_string(number) + ": " + error.what());

@@ -26,9 +26,11 @@ struct Setting {
 ///
 ///   setting CPUS THREADS [POLICY=KHZ]...   such as: setting 4-7 4 /sys/.../policy4=2841600
 ///   at CALL SETTING                        from this call of the step on, by the setting's number
+///   use CALL VARIANT                       how a call is made, by the number of its variant in the plan
 struct Settings {
   std::vector<Setting> settings;
   std::map<size_t, size_t> at;  ///< Setting by the call that it begins at.
+  std::map<size_t, size_t> used;  ///< Variant by call.
 
   /// Throws std::runtime_error with the line that is wrong.
   static Settings Read(const std::string& path);

@@ -47,32 +47,18 @@ Step::Step(const std::string& folder)
   for (const std::string& name : plan_.libraries) libraries_.emplace_back(folder + "/" + name);
   size_t operands = 0;
   for (const KernelCall& call : plan_.calls) operands += call.operands.size();
+  for (const auto& variants : plan_.variants) {
+    for (const KernelCall& call : variants) operands += call.operands.size();
+  }
   // Their addresses are kept, so they may not move.
   tensors_.reserve(operands);
   strides_.reserve(operands);
-  for (const KernelCall& call : plan_.calls) {
-    const KernelPlace& kernel = plan_.kernels[call.kernel];
-    Bound bound{libraries_[kernel.library].Kernel(kernel.symbol), {}};
-    for (const Operand& operand : call.operands) {
-      std::vector<int64_t> strides(operand.shape.size());
-      int64_t count = 1;
-      for (size_t axis = strides.size(); axis-- > 0;) {
-        strides[axis] = count;
-        count *= operand.shape[axis];
-      }
-      strides_.push_back(std::move(strides));
-      DLTensor tensor{};
-      tensor.data = Place(operand.tensor);
-      tensor.device = {kDLCPU, 0};
-      tensor.ndim = static_cast<int32_t>(operand.shape.size());
-      tensor.dtype = plan_.tensors[operand.tensor].dtype;
-      tensor.shape = const_cast<int64_t*>(operand.shape.data());
-      tensor.strides = strides_.back().data();
-      tensors_.push_back(tensor);
-      bound.arguments.push_back(cpu_runtime::Argument(&tensors_.back()));
-    }
+  for (size_t call = 0; call < plan_.calls.size(); ++call) {
+    std::vector<Bound> bound{Bind(plan_.calls[call])};
+    for (const KernelCall& variant : plan_.variants[call]) bound.push_back(Bind(variant));
     calls_.push_back(std::move(bound));
   }
+  used_.resize(calls_.size());
   for (const size_t tensor : plan_.feeds) feed_bytes_ += plan_.tensors[tensor].bytes;
   if (feed_bytes_ == 0 || feeds_.bytes() < feed_bytes_) {
     throw std::runtime_error(folder + "/feeds.bin is shorter than one step's data");
@@ -89,6 +75,38 @@ Step::Step(const std::string& folder)
   }
 }
 
+Step::Bound Step::Bind(const KernelCall& call) {
+  const KernelPlace& kernel = plan_.kernels[call.kernel];
+  Bound bound{libraries_[kernel.library].Kernel(kernel.symbol), {}};
+  for (const Operand& operand : call.operands) {
+    std::vector<int64_t> strides(operand.shape.size());
+    int64_t count = 1;
+    for (size_t axis = strides.size(); axis-- > 0;) {
+      strides[axis] = count;
+      count *= operand.shape[axis];
+    }
+    strides_.push_back(std::move(strides));
+    DLTensor tensor{};
+    tensor.data = Place(operand.tensor);
+    tensor.device = {kDLCPU, 0};
+    tensor.ndim = static_cast<int32_t>(operand.shape.size());
+    tensor.dtype = plan_.tensors[operand.tensor].dtype;
+    tensor.shape = const_cast<int64_t*>(operand.shape.data());
+    tensor.strides = strides_.back().data();
+    tensors_.push_back(tensor);
+    bound.arguments.push_back(cpu_runtime::Argument(&tensors_.back()));
+  }
+  return bound;
+}
+
+void Step::Use(size_t call, size_t variant) {
+  if (call >= calls_.size() || variant >= calls_[call].size()) {
+    throw std::runtime_error("call " + std::to_string(call) + " has no variant " +
+                             std::to_string(variant));
+  }
+  used_[call] = variant;
+}
+
 float Step::Run(uint64_t number, const std::function<void(size_t call)>& before) {
   uint64_t at = (number % (feeds_.bytes() / feed_bytes_)) * feed_bytes_;
   for (const size_t tensor : plan_.feeds) {
@@ -97,7 +115,8 @@ float Step::Run(uint64_t number, const std::function<void(size_t call)>& before)
   }
   for (size_t call = 0; call < calls_.size(); ++call) {
     before(call);
-    cpu_runtime::Call(calls_[call].function, calls_[call].arguments);
+    const Bound& bound = calls_[call][used_[call]];
+    cpu_runtime::Call(bound.function, bound.arguments);
   }
   before(calls_.size());
   for (const auto& [from, to] : plan_.copies) {

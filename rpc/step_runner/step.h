@@ -42,6 +42,10 @@ class Step {
   size_t calls() const { return plan_.calls.size(); }
   const Plan& plan() const { return plan_; }
 
+  /// Makes a call in another way from now on, by the number of its variant; 0 is the call itself.
+  /// Throws std::runtime_error where there is none.
+  void Use(size_t call, size_t variant);
+
   /// Runs one step on the data of step `number` (from 0 on; it begins again after the last) and
   /// returns its loss. `before` is told the number of each call before it is made.
   float Run(uint64_t number, const std::function<void(size_t call)>& before);
@@ -52,6 +56,8 @@ class Step {
     std::vector<TVMFFIAny> arguments;
   };
 
+  Bound Bind(const KernelCall& call);
+
   char* Place(size_t tensor) const { return arena_.data() + plan_.tensors[tensor].offset; }
 
   Plan plan_;
@@ -61,7 +67,8 @@ class Step {
   std::vector<cpu_runtime::Library> libraries_;
   std::vector<std::vector<int64_t>> strides_;
   std::vector<DLTensor> tensors_;
-  std::vector<Bound> calls_;
+  std::vector<std::vector<Bound>> calls_;  ///< The variants of each call, the call itself first.
+  std::vector<size_t> used_;
 };
 
 }  // namespace step_runner

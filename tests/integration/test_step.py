@@ -121,7 +121,8 @@ def test_a_damaged_schedule_is_named(runs: StepRuns) -> None:
         kernel.name, kernel.operator.name, kernel.role, kernel.spec, 1, 1.0, 0.5, 2.0, (1.9, 2.1), None, 1, 1, {},
         0.0, "direct", "0123",
     )  # fmt: skip
-    winners = {kernel.name: Winner(task, [[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []])}
+    damaged = Winner(task, [[["GetSBlock", [], ["nowhere", "main"], ["b0"]]], []])
+    winners = {kernel.name: [damaged]}
     with (
         pytest.raises(RecordError, match="the recorded schedule of"),
         step_library([kernel], winners, runs.target, runs.space, None),

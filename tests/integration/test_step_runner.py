@@ -11,9 +11,11 @@ import pytest
 from steps import net
 
 from autotune.compiler import step_bundle
+from autotune.compiler.scheduled import Winner
 from autotune.compiler.step_runs import step_runs
 from autotune.compiler.targets import ARM_TRIPLE
-from autotune.workloads import StepForm, evaluate, formed, initial_values
+from autotune.records import TaskResult
+from autotune.workloads import StepForm, evaluate, formed, initial_values, tasks
 
 STEPS = 3
 _QEMU = shutil.which("qemu-aarch64-static")
@@ -49,6 +51,49 @@ def bundle(
     return [*_COMMANDS[abi], str(program)], folder, losses
 
 
+@pytest.fixture(scope="module")
+def open_bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path, list[float]]:
+    """A step whose kernels have two schedules each."""
+    graph = formed(net(4, norm=True, optimizer="momentum"), StepForm("channels_last"))
+    values = initial_values(graph, 1)
+    drawn = initial_values(graph, 100)
+    feed = {n: a for n, a in drawn.items() if graph.by_name[n].kind in ("input", "label")}
+    folder = tmp_path_factory.mktemp("open")
+    task = TaskResult("", "", "", "", 1, None, None, None, None, None, 0, 0, {}, None, "", "")
+    untuned = Winner(task, None)
+    schedules = {one.kernel.name: [untuned, untuned] for one in tasks(graph)}
+    with step_runs([]).library(graph, schedules=schedules) as library:
+        step_bundle.write_bundle(folder, graph, library, values, [feed])
+    loss = evaluate(graph, values | feed, [graph.loss])[graph.loss]
+    program = step_bundle.runner("x86_64", android=False)
+    return [str(program)], folder, [float(loss.reshape(-1)[0])]
+
+
+def test_calls_are_made_as_the_settings_say(
+    open_bundle: tuple[list[str], Path, list[float]], tmp_path: Path
+) -> None:
+    plan = (open_bundle[1] / "step.plan").read_text()
+    calls = plan.count("\ncall ")
+    assert plan.count("\nvariant ") == calls
+    settings = tmp_path / "settings"
+    settings.write_text("setting - 1\n" + "".join(f"use {n} {n % 2}\n" for n in range(calls)))
+    found = losses(run(open_bundle, "--settings", settings, "--steps", 1))
+    assert found == pytest.approx(open_bundle[2], rel=1e-4)
+    for wrong, text in (
+        ("use 0 2", "call 0 has no variant 2"),
+        (f"use {calls} 0", "has no variant"),
+    ):
+        settings.write_text(f"setting - 1\n{wrong}\n")
+        command, folder, _ = open_bundle
+        done = subprocess.run(
+            [*command, str(folder), "--settings", str(settings), "--steps", "1"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, text in done.stderr) == (1, True), done.stderr
+
+
 def run(bundle: tuple[list[str], Path, Any], *words: object) -> list[str]:
     command, folder, _ = bundle
     done = subprocess.run(
@@ -80,7 +125,8 @@ def test_a_trace_has_the_time_of_every_call(bundle: tuple[list[str], Path, list[
         assert (kind, len(spans)) == ("calls", calls)
         assert float(start) > 0
         assert all(float(span) >= 0 for span in spans)
-        assert 1e-3 * sum(map(float, spans)) <= float(step.split()[-1])
+        # Each is rounded to a tenth of a microsecond.
+        assert 1e-3 * sum(map(float, spans)) <= float(step.split()[-1]) + 1e-4 * calls
 
 
 def test_settings_change_cores_and_threads_within_a_step(

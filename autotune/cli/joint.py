@@ -1,0 +1,122 @@
+"""`autotune joint`: schedules, cores and clocks together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli.cpu_config import BLOCKS, SEED, Device, Json, Ssh
+from autotune.cli.workload import Batch, Classes, InputShape, Layout, Model, Optimizer, Runs
+
+TRIALS = 150
+
+
+def joint(
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="What is to be small: latency, energy, edp or pareto. [default: latency]"
+        ),
+    ] = None,
+    model: Model = None,
+    batch: Batch = None,
+    classes: Classes = None,
+    optimizer: Optimizer = None,
+    input_shape: InputShape = None,
+    run: Runs = None,
+    layout: Layout = None,
+    device: Device = None,
+    ssh: Ssh = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(metavar="PROFILE", help="Search on a model of a phone, in this process."),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help=f"Steps to measure. [default: {TRIALS}]")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Longest time of a step, such as 30s.")
+    ] = None,
+    energy_budget: Annotated[
+        str | None, typer.Option(metavar="ENERGY", help="Most joules of a step, such as 5J.")
+    ] = None,
+    max_temperature: Annotated[
+        float | None, typer.Option(metavar="C", help="Highest temperature while it trains.")
+    ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Most memory, such as 1GB.")
+    ] = None,
+    space: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE", help="Ranges of cores and clocks; see docs/cpu-config.md."
+        ),
+    ] = None,
+    meter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Power meter; see `autotune cpu-config`. [default: auto]"
+        ),
+    ] = None,
+    start_temperature: Annotated[
+        float | None, typer.Option(metavar="C", help="Runs begin at this temperature at most.")
+    ] = None,
+    least_seconds: Annotated[
+        float | None, typer.Option(metavar="S", help="Shortest measurement of a configuration.")
+    ] = None,
+    blocks: Annotated[
+        int | None, typer.Option(help=f"How often the best are measured again. [default: {BLOCKS}]")
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where several processes share the study."),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The study's name in a shared --storage.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help=f"Seed of the search. [default: {SEED}]")] = None,
+    logs: Annotated[
+        Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Go on with a run; only --trials may change."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Finds the schedules, cores, threads and clocks that suit an objective, together.
+
+    The runs of --run have tuned the step's kernels, for one cluster each or for all cores, and have kept the best
+    few schedules of each. For every configuration that is proposed a model chooses among them; whole steps are
+    measured, and the model learns from each of their calls. The run's folder has a plan for each point.
+
+    \b
+    Examples:
+      autotune kernels --target arm-cpu --model mobilenet_v2 --batch 8 --emulate meizu-16t
+      autotune joint --model mobilenet_v2 --batch 8 --run logs/2026-arm-cpu --objective pareto --emulate meizu-16t
+      autotune joint --model lenet --batch 8 --run logs/2026-cpu-lenet --device local --meter none
+      autotune joint --resume logs/20260102T030405Z-joint-sm8150
+    """
+    from autotune.cli.cpu_config_search import run_search
+    from autotune.cli.device_workload import step_options
+    from autotune.errors import UsageError
+
+    step = step_options(model, batch, classes, optimizer, input_shape, run, None, None, layout)
+    if resume is None and (step is None or not step.runs):
+        raise UsageError(
+            "--model and --run say which step, and which runs have tuned its kernels",
+            hint="such as --model mobilenet_v2 --batch 8 --run logs/2026-arm-cpu-big; autotune kernels makes one",
+        )
+    asked = {
+        "joint": True, "objective": objective, "step": step.to_json() if step else None,
+        "command": None, "steps_from": None, "device": device, "ssh": ssh, "emulate": emulate,
+        "deadline": deadline, "energy_budget": energy_budget, "max_temperature": max_temperature,
+        "memory_limit": memory_limit, "sampler": None, "model": None, "space": space, "meter": meter,
+        "blocks": blocks, "start_temperature": start_temperature, "least_seconds": least_seconds,
+        "storage": storage, "study": study, "seed": seed, "per_operator": None, "exhaustive": None,
+        "reference_every": None,
+    }  # fmt: skip
+    wanted = TRIALS if trials is None and resume is None else trials
+    return run_search(asked, wanted, logs, resume, as_json=json)

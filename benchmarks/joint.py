@@ -1,0 +1,216 @@
+"""What a joint search of schedules, cores and clocks gains over tuning kernels first and cores afterwards.
+
+On emulated phones: MobileNetV2 at batch 8, whose kernels one run has tuned for all cores on the model
+(`autotune kernels --model mobilenet_v2 --batch 8 --emulate PROFILE --trials 1200`; its pools are in
+`logs/samples/mobilenet-v2-b8-pools/`). Sequential takes that run's winners, and searches cores and clocks. Joint
+takes its pools, and measures as many whole steps. The model of how a schedule, a cluster and a clock interact is
+docs/emulator.md's; it was frozen before the search was written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+# One thread a process, before numpy is there: two searches run side by side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import optuna
+from bars import Report, run
+
+from autotune.devices.topology import CLUSTER_NAMES, Cluster
+from autotune.emulator.profile import load
+from autotune.emulator.step_model import schedule_estimate
+from autotune.studies.bench import Measured
+from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.joint import JointBench
+from autotune.studies.kernel_model import Rows
+from autotune.studies.objective import NO_LIMITS, Figures
+from autotune.studies.pareto import front, hypervolume
+from autotune.studies.pools import HYBRID, TaskPool, pools
+from autotune.studies.ranges import CpuRanges
+from autotune.studies.space import CpuSpace
+from autotune.studies.study import StudyRequest, study_of
+
+POOLS = Path(__file__).parents[1] / "logs" / "samples" / "mobilenet-v2-b8-pools"
+PROFILES = ("meizu-16t", "three-cluster")
+NOISE, CALL_NOISE = 0.02, 0.02
+"""Relative standard deviations of a measured step's watts and seconds, and of a call's seconds beside them."""
+
+
+@cache
+def clusters_of(profile: str) -> tuple[Cluster, ...]:
+    found = load(profile).clusters
+    return tuple(
+        Cluster(name, c.cpus, c.capacity, c.frequencies_khz[0], c.frequencies_khz[-1],
+                c.frequencies_khz, c.governors, ())
+        for name, c in zip(CLUSTER_NAMES[len(found)], found, strict=True)
+    )  # fmt: skip
+
+
+@cache
+def recorded(profile: str) -> dict[str, Any]:
+    """The result of a phone's run."""
+    with gzip.open(POOLS / f"{profile}.json.gz", "rt", encoding="utf-8") as file:
+        return dict(json.load(file))
+
+
+@cache
+def joint_tasks(profile: str) -> tuple[TaskPool, ...]:
+    return pools([(HYBRID, recorded(profile))])
+
+
+@cache
+def sequential_tasks(profile: str) -> tuple[TaskPool, ...]:
+    """One schedule each: the run's winner."""
+    winners = [{**task, "pool": task["pool"][:1]} for task in recorded(profile)["tasks"]]
+    return pools([(HYBRID, {"tasks": winners})])
+
+
+class ModelSteps:
+    """Whole steps of the emulator's model, with noise on what is read.
+
+    Args:
+        profile: The phone.
+        tasks: What a step is made of.
+        seed: Of the noise.
+    """
+
+    def __init__(self, profile: str, tasks: tuple[TaskPool, ...], seed: int) -> None:
+        self.clusters = clusters_of(profile)
+        self.device: dict[str, Any] = {"emulated": profile}
+        self._profile, self._tasks = load(profile), tasks
+        self._count = np.asarray([task.count for task in tasks], np.float64)
+        self._rng = np.random.default_rng([seed, 55])
+
+    def exact(self, configuration: CpuConfiguration, chosen: Rows) -> tuple[Any, Any]:
+        """Seconds and joules of a call of each task."""
+        khz = [
+            s.khz or c.frequencies_khz[0]
+            for s, c in zip(configuration.clusters, self.clusters, strict=True)
+        ]
+        found = np.asarray(
+            [
+                schedule_estimate(
+                    self._profile, task.schedules[int(i)].traits, configuration.cpus(self.clusters),
+                    khz, threads=configuration.threads,
+                )
+                for task, i in zip(self._tasks, chosen, strict=True)
+            ]
+        )  # fmt: skip
+        return found[:, 0], found[:, 1]
+
+    def step(self, configuration: CpuConfiguration, chosen: Rows) -> tuple[float, float]:
+        """Exact seconds and joules of a step."""
+        seconds, joules = self.exact(configuration, chosen)
+        return float((self._count * seconds).sum()), float((self._count * joules).sum())
+
+    def measure(self, configuration: CpuConfiguration | None, chosen: Rows) -> Measured:
+        """See `StepSource.measure`."""
+        assert configuration is not None
+        seconds, joules = self.exact(configuration, chosen)
+        slow, hungry = np.exp(self._rng.normal(0.0, NOISE, 2))
+        calls = seconds * slow * np.exp(self._rng.normal(0.0, CALL_NOISE, len(seconds)))
+        figures = Figures(
+            float((self._count * seconds).sum() * slow),
+            float((self._count * joules).sum() * slow * hungry),
+        )
+        return Measured("ok", figures=figures, raw={"task_s": calls.tolist()})
+
+
+class Sequential:
+    """A bench whose kernels are settled."""
+
+    def __init__(self, steps: ModelSteps, tasks: tuple[TaskPool, ...]) -> None:
+        self.clusters, self.device = steps.clusters, steps.device
+        self._steps, self._chosen = steps, np.zeros(len(tasks), np.int64)
+
+    def measure(self, configuration: CpuConfiguration | None) -> Measured:
+        found = self._steps.measure(configuration, self._chosen)
+        return Measured("ok", figures=found.figures, raw={"chosen": self._chosen.tolist()})
+
+
+def searched(job: tuple[str, str, int, int]) -> list[tuple[float, float]]:
+    """Exact figures of the front that a search takes for the best, by what it measured."""
+    profile, method, trials, seed = job
+    tasks = joint_tasks(profile) if method == "joint" else sequential_tasks(profile)
+    steps = ModelSteps(profile, tasks, seed)
+    bench = (
+        JointBench(steps, tasks, "pareto", seed) if method == "joint" else Sequential(steps, tasks)
+    )
+    space = CpuSpace.of(steps.clusters, CpuRanges(), clocks=True)
+    request = StudyRequest(space, "pareto", NO_LIMITS, trials, "tpe", model=True, seed=seed)
+    found: list[tuple[Figures, CpuConfiguration, Rows]] = []
+
+    def told(trial: Any, measured: Measured) -> None:
+        assert measured.figures is not None
+        assert measured.raw is not None
+        found.append(
+            (measured.figures, trial.configuration, np.asarray(measured.raw["chosen"], np.int64))
+        )
+
+    study_of(request, optuna.storages.InMemoryStorage(), "joint").run(bench, told)
+    points = [(f.time_s, f.energy_j) for f, _, _ in found]
+    return [steps.step(found[i][1], found[i][2]) for i in front(points)]
+
+
+def compared(
+    joint: list[tuple[float, float]], other: list[tuple[float, float]]
+) -> tuple[float, float]:
+    """The share of the other front that the joint one dominates, and the gain of its hypervolume.
+
+    Areas are of the logarithms of seconds and joules, as in `cpu_config.py`, below the worst of both fronts.
+    """
+    mine, theirs = np.log(joint), np.log(other)
+    beaten = (mine[:, None, :] <= theirs[None]).all(axis=2).any(axis=0)
+    worst = np.vstack([mine, theirs]).max(axis=0)
+    reference = (float(worst[0]), float(worst[1]))
+    return float(beaten.mean()), hypervolume(mine, reference) / hypervolume(theirs, reference) - 1
+
+
+def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
+    seeds = range(1, 2 if report.quick else 1 + report.options.seeds)
+    trials = 12 if report.quick else 150
+    for profile in PROFILES:
+        jobs = [
+            (profile, method, trials, seed) for seed in seeds for method in ("joint", "sequential")
+        ]
+        fronts = list(pool.map(searched, jobs))
+        figures = [compared(a, b) for a, b in zip(fronts[::2], fronts[1::2], strict=True)]
+        for seed, (beaten, gain), a, b in zip(
+            seeds, figures, fronts[::2], fronts[1::2], strict=True
+        ):
+            report.row(
+                emulated=profile, seed=seed, dominated=beaten, gain=gain, joint=a, sequential=b
+            )
+        beaten, gain = (float(np.median(column)) for column in zip(*figures, strict=True))
+        name = f"emulated {profile}, {trials} steps measured"
+        report.bar(
+            f"{name}: of the sequential front, the joint one dominates",
+            100 * beaten,
+            "at least",
+            95,
+            "%",
+        )
+        report.bar(f"{name}: gain of hypervolume", 100 * gain, "at least", 10, "%")
+
+
+def measure(report: Report) -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        on_emulated_phones(report, pool)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=int, default=20, help="searches of each emulated phone")
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(__doc__ or "", measure, options))

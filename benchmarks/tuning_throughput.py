@@ -115,7 +115,7 @@ def duel(
     arguments.append(tvm.runtime.tensor(np.full(expected.shape, np.nan, "float32"), device=device))
     sides = {
         "stock": tvm.runtime.load_module(str(folder / "stock.so")),
-        "ours": tvm.runtime.load_module(str(folder / "ours" / "kernels.so")),
+        "ours": tvm.runtime.load_module(str(folder / "ours" / "lib" / "cpu.so")),
     }
     names = {"stock": "main", "ours": symbol}
     errors: dict[str, float] = {}

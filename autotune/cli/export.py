@@ -1,35 +1,90 @@
-"""`autotune export`: writes a run's tuned kernels as a library that can be loaded."""
+"""`autotune export`: writes tuned kernels as a library that others can load."""
 
 from __future__ import annotations
 
+import logging
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+LOGGER = logging.getLogger("autotune.export")
+
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.", show_default=False)],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of finished runs.", show_default=False),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder to write; made if it is missing.")],
+    kind: Annotated[
+        str, typer.Option("--format", metavar="tvm|c|opencl", help="What to write.")
+    ] = "tvm",
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="The library's name, which C functions begin with. [default: autotune_kernels]"
+        ),
+    ] = None,
+    platform: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="PLATFORM",
+            help="Build a C library for host, linux-aarch64 or android-arm64. [default: the runs']",
+        ),
+    ] = None,
+    soc: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Chip of each run's device, in the order of the runs, where runs do not tell."
+        ),
+    ] = None,
     allow_stand_in: Annotated[
         bool,
         typer.Option(help="Export although the kernels were measured on a stand-in."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
-    """Writes one loadable library of a run's kernels, a manifest and an example.
+    """Writes tuned kernels as a library, with a manifest, licences and an example that checks them.
+
+    Several runs, of several devices or clusters, become variants of one library, which takes the one that fits the
+    device, and untuned kernels where none does. `autotune verify DIR` checks what was written.
 
     \b
-    Example:
+    Formats:
+      tvm     libraries that TVM's runtime loads, from Python, C++ or over RPC
+      c       a C header with a function a kernel, a shared and a static library; no TVM needed
+      opencl  OpenCL C sources, a launch table in JSON, and a C++ loader of one header; no TVM needed
+
+    \b
+    Examples:
       autotune export logs/20260102T030405Z-cpu-lenet --out build/lenet-kernels
+      autotune export logs/20260102T030405Z-cpu-lenet --format c --name lenet --out build/lenet-c
+      autotune export logs/*-arm-cpu-lenet --format c --for android-arm64 --out build/lenet-android
+      autotune export logs/*-adreno-lenet logs/*-mali-lenet --format opencl --out build/lenet-gpu
     """
     import json as json_module
 
-    from autotune.compiler.export import export_run
+    from autotune.compiler.export.exporter import NAME, named_format
+    from autotune.compiler.export.exporter import export as write_export
+    from autotune.compiler.export.variants import variants_of_runs
+    from autotune.compiler.platforms import named_platform
 
-    manifest = export_run(run, out, allow_stand_in=allow_stand_in)
+    manifest = write_export(
+        variants_of_runs(runs, allow_stand_in=allow_stand_in, socs=soc or ()),
+        out,
+        named_format(kind),
+        name=NAME if name is None else name,
+        platform=None if platform is None else named_platform(platform),
+        report=LOGGER.info,
+    )
     if json:
         print(json_module.dumps(manifest, indent=2))
         return
-    print(f"{len(manifest['kernels'])} kernels for {manifest['target']} in {out}")
-    print(f"try it: python {out / 'example.py'}")
+    variants = [one["name"] for one in manifest["variants"]]
+    print(f"{len(manifest['kernels'])} kernels for {', '.join(variants)} in {out}")
+    print(f"try it: autotune verify {out}")
+    if manifest["stand_in"]:
+        print("STAND-IN: some were measured on another device than they are for", file=sys.stderr)

@@ -190,8 +190,13 @@ def package_folder(module: str) -> Path:
     return Path(spec.origin).parent
 
 
-def _build(part: NativePart, path: Path, log: Log) -> None:
-    purpose = f"{part.target} has to be compiled once for this machine"
+def build_in(part: NativePart, build: Path, log: Log | None = None) -> None:
+    """Builds a part in a folder, and keeps nothing of it elsewhere.
+
+    Raises:
+        ToolchainError: A tool or a header is missing, or the sources do not compile.
+    """
+    purpose = f"{part.target} has to be compiled"
     cmake = require_tool(("cmake",), "cmake", purpose)
     chosen = os.environ.get("CXX", "") if not part.toolchain else ""
     compilers = (chosen,) if chosen else part.compilers
@@ -200,23 +205,28 @@ def _build(part: NativePart, path: Path, log: Log) -> None:
     ninja = shutil.which("ninja") or shutil.which("ninja-build")
     if ninja is None:
         require_tool(("make", "gmake"), "ninja-build", purpose)
+    configure = [
+        cmake,
+        *("-S", str(rpc_sources()), "-B", str(build)),
+        *("-G", "Ninja" if ninja else "Unix Makefiles"),
+        f"-DTVM_ROOT={package_folder('tvm')}",
+        f"-DTVM_FFI_ROOT={package_folder('tvm_ffi')}",
+        *(f"-D{name}={value}" for name, value in part.definitions),
+    ]
+    if part.toolchain:
+        configure.append(f"-DCMAKE_TOOLCHAIN_FILE={rpc_sources() / part.toolchain}")
+    if log is not None:
+        log(f"compiling {part.target} (once for this version of TVM)")
+    _run(configure, part)
+    jobs = str(len(os.sched_getaffinity(0)))
+    _run([cmake, "--build", str(build), "--target", part.target, "--parallel", jobs], part)
+
+
+def _build(part: NativePart, path: Path, log: Log) -> None:
     # In the cache itself, so that the last step is a rename inside one file system.
     with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent.parent) as folder:
         build = Path(folder)
-        configure = [
-            cmake,
-            *("-S", str(rpc_sources()), "-B", str(build)),
-            *("-G", "Ninja" if ninja else "Unix Makefiles"),
-            f"-DTVM_ROOT={package_folder('tvm')}",
-            f"-DTVM_FFI_ROOT={package_folder('tvm_ffi')}",
-            *(f"-D{name}={value}" for name, value in part.definitions),
-        ]
-        if part.toolchain:
-            configure.append(f"-DCMAKE_TOOLCHAIN_FILE={rpc_sources() / part.toolchain}")
-        log(f"compiling {part.target} (once for this version of TVM)")
-        _run(configure, part)
-        jobs = str(len(os.sched_getaffinity(0)))
-        _run([cmake, "--build", str(build), "--target", part.target, "--parallel", jobs], part)
+        build_in(part, build, log)
         path.parent.mkdir(exist_ok=True)
         (build / part.artifact).replace(path)
     log(f"compiled {path}")

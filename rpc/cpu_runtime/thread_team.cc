@@ -10,14 +10,38 @@ namespace {
 constexpr int kLooksBeforeSleep = 2000;
 
 thread_local bool inside_task = false;
+thread_local ThreadTeam* current_team = nullptr;
 
 }  // namespace
 
 ThreadTeam::ThreadTeam(int size) : size_(size) {
-  for (int id = 1; id < size; ++id) threads_.emplace_back([this, id] { Work(id); });
+  try {
+    for (int id = 1; id < size; ++id) threads_.emplace_back([this, id] { Work(id); });
+  } catch (...) {
+    Stop();  // A thread that still runs may not be forgotten.
+    throw;
+  }
 }
 
-ThreadTeam::~ThreadTeam() {
+ThreadTeam::~ThreadTeam() { Stop(); }
+
+ThreadTeam* ThreadTeam::Current() { return current_team; }
+
+void ThreadTeam::Use(ThreadTeam* team) { current_team = team; }
+
+void ThreadTeam::Raise(const std::string& message) {
+  std::lock_guard<std::mutex> lock(raised_mutex_);
+  raised_ = message;
+}
+
+std::string ThreadTeam::TakeRaised() {
+  std::lock_guard<std::mutex> lock(raised_mutex_);
+  std::string message = std::move(raised_);
+  raised_.clear();
+  return message;
+}
+
+void ThreadTeam::Stop() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
@@ -59,6 +83,7 @@ void ThreadTeam::RunTask(int id) {
 }
 
 void ThreadTeam::Work(int id) {
+  current_team = this;
   unsigned seen = 0;
   while (true) {
     for (int look = 0; look < kLooksBeforeSleep && generation_.load() == seen; ++look) {

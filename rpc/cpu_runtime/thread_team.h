@@ -9,6 +9,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace cpu_runtime {
 /// threads for each launch would cost more than many a kernel takes.
 class ThreadTeam {
  public:
+  /// Throws std::system_error where the system gives no more threads.
   explicit ThreadTeam(int size);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -34,7 +36,17 @@ class ThreadTeam {
   /// For the tasks of the running launch only.
   void Barrier();
 
+  /// The team that this thread's parallel loops run on: the one it works for, or the last it was told to use.
+  static ThreadTeam* Current();
+  static void Use(ThreadTeam* team);
+
+  /// Keeps what a kernel raised, on whichever of its threads.
+  void Raise(const std::string& message);
+  /// The message of the last error that was raised, which is forgotten; empty without one.
+  std::string TakeRaised();
+
  private:
+  void Stop();
   void Work(int id);
   void RunTask(int id);
 
@@ -53,6 +65,9 @@ class ThreadTeam {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::condition_variable wake_;
+
+  std::mutex raised_mutex_;
+  std::string raised_;
 
   std::atomic<int> arrived_{0};
   std::atomic<unsigned> barrier_round_{0};

@@ -16,12 +16,6 @@ namespace {
 constexpr size_t kAlignment = 64;  // What generated vector loads assume of a workspace.
 constexpr size_t kMaxIdle = 16;
 
-ThreadTeam* team = nullptr;
-
-// Raised by any thread of a parallel loop, read by the thread that launched it.
-std::mutex error_mutex;
-std::string raised_error;
-
 /// Workspaces are allocated and freed at every call of a kernel; kept ones spare the measurement
 /// the page faults of fresh memory. One list a thread, as each allocates for itself.
 class WorkspaceCache {
@@ -72,8 +66,7 @@ WorkspaceCache& Workspaces() {
 }
 
 void Raise(const std::string& message) {
-  std::lock_guard<std::mutex> lock(error_mutex);
-  raised_error = message;
+  if (ThreadTeam* team = ThreadTeam::Current()) team->Raise(message);
 }
 
 int RefuseRuntime(const std::string& what) {
@@ -83,12 +76,11 @@ int RefuseRuntime(const std::string& what) {
 
 }  // namespace
 
-void UseTeam(ThreadTeam* chosen) { team = chosen; }
+void UseTeam(ThreadTeam* team) { ThreadTeam::Use(team); }
 
 std::string TakeRaisedError() {
-  std::lock_guard<std::mutex> lock(error_mutex);
-  std::string message = std::move(raised_error);
-  raised_error.clear();
+  ThreadTeam* team = ThreadTeam::Current();
+  std::string message = team != nullptr ? team->TakeRaised() : "";
   return message.empty() ? "the kernel failed without a message" : message;
 }
 
@@ -132,14 +124,14 @@ int TVMBackendFreeWorkspace(int, int, void* ptr) {
 }
 
 int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void* cdata, int num_task) {
-  const int size = runner::team->size();
-  const int tasks = num_task == 0 ? size : num_task;
-  if (tasks > size) {
-    runner::Raise("the kernel wants " + std::to_string(tasks) + " threads; give --threads " +
-                  std::to_string(tasks));
+  runner::ThreadTeam* team = runner::ThreadTeam::Current();
+  const int tasks = num_task == 0 ? team->size() : num_task;
+  if (tasks > team->size()) {
+    runner::Raise("the kernel wants " + std::to_string(tasks) + " threads, and has " +
+                  std::to_string(team->size()));
     return -1;
   }
-  return runner::team->Run(flambda, cdata, tasks);
+  return team->Run(flambda, cdata, tasks);
 }
 
 int TVMBackendParallelBarrier(int, TVMParallelGroupEnv* penv) {

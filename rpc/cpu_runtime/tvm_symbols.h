@@ -11,14 +11,14 @@
 namespace autotune {
 namespace cpu_runtime {
 
-/// The team that parallel loops run on; it must outlive every kernel call.
+/// The team that parallel loops of this thread's kernels run on; it must outlive every kernel call.
 void UseTeam(ThreadTeam* team);
 
 /// A library exported by TVM calls most of the runtime through pointer variables of its own, which
 /// whoever loads it fills in. Does so for those that `library` (a dlopen handle) has.
 void BindLibrary(void* library);
 
-/// The message of the last error that a kernel raised, and forgets it.
+/// The message of the last error that a kernel of this thread's team raised, and forgets it.
 std::string TakeRaisedError();
 
 }  // namespace cpu_runtime

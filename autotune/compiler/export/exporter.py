@@ -1,0 +1,129 @@
+"""Writes an export: variants in, a folder out, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from autotune.compiler.export import c_format, c_source, tvm_format
+from autotune.compiler.export.checks import write_checks
+from autotune.compiler.export.manifest import MANIFEST, digests, manifest
+from autotune.compiler.export.objects import Report
+from autotune.compiler.export.texts import write_licences
+from autotune.compiler.export.variants import Variant, kernels_of
+from autotune.compiler.platforms import Platform
+from autotune.errors import UsageError
+from autotune.records.folder import write_json
+
+Format = Literal["tvm", "c", "opencl"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+NAME = "autotune_kernels"
+
+
+def named_format(name: str) -> Format:
+    """A format by its name.
+
+    Raises:
+        UsageError: There is none of that name.
+    """
+    for known in FORMATS:
+        if known == name:
+            return known
+    raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(FORMATS)}")
+
+
+def export(
+    variants: Sequence[Variant],
+    out: Path,
+    kind: Format,
+    *,
+    name: str = NAME,
+    platform: Platform | None = None,
+    report: Report = lambda line: None,
+) -> dict[str, Any]:
+    """Writes variants of kernels as a library.
+
+    Args:
+        variants: What to export; see `variants_of_runs`.
+        out: Folder to write to; made if it is missing. An earlier export in it is replaced.
+        kind: The format.
+        name: The library's name, which C functions begin with.
+        platform: What to build a C library for; None for the variants' usual one.
+        report: Is told what takes time.
+
+    Returns:
+        The manifest, as written to `manifest.json`.
+
+    Raises:
+        UsageError: The variants do not fit the format, or `out` cannot be written.
+        RecordError: Their records are damaged.
+        ToolchainError: A compiler is missing, or fails.
+    """
+    c_source.check_name(name)
+    if not variants:
+        raise UsageError("there is nothing to export")
+    built_for = c_format.platform_of(variants, platform) if kind == "c" else "host"
+    staged = _staging(out)
+    try:
+        checks = write_checks(kernels_of(variants), staged)
+        every = tuple(variants)
+        if kind == "c":
+            every, of_variant, more = c_format.write_c(
+                variants, checks, name, built_for, staged, report
+            )
+        else:
+            of_variant, more = tvm_format.write_tvm(variants, checks, name, staged, report)
+        write_licences(staged, native=kind != "opencl")
+        content = manifest(kind, name, built_for, every, checks, of_variant, **more)
+        content["files"] = digests(staged)
+        write_json(staged / MANIFEST, content)
+        _move(staged, out)
+    except OSError as error:
+        raise _unwritable(out, error) from error
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return content
+
+
+def _staging(out: Path) -> Path:
+    """A folder beside `out`, so that what is finished is only renamed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(dir=out, prefix=".export-"))
+    except OSError as error:
+        raise _unwritable(out, error) from error
+
+
+def _unwritable(out: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write to {out}: {error.strerror or error}",
+        hint="give a writable folder with --out",
+    )
+
+
+def _move(staged: Path, out: Path) -> None:
+    """Puts a finished export in place of an earlier one; the manifest goes first and comes last."""
+    for name in _earlier(out):
+        (out / name).unlink(missing_ok=True)
+    for path in sorted(staged.rglob("*"), key=lambda path: path.name == MANIFEST):
+        target = out / path.relative_to(staged)
+        if path.is_dir():
+            target.mkdir(exist_ok=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+
+
+def _earlier(out: Path) -> list[str]:
+    """Files of an export that lies there, its manifest first."""
+    try:
+        files = json.loads((out / MANIFEST).read_text(encoding="utf-8"))["files"]
+        names = [str(name) for name in files]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    inside = [n for n in names if not Path(n).is_absolute() and ".." not in Path(n).parts]
+    return [MANIFEST, *inside]

@@ -1,0 +1,140 @@
+"""What an export holds, as versioned data: `manifest.json`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from autotune import __version__
+from autotune.compiler.export.checks import Check
+from autotune.compiler.export.variants import ExportedKernel, Variant, kernels_of
+from autotune.workloads.operators import Kernel
+
+MANIFEST_SCHEMA_VERSION = 2
+MANIFEST = "manifest.json"
+
+
+def manifest(
+    kind: str,
+    name: str,
+    platform: str,
+    variants: Sequence[Variant],
+    checks: Sequence[Check],
+    of_variant: Mapping[str, Mapping[str, Any]],
+    **more: Any,
+) -> dict[str, Any]:
+    """The manifest but for its list of files; docs/export.md describes it.
+
+    Args:
+        kind: The format.
+        name: The library's name.
+        platform: What it was built for.
+        variants: What it holds.
+        checks: What can be checked.
+        of_variant: What the format adds to a variant, by the variant's name.
+        more: What the format adds.
+    """
+    safe = next((one for one in variants if one.is_safe), None)
+    return {
+        "schema_version": MANIFEST_SCHEMA_VERSION,
+        "format": kind,
+        "name": name,
+        "platform": platform,
+        "stand_in": any(one.stand_in for one in variants),
+        "versions": {
+            "autotune": __version__,
+            **{package: version(package) for package in ("apache-tvm", "apache-tvm-ffi")},
+        },
+        **more,
+        "safe_variant": safe
+        and {
+            "name": safe.name,
+            "why": "every kernel with its untuned default schedule, compiled for what all such devices have",
+        },
+        "variants": [{**_variant(one), **of_variant.get(one.name, {})} for one in variants],
+        "kernels": [_kernel(kernel, variants) for kernel in kernels_of(variants)],
+        "checks": [
+            {
+                "kernel": check.kernel.name,
+                "role": check.kernel.role,
+                "inputs": list(check.inputs),
+                "expected": list(check.expected),
+                "tolerance": check.tolerance,
+            }
+            for check in checks
+        ],
+    }
+
+
+def digests(out: Path) -> dict[str, str]:
+    """SHA-256 of every file below a folder but its manifest, by the path in it."""
+    files = sorted(path for path in out.rglob("*") if path.is_file())
+    return {
+        path.relative_to(out).as_posix(): digest(path) for path in files if path.name != MANIFEST
+    }
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _variant(variant: Variant) -> dict[str, Any]:
+    return {
+        "name": variant.name,
+        "target": variant.target.name,
+        "cluster": variant.cluster or None,
+        "threads": variant.threads or None,
+        "match": {
+            "soc": variant.soc or None,
+            "gpu": variant.gpu or None,
+            "driver": variant.driver or None,
+            "cluster": variant.cluster or None,
+        },
+        "device": dict(variant.device) or None,
+        "stand_in": variant.stand_in,
+        "source": variant.source or None,
+        "kernels": len(variant.kernels),
+    }
+
+
+def _kernel(kernel: Kernel, variants: Sequence[Variant]) -> dict[str, Any]:
+    found = {
+        variant.name: one
+        for variant in variants
+        for one in variant.kernels
+        if one.kernel.name == kernel.name
+    }
+    return {
+        "name": kernel.name,
+        "operator": kernel.operator.name,
+        "role": kernel.role,
+        "spec": kernel.spec,
+        "layout": f"contiguous, {_layout(kernel)}",
+        "count": max(one.count for one in found.values()),
+        "arguments": [
+            {**asdict(spec), "shape": list(spec.shape), "bytes": spec.bytes, "direction": direction}
+            for direction, specs in (("in", kernel.inputs), ("out", kernel.outputs))
+            for spec in specs
+        ],
+        # Of each output, the input whose place in memory it may take.
+        "in_place": list(kernel.replaces),
+        "figures": {name: _figures(one) for name, one in found.items()},
+    }
+
+
+def _figures(one: ExportedKernel) -> dict[str, Any]:
+    figures = asdict(one.figures)
+    return {**figures, "tuned": one.tuned}
+
+
+def _layout(kernel: Kernel) -> str:
+    last = getattr(kernel.operator, "channels_last", None)
+    if last is None:
+        return "no channels: elements in the order in which the step stores them"
+    return "channels last (NHWC), filters RSCK" if last else "channels second (NCHW), filters KCRS"

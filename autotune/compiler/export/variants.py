@@ -1,0 +1,251 @@
+"""What is exported: variants, each the kernels of one target and cluster as one device was found to run them best.
+
+Every format works from a list of variants. A run is one source of them; others need only make the same list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.scheduled import Winner, untuned_program, winners
+from autotune.compiler.spaces import Space
+from autotune.compiler.targets import TargetSpec
+from autotune.errors import RecordError, UsageError
+from autotune.records import Result, TaskResult, read_run
+from autotune.records.folder import Run
+from autotune.workloads.operators import Kernel
+
+SAFE = "default"
+"""Name of the variant that runs wherever none of the others is known to be right."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is known of a kernel in a variant.
+
+    Attributes:
+        default_ms: Time of the untuned default on the variant's device, in milliseconds; None unknown.
+        tuned_ms: Time of this kernel.
+        energy_mj: Energy of this kernel, in millijoules; None where it was not measured.
+        speedup_interval: 95 % interval of default over tuned.
+        max_rel_error: Largest relative error against the float64 reference.
+        formulation: How the operator is computed.
+        schedule: Identity of the schedule.
+    """
+
+    default_ms: float | None = None
+    tuned_ms: float | None = None
+    energy_mj: float | None = None
+    speedup_interval: tuple[float, float] | None = None
+    max_rel_error: float | None = None
+    formulation: str = "direct"
+    schedule: str = "default"
+
+
+@dataclass(frozen=True)
+class ExportedKernel:
+    """A kernel of a variant.
+
+    Attributes:
+        kernel: What it computes.
+        program: Gives the scheduled `tvm.IRModule`, whose function is `main`, for a TVM target.
+        tuned: Whether it is another program than the untuned default, and so has the space's compiler options.
+        count: Times it runs in one training step.
+        figures: What is known of it.
+    """
+
+    kernel: Kernel
+    program: Callable[[Any], Any]
+    tuned: bool
+    count: int
+    figures: Figures
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The kernels of one target and cluster.
+
+    Attributes:
+        name: Identifier, unique in an export.
+        target: What to compile for.
+        space: Limits, and how tuned kernels are compiled.
+        kernels: Its kernels.
+        cluster: Cores that it was tuned for; empty for all.
+        soc: Chip that it was tuned on; empty where that is not known, or a stand-in.
+        driver: Its OpenCL driver; empty without one.
+        gpu: Its OpenCL device's name; empty without one.
+        threads: Threads it was measured with; 0 unknown.
+        device: Fingerprint of the device that it was measured on; empty for the safe variant.
+        stand_in: Whether that device only stands in for the target's.
+        source: Where it comes from, such as a run's folder name.
+    """
+
+    name: str
+    target: TargetSpec
+    space: Space
+    kernels: tuple[ExportedKernel, ...]
+    cluster: str = ""
+    soc: str = ""
+    driver: str = ""
+    gpu: str = ""
+    threads: int = 0
+    device: tuple[tuple[str, Any], ...] = ()
+    stand_in: bool = False
+    source: str = ""
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it is what runs where nothing else is known to be right."""
+        return self.name == SAFE
+
+
+def variants_of_runs(
+    paths: Sequence[Path], *, allow_stand_in: bool, socs: Sequence[str] = ()
+) -> tuple[Variant, ...]:
+    """The variants of finished runs.
+
+    Args:
+        paths: Folders of the runs.
+        allow_stand_in: Take runs whose times were taken on a stand-in for the target's device.
+        socs: Chip of each run's device, in the order of the runs, where the runs do not tell; may be shorter.
+
+    Raises:
+        UsageError: There is no such run, it has not ended, it has no kernel, or it was measured on a stand-in and
+            that is not allowed.
+        RecordError: A run's records are damaged.
+    """
+    if len(socs) > len(paths):
+        raise UsageError(
+            f"{len(socs)} chips are named for {len(paths)} runs", hint="give one --soc a run"
+        )
+    named = [*socs, *[""] * (len(paths) - len(socs))]
+    variants: list[Variant] = []
+    for path, soc in zip(paths, named, strict=True):
+        variant = _variant(path, allow_stand_in, soc)
+        taken = {one.name for one in variants}
+        names = (variant.name, *(f"{variant.name}_{number}" for number in range(2, 100)))
+        free = next(name for name in names if name not in taken)
+        variants.append(replace(variant, name=free))
+    return tuple(variants)
+
+
+def with_safe_variant(variants: Sequence[Variant], safe_target: TargetSpec) -> tuple[Variant, ...]:
+    """The variants behind the safe one: every kernel untuned, compiled for what every such device has."""
+    found: dict[str, ExportedKernel] = {}
+    for one in _all(variants):
+        found.setdefault(one.kernel.name, one)
+    safe = tuple(
+        ExportedKernel(
+            one.kernel, _untuned(one.kernel), tuned=False, count=one.count, figures=Figures()
+        )
+        for one in found.values()
+    )
+    return (Variant(SAFE, safe_target, variants[0].space, safe), *variants)
+
+
+def kernels_of(variants: Sequence[Variant]) -> tuple[Kernel, ...]:
+    """Every distinct kernel, in the order of the variants."""
+    return tuple({one.kernel.name: one.kernel for one in _all(variants)}.values())
+
+
+def _all(variants: Sequence[Variant]) -> Iterable[ExportedKernel]:
+    return (kernel for variant in variants for kernel in variant.kernels)
+
+
+def _untuned(kernel: Kernel) -> Callable[[Any], Any]:
+    return lambda target: untuned_program(kernel, target)
+
+
+def _tuned(kernel: Kernel, winner: Winner) -> Callable[[Any], Any]:
+    return lambda target: winner.program(kernel, target)
+
+
+def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
+    run = read_run(path)
+    if run.result is None:
+        raise UsageError(
+            f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
+        )
+    asked = run.about.get("request", {})
+    request = TuneRequest.from_json(asked)
+    try:
+        result = Result.from_json(run.result)
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"{path / 'result.json'} is damaged: {error}") from error
+    if result.stand_in and not allow_stand_in:
+        raise UsageError(
+            f"run {path} was measured on {result.device['name']}, a stand-in for {result.target}: "
+            "its choices are not the real device's",
+            hint="measure on the device, or export it as it is with --allow-stand-in",
+        )
+    kernels = _kernels(run, request)
+    if not kernels:
+        raise UsageError(f"run {path} has no kernel with a valid time to export")
+    cluster = str(asked.get("cluster") or "")
+    gpu, driver = _opencl(result.device)
+    details = result.device.get("details", {})
+    name = "_".join(word for word in (request.target.name, cluster) if word)
+    return Variant(
+        name=re.sub(r"\W", "_", name),
+        target=request.target,
+        space=request.space,
+        kernels=kernels,
+        cluster=cluster,
+        # A stand-in is no chip of the target's kind: such a variant is taken by name only.
+        soc="" if result.stand_in and not soc else soc or details.get("soc") or _chip(result),
+        driver="" if result.stand_in else driver,
+        gpu="" if result.stand_in else gpu,
+        threads=int(details.get("threads") or 0),
+        device=tuple(result.device.items()),
+        stand_in=result.stand_in,
+        source=path.resolve().name,
+    )
+
+
+def _chip(result: Result) -> str:
+    """This host's processor is named by its device; a tracker's key says nothing of a chip."""
+    return str(result.device["name"]) if result.device.get("kind") == "cpu" else ""
+
+
+def _opencl(device: dict[str, Any]) -> tuple[str, str]:
+    """Name and driver version of the OpenCL device that a run was measured on."""
+    driver = str(device.get("driver", ""))
+    if device.get("kind") == "opencl":
+        return str(device["name"]), driver.rpartition(", ")[2]
+    found = re.search(r"(?:^|; )(.+) \(.*, ([^,)]*)\)$", driver)
+    return (found[1], found[2]) if found and device.get("kind") == "rpc-opencl" else ("", "")
+
+
+def _kernels(run: Run, request: TuneRequest) -> tuple[ExportedKernel, ...]:
+    tasks = {task.kernel.name: task for task in request.tasks}
+    found = []
+    for name, winner in winners(run).items():
+        task = tasks.get(name)
+        if task is None:
+            raise RecordError(f"{run.path / 'result.json'}: unknown kernel {name}")
+        found.append(
+            ExportedKernel(
+                task.kernel,
+                _tuned(task.kernel, winner),
+                winner.tuned,
+                task.count,
+                _figures(winner.task),
+            )
+        )
+    return tuple(found)
+
+
+def _figures(task: TaskResult) -> Figures:
+    return Figures(
+        default_ms=task.default_ms,
+        tuned_ms=task.tuned_ms,
+        speedup_interval=task.ci,
+        max_rel_error=task.max_rel_error,
+        formulation=task.formulation,
+        schedule=task.digest,
+    )

@@ -38,6 +38,7 @@ from autotune.cli.verbosity import (
     stderr_log,
     with_verbosity,
 )
+from autotune.cli.verify import verify
 from autotune.errors import INTERRUPTED, AutotuneError
 
 app = typer.Typer(
@@ -55,7 +56,8 @@ for _command, _summary in (
     (profile, "Show what each operator of a step takes on a device."),
     (report, "Write a run as one HTML page."),
     (replay, "Search recorded measurements as if they were a device."),
-    (export, "Write a run's tuned kernels as a library."),
+    (export, "Write tuned kernels as a library."),
+    (verify, "Check an exported library."),
     (targets, "List what can be tuned for."),
     (models, "List the models and what a training step of each costs."),
     (doctor, "Check this machine; tell how to mend what is missing."),

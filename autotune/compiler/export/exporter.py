@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from autotune.compiler.export import c_format, c_source, tvm_format
+from autotune.compiler.export import c_format, c_source, opencl_format, tvm_format
 from autotune.compiler.export.checks import write_checks
 from autotune.compiler.export.manifest import MANIFEST, digests, manifest
 from autotune.compiler.export.objects import Report
@@ -22,6 +22,7 @@ from autotune.records.folder import write_json
 Format = Literal["tvm", "c", "opencl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 NAME = "autotune_kernels"
+_ANY = "any"  # Compiled where it runs, or loaded by TVM there.
 
 
 def named_format(name: str) -> Format:
@@ -66,19 +67,31 @@ def export(
     c_source.check_name(name)
     if not variants:
         raise UsageError("there is nothing to export")
-    built_for = c_format.platform_of(variants, platform) if kind == "c" else "host"
+    if kind == "c":
+        platform = c_format.platform_of(variants, platform)
+    elif platform is not None:
+        raise UsageError(
+            f"--for goes with --format c: {kind} exports are for whatever the runs are for",
+            hint="leave it out",
+        )
+    elif kind == "opencl":
+        opencl_format.check_variants(variants)
     staged = _staging(out)
     try:
         checks = write_checks(kernels_of(variants), staged)
         every = tuple(variants)
-        if kind == "c":
+        if platform is not None:
             every, of_variant, more = c_format.write_c(
-                variants, checks, name, built_for, staged, report
+                variants, checks, name, platform, staged, report
+            )
+        elif kind == "opencl":
+            every, of_variant, more = opencl_format.write_opencl(
+                variants, checks, name, staged, report
             )
         else:
             of_variant, more = tvm_format.write_tvm(variants, checks, name, staged, report)
         write_licences(staged, native=kind != "opencl")
-        content = manifest(kind, name, built_for, every, checks, of_variant, **more)
+        content = manifest(kind, name, platform or _ANY, every, checks, of_variant, **more)
         content["files"] = digests(staged)
         write_json(staged / MANIFEST, content)
         _move(staged, out)

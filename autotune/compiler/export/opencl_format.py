@@ -1,0 +1,218 @@
+"""The OpenCL export: sources, a launch table, and a loader of one header that other engines include."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler import spaces
+from autotune.compiler.export import c_source
+from autotune.compiler.export.checks import Check
+from autotune.compiler.export.launches import Launch, OpenCLProgram, opencl_program
+from autotune.compiler.export.objects import Report, module_of, target_of
+from autotune.compiler.export.texts import template, write
+from autotune.compiler.export.variants import (
+    SAFE,
+    ExportedKernel,
+    Variant,
+    kernels_of,
+    with_safe_variant,
+)
+from autotune.compiler.native_build import rpc_sources
+from autotune.compiler.targets import TargetSpec
+from autotune.errors import UsageError
+from autotune.records.folder import write_json
+from autotune.workloads.operators import Kernel
+
+LAUNCH_TABLE_SCHEMA_VERSION = 1
+TABLE = "launch_table.json"
+LOADER = "autotune_opencl.hpp"
+_LONGEST = (
+    160  # Of a file's name; names of kernels with an epilogue can be longer than file systems take.
+)
+_SAFE_LIMITS = spaces.Limits(
+    max_threads_per_block=64, max_local_memory_bytes=16384, sub_group_size=1
+)
+
+
+def check_variants(variants: Sequence[Variant]) -> None:
+    """Refuses variants that are not for OpenCL.
+
+    Raises:
+        UsageError: One is not.
+    """
+    foreign = next((one for one in variants if one.target.family != "opencl"), None)
+    if foreign is not None:
+        raise UsageError(
+            f"{foreign.source or foreign.name} is tuned for {foreign.target.name}, which is not an OpenCL target",
+            hint="export it with --format c, or with --format tvm",
+        )
+
+
+def write_opencl(
+    variants: Sequence[Variant], checks: Sequence[Check], name: str, out: Path, report: Report
+) -> tuple[tuple[Variant, ...], dict[str, dict[str, Any]], dict[str, Any]]:
+    """Writes sources, launch table, loader and example below `out`.
+
+    Returns:
+        The variants with the safe one; what the manifest says of each; what it says beside them.
+
+    Raises:
+        AutotuneError: A kernel cannot be said by a launch table.
+    """
+    every = _with_safe(variants)
+    (out / "kernels").mkdir()
+    entries, of_variant = [], {}
+    for variant in every:
+        recipes: dict[str, Any] = {}
+        for number, one in enumerate(variant.kernels):
+            recipes[one.kernel.name] = _recipe(variant, one, out)
+            report(f"{variant.name}: {number + 1}/{len(variant.kernels)} kernels compiled")
+        entries.append(
+            {
+                "name": variant.name,
+                "match": {
+                    "gpu": variant.gpu,
+                    "driver": variant.driver,
+                    "soc": variant.soc,
+                    "cluster": variant.cluster,
+                },
+                "kernels": recipes,
+            }
+        )
+        of_variant[variant.name] = {
+            "tvm_target": str(target_of(variant, tuned=True)),
+            "limits": _most(recipes),
+        }
+    write_json(
+        out / TABLE,
+        {
+            "schema_version": LAUNCH_TABLE_SCHEMA_VERSION,
+            "name": name,
+            "safe_variant": SAFE,
+            "kernels": [_kernel(kernel) for kernel in kernels_of(every)],
+            "variants": entries,
+        },
+    )
+    (out / "include").mkdir()
+    shutil.copyfile(rpc_sources() / "opencl_loader" / LOADER, out / "include" / LOADER)
+    _write_texts(name, checks, kernels_of(every)[0], out)
+    more = {"launch_table": TABLE, "header": f"include/{LOADER}"}
+    return every, of_variant, more
+
+
+def _write_texts(name: str, checks: Sequence[Check], kernel: Kernel, out: Path) -> None:
+    words = {
+        **c_source.words(name),
+        "SAFE": SAFE,
+        "KERNEL": kernel.name,
+        "OPERANDS": ", ".join(s.name for s in (*kernel.inputs, *kernel.outputs)),
+        "TOLERANCE": repr(checks[0].tolerance),
+        "CHECKS": "\n".join(
+            f'    {{"{check.kernel.name}", {{{", ".join(_quoted(check.inputs + check.expected))}}}}},'
+            for check in checks
+        ),
+    }
+    cmake = out / "lib" / "cmake" / name
+    write(cmake / f"{name}Config.cmake", template("opencl/config.cmake.txt", words))
+    write(cmake / f"{name}ConfigVersion.cmake", template("c/version.cmake.txt", words))
+    write(out / "example" / "main.cc", template("opencl/main.cc.txt", words))
+    write(out / "example" / "CMakeLists.txt", template("opencl/example_CMakeLists.txt", words))
+    write(out / "README.md", template("opencl/README.md.txt", words))
+    write(
+        out / "android" / "AndroidManifest.xml", template("android/AndroidManifest.xml.txt", words)
+    )
+
+
+def _quoted(files: Sequence[str]) -> list[str]:
+    return [f'"{file}"' for file in files]
+
+
+def _with_safe(variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """The variants behind untuned kernels in groups that every OpenCL GPU allows."""
+    safe = TargetSpec(
+        SAFE,
+        "opencl",
+        "",
+        "any OpenCL 1.2 device",
+        variants[0].target.triple,
+        (("kind", "opencl"),),
+    )
+    first, *others = with_safe_variant(variants, safe)
+    limited = first.space.model_copy(update={"limits": _SAFE_LIMITS})
+    return (Variant(first.name, first.target, limited, first.kernels), *others)
+
+
+def _recipe(variant: Variant, one: ExportedKernel, out: Path) -> dict[str, Any]:
+    target = target_of(variant, tuned=one.tuned)
+    program = opencl_program(one.kernel.name, module_of([one], target, str), target)
+    digest = hashlib.sha256(program.source.encode()).hexdigest()
+    # Named by what is in it: variants that agree share a source.
+    source = f"kernels/{one.kernel.name[:_LONGEST]}.{digest[:12]}.cl"
+    write(out / source, program.source)
+    return {
+        "source": source,
+        "sha256": digest,
+        # As it was measured: the runtime that tuned it gives no options either.
+        "build_options": "",
+        "limits": _limits(one.kernel, program),
+        "temporaries": [{"bytes": count} for count in program.temporaries],
+        "launches": [_launch(launch) for launch in program.launches],
+    }
+
+
+def _launch(launch: Launch) -> dict[str, Any]:
+    return {
+        "function": launch.function,
+        "global": list(launch.work),
+        "local": list(launch.group),
+        "dynamic_local_bytes": launch.dynamic_local_bytes,
+        "arguments": [
+            {one.kind: one.value}
+            if one.kind in ("operand", "temporary")
+            else {"scalar": one.kind, "value": one.value}
+            for one in launch.arguments
+        ],
+    }
+
+
+def _limits(kernel: Kernel, program: OpenCLProgram) -> dict[str, Any]:
+    buffers = [spec.bytes for spec in (*kernel.inputs, *kernel.outputs)]
+    return {
+        "work_group_size": program.work_group_size,
+        "work_item_sizes": list(program.work_item_sizes),
+        "local_memory_bytes": program.local_memory_bytes,
+        "buffer_bytes": max((*buffers, *program.temporaries)),
+        "images": False,
+        "extensions": list(program.extensions),
+    }
+
+
+def _most(recipes: dict[str, Any]) -> dict[str, int]:
+    """What a device must allow for every kernel of a variant."""
+    return {
+        key: max(recipe["limits"][key] for recipe in recipes.values())
+        for key in ("work_group_size", "local_memory_bytes", "buffer_bytes")
+    }
+
+
+def _kernel(kernel: Kernel) -> dict[str, Any]:
+    operands = [(s, False) for s in kernel.inputs] + [(s, True) for s in kernel.outputs]
+    return {
+        "name": kernel.name,
+        "role": kernel.role,
+        "spec": kernel.spec,
+        "operands": [
+            {
+                "name": s.name,
+                "dtype": s.dtype,
+                "shape": list(s.shape),
+                "bytes": s.bytes,
+                "output": output,
+            }
+            for s, output in operands
+        ],
+    }

@@ -45,6 +45,9 @@ def export(
         bool,
         typer.Option(help="Export although the kernels were measured on a stand-in."),
     ] = False,
+    check_all: Annotated[
+        bool, typer.Option(help="Store what every kernel computes, to be checked; else one a role.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
     """Writes tuned kernels as a library, with a manifest, licences and an example that checks them.
@@ -78,6 +81,7 @@ def export(
         named_format(kind),
         name=NAME if name is None else name,
         platform=None if platform is None else named_platform(platform),
+        check_all=check_all,
         report=LOGGER.info,
     )
     if json:

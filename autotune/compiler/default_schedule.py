@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_DATA_PARALLEL = 0  # Of `IterVar.iter_type`.
+
 
 def default_schedule(program: Any, target: Any) -> Any:
     """Schedules a program the way TVM does without tuning records.
@@ -30,3 +32,35 @@ def default_schedule(program: Any, target: Any) -> Any:
             dlight.gpu.GeneralReduction(),
             dlight.gpu.Fallback(),
         )(program)
+
+
+def plain_gpu_schedule(program: Any, threads: int) -> Any:
+    """Schedules a program for any GPU: an element a work item, and one launch a stage.
+
+    It is slow, and depends on nothing: no local memory, no group larger than `threads`, and no joining of stages,
+    which goes wrong in TVM's own default for some fused updates.
+
+    Args:
+        program: `tvm.IRModule` with one unscheduled PrimFunc, `main`.
+        threads: Work items of a group.
+
+    Returns:
+        The scheduled `tvm.IRModule`.
+    """
+    from tvm.s_tir import Schedule
+
+    schedule = Schedule(program)
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        kinds = [int(var.iter_type) for var in schedule.get(block).iter_vars]
+        loops = schedule.get_loops(block)
+        spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == _DATA_PARALLEL]
+        reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != _DATA_PARALLEL]
+        if not spatial:
+            spatial = [schedule.add_unit_loop(loops[0] if loops else block)]
+        schedule.reorder(*spatial, *reduced)
+        outer, inner = schedule.split(schedule.fuse(*spatial), factors=[None, threads])
+        schedule.bind(outer, "blockIdx.x")
+        schedule.bind(inner, "threadIdx.x")
+        if reduced:
+            schedule.decompose_reduction(block, reduced[0])
+    return schedule.mod

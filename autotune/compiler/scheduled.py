@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.compiler.default_schedule import default_schedule
+from autotune.compiler.default_schedule import default_schedule, plain_gpu_schedule
 from autotune.compiler.entries import DEFAULT
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.errors import RecordError
@@ -89,6 +89,14 @@ def untuned_program(kernel: Kernel, target: Any) -> Any:
 
     (direct,) = formulations(kernel, ["direct"])
     return default_schedule(tvm.IRModule({"main": prim_func(kernel, direct)}), target)
+
+
+def plain_gpu_program(kernel: Kernel, threads: int) -> Any:
+    """The plain definition, an element a work item."""
+    import tvm
+
+    (direct,) = formulations(kernel, ["direct"])
+    return plain_gpu_schedule(tvm.IRModule({"main": prim_func(kernel, direct)}), threads)
 
 
 def replayed(kernel: Kernel, formulation: str, trace: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from autotune.compiler.export import c_format, c_source, opencl_format, tvm_format
-from autotune.compiler.export.checks import write_checks
+from autotune.compiler.export.checks import chosen, write_checks
 from autotune.compiler.export.manifest import MANIFEST, digests, manifest
 from autotune.compiler.export.objects import Report
 from autotune.compiler.export.texts import write_licences
@@ -44,6 +44,7 @@ def export(
     *,
     name: str = NAME,
     platform: Platform | None = None,
+    check_all: bool = False,
     report: Report = lambda line: None,
 ) -> dict[str, Any]:
     """Writes variants of kernels as a library.
@@ -54,6 +55,7 @@ def export(
         kind: The format.
         name: The library's name, which C functions begin with.
         platform: What to build a C library for; None for the variants' usual one.
+        check_all: Store inputs and results of every kernel, not of one a role.
         report: Is told what takes time.
 
     Returns:
@@ -78,7 +80,8 @@ def export(
         opencl_format.check_variants(variants)
     staged = _staging(out)
     try:
-        checks = write_checks(kernels_of(variants), staged)
+        kernels = kernels_of(variants)
+        checks = write_checks(kernels if check_all else chosen(kernels), staged)
         every = tuple(variants)
         if platform is not None:
             every, of_variant, more = c_format.write_c(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler import spaces
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check
 from autotune.compiler.export.launches import Launch, OpenCLProgram, opencl_program
@@ -32,9 +31,6 @@ TABLE = "launch_table.json"
 LOADER = "autotune_opencl.hpp"
 _LONGEST = (
     160  # Of a file's name; names of kernels with an epilogue can be longer than file systems take.
-)
-_SAFE_LIMITS = spaces.Limits(
-    max_threads_per_block=64, max_local_memory_bytes=16384, sub_group_size=1
 )
 
 
@@ -63,7 +59,10 @@ def write_opencl(
     Raises:
         AutotuneError: A kernel cannot be said by a launch table.
     """
-    every = _with_safe(variants)
+    safe = TargetSpec(
+        SAFE, "opencl", "", "any OpenCL device", variants[0].target.triple, (("kind", "opencl"),)
+    )
+    every = with_safe_variant(variants, safe)
     (out / "kernels").mkdir()
     entries, of_variant = [], {}
     for variant in every:
@@ -129,21 +128,6 @@ def _write_texts(name: str, checks: Sequence[Check], kernel: Kernel, out: Path) 
 
 def _quoted(files: Sequence[str]) -> list[str]:
     return [f'"{file}"' for file in files]
-
-
-def _with_safe(variants: Sequence[Variant]) -> tuple[Variant, ...]:
-    """The variants behind untuned kernels in groups that every OpenCL GPU allows."""
-    safe = TargetSpec(
-        SAFE,
-        "opencl",
-        "",
-        "any OpenCL 1.2 device",
-        variants[0].target.triple,
-        (("kind", "opencl"),),
-    )
-    first, *others = with_safe_variant(variants, safe)
-    limited = first.space.model_copy(update={"limits": _SAFE_LIMITS})
-    return (Variant(first.name, first.target, limited, first.kernels), *others)
 
 
 def _recipe(variant: Variant, one: ExportedKernel, out: Path) -> dict[str, Any]:

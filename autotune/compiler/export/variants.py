@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.request import TuneRequest
-from autotune.compiler.scheduled import Winner, untuned_program, winners
-from autotune.compiler.spaces import Space
+from autotune.compiler.scheduled import Winner, plain_gpu_program, untuned_program, winners
+from autotune.compiler.spaces import Limits, Space
 from autotune.compiler.targets import TargetSpec
 from autotune.errors import RecordError, UsageError
 from autotune.records import Result, TaskResult, read_run
@@ -22,6 +22,9 @@ from autotune.workloads.operators import Kernel
 
 SAFE = "default"
 """Name of the variant that runs wherever none of the others is known to be right."""
+
+
+_SAFE_LIMITS = Limits(max_threads_per_block=64, max_local_memory_bytes=16384, sub_group_size=1)
 
 
 @dataclass(frozen=True)
@@ -134,18 +137,30 @@ def variants_of_runs(
     return tuple(variants)
 
 
-def with_safe_variant(variants: Sequence[Variant], safe_target: TargetSpec) -> tuple[Variant, ...]:
-    """The variants behind the safe one: every kernel untuned, compiled for what every such device has."""
+def with_safe_variant(variants: Sequence[Variant], target: TargetSpec) -> tuple[Variant, ...]:
+    """The variants behind the safe one: every kernel untuned, for what every such device has.
+
+    Args:
+        variants: The others.
+        target: What to compile it for.
+    """
     found: dict[str, ExportedKernel] = {}
     for one in _all(variants):
         found.setdefault(one.kernel.name, one)
+    space = variants[0].space
+    if target.family == "opencl":
+        space = space.model_copy(update={"limits": _SAFE_LIMITS})
     safe = tuple(
         ExportedKernel(
-            one.kernel, _untuned(one.kernel), tuned=False, count=one.count, figures=Figures()
+            one.kernel,
+            _untuned(one.kernel, target),
+            tuned=False,
+            count=one.count,
+            figures=Figures(),
         )
         for one in found.values()
     )
-    return (Variant(SAFE, safe_target, variants[0].space, safe), *variants)
+    return (Variant(SAFE, target, space, safe), *variants)
 
 
 def kernels_of(variants: Sequence[Variant]) -> tuple[Kernel, ...]:
@@ -157,8 +172,10 @@ def _all(variants: Sequence[Variant]) -> Iterable[ExportedKernel]:
     return (kernel for variant in variants for kernel in variant.kernels)
 
 
-def _untuned(kernel: Kernel) -> Callable[[Any], Any]:
-    return lambda target: untuned_program(kernel, target)
+def _untuned(kernel: Kernel, target: TargetSpec) -> Callable[[Any], Any]:
+    if target.family == "opencl":
+        return lambda _: plain_gpu_program(kernel, _SAFE_LIMITS.max_threads_per_block)
+    return lambda made: untuned_program(kernel, made)
 
 
 def _tuned(kernel: Kernel, winner: Winner) -> Callable[[Any], Any]:

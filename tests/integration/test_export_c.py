@@ -1,0 +1,340 @@
+"""`autotune export --format c`: libraries that other programs call without TVM."""
+
+import json
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+from command import autotune, one_folder
+from exports import DATA, compiled, exported, said, untuned_variant, with_cluster
+
+from autotune.compiler.export.objects import compile_objects
+from autotune.compiler.export.variants import Variant, with_safe_variant
+from autotune.compiler.export.verify import verify
+from autotune.compiler.targets import TargetSpec
+from autotune.errors import ToolchainError, UsageError
+from autotune.workloads import StepForm, TrainingStep, tasks
+from autotune.workloads.operators import Kernel
+from autotune.workloads.spec import parse_kernel
+
+M, N, K = 8, 24, 40
+MATMUL = f"matmul:m={M},n={N},k={K}"
+KERNEL = f"kernels_matmul_forward_m{M}n{N}k{K}"
+API = {
+    "context_create", "context_destroy", "status_text", "error", "context_variant", "context_threads",
+    "variant_count", "variant_name", "kernel_count", "kernel_at", "run",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on this processor."""
+    logs = tmp_path_factory.mktemp("logs")
+    done = autotune("kernels", "--op", MATMUL, "--trials", "6", "--logs", logs)
+    assert done.returncode == 0, done.stderr
+    return one_folder(logs)
+
+
+@pytest.fixture(scope="module")
+def library(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("c") / "out"
+    done = autotune("export", run, "--format", "c", "--name", "kernels", "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def kinds(model: str, batch: int) -> list[Kernel]:
+    """One kernel of each operator, role and epilogue of a model's step."""
+    graph = TrainingStep(model, batch).graph(StepForm("channels_last"))
+    found: dict[object, Kernel] = {}
+    for task in tasks(graph):
+        kernel = task.kernel
+        key = (kernel.operator.name, kernel.role, tuple(f.operator.name for f in kernel.epilogue))
+        if key not in found or kernel.bytes < found[key].bytes:
+            found[key] = kernel
+    return list(found.values())
+
+
+def flags(out: Path, *, static: bool) -> list[str]:
+    """What pkg-config says a program needs, and where a shared library is found."""
+    done = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", *(["--static"] if static else []), "kernels"],
+        env={"PATH": "/usr/bin:/bin", "PKG_CONFIG_PATH": str(out / "lib" / "pkgconfig")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = done.stdout.split()
+    if static:
+        return [
+            str(out / "lib" / "libkernels.a") if word == "-lkernels" else word for word in words
+        ]
+    return [*words, f"-Wl,-rpath,{out / 'lib'}"]
+
+
+def test_verify_finds_every_kernel_of_every_variant_right(library: Path) -> None:
+    done = autotune("verify", library, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    content = json.loads(done.stdout)
+    assert (content["schema_version"], content["ok"], content["device"]) == (1, True, "host")
+    seen = {(one["variant"], one["role"]) for one in content["results"]}
+    roles = ("forward", "data_grad", "weight_grad")
+    assert seen == {(variant, role) for variant in ("default", "cpu") for role in roles}
+    assert all(one["status"] == "ok" and one["max_rel_error"] < 1e-4 for one in content["results"])
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_programs_call_it_in_every_right_and_wrong_way(
+    library: Path, tmp_path: Path, static: bool
+) -> None:
+    program = compiled(
+        DATA / "calls.c", tmp_path / "calls", f"-DKERNEL={KERNEL}", f"-DM={M}", f"-DN={N}", f"-DK={K}",
+        *flags(library, static=static), "-lpthread", "-lm",
+    )  # fmt: skip
+    assert said(program) == ""
+    linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    assert "tvm" not in linked
+    assert static or "libkernels.so" in linked
+
+
+def test_only_the_interface_is_shown(library: Path) -> None:
+    wanted = {f"kernels_{name}" for name in API}
+    wanted |= {
+        f"kernels_matmul_{role}_m{M}n{N}k{K}" for role in ("forward", "data_grad", "weight_grad")
+    }
+    for arguments in (("-D", "lib/libkernels.so"), ("-g", "lib/libkernels.a")):
+        *options, file = arguments
+        listed = subprocess.run(
+            ["nm", "--defined-only", *options, library / file],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert {
+            line.split()[-1] for line in listed.splitlines() if len(line.split()) == 3
+        } == wanted
+
+
+def test_the_header_is_c_and_cpp_and_may_be_included_twice(library: Path, tmp_path: Path) -> None:
+    text = '#include "kernels.h"\n#include "kernels.h"\nint main(void) { return kernels_kernel_count() == 0; }\n'
+    for name, compiler in (("both.c", "gcc"), ("both.cc", "g++")):
+        (tmp_path / name).write_text(text)
+        program = compiled(
+            tmp_path / name,
+            tmp_path / f"{name}.out",
+            *flags(library, static=False),
+            compiler=compiler,
+        )
+        assert said(program) == ""
+
+
+def test_two_static_exports_go_into_one_program(library: Path, run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    done = autotune("export", run, "--format", "c", "--name", "others", "--out", other)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "two.c").write_text(
+        '#include "kernels.h"\n#include "others.h"\n'
+        "int main(void) { return kernels_kernel_count() != others_kernel_count(); }\n"
+    )
+    program = compiled(
+        tmp_path / "two.c", tmp_path / "two", f"-I{library}/include", f"-I{other}/include",
+        str(library / "lib" / "libkernels.a"), str(other / "lib" / "libothers.a"), "-lstdc++", "-lm",
+    )  # fmt: skip
+    assert said(program) == ""
+
+
+def test_the_same_run_gives_the_same_files(library: Path, run: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    assert (
+        autotune("export", run, "--format", "c", "--name", "kernels", "--out", again).returncode
+        == 0
+    )
+    assert (again / "manifest.json").read_bytes() == (library / "manifest.json").read_bytes()
+
+
+def test_variants_are_chosen_by_soc_and_cluster(run: Path, tmp_path: Path) -> None:
+    big = with_cluster(run, tmp_path / "big-run", "big")
+    little = with_cluster(run, tmp_path / "little-run", "little")
+    out = tmp_path / "out"
+    done = autotune(
+        "export", big, little, run, "--soc", "SM8150", "--soc", "SM8150", "--soc", "Exynos 990",
+        "--format", "c", "--name", "kernels", "--out", out, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads(done.stdout)
+    assert [one["name"] for one in manifest["variants"]] == [
+        "default",
+        "cpu_big",
+        "cpu_little",
+        "cpu",
+    ]
+    assert manifest["safe_variant"]["name"] == "default"
+    assert manifest["variants"][1]["match"] == {
+        "soc": "SM8150", "gpu": None, "driver": None, "cluster": "big",
+    }  # fmt: skip
+    program = compiled(DATA / "dispatch.c", tmp_path / "dispatch", *flags(out, static=False))
+    for soc, cluster, expected in (
+        ("sm8150 ", "little", "cpu_little"),
+        ("SM8150", "big", "cpu_big"),
+        ("SM8150", "-", "cpu_big"),
+        ("SM8150", "middle", "default"),
+        ("exynos 990", "big", "cpu"),
+        ("another", "big", "default"),
+        ("-", "-", "default"),
+    ):
+        assert said(program, soc, cluster).strip() == expected, (soc, cluster)
+
+
+def test_a_variant_whose_instructions_are_missing_is_never_taken(tmp_path: Path) -> None:
+    kernel = parse_kernel(MATMUL, "forward")
+    sve = TargetSpec(
+        "sve", "cpu", "arm_cpu.toml", "", "aarch64-linux-gnu",
+        (("kind", "llvm"), ("mtriple", "aarch64-linux-gnu"), ("mattr", ("+bf16", "+i8mm"))),
+    )  # fmt: skip
+    variant = untuned_variant("arm-cpu", [kernel], "new")
+    variant = Variant(variant.name, sve, variant.space, variant.kernels, soc="chip")
+    exported([variant], tmp_path / "out", "c")
+    flag = ["-static", f"-I{tmp_path}/out/include", str(tmp_path / "out/lib/libkernels.a")]
+    program = compiled(
+        DATA / "dispatch.c", tmp_path / "dispatch", *flag, "-lstdc++", "-lm",
+        compiler="aarch64-linux-gnu-gcc",
+    )  # fmt: skip
+    for cpu, expected in (("cortex-a57", "default"), ("max", "new")):
+        done = subprocess.run(
+            ["qemu-aarch64-static", "-cpu", cpu, program, "chip"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == expected, cpu
+
+
+@pytest.mark.parametrize("model", ["lenet", "mobilenet_v2"])
+def test_kernels_of_every_kind_are_right(tmp_path: Path, model: str) -> None:
+    kernels = kinds(model, 2)
+    exported([untuned_variant("cpu", kernels)], tmp_path / "out", "c", check_all=True)
+    verdict = verify(tmp_path / "out", None)
+    assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
+    assert len(verdict.results) == 2 * len(kernels)
+
+
+def test_a_library_for_aarch64_is_right_under_qemu(tmp_path: Path) -> None:
+    kernels = kinds("lenet", 1)
+    manifest = exported(
+        [untuned_variant("arm-cpu", kernels)], tmp_path / "out", "c", check_all=True
+    )
+    assert manifest["platform"] == "linux-aarch64"
+    verdict = verify(tmp_path / "out", "qemu")
+    assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
+    assert verdict.device == "qemu"
+    with pytest.raises(UsageError, match="cannot run on host"):
+        verify(tmp_path / "out", "host")
+
+
+def test_android_asks_for_the_ndk_and_its_objects_are_those_of_android(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    variant = untuned_variant("arm-cpu", [parse_kernel(MATMUL, "forward")])
+    with pytest.raises(ToolchainError, match="Android NDK"):
+        exported([variant], tmp_path / "out", "c", platform="android-arm64")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    android = TargetSpec(
+        "a",
+        "cpu",
+        "",
+        "",
+        "aarch64-linux-android",
+        (("kind", "llvm"), ("mtriple", "aarch64-linux-android")),
+    )
+    (safe, _) = with_safe_variant([variant], android)
+    compile_objects(safe, "v0__", tmp_path, lambda line: None)
+    (built,) = tmp_path.glob("*.o")
+    elf = built.read_bytes()
+    assert int.from_bytes(elf[18:20], "little") == 183  # EM_AARCH64
+    listed = subprocess.run(
+        ["aarch64-linux-gnu-nm", built], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"__tvm_ffi_v0__matmul_forward_m{M}n{N}k{K}" in listed
+
+
+def test_what_does_not_fit_is_refused(run: Path, tmp_path: Path) -> None:
+    matmul = parse_kernel(MATMUL, "forward")
+    cpu, arm, gpu = (untuned_variant(name, [matmul], name) for name in ("cpu", "arm-cpu", "opencl"))
+    for variants, kind, options, message in (
+        ([gpu], "c", {}, "holds kernels of a processor"),
+        ([cpu, arm], "c", {}, "different kinds of processors"),
+        ([cpu], "c", {"platform": "android-arm64"}, "not for android-arm64"),
+        ([cpu], "opencl", {}, "not an OpenCL target"),
+        ([cpu], "tvm", {"platform": "host"}, "--for goes with --format c"),
+        ([], "c", {}, "nothing to export"),
+    ):
+        if platform.machine() != "x86_64" and arm in variants:
+            continue
+        with pytest.raises(UsageError, match=message):
+            exported(variants, tmp_path / "out", kind, **options)  # type: ignore[arg-type]
+    for arguments, message in (
+        (("--format", "elf"), "unknown format"),
+        (("--format", "c", "--name", "a b"), "not a name"),
+        (("--format", "c", "--name", "int"), "not a name"),
+        (("--soc", "a", "--soc", "b"), "2 chips are named for 1 runs"),
+    ):
+        done = autotune("export", run, "--out", tmp_path / "out", *arguments)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_an_export_replaces_an_earlier_one_and_nothing_else(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("kept")
+    assert autotune("export", run, "--format", "c", "--out", out).returncode == 0
+    assert autotune("export", run, "--format", "tvm", "--out", out).returncode == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    files = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
+    assert files == {*manifest["files"], "manifest.json", "mine.txt"}
+
+
+def test_verify_tells_what_has_changed_and_runs_nothing_of_it(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert autotune("export", run, "--format", "c", "--out", out).returncode == 0
+    (out / "notes.txt").write_text("mine")
+    assert autotune("verify", out).returncode == 0
+    header = next((out / "include").iterdir())
+    header.write_text(header.read_text() + "\n")
+    (out / "LICENSE").unlink()
+    done = autotune("verify", out, "--json")
+    content = json.loads(done.stdout)
+    assert (done.returncode, content["ok"], content["results"]) == (1, False, [])
+    assert {(one["file"], one["status"]) for one in content["files"]} == {
+        ("LICENSE", "missing"),
+        ("include/autotune_kernels.h", "changed"),
+        ("notes.txt", "unlisted"),
+    }
+
+
+def test_verify_sees_a_wrong_result(run: Path, tmp_path: Path) -> None:
+    from autotune.compiler.export.manifest import digests
+
+    out = tmp_path / "out"
+    assert autotune("export", run, "--format", "c", "--out", out).returncode == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    expected = out / manifest["checks"][0]["expected"][0]
+    expected.write_bytes(bytes(expected.stat().st_size))
+    manifest["files"] = digests(out)
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    done = autotune("verify", out)
+    assert done.returncode == 1
+    assert "wrong" in done.stdout
+    assert "WRONG" in done.stdout
+
+
+def test_verify_of_what_is_no_export(tmp_path: Path) -> None:
+    done = autotune("verify", tmp_path)
+    assert (done.returncode, "no export at" in done.stderr) == (2, True)
+    (tmp_path / "manifest.json").write_text('{"schema_version": 1}')
+    done = autotune("verify", tmp_path)
+    assert (done.returncode, "schema version 2" in done.stderr) == (1, True)
+    done = autotune("verify", tmp_path, "--device", "moon")
+    assert (done.returncode, "unknown device" in done.stderr) == (2, True)

@@ -73,6 +73,6 @@ def with_cluster(run: Path, copy: Path, cluster: str) -> Path:
     """A copy of a run that says that it was for a cluster."""
     shutil.copytree(run, copy)
     about = json.loads((copy / "run.json").read_text())
-    about["request"]["cluster"] = cluster
+    about["request"]["cores"] = {"cluster": cluster, "cpus": [0], "emulated": ""}
     (copy / "run.json").write_text(json.dumps(about))
     return copy

@@ -24,6 +24,7 @@ SAFE = "default"
 """Name of the variant that runs wherever none of the others is known to be right."""
 
 
+_ALL_CORES = "hybrid"  # What a run has in a cluster's place that is for no cluster in particular.
 _SAFE_LIMITS = Limits(max_threads_per_block=64, max_local_memory_bytes=16384, sub_group_size=1)
 
 
@@ -188,8 +189,7 @@ def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
         raise UsageError(
             f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
         )
-    asked = run.about.get("request", {})
-    request = TuneRequest.from_json(asked)
+    request = TuneRequest.from_json(run.about.get("request", {}))
     try:
         result = Result.from_json(run.result)
     except (KeyError, TypeError) as error:
@@ -203,7 +203,7 @@ def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
     kernels = _kernels(run, request)
     if not kernels:
         raise UsageError(f"run {path} has no kernel with a valid time to export")
-    cluster = str(asked.get("cluster") or "")
+    cluster = request.cores.cluster if request.cores else ""
     gpu, driver = _opencl(result.device)
     details = result.device.get("details", {})
     name = "_".join(word for word in (request.target.name, cluster) if word)
@@ -212,12 +212,12 @@ def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
         target=request.target,
         space=request.space,
         kernels=kernels,
-        cluster=cluster,
+        cluster="" if cluster == _ALL_CORES else cluster,
         # A stand-in is no chip of the target's kind: such a variant is taken by name only.
         soc="" if result.stand_in and not soc else soc or details.get("soc") or _chip(result),
         driver="" if result.stand_in else driver,
         gpu="" if result.stand_in else gpu,
-        threads=int(details.get("threads") or 0),
+        threads=len(request.cores.cpus) if request.cores else int(details.get("threads") or 0),
         device=tuple(result.device.items()),
         stand_in=result.stand_in,
         source=path.resolve().name,

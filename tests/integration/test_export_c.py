@@ -1,8 +1,11 @@
 """`autotune export --format c`: libraries that other programs call without TVM."""
 
 import json
+import os
 import platform
+import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from exports import DATA, compiled, exported, said, untuned_variant, with_cluste
 from autotune.compiler.export.objects import compile_objects
 from autotune.compiler.export.variants import Variant, with_safe_variant
 from autotune.compiler.export.verify import verify
+from autotune.compiler.runner import host_device
+from autotune.compiler.scheduled import untuned_program
 from autotune.compiler.targets import TargetSpec
 from autotune.errors import ToolchainError, UsageError
 from autotune.workloads import StepForm, TrainingStep, tasks
@@ -20,7 +25,6 @@ from autotune.workloads.spec import parse_kernel
 
 M, N, K = 8, 24, 40
 MATMUL = f"matmul:m={M},n={N},k={K}"
-KERNEL = f"kernels_matmul_forward_m{M}n{N}k{K}"
 API = {
     "context_create", "context_destroy", "status_text", "error", "context_variant", "context_threads",
     "variant_count", "variant_name", "kernel_count", "kernel_at", "run",
@@ -57,20 +61,32 @@ def kinds(model: str, batch: int) -> list[Kernel]:
 
 
 def flags(out: Path, *, static: bool) -> list[str]:
-    """What pkg-config says a program needs, and where a shared library is found."""
+    """What a compiler needs for a program that calls the library."""
+    include = f"-I{out / 'include'}"
+    if static:
+        return [include, str(out / "lib" / "libkernels.a"), "-lstdc++", "-lm"]
+    return [include, f"-L{out / 'lib'}", "-lkernels", f"-Wl,-rpath,{out / 'lib'}"]
+
+
+@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="pkg-config is not installed")
+@pytest.mark.parametrize("static", [False, True])
+def test_pkg_config_knows_what_a_program_needs(library: Path, tmp_path: Path, static: bool) -> None:
     done = subprocess.run(
         ["pkg-config", "--cflags", "--libs", *(["--static"] if static else []), "kernels"],
-        env={"PATH": "/usr/bin:/bin", "PKG_CONFIG_PATH": str(out / "lib" / "pkgconfig")},
+        env={**os.environ, "PKG_CONFIG_PATH": str(library / "lib" / "pkgconfig")},
         capture_output=True,
         text=True,
         check=True,
     )
     words = done.stdout.split()
     if static:
-        return [
-            str(out / "lib" / "libkernels.a") if word == "-lkernels" else word for word in words
-        ]
-    return [*words, f"-Wl,-rpath,{out / 'lib'}"]
+        words = ["-l:libkernels.a" if word == "-lkernels" else word for word in words]
+    program = compiled(
+        DATA / "dispatch.c", tmp_path / "dispatch", *words, f"-Wl,-rpath,{library / 'lib'}"
+    )
+    linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    assert ("libkernels.so" in linked) != static
+    assert said(program, "another").strip() == "default"
 
 
 def test_verify_finds_every_kernel_of_every_variant_right(library: Path) -> None:
@@ -88,14 +104,50 @@ def test_verify_finds_every_kernel_of_every_variant_right(library: Path) -> None
 def test_programs_call_it_in_every_right_and_wrong_way(
     library: Path, tmp_path: Path, static: bool
 ) -> None:
+    check_calls(library, tmp_path, static=static)
+
+
+def check_calls(library: Path, folder: Path, *, static: bool, sizes: str = MATMUL) -> None:
+    """Compiles and runs the program that calls a matmul in every way."""
+    kernel = parse_kernel(sizes, "forward")
+    words = [word.upper() for word in sizes.partition(":")[2].split(",")]
     program = compiled(
-        DATA / "calls.c", tmp_path / "calls", f"-DKERNEL={KERNEL}", f"-DM={M}", f"-DN={N}", f"-DK={K}",
+        DATA / "calls.c", folder / "calls", f"-DKERNEL=kernels_{kernel.name}", *(f"-D{w}" for w in words),
         *flags(library, static=static), "-lpthread", "-lm",
     )  # fmt: skip
     assert said(program) == ""
     linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     assert "tvm" not in linked
     assert static or "libkernels.so" in linked
+
+
+def test_parallel_loops_and_temporaries_are_right_with_any_number_of_threads(
+    tmp_path: Path,
+) -> None:
+    sizes = "matmul:m=16,n=600,k=40"
+    kernel = parse_kernel(sizes, "forward")
+
+    def program(target: object) -> object:
+        from tvm.s_tir import Schedule
+
+        schedule = Schedule(untuned_program(kernel, target))
+        (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
+        kept = schedule.cache_write(block, 0, "global")
+        rows = schedule.get_loops(block)[0]
+        schedule.reverse_compute_at(kept, rows)
+        schedule.parallel(rows)
+        return schedule.mod
+
+    plain = untuned_variant("cpu", [kernel])
+    one = replace(plain.kernels[0], program=program)
+    variant = replace(plain, kernels=(one,), soc=host_device().name)
+    exported([variant], tmp_path / "out", "c")
+    compile_objects(variant, "x__", tmp_path, lambda line: None)
+    (built,) = tmp_path.glob("*.o")
+    text = subprocess.run(["nm", built], capture_output=True, text=True, check=True).stdout
+    assert "TVMBackendParallelLaunch" in text
+    assert "TVMBackendAllocWorkspace" in text
+    check_calls(tmp_path / "out", tmp_path, static=True, sizes=sizes)
 
 
 def test_only_the_interface_is_shown(library: Path) -> None:

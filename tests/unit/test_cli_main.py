@@ -28,7 +28,7 @@ from autotune.errors import (
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-COMMANDS = ("kernels", "export", "targets", "models", "doctor")
+COMMANDS = ("kernels", "export", "verify", "targets", "models", "doctor")
 HEAVY = ("tvm", "tvm_ffi", "numpy", "pydantic", "optuna", "rich", "psutil", "xgboost")
 PROGRAM = (sys.executable, "-m", "autotune")
 HELP_LIMIT_S = 0.4

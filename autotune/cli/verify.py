@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from autotune.cli.devices import Ssh
+
+if TYPE_CHECKING:
+    from autotune.compiler.export.verify import Remote
 
 
 def verify(
@@ -16,10 +22,12 @@ def verify(
     device: Annotated[
         str | None,
         typer.Option(
-            metavar="host|qemu",
-            help="Where to run its kernels; qemu emulates aarch64 here. [default: what fits]",
+            metavar="host|qemu|SERIAL",
+            help="Where to run its kernels; qemu emulates aarch64 here, a serial is one that `autotune devices` "
+            "lists. [default: this host]",
         ),
     ] = None,
+    ssh: Ssh = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> int:
     """Checks an export: that its files are as they were written, and what its kernels compute on this device.
@@ -33,16 +41,15 @@ def verify(
     Examples:
       autotune verify build/lenet-c
       autotune verify build/lenet-arm --device qemu --json
+      autotune verify build/lenet-arm --ssh pi@raspberrypi --device pi@raspberrypi
     """
     from autotune.cli.output import write_json, write_table
     from autotune.compiler.export.verify import WHERE
     from autotune.compiler.export.verify import verify as verify_export
-    from autotune.errors import UsageError
 
     where = next((one for one in WHERE if one == device), None)
-    if device is not None and where is None:
-        raise UsageError(f"unknown device {device!r}", hint=f"one of {', '.join(WHERE)}")
-    verdict = verify_export(folder, where)
+    remote = None if device is None or where is not None else _remote(device, ssh or ())
+    verdict = verify_export(folder, where, remote)
     if json:
         write_json(verdict.to_json())
         return 0 if verdict.ok else 1
@@ -68,3 +75,19 @@ def verify(
         print("files have changed: nothing of it was run", file=sys.stderr)
     print(f"{folder}: {'right' if verdict.ok else 'WRONG'}, {verdict.checked_files} files")
     return 0 if verdict.ok else 1
+
+
+def _remote(serial: str, ssh: Sequence[str]) -> Remote:
+    """The device of a serial, and what is built for it."""
+    from autotune.compiler.export.verify import Remote
+    from autotune.compiler.platforms import platform_of
+    from autotune.devices.discovery import choose, reach
+    from autotune.devices.info import probe
+
+    ((name, kind),) = choose([serial], ssh)
+    device = reach(name, kind)
+    info = probe(device)
+    # An emulated phone has Debian's C library.
+    platform = platform_of(info.abi, android=info.sdk is not None and not info.emulated)
+    folder = "/tmp" if info.sdk is None else "/data/local/tmp"
+    return Remote(device, platform, PurePosixPath(folder))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from boards import SSHD, ssh_board
 from command import autotune, one_folder
 from exports import DATA, compiled, exported, said, untuned_variant, with_cluster
 
@@ -389,4 +390,22 @@ def test_verify_of_what_is_no_export(tmp_path: Path) -> None:
     done = autotune("verify", tmp_path)
     assert (done.returncode, "schema version 2" in done.stderr) == (1, True)
     done = autotune("verify", tmp_path, "--device", "moon")
-    assert (done.returncode, "unknown device" in done.stderr) == (2, True)
+    assert (done.returncode, "there is no device 'moon'" in done.stderr) == (2, True)
+
+
+@pytest.mark.skipif(not SSHD, reason="sshd is not installed")
+def test_a_board_is_verified_over_ssh(library: Path, tmp_path: Path) -> None:
+    with ssh_board(tmp_path / "board") as (destination, config):
+        where = ("--ssh", destination, "--device", destination)
+        home = {"AUTOTUNE_SSH_CONFIG": str(config), "XDG_STATE_HOME": str(tmp_path / "state")}
+        before = set(Path("/tmp").glob("autotune-verify-*"))
+        done = autotune("verify", library, *where, "--json", **home)
+        assert done.returncode == 0, done.stderr
+        content = json.loads(done.stdout)
+        assert (content["device"], content["ok"], len(content["results"])) == (destination, True, 6)
+        assert set(Path("/tmp").glob("autotune-verify-*")) <= before
+        arm = tmp_path / "arm"
+        exported([untuned_variant("arm-cpu", [parse_kernel(MATMUL, "forward")])], arm, "c")
+        done = autotune("verify", arm, *where, **home)
+        assert done.returncode == 2
+        assert "the export is for linux-aarch64" in done.stderr

@@ -4,119 +4,68 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from platform import machine as platform_machine
 from typing import Any, Literal, get_args
 
-from autotune.compiler import native_build
+from autotune.compiler.export.example_program import call, emulator, run_here, run_on
+from autotune.compiler.export.findings import FileFinding, ResultFinding, Verdict, results_of
 from autotune.compiler.export.manifest import MANIFEST, MANIFEST_SCHEMA_VERSION, digest
-from autotune.errors import RecordError, ToolchainError, UsageError
+from autotune.compiler.platforms import Platform
+from autotune.devices.device import Device
+from autotune.errors import RecordError, UsageError
 
 Where = Literal["host", "qemu"]
 WHERE: tuple[Where, ...] = get_args(Where)
 _ARM = ("aarch64", "arm64")
-_ARM_ROOT = "/usr/aarch64-linux-gnu"
-_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
-class FileFinding:
-    """A file that is not as the manifest says: `changed`, `missing` or `unlisted`, which is no fault by itself."""
-
-    file: str
-    status: str
-
-
-@dataclass(frozen=True)
-class ResultFinding:
-    """A kernel that was run, or a variant that this device cannot run.
+class Remote:
+    """Another device that runs an export's example.
 
     Attributes:
-        variant: The variant.
-        kernel: The kernel; None where the whole variant is meant.
-        role: Its role.
-        status: `ok`, `wrong`, `skipped` where the device lacks something, or `not checked`.
-        max_rel_error: Largest relative error; None without a result.
-        reason: Why it is not `ok`.
+        device: The device.
+        platform: What it runs.
+        folder: Where it has room for files.
     """
 
-    variant: str
-    kernel: str | None
-    role: str | None
-    status: str
-    max_rel_error: float | None
-    reason: str
+    device: Device
+    platform: Platform
+    folder: PurePosixPath
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What was found.
-
-    Attributes:
-        path: The export.
-        kind: Its format.
-        device: Where its kernels ran.
-        checked_files: Files that were compared.
-        files: Those that are not as they were.
-        results: Kernels that ran; none where a file has changed, since that is not run.
-    """
-
-    path: Path
-    kind: str
-    device: str
-    checked_files: int
-    files: tuple[FileFinding, ...]
-    results: tuple[ResultFinding, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether every file is right, every result is, and there is at least one."""
-        statuses = {one.status for one in self.results}
-        whole = all(one.status == "unlisted" for one in self.files)
-        return whole and "ok" in statuses and statuses <= {"ok", "skipped"}
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data; docs/export.md describes it."""
-        return {
-            "path": str(self.path),
-            "format": self.kind,
-            "device": self.device,
-            "ok": self.ok,
-            "checked_files": self.checked_files,
-            "files": [asdict(one) for one in self.files],
-            "results": [asdict(one) for one in self.results],
-        }
-
-
-def verify(path: Path, where: Where | None) -> Verdict:
+def verify(path: Path, where: Where | None, device: Remote | None = None) -> Verdict:
     """Checks the files of an export, and what its kernels compute.
 
     Args:
         path: Its folder.
         where: `host`, or `qemu` for aarch64 under emulation on this host; None for what fits.
+        device: Another device, instead.
 
     Raises:
         UsageError: There is no export, or it cannot run there.
         RecordError: Its manifest is damaged.
         ToolchainError: A tool for the check is missing.
+        DeviceError: The device went away, or refused.
     """
     content = read_manifest(path)
-    chosen = _where(content, where)
+    platform = _platform(content, where) if device is None else _fitting(content, device)
     files = _files(path, content["files"])
-    damaged = any(one.status != "unlisted" for one in files)
-    return Verdict(
-        path,
-        str(content["format"]),
-        chosen,
-        len(content["files"]),
-        files,
-        () if damaged else _results(path, content, chosen),
-    )
+    results: tuple[ResultFinding, ...] = ()
+    if all(one.status == "unlisted" for one in files):
+        if device is not None:
+            results = run_on(device.device, path, content, platform, device.folder)
+        elif content["format"] == "tvm":
+            results = _python_example(path, content)
+        else:
+            results = run_here(path, platform)
+    named = "qemu" if platform == "linux-aarch64" and platform_machine() not in _ARM else "host"
+    where_ran = named if device is None else device.device.serial
+    return Verdict(path, str(content["format"]), where_ran, len(content["files"]), files, results)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -158,104 +107,44 @@ def _files(path: Path, listed: Mapping[str, str]) -> tuple[FileFinding, ...]:
     return (*findings, *(FileFinding(name, "unlisted") for name in extra))
 
 
-def _where(content: Mapping[str, Any], wanted: Where | None) -> Where:
-    """Where an export's kernels can run."""
+def _platform(content: Mapping[str, Any], wanted: Where | None) -> Platform:
+    """What an export's example is built for, to run on this host."""
     built_for = content["platform"]
     if built_for == "android-arm64":
         raise UsageError(
             "a library for Android runs on Android only",
-            hint="build its example with the NDK, push example and library with adb, and run `check` there",
+            hint="name a phone with --device, as `autotune devices` lists it",
         )
     arm = built_for == "linux-aarch64"
-    fits: Where = "qemu" if arm and platform.machine() not in _ARM else "host"
+    fits: Where = "qemu" if arm and platform_machine() not in _ARM else "host"
     if wanted is not None and wanted != fits:
         raise UsageError(
             f"an export for {built_for} cannot run on {wanted}", hint=f"give --device {fits}"
         )
-    return fits
+    return "linux-aarch64" if fits == "qemu" else "host"
 
 
-def _results(path: Path, content: Mapping[str, Any], where: Where) -> tuple[ResultFinding, ...]:
+def _fitting(content: Mapping[str, Any], device: Remote) -> Platform:
+    """What an export's example is built for, to run on a device."""
     if content["format"] == "tvm":
-        return _run(_python_example(path, content), dict(os.environ))
-    with tempfile.TemporaryDirectory(prefix="autotune-verify-") as build:
-        program = _built(path / "example", Path(build), where)
-        command = [str(program), str(path.resolve())]
-        if where == "qemu":
-            command = [*_emulator(), *command]
-        # What the library needs must be in it: the program sees nothing of this process's environment.
-        kept = ("PATH", "HOME", "OCL_ICD_VENDORS", "TMPDIR", "AUTOTUNE_OPENCL_LIBRARY")
-        return _run(command, {key: os.environ[key] for key in kept if key in os.environ})
+        raise UsageError(
+            "TVM's runtime runs such an export on a device, over RPC",
+            hint="see the export's README.md: example/example.py --rpc HOST:PORT",
+        )
+    if content["platform"] not in ("any", device.platform):
+        raise UsageError(
+            f"{device.device.serial} runs {device.platform}, and the export is for {content['platform']}",
+            hint=f"export it with --for {device.platform}",
+        )
+    return device.platform
 
 
-def _python_example(path: Path, content: Mapping[str, Any]) -> list[str]:
+def _python_example(path: Path, content: Mapping[str, Any]) -> tuple[ResultFinding, ...]:
     if any(variant["family"] == "opencl" for variant in content["variants"]):
         from autotune.compiler import opencl_sidecar
 
         opencl_sidecar.ensure()
     if any(variant["family"] == "aarch64" for variant in content["variants"]):
-        _emulator()
-    return [sys.executable, str(path / "example" / "example.py")]
-
-
-def _emulator() -> list[str]:
-    qemu = native_build.require_tool(
-        ("qemu-aarch64-static", "qemu-aarch64"),
-        "qemu-user-static",
-        "kernels for aarch64 run here only under emulation",
-    )
-    return [qemu, "-L", _ARM_ROOT]
-
-
-def _built(example: Path, build: Path, where: Where) -> Path:
-    """The example, compiled as a user would."""
-    purpose = "the example has to be compiled"
-    cmake = native_build.require_tool(("cmake",), "cmake", purpose)
-    configure = [cmake, "-S", str(example), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
-    if where == "qemu":
-        native_build.require_tool(("aarch64-linux-gnu-gcc",), "g++-aarch64-linux-gnu", purpose)
-        toolchain = native_build.rpc_sources() / "cmake" / "aarch64-linux-gnu.cmake"
-        configure.append(f"-DCMAKE_TOOLCHAIN_FILE={toolchain}")
-    for command in (configure, [cmake, "--build", str(build)]):
-        done = _call(command, dict(os.environ))
-        if done.returncode != 0:
-            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
-            raise ToolchainError(f"the example does not compile:\n{tail}")
-    return build / "check"
-
-
-def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[ResultFinding, ...]:
-    done = _call(command, environment)
-    findings = []
-    for line in done.stdout.splitlines():
-        try:
-            findings.append(ResultFinding(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    wrong = done.returncode != 0 and all(one.status in ("ok", "skipped") for one in findings)
-    if wrong or not findings:
-        # It died: what it had printed is not all.
-        how = (
-            f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-        )
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        reason = f"the example ended with {how}: {said}"
-        findings.append(ResultFinding("", None, None, "wrong", None, reason))
-    return tuple(findings)
-
-
-def _call(command: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            env=environment,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ToolchainError(
-            f"{Path(command[0]).name} took longer than {_TIMEOUT_S:.0f} s"
-        ) from error
+        emulator()
+    done = call([sys.executable, str(path / "example" / "example.py")], os.environ)
+    return results_of(done.stdout, done.stderr, done.returncode)

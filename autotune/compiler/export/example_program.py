@@ -1,0 +1,152 @@
+"""An export's example, compiled as a user would, and run here, under emulation or on another device."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from autotune.compiler import native_build
+from autotune.compiler.export.findings import ResultFinding, results_of
+from autotune.compiler.native_build import NativePart
+from autotune.compiler.platforms import Platform, for_platform
+from autotune.devices.device import Device
+from autotune.errors import ToolchainError
+
+_EXAMPLE = NativePart("example", "check", "check", ())
+_ARM_ROOT = "/usr/aarch64-linux-gnu"
+_TIMEOUT_S = 600.0
+_PUSH_TIMEOUT_S = 120.0
+_HEADERS = (Path("/usr/include"), Path("/usr/local/include"))
+
+
+def run_here(path: Path, platform: Platform) -> tuple[ResultFinding, ...]:
+    """Runs an export's example on this host, under qemu-user where it is for aarch64.
+
+    Raises:
+        ToolchainError: A tool is missing, or the example does not compile.
+    """
+    with _built(path / "example", platform) as program:
+        command = [str(program), str(path.resolve())]
+        if platform == "linux-aarch64":
+            command = [*emulator(), *command]
+        # What the library needs must be in it: the program sees nothing of this process's environment.
+        kept = ("PATH", "HOME", "OCL_ICD_VENDORS", "TMPDIR", "AUTOTUNE_OPENCL_LIBRARY")
+        done = call(command, {key: os.environ[key] for key in kept if key in os.environ})
+    return results_of(done.stdout, done.stderr, done.returncode)
+
+
+def run_on(
+    device: Device,
+    path: Path,
+    content: Mapping[str, Any],
+    platform: Platform,
+    folder: PurePosixPath,
+) -> tuple[ResultFinding, ...]:
+    """Runs an export's example on another device, and leaves nothing there.
+
+    Args:
+        device: The device.
+        path: The export.
+        content: Its manifest.
+        platform: What the device runs.
+        folder: Where the device has room for files.
+
+    Raises:
+        ToolchainError: A tool is missing, or the example does not compile.
+        DeviceError: The device went away, or refused.
+    """
+    there = folder / f"autotune-verify-{secrets.token_hex(6)}"
+    needed = ("lib/lib", "kernels/", "example/data/", "launch_table.json")
+    files = [name for name in content["files"] if name.startswith(needed)]
+    with _built(path / "example", platform) as program:
+        try:
+            device.push(program, there / "check", timeout=_PUSH_TIMEOUT_S)
+            for name in files:
+                device.push(path / name, there / name, timeout=_PUSH_TIMEOUT_S)
+            command = ["env", f"LD_LIBRARY_PATH={there}/lib", f"{there}/check", str(there)]
+            done = device.run(command, timeout=_TIMEOUT_S)
+        finally:
+            device.run(["rm", "-rf", str(there)], timeout=_PUSH_TIMEOUT_S)
+    stdout, stderr = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+    return results_of(stdout, stderr, done.exit_code)
+
+
+def emulator() -> list[str]:
+    """The words that start a program for aarch64 here.
+
+    Raises:
+        ToolchainError: The emulator is missing.
+    """
+    qemu = native_build.require_tool(
+        ("qemu-aarch64-static", "qemu-aarch64"),
+        "qemu-user-static",
+        "kernels for aarch64 run here only under emulation",
+    )
+    return [qemu, "-L", _ARM_ROOT]
+
+
+def call(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end.
+
+    Raises:
+        ToolchainError: It took too long.
+    """
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ToolchainError(
+            f"{Path(command[0]).name} took longer than {_TIMEOUT_S:.0f} s"
+        ) from error
+
+
+@contextmanager
+def _built(example: Path, platform: Platform) -> Iterator[Path]:
+    """The example's program, valid inside the context."""
+    purpose = "the example has to be compiled"
+    cmake = native_build.require_tool(("cmake",), "cmake", purpose)
+    part = for_platform(_EXAMPLE, platform)
+    if part.compilers:
+        native_build.require_tool(part.compilers, part.compiler_package, purpose)
+    with tempfile.TemporaryDirectory(prefix="autotune-verify-") as folder:
+        build = Path(folder)
+        configure = [cmake, "-S", str(example), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
+        configure += [f"-D{name}={value}" for name, value in part.definitions]
+        if part.toolchain:
+            toolchain = native_build.rpc_sources() / part.toolchain
+            configure += [f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *_opencl_headers(build)]
+        if platform == "linux-aarch64":
+            # The device's own C++ library may be another one, or missing.
+            configure.append("-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -static-libgcc")
+        for command in (configure, [cmake, "--build", str(build)]):
+            done = call(command, os.environ)
+            if done.returncode != 0:
+                tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
+                raise ToolchainError(f"the example does not compile:\n{tail}")
+        yield build / "check"
+
+
+def _opencl_headers(build: Path) -> list[str]:
+    """OpenCL's headers, which are the same for every machine, without this machine's others."""
+    found = next((root / "CL" for root in _HEADERS if (root / "CL" / "cl.h").is_file()), None)
+    if found is None:
+        return []
+    folder = build / "opencl_headers"
+    folder.mkdir()
+    (folder / "CL").symlink_to(found)
+    return [f"-DOPENCL_HEADERS={folder}"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from command import AUTOTUNE, autotune
+from exports import exported, untuned_variant
 from fleets import free_port
 from small_phone import needs_phone, private_adb
 
@@ -21,6 +22,7 @@ from autotune.devices.adb import AdbDevice
 from autotune.devices.info import probe
 from autotune.errors import StableDeviceError
 from autotune.measurement.conditions import thermal_status
+from autotune.workloads.spec import parse_kernel
 
 CONV = "conv2d:n=2,c=8,h=14,w=14,k=8,r=3,s=3,stride=1,pad=1"
 TRIALS = 24
@@ -259,3 +261,17 @@ def test_the_thermal_service_tells_of_throttling(home: dict[str, str]) -> None:
         while thermal_status(device, info) != 2:
             assert time.monotonic() < deadline
             time.sleep(0.2)
+
+
+@needs_phone
+def test_an_export_is_verified_on_the_phone(home: dict[str, str], tmp_path: Path) -> None:
+    kernel = parse_kernel("matmul:m=8,n=24,k=40", "forward")
+    exported([untuned_variant("arm-cpu", [kernel])], tmp_path / "out", "c")
+    with phone("meizu-16t") as (serial, _):
+        before = settings(serial)
+        done = autotune("verify", tmp_path / "out", "--device", serial, "--json", **home)
+        assert done.returncode == 0, done.stderr
+        content = json.loads(done.stdout)
+        assert (content["device"], content["ok"]) == (serial, True)
+        assert [one["variant"] for one in content["results"]] == ["default", "v"]
+        assert settings(serial) == before

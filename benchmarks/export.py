@@ -151,7 +151,7 @@ def call_overhead_us(
     include = native_build.package_folder("tvm_ffi") / "include"
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        compile_objects(alone, "raw__", work, lambda line: None)
+        compile_objects(alone, "raw__", work, lambda *_: None)
         words = {
             "NAME": f'"{kernel.name}"',
             "VARIANT": f'"{variant.name}"',

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-LOGGER = logging.getLogger("autotune.export")
 
 
 def export(
@@ -70,25 +67,28 @@ def export(
     """
     import json as json_module
 
+    from autotune.cli.tuning import LiveProgress
     from autotune.compiler.export.exporter import NAME, named_format
     from autotune.compiler.export.exporter import export as write_export
     from autotune.compiler.export.variants import variants_of_runs
     from autotune.compiler.platforms import named_platform
 
-    manifest = write_export(
-        variants_of_runs(runs, allow_stand_in=allow_stand_in, socs=soc or ()),
-        out,
-        named_format(kind),
-        name=NAME if name is None else name,
-        platform=None if platform is None else named_platform(platform),
-        check_all=check_all,
-        report=LOGGER.info,
-    )
+    variants = variants_of_runs(runs, allow_stand_in=allow_stand_in, socs=soc or ())
+    with LiveProgress() as progress:
+        manifest = write_export(
+            variants,
+            out,
+            named_format(kind),
+            name=NAME if name is None else name,
+            platform=None if platform is None else named_platform(platform),
+            check_all=check_all,
+            report=progress.at,
+        )
     if json:
         print(json_module.dumps(manifest, indent=2))
         return
-    variants = [one["name"] for one in manifest["variants"]]
-    print(f"{len(manifest['kernels'])} kernels for {', '.join(variants)} in {out}")
+    names = ", ".join(one["name"] for one in manifest["variants"])
+    print(f"{len(manifest['kernels'])} kernels for {names} in {out}")
     print(f"try it: autotune verify {out}")
     if manifest["stand_in"]:
         print("STAND-IN: some were measured on another device than they are for", file=sys.stderr)

@@ -143,7 +143,7 @@ def test_parallel_loops_and_temporaries_are_right_with_any_number_of_threads(
     one = replace(plain.kernels[0], program=program)
     variant = replace(plain, kernels=(one,), soc=host_device().name)
     exported([variant], tmp_path / "out", "c")
-    compile_objects(variant, "x__", tmp_path, lambda line: None)
+    compile_objects(variant, "x__", tmp_path, lambda *_: None)
     (built,) = tmp_path.glob("*.o")
     text = subprocess.run(["nm", built], capture_output=True, text=True, check=True).stdout
     assert "TVMBackendParallelLaunch" in text
@@ -303,7 +303,7 @@ def test_android_asks_for_the_ndk_and_its_objects_are_those_of_android(
         (("kind", "llvm"), ("mtriple", "aarch64-linux-android")),
     )
     (safe, _) = with_safe_variant([variant], android)
-    compile_objects(safe, "v0__", tmp_path, lambda line: None)
+    compile_objects(safe, "v0__", tmp_path, lambda *_: None)
     (built,) = tmp_path.glob("*.o")
     elf = built.read_bytes()
     assert int.from_bytes(elf[18:20], "little") == 183  # EM_AARCH64

@@ -283,8 +283,11 @@ def test_a_run_on_a_real_device_is_matched_by_its_name_and_driver(
     assert said(loader, out, NAME).startswith("ok adreno")
 
 
-def test_an_operator_with_temporaries_runs_again_and_again(tmp_path: Path, loader: Path) -> None:
+def test_an_operator_with_temporaries_runs_again_and_again_on_several_queues(
+    tmp_path: Path, loader: Path
+) -> None:
     kernel = parse_kernel("batch_norm:n=2,c=8,s=49,channels_last=1", "weight_grad")
     exported([untuned_variant("opencl", [kernel])], tmp_path / "out", "opencl")
-    for times in ("times=1", "times=20"):
-        assert said(loader, tmp_path / "out", kernel.name, times).startswith("ok default")
+    for words in (("times=1",), ("times=20",), ("times=20", "threads=3")):
+        said_it = said(loader, tmp_path / "out", kernel.name, *words).strip()
+        assert said_it == "ok default compiled=1 cached=0"

@@ -107,7 +107,7 @@ def write_c(
         write(sources / "symbols.txt", "".join(f"{symbol}\n" for symbol in shown))
         listed = " ".join(f"{symbol};" for symbol in shown)
         write(sources / "symbols.map", f"{{ global: {listed} local: *; }};\n")
-        report(f"compiling lib{name} for {platform}")
+        report(f"building lib{name}", 0, 1)
         native_build.build_in(
             replace(
                 part,

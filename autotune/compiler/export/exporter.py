@@ -45,7 +45,7 @@ def export(
     name: str = NAME,
     platform: Platform | None = None,
     check_all: bool = False,
-    report: Report = lambda line: None,
+    report: Report = lambda phase, done, total: None,
 ) -> dict[str, Any]:
     """Writes variants of kernels as a library.
 

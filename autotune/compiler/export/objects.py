@@ -12,7 +12,8 @@ from autotune.compiler.export.variants import ExportedKernel, Variant
 from autotune.compiler.targets import tvm_target
 
 _KERNELS_AT_ONCE = 12
-Report = Callable[[str], None]
+Report = Callable[[str, int, int], None]
+"""Hears how far a phase is: its name, what is done, of how much."""
 
 
 def target_of(variant: Variant, *, tuned: bool) -> Any:
@@ -62,7 +63,7 @@ def compile_objects(variant: Variant, prefix: str, folder: Path, report: Report)
         with _collecting(folder, f"{prefix}{number:03d}") as collect:
             compiled.export_library(str(folder / ".collected.so"), fcompile=collect)
         done += len(kernels)
-        report(f"{variant.name}: {done}/{len(variant.kernels)} kernels compiled")
+        report(f"compiling {variant.name}", done, len(variant.kernels))
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def write_opencl(
         recipes: dict[str, Any] = {}
         for number, one in enumerate(variant.kernels):
             recipes[one.kernel.name] = _recipe(variant, one, out)
-            report(f"{variant.name}: {number + 1}/{len(variant.kernels)} kernels compiled")
+            report(f"compiling {variant.name}", number + 1, len(variant.kernels))
         entries.append(
             {
                 "name": variant.name,

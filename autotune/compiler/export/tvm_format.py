@@ -39,8 +39,8 @@ def write_tvm(
     (out / "lib").mkdir()
     for variant in variants:
         library = f"lib/{variant.name}.so"
+        report(f"compiling {variant.name}", 0, len(variant.kernels))
         _write_library(variant, out / library)
-        report(f"{variant.name}: {len(variant.kernels)} kernels compiled")
         of_variant[variant.name] = {
             "library": library,
             "family": _family(variant),

@@ -2,11 +2,12 @@
 //
 // Opens an OpenCL export and prints what the loader says: loader FOLDER KERNEL [key=value...], with the keys variant,
 // soc, cluster, cache, operands (fewer than there are), bytes (of every buffer), order (any for an out-of-order queue)
-// and times. Prints "ok VARIANT compiled=N cached=N" or "error CODE TEXT".
+// times and threads, each with a queue of its own. Prints "ok VARIANT compiled=N cached=N" or "error CODE TEXT".
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "autotune_opencl.hpp"
@@ -22,7 +23,7 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   cl::Options options;
   size_t operands = 1000, bytes = 0;
-  int times = 1;
+  int times = 1, threads = 1;
   bool any_order = false;
   for (int i = 3; i < argc; ++i) {
     const std::string word = argv[i];
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
     if (key == "operands") operands = std::stoul(value);
     if (key == "bytes") bytes = std::stoul(value);
     if (key == "times") times = std::stoi(value);
+    if (key == "threads") threads = std::stoi(value);
     if (key == "order") any_order = value == "any";
   }
   std::unique_ptr<cl::Session> session;
@@ -58,11 +60,23 @@ int main(int argc, char** argv) {
     queue = session->api.clCreateCommandQueue(session->context, session->device,
                                               CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, nullptr);
   }
-  for (int i = 0; i < times; ++i) {
-    const cl::Status status = library->Enqueue(argv[2], queue, buffers.data(), buffers.size());
+  std::vector<cl::Status> statuses(static_cast<size_t>(threads));
+  const auto work = [&](size_t number, cl_command_queue own) {
+    for (int i = 0; i < times && statuses[number].ok(); ++i) {
+      statuses[number] = library->Enqueue(argv[2], own, buffers.data(), buffers.size());
+    }
+    session->api.clFinish(own);
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < statuses.size(); ++i) {
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    others.emplace_back(work, i, session->api.clCreateCommandQueue(session->context, session->device, 0, nullptr));
+  }
+  work(0, queue);
+  for (std::thread& other : others) other.join();
+  for (const cl::Status& status : statuses) {
     if (!status.ok()) return Say(status);
   }
-  session->api.clFinish(queue);
   std::printf("ok %s compiled=%zu cached=%zu\n", library->VariantOf(argv[2]).c_str(), library->compiled(),
               library->cached());
   for (cl_mem buffer : buffers) session->api.clReleaseMemObject(buffer);

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from platform import machine
 from typing import Any
 
 from autotune.compiler import native_build
@@ -158,9 +159,7 @@ def _write_packages(name: str, platform: Platform, kernel: str, out: Path) -> No
 
 def _safe_target(platform: Platform) -> TargetSpec:
     """A processor of the platform's architecture, with what all of them have."""
-    import platform as machine
-
-    triple = _TRIPLES[platform] or f"{machine.machine()}-linux-gnu"
+    triple = _TRIPLES[platform] or f"{machine()}-linux-gnu"
     return TargetSpec(
         SAFE,
         "cpu",

@@ -1,7 +1,7 @@
 """What a joint search of schedules, cores and clocks gains over tuning kernels first and cores afterwards.
 
 On emulated phones: MobileNetV2 at batch 8, whose kernels one run has tuned for all cores on the model
-(`autotune kernels --model mobilenet_v2 --batch 8 --emulate PROFILE --trials 1200`; its pools are in
+(`autotune kernels --model mobilenet_v2 --batch 8 --emulate PROFILE --trials 800`; its pools are in
 `logs/samples/mobilenet-v2-b8-pools/`). Sequential takes that run's winners, and searches cores and clocks. Joint
 takes its pools, and measures as many whole steps. The model of how a schedule, a cluster and a clock interact is
 docs/emulator.md's; it was frozen before the search was written.

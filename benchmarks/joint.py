@@ -30,10 +30,10 @@ from autotune.emulator.profile import load
 from autotune.emulator.step_model import schedule_estimate
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.joint import JointBench
-from autotune.studies.kernel_model import Rows
+from autotune.studies.joint import Choice, JointBench
+from autotune.studies.joint_run import KeptSchedules
 from autotune.studies.objective import NO_LIMITS, Figures
-from autotune.studies.pareto import front, hypervolume
+from autotune.studies.pareto import front, gain
 from autotune.studies.pools import HYBRID, TaskPool, pools
 from autotune.studies.ranges import CpuRanges
 from autotune.studies.space import CpuSpace
@@ -90,7 +90,7 @@ class ModelSteps:
         self._count = np.asarray([task.count for task in tasks], np.float64)
         self._rng = np.random.default_rng([seed, 55])
 
-    def exact(self, configuration: CpuConfiguration, chosen: Rows) -> tuple[Any, Any]:
+    def exact(self, configuration: CpuConfiguration, choice: Choice) -> tuple[Any, Any]:
         """Seconds and joules of a call of each task."""
         khz = [
             s.khz or c.frequencies_khz[0]
@@ -102,20 +102,20 @@ class ModelSteps:
                     self._profile, task.schedules[int(i)].traits, configuration.cpus(self.clusters),
                     khz, threads=configuration.threads,
                 )
-                for task, i in zip(self._tasks, chosen, strict=True)
+                for task, i in zip(self._tasks, choice.schedules, strict=True)
             ]
         )  # fmt: skip
         return found[:, 0], found[:, 1]
 
-    def step(self, configuration: CpuConfiguration, chosen: Rows) -> tuple[float, float]:
+    def step(self, configuration: CpuConfiguration, choice: Choice) -> tuple[float, float]:
         """Exact seconds and joules of a step."""
-        seconds, joules = self.exact(configuration, chosen)
+        seconds, joules = self.exact(configuration, choice)
         return float((self._count * seconds).sum()), float((self._count * joules).sum())
 
-    def measure(self, configuration: CpuConfiguration | None, chosen: Rows) -> Measured:
+    def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
         """See `StepSource.measure`."""
         assert configuration is not None
-        seconds, joules = self.exact(configuration, chosen)
+        seconds, joules = self.exact(configuration, choice)
         slow, hungry = np.exp(self._rng.normal(0.0, NOISE, 2))
         calls = seconds * slow * np.exp(self._rng.normal(0.0, CALL_NOISE, len(seconds)))
         figures = Figures(
@@ -125,54 +125,26 @@ class ModelSteps:
         return Measured("ok", figures=figures, raw={"task_s": calls.tolist()})
 
 
-class Sequential:
-    """A bench whose kernels are settled."""
-
-    def __init__(self, steps: ModelSteps, tasks: tuple[TaskPool, ...]) -> None:
-        self.clusters, self.device = steps.clusters, steps.device
-        self._steps, self._chosen = steps, np.zeros(len(tasks), np.int64)
-
-    def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        found = self._steps.measure(configuration, self._chosen)
-        return Measured("ok", figures=found.figures, raw={"chosen": self._chosen.tolist()})
-
-
 def searched(job: tuple[str, str, int, int]) -> list[tuple[float, float]]:
     """Exact figures of the front that a search takes for the best, by what it measured."""
     profile, method, trials, seed = job
     tasks = joint_tasks(profile) if method == "joint" else sequential_tasks(profile)
     steps = ModelSteps(profile, tasks, seed)
-    bench = (
-        JointBench(steps, tasks, "pareto", seed) if method == "joint" else Sequential(steps, tasks)
-    )
+    joint = JointBench(steps, tasks, "pareto", seed)
+    bench = joint if method == "joint" else KeptSchedules(joint, Choice((0,) * len(tasks)))
     space = CpuSpace.of(steps.clusters, CpuRanges(), clocks=True)
     request = StudyRequest(space, "pareto", NO_LIMITS, trials, "tpe", model=True, seed=seed)
-    found: list[tuple[Figures, CpuConfiguration, Rows]] = []
+    found: list[tuple[Figures, CpuConfiguration, Choice]] = []
 
     def told(trial: Any, measured: Measured) -> None:
         assert measured.figures is not None
-        assert measured.raw is not None
-        found.append(
-            (measured.figures, trial.configuration, np.asarray(measured.raw["chosen"], np.int64))
-        )
+        choice = Choice.of_event(measured.raw or {})
+        assert choice is not None
+        found.append((measured.figures, trial.configuration, choice))
 
     study_of(request, optuna.storages.InMemoryStorage(), "joint").run(bench, told)
     points = [(f.time_s, f.energy_j) for f, _, _ in found]
     return [steps.step(found[i][1], found[i][2]) for i in front(points)]
-
-
-def compared(
-    joint: list[tuple[float, float]], other: list[tuple[float, float]]
-) -> tuple[float, float]:
-    """The share of the other front that the joint one dominates, and the gain of its hypervolume.
-
-    Areas are of the logarithms of seconds and joules, as in `cpu_config.py`, below the worst of both fronts.
-    """
-    mine, theirs = np.log(joint), np.log(other)
-    beaten = (mine[:, None, :] <= theirs[None]).all(axis=2).any(axis=0)
-    worst = np.vstack([mine, theirs]).max(axis=0)
-    reference = (float(worst[0]), float(worst[1]))
-    return float(beaten.mean()), hypervolume(mine, reference) / hypervolume(theirs, reference) - 1
 
 
 def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
@@ -183,14 +155,14 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
             (profile, method, trials, seed) for seed in seeds for method in ("joint", "sequential")
         ]
         fronts = list(pool.map(searched, jobs))
-        figures = [compared(a, b) for a, b in zip(fronts[::2], fronts[1::2], strict=True)]
-        for seed, (beaten, gain), a, b in zip(
+        figures = [gain(a, b) for a, b in zip(fronts[::2], fronts[1::2], strict=True)]
+        for seed, (beaten, more), a, b in zip(
             seeds, figures, fronts[::2], fronts[1::2], strict=True
         ):
             report.row(
-                emulated=profile, seed=seed, dominated=beaten, gain=gain, joint=a, sequential=b
+                emulated=profile, seed=seed, dominated=beaten, gain=more, joint=a, sequential=b
             )
-        beaten, gain = (float(np.median(column)) for column in zip(*figures, strict=True))
+        beaten, more = (float(np.median(column)) for column in zip(*figures, strict=True))
         name = f"emulated {profile}, {trials} steps measured"
         report.bar(
             f"{name}: of the sequential front, the joint one dominates",
@@ -199,7 +171,7 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
             95,
             "%",
         )
-        report.bar(f"{name}: gain of hypervolume", 100 * gain, "at least", 10, "%")
+        report.bar(f"{name}: gain of hypervolume", 100 * more, "at least", 10, "%")
 
 
 def measure(report: Report) -> None:

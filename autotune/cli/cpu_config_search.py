@@ -8,12 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from optuna.storages import BaseStorage
+
 from autotune.cli import bench as benches
 from autotune.cli.bench import Chosen
 from autotune.cli.cpu_config import BLOCKS, LARGEST, SEED, TRIALS
 from autotune.cli.cpu_config_table import show
-from autotune.cli.device_workload import DeviceWorkload, StepOptions, brought, given_command
-from autotune.cli.joint_plans import joint_bench, write_plans
+from autotune.cli.device_workload import (
+    DeviceWorkload,
+    OpenChoice,
+    StepOptions,
+    brought,
+    given_command,
+)
+from autotune.cli.joint_plans import joint_bench, kept_choice, plan_points, write_plans
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
 from autotune.errors import (
@@ -29,6 +37,7 @@ from autotune.records import RunFolder, read_run
 from autotune.studies.bench import Measured
 from autotune.studies.cpu_config import CpuConfigRun, Outcome
 from autotune.studies.device_bench import DeviceBench, setting_of
+from autotune.studies.joint_run import JointRun, KeptSchedules
 from autotune.studies.objective import OBJECTIVES, needs_energy
 from autotune.studies.per_operator import PlanRun, candidates
 from autotune.studies.repeats import REFERENCE_EVERY
@@ -135,7 +144,13 @@ def run_search(
         ),
         LiveProgress() as progress,
         stop_on_interrupt(folder.path, name) as interrupted,
-        brought(step, command, chosen, progress, pooled=joint) as workload,
+        brought(
+            step,
+            command,
+            chosen,
+            progress,
+            choice=OpenChoice(request.limits.memory_bytes) if joint else None,
+        ) as workload,
     ):
         progress.notice(f"run folder: {folder.path}")
         if chosen.info.emulated:
@@ -149,16 +164,28 @@ def run_search(
                 folder.event("start_temperature", low_c=steps.band.low_c, high_c=steps.band.high_c)
             bench = DeviceBench(steps, needs_energy=wanted, limits=request.limits)
             calibrated(steps, setting_of(bench.clusters, None), folder, progress, needed=wanted)
-            study = shared or study_of(
-                request, open_storage(default_url(folder.path)), asked["study"] or _STUDY
-            )
-            choosing = joint_bench(steps, bench, workload, request, events) if joint else None
-            run = CpuConfigRun(
-                study, choosing or bench, recorder(folder), progress, interrupted=interrupted,
-                blocks=blocks, reference_every=REFERENCE_EVERY if every is None else every,
-                events=events, searched=choosing.settle if choosing else lambda: None,
-            )  # fmt: skip
-            outcome = run.run()
+            study = shared or study_of(request, *_study_place(asked, folder))
+            every = REFERENCE_EVERY if every is None else every
+            if joint:
+                choosing = joint_bench(steps, bench, workload, request, events)
+                beside = None
+                if asked.get("sequential") is not False:
+                    storage, label = _study_place(asked, folder)
+                    beside = study_of(
+                        replace(request, workload=f"{request.workload} sequential"),
+                        storage,
+                        f"{label}-sequential",
+                    )
+                whole = JointRun(
+                    study, choosing, beside, KeptSchedules(choosing, kept_choice(workload)), recorder(folder),
+                    progress, interrupted=interrupted, blocks=blocks, reference_every=every, events=events,
+                ).run()  # fmt: skip
+                outcome = whole.outcome if whole else None
+            else:
+                outcome = CpuConfigRun(
+                    study, bench, recorder(folder), progress, interrupted=interrupted,
+                    blocks=blocks, reference_every=every, events=events,
+                ).run()  # fmt: skip
             if outcome is not None and asked.get("per_operator"):
                 planned = _per_operator(
                     request,
@@ -177,8 +204,12 @@ def run_search(
         found = result(study, bench, outcome, searched=trials)
         if asked.get("per_operator"):
             found["per_operator"] = planned
-        if choosing is not None:
-            found["plans"] = write_plans(folder, choosing, workload, asked["step"], found)
+        if joint and whole is not None:
+            found["sequential"] = whole.sequential
+            points = plan_points(choosing, found)
+            if whole.sequential is not None:
+                points["sequential"] = (whole.sequential["best"], kept_choice(workload))
+            found["plans"] = write_plans(folder, choosing, workload, asked, points)
         folder.result(found)
     if found["best"] is None:
         raise _nothing(found_of(request, outcome), request, outcome, folder.path)
@@ -271,6 +302,11 @@ def _shared_study(asked: dict[str, Any], request: StudyRequest) -> Study | None:
     storage = open_storage(asked["storage"])
     with faults_told(f"see whether {hidden(asked['storage'])} answers"):
         return study_of(request, storage, asked["study"] or _STUDY)
+
+
+def _study_place(asked: dict[str, Any], folder: RunFolder) -> tuple[BaseStorage, str]:
+    """Where a study is kept, and its name: in --storage, or in the run's folder."""
+    return open_storage(asked["storage"] or default_url(folder.path)), asked["study"] or _STUDY
 
 
 def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest:

@@ -37,6 +37,7 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
         against = (found.get("against_default") or {}).get(name)
         if against:
             print(f"{word}, system's own / best: {ratio_text(against)}")
+    _show_sequential(found.get("sequential"))
     if best and best["rails"]:
         told = ", ".join(f"{name} {joules:.4g}" for name, joules in best["rails"].items())
         print(f"J a step of the best, by rail: {told}")
@@ -56,6 +57,20 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
     )
     if found["emulated"]:
         print(f"{found['device']['emulated']}: times and joules are a model's")
+
+
+def _show_sequential(other: dict[str, Any] | None) -> None:
+    """What a joint search gained over tuning kernels first and choosing cores afterwards."""
+    if other is None:
+        return
+    for name, word in (("time_s", "time"), ("energy_j", "energy")):
+        if (ratio := other[name]) is not None:
+            print(f"{word}, kernels first and cores afterwards / joint: {ratio_text(ratio)}")
+    if (fronts := other["front"]) is not None:
+        print(
+            f"the joint front dominates {fronts['dominated']:.0%} of that of kernels first; its hypervolume is "
+            f"{fronts['hypervolume_gain']:+.0%}"
+        )
 
 
 def _row(point: dict[str, Any]) -> tuple[str, ...]:

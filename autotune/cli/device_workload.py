@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -24,7 +24,9 @@ from autotune.workloads.memory import plan_memory
 
 if TYPE_CHECKING:
     from autotune.cli.tuning import LiveProgress
-    from autotune.workloads import StepGraph
+    from autotune.compiler.scheduled import Winner
+    from autotune.compiler.step_runs import StepRuns
+    from autotune.workloads import StepGraph, TrainingStep
 
 _EMULATED_COMMAND = "emulated_train --threads {threads} --noise 0.02"
 _EMULATED_STEP = r"^step \d+"
@@ -130,16 +132,16 @@ class DeviceWorkload:
         trace: Whether the step is to tell of its calls.
 
     Attributes:
-        graph: The step; None for another program.
+        graph: The step, in its first form; None for another program.
         pools: What the step's calls can be made with, where that is left open.
+        runners: The step on the device, in each of its forms, once it is there.
     """
 
     def __init__(self, command: Bring | None, step: DeviceStep | None, *, trace: bool) -> None:
         self._command, self._step, self._trace = command, step, trace
-        self.graph = step.graph if step else None
+        self.graph = step.forms[0].graph if step else None
         self.pools = step.pools if step else None
-        self.runner: StepRunner | None = None
-        """The step on the device, once it is there."""
+        self.runners: tuple[StepRunner, ...] = ()
 
     def bring(self, observer: Observer) -> Workload:
         """Brings it to the device.
@@ -150,8 +152,13 @@ class DeviceWorkload:
         if self._step is None:
             assert self._command is not None
             return self._command(observer)
-        self.runner = self._step.bring(observer)
+        self.runners = self._step.bring(observer)
         return self.runner.traced() if self._trace else self.runner.plain()
+
+    @property
+    def runner(self) -> StepRunner:
+        """The step on the device, in its first form."""
+        return self.runners[0]
 
 
 @contextmanager
@@ -162,11 +169,11 @@ def brought(
     progress: LiveProgress,
     *,
     trace: bool = False,
-    pooled: bool = False,
+    choice: OpenChoice | PlannedChoice | None = None,
 ) -> Iterator[DeviceWorkload]:
     """Makes a workload ready for a device.
 
-    With `trace`, a tuned step tells of its calls; `pooled` leaves open which of the runs' schedules they use.
+    With `trace`, a tuned step tells of its calls; `choice` says which of the runs' schedules they use.
 
     Raises:
         UsageError: See `device_step`.
@@ -175,7 +182,7 @@ def brought(
     if step is None:
         yield DeviceWorkload(command, None, trace=trace)
         return
-    with device_step(step, chosen, progress, pooled=pooled) as made:
+    with device_step(step, chosen, progress, choice) as made:
         if made.untuned:
             progress.notice(
                 f"{made.untuned} kernels of the step have TVM's default schedule: see --run"
@@ -184,24 +191,57 @@ def brought(
 
 
 @dataclass(frozen=True)
+class OpenChoice:
+    """All schedules of the runs' pools come along, and all forms of the step that the runs know.
+
+    Attributes:
+        memory_bytes: What a step may take; None without a limit.
+    """
+
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class PlannedChoice:
+    """Kernels are computed as a plan says.
+
+    Attributes:
+        digests: The schedule of each kernel, by its name.
+    """
+
+    digests: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StepFiles:
+    """A form of a step.
+
+    Attributes:
+        graph: The step.
+        files: What runs it on the device needs.
+    """
+
+    graph: StepGraph
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
 class DeviceStep:
     """A step, made ready for a device.
 
     Attributes:
-        graph: The step.
+        forms: Its forms; one, unless they are left open.
         untuned: How many of its distinct kernels no run has tuned.
         program: What runs it there.
-        files: What that needs.
         pools: The schedules that its calls can use; None where each has one.
     """
 
-    graph: StepGraph
+    forms: tuple[StepFiles, ...]
     untuned: int
     program: Path
-    files: tuple[Path, ...]
     pools: JointPools | None = None
 
-    def bring(self, observer: Observer) -> StepRunner:
+    def bring(self, observer: Observer) -> tuple[StepRunner, ...]:
         """Copies it to the device.
 
         Args:
@@ -211,14 +251,21 @@ class DeviceStep:
             DeviceError: It cannot be copied.
         """
         program = observer.bring(self.program, PROGRAM)
-        for file in self.files:
-            observer.bring(file, f"{_FOLDER}/{file.name}")
-        return StepRunner(program, program.parent / _FOLDER)
+        runners = []
+        for number, form in enumerate(self.forms):
+            folder = f"{_FOLDER}{number or ''}"
+            for file in form.files:
+                observer.bring(file, f"{folder}/{file.name}")
+            runners.append(StepRunner(program, program.parent / folder))
+        return tuple(runners)
 
 
 @contextmanager
 def device_step(
-    options: StepOptions, chosen: Chosen, progress: LiveProgress, *, pooled: bool = False
+    options: StepOptions,
+    chosen: Chosen,
+    progress: LiveProgress,
+    choice: OpenChoice | PlannedChoice | None = None,
 ) -> Iterator[DeviceStep]:
     """Compiles a step for a device; its files are there inside the context.
 
@@ -226,14 +273,15 @@ def device_step(
         options: The step.
         chosen: The device.
         progress: Hears how far it is.
-        pooled: Whether all schedules of the runs' pools come along.
+        choice: Which schedules come along; None for the fastest that the runs know.
 
     Raises:
-        UsageError: An option makes no sense, or the runs are for another processor.
+        UsageError: An option makes no sense, the runs are for another processor, or do not know a plan's schedules.
         ToolchainError: The device's programs cannot be built here.
     """
     from autotune.compiler import step_bundle
     from autotune.compiler.platforms import platform_of
+    from autotune.compiler.scheduled import winners_of
     from autotune.compiler.step_runs import step_runs
     from autotune.compiler.targets import ARM_TRIPLE
 
@@ -244,50 +292,81 @@ def device_step(
     wanted = training_step(
         options.model, options.batch, options.classes, options.optimizer, options.input_shape
     )
-    runs = step_runs([Path(run) for run in options.runs], triple="" if here else ARM_TRIPLE)
+    paths = [Path(run) for run in options.runs]
+    runs = step_runs(paths, triple="" if here else ARM_TRIPLE)
     form = step_form(
         wanted.batch, options.micro_batch, options.recompute, options.layout, runs.space.layout
     )
     if options.layout is None:
         form = replace(form, layout=runs.layout(wanted, form.micro_batches, form.segments))
-    graph = wanted.graph(form)
-    pools = joint_pools([Path(run) for run in options.runs], graph) if pooled else None
-    never = sum(task.kernel.name not in runs.winners for task in tasks(graph))
+    pools: JointPools | None = None
+    schedules: Mapping[str, Sequence[Winner]] | None = None
+    if isinstance(choice, OpenChoice):
+        fixed = options.micro_batch is not None or options.recompute is not None
+        pools = joint_pools(
+            paths, wanted, form.layout, form if fixed else None, choice.memory_bytes
+        )
+        schedules = pools.schedules
+        graphs = [one.graph for one in pools.forms]
+    else:
+        graphs = [wanted.graph(form)]
+        if choice is not None:
+            schedules = {name: [one] for name, one in winners_of(paths, choice.digests).items()}
+    never = sum(task.kernel.name not in runs.winners for task in tasks(graphs[0]))
     with tempfile.TemporaryDirectory(prefix="autotune-step-") as made:
         folder = Path(made)
+        forms = []
         if emulated:
             # A model needs no code: only how much work each call is.
             program = folder / PROGRAM
             program.touch(mode=0o755)
-            (folder / _WORK).write_text(_work(graph, pools), encoding="utf-8")
-            yield DeviceStep(graph, never, program, (folder / _WORK,), pools)
-            return
-        program = step_bundle.runner(chosen.info.abi, android=android, log=progress.notice)
-        given = sum(t.bytes for t in graph.tensors if t.kind in ("input", "label"))
-        count = max(1, min(_FEEDS, _FEEDS_BYTES // given))
-        with runs.library(
+            for number, graph in enumerate(graphs):
+                work = folder / str(number) / _WORK
+                work.parent.mkdir()
+                work.write_text(_work(graph, schedules or {}), encoding="utf-8")
+                forms.append(StepFiles(graph, (work,)))
+        else:
+            program = step_bundle.runner(chosen.info.abi, android=android, log=progress.notice)
+            for number, graph in enumerate(graphs):
+                own = folder / str(number)
+                own.mkdir()
+                files = _compiled(own, wanted, graph, runs, schedules, progress)
+                forms.append(StepFiles(graph, files))
+        yield DeviceStep(tuple(forms), never, program, pools)
+
+
+def _compiled(
+    folder: Path,
+    wanted: TrainingStep,
+    graph: StepGraph,
+    runs: StepRuns,
+    schedules: Mapping[str, Sequence[Winner]] | None,
+    progress: LiveProgress,
+) -> tuple[Path, ...]:
+    from autotune.compiler import step_bundle
+
+    given = sum(t.bytes for t in graph.tensors if t.kind in ("input", "label"))
+    count = max(1, min(_FEEDS, _FEEDS_BYTES // given))
+    with runs.library(
+        graph, lambda done, total: progress.at("compiling", done, total), schedules
+    ) as library:
+        files = step_bundle.write_bundle(
+            folder,
             graph,
-            lambda done, total: progress.at("compiling", done, total),
-            pools.schedules if pools else None,
-        ) as library:
-            files = step_bundle.write_bundle(
-                folder,
-                graph,
-                library,
-                wanted.values(graph, _SEED),
-                list(islice(step_feeds(graph, None, _SEED), count)),
-            )
-        yield DeviceStep(graph, never, program, tuple(files), pools)
+            library,
+            wanted.values(graph, _SEED),
+            list(islice(step_feeds(graph, None, _SEED), count)),
+        )
+    return tuple(files)
 
 
-def _work(graph: StepGraph, pools: JointPools | None) -> str:
+def _work(graph: StepGraph, schedules: Mapping[str, Sequence[Winner]]) -> str:
     lines = [f"memory {plan_memory(graph).arena_bytes}"]
     lines += [f"call {node.kernel.flops} {node.kernel.bytes}" for node in graph.nodes]
-    if pools is not None:
-        lines += [
-            f"schedule {call} {json.dumps(one.traits.to_json())}"
-            for call, task in enumerate(pools.of_call)
-            if task is not None
-            for one in pools.tasks[task].schedules
-        ]
+    lines += [
+        f"schedule {call} {json.dumps(one.traits)}"
+        for call, node in enumerate(graph.nodes)
+        for one in schedules.get(node.kernel.name, ())
+        if one.traits is not None
+    ]
     return "\n".join(lines) + "\n"

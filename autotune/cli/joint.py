@@ -76,6 +76,14 @@ def joint(
     study: Annotated[
         str | None, typer.Option(metavar="NAME", help="The study's name in a shared --storage.")
     ] = None,
+    sequential: Annotated[
+        bool | None,
+        typer.Option(
+            "--sequential/--no-sequential",
+            help="Afterwards search cores and clocks alone, with each kernel's fastest schedule and as many steps, "
+            "to state what the joint search gained. [default: --sequential]",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help=f"Seed of the search. [default: {SEED}]")] = None,
     logs: Annotated[
         Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
@@ -116,7 +124,7 @@ def joint(
         "memory_limit": memory_limit, "sampler": None, "model": None, "space": space, "meter": meter,
         "blocks": blocks, "start_temperature": start_temperature, "least_seconds": least_seconds,
         "storage": storage, "study": study, "seed": seed, "per_operator": None, "exhaustive": None,
-        "reference_every": None,
+        "reference_every": None, "sequential": sequential,
     }  # fmt: skip
     wanted = TRIALS if trials is None and resume is None else trials
     return run_search(asked, wanted, logs, resume, as_json=json)

@@ -1,41 +1,92 @@
-"""The schedules that a joint search chooses from, as --run names them."""
+"""The schedules and the forms of a step that a joint search chooses from, as --run names them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from autotune.errors import UsageError
 from autotune.records import read_run
 from autotune.studies.pools import HYBRID, TaskPool, pools
+from autotune.workloads.memory import plan_memory
 
 if TYPE_CHECKING:
     from autotune.compiler.scheduled import Winner
-    from autotune.workloads import StepGraph
+    from autotune.workloads import StepForm, StepGraph, TrainingStep
+    from autotune.workloads.training_step import LayoutName
+
+_MOST_FORMS = 6
+
+
+@dataclass(frozen=True)
+class JointForm:
+    """A form of a step.
+
+    Attributes:
+        form: The form.
+        graph: The step.
+        of_call: The task of each call, by its index in the pools; None where no run knows its kernel.
+    """
+
+    form: StepForm
+    graph: StepGraph
+    of_call: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
 class JointPools:
-    """The schedules of a step's kernels.
+    """What a joint search chooses from.
 
     Attributes:
-        tasks: The kernels of the step that runs know schedules of.
-        of_call: The task of each call of the step, by its index in ``tasks``; None where none is known.
-        schedules: How each of those kernels can be computed, in the order of its pool.
+        tasks: The kernels that runs know schedules of.
+        forms: The step's forms; the plain one first, where it fits.
+        schedules: How each kernel can be computed, in the order of its pool.
+        winners: Index of the schedule of each task that its runs found to be fastest.
     """
 
     tasks: tuple[TaskPool, ...]
-    of_call: tuple[int | None, ...]
+    forms: tuple[JointForm, ...]
     schedules: Mapping[str, Sequence[Winner]]
+    winners: tuple[int, ...]
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """How often each form runs each task, shape (forms, tasks)."""
+        found = np.zeros((len(self.forms), len(self.tasks)))
+        for number, form in enumerate(self.forms):
+            for task, count in Counter(form.of_call).items():
+                if task is not None:
+                    found[number, task] = count
+        return found
 
 
-def joint_pools(runs: Sequence[Path], graph: StepGraph) -> JointPools:
-    """The pools of runs, as far as they are of a step's kernels.
+def joint_pools(
+    runs: Sequence[Path],
+    wanted: TrainingStep,
+    layout: LayoutName,
+    only: StepForm | None,
+    memory_bytes: int | None,
+) -> JointPools:
+    """The pools of runs, and the forms of a step whose kernels they know.
+
+    Recomputation only saves memory: it is looked at where a limit asks for it. A form that does all that another
+    does, and more, is left out.
+
+    Args:
+        runs: Folders of finished kernel runs.
+        wanted: The step.
+        layout: Its layout.
+        only: The one form that was asked for; None for any.
+        memory_bytes: What a step may take; None without a limit.
 
     Raises:
-        UsageError: A run has not ended, or none knows a kernel of the step.
+        UsageError: A run has not ended, none knows a kernel of the step, or no form of it fits.
         RecordError: A run's records are damaged, or have no pools.
     """
     from autotune.compiler.request import TuneRequest
@@ -43,6 +94,7 @@ def joint_pools(runs: Sequence[Path], graph: StepGraph) -> JointPools:
 
     results: list[tuple[str, Mapping[str, Any]]] = []
     winners: dict[tuple[str, str], Winner] = {}
+    fastest: dict[str, tuple[float, str]] = {}
     for path in runs:
         run = read_run(path)
         if run.result is None:
@@ -52,16 +104,79 @@ def joint_pools(runs: Sequence[Path], graph: StepGraph) -> JointPools:
         cores = TuneRequest.from_json(run.about.get("request", {})).cores
         results.append((cores.cluster if cores else HYBRID, run.result))
         winners.update(pooled(run))
-    names = [node.kernel.name for node in graph.nodes]
-    tasks = tuple(task for task in pools(results) if task.name in names)
+        for task in run.result["tasks"]:
+            if task["tuned_ms"] is not None:
+                own = (task["tuned_ms"], task["digest"])
+                fastest[task["name"]] = min(own, fastest.get(task["name"], own))
+    known = {task.name: task for task in pools(results)}
+    graphs = (
+        [(only, wanted.graph(only))] if only else list(_forms(wanted, layout, known, memory_bytes))
+    )
+    fitting = [
+        (form, graph)
+        for form, graph in graphs
+        if memory_bytes is None or plan_memory(graph).arena_bytes <= memory_bytes
+    ]
+    if not fitting:
+        raise UsageError(
+            f"no form of {wanted.model} at batch {wanted.batch} whose kernels the runs know keeps --memory-limit",
+            hint="raise it, or tune micro-batches as well: autotune kernels --micro-batch N",
+        )
+    names = {node.kernel.name for _, graph in fitting for node in graph.nodes}
+    tasks = tuple(task for name, task in known.items() if name in names)
     if not tasks:
         raise UsageError(
             "--run: no run knows a kernel of this step",
             hint="tune them: autotune kernels with the same --model, --batch and --layout",
         )
     index = {task.name: number for number, task in enumerate(tasks)}
+    made = [
+        JointForm(form, graph, tuple(index.get(node.kernel.name) for node in graph.nodes))
+        for form, graph in fitting
+    ]
+    digests = [[one.digest for one in task.schedules] for task in tasks]
     return JointPools(
         tasks,
-        tuple(index.get(name) for name in names),
+        tuple(_worth_trying(made))[:_MOST_FORMS],
         {task.name: [winners[task.name, one.digest] for one in task.schedules] for task in tasks},
+        tuple(
+            own.index(fastest[task.name][1]) if fastest.get(task.name, (0, ""))[1] in own else 0
+            for task, own in zip(tasks, digests, strict=True)
+        ),
     )
+
+
+def _forms(
+    wanted: TrainingStep,
+    layout: LayoutName,
+    known: Mapping[str, TaskPool],
+    memory_bytes: int | None,
+) -> Iterator[tuple[StepForm, StepGraph]]:
+    """The plain step, and every other form whose kernels are all known."""
+    for parts in wanted.parts():
+        try:
+            plain, graph = next(wanted.forms_of(parts, layout, (0,)))
+        except UsageError:
+            if parts == 1:
+                raise
+            continue  # Too few samples a part.
+        whole = all(node.kernel.name in known for node in graph.nodes)
+        if not whole and parts > 1:
+            continue
+        yield plain, graph
+        if memory_bytes is not None and whole:
+            more = wanted.forms_of(parts, layout)
+            yield from (found for found in more if found[0].segments)
+
+
+def _worth_trying(forms: Sequence[JointForm]) -> Iterator[JointForm]:
+    """Forms that do not do all that another one does, and more."""
+    counts = [Counter(form.of_call) for form in forms]
+    for number, (form, own) in enumerate(zip(forms, counts, strict=True)):
+        others = (
+            other <= own and (other != own or earlier < number)
+            for earlier, other in enumerate(counts)
+            if earlier != number
+        )
+        if not any(others):
+            yield form

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from autotune.compiler.default_schedule import default_schedule, plain_gpu_schedule
 from autotune.compiler.entries import DEFAULT
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.errors import RecordError
-from autotune.records import Result, TaskResult
+from autotune.errors import RecordError, UsageError
+from autotune.records import Result, TaskResult, read_run
 from autotune.records.folder import Run
 from autotune.workloads.operators import Kernel
 
@@ -22,10 +23,12 @@ class Winner:
     Attributes:
         task: The kernel's line in the result.
         trace: The schedule; None for the untuned default.
+        traits: What its loops tell, as plain data; None where that is not looked at.
     """
 
     task: TaskResult
     trace: Any
+    traits: dict[str, Any] | None = None
 
     @property
     def tuned(self) -> bool:
@@ -75,12 +78,36 @@ def pooled(run: Run) -> Mapping[tuple[str, str], Winner]:
             (task.name, one.digest): Winner(
                 replace(task, formulation=one.formulation, digest=one.digest, tuned_ms=one.ms),
                 None if one.digest == DEFAULT else traces[one.digest],
+                one.traits,
             )
             for task in result.tasks
             for one in task.pool
         }
     except (KeyError, TypeError) as error:
         raise RecordError(f"the records of {run.path} are damaged: {error!r}") from error
+
+
+def winners_of(paths: Sequence[Path], digests: Mapping[str, str]) -> Mapping[str, Winner]:
+    """Schedules that were chosen from runs' pools, by the kernel's name.
+
+    Args:
+        paths: Folders of the runs.
+        digests: The schedule of each kernel.
+
+    Raises:
+        UsageError: A run is missing, or none has a schedule.
+        RecordError: A run's records are damaged.
+    """
+    known: dict[tuple[str, str], Winner] = {}
+    for path in paths:
+        known |= pooled(read_run(path))
+    for name, digest in digests.items():
+        if (name, digest) not in known:
+            raise UsageError(
+                f"no run has schedule {digest} of {name}",
+                hint="give the runs that the plan was made from with --run",
+            )
+    return {name: known[name, digest] for name, digest in digests.items()}
 
 
 def untuned_program(kernel: Kernel, target: Any) -> Any:

@@ -32,6 +32,7 @@ class Final:
         energy_j: Joules of a step, with interval; None without a meter.
         blocks: Figures by block; one in which it was not measured well is missing.
         rails: Joules of a step by rail, medians over the blocks; empty unless the meter has several.
+        memory_bytes: Of the process, with interval; None where it was not seen.
         marks: What makes the energy of a block doubtful.
         seen_khz: Mean clock of each cluster, where it could be read, medians over the blocks.
     """
@@ -42,6 +43,7 @@ class Final:
     energy_j: Interval | None
     blocks: Mapping[int, Figures]
     rails: dict[str, float] = field(default_factory=dict)
+    memory_bytes: Interval | None = None
     marks: tuple[str, ...] = ()
     seen_khz: dict[str, float] = field(default_factory=dict)
 
@@ -174,6 +176,7 @@ def _final(
             name: median([run.rails[name] for run in runs if name in run.rails])
             for name in runs[0].rails
         },
+        bootstrap_median(memory, seed=seed) if len(memory) == len(blocks) else None,
         tuple(dict.fromkeys(mark for run in runs for mark in run.marks)),
         {
             name: median([run.seen_khz[name] for run in runs if name in run.seen_khz])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ from autotune.devices.topology import Cluster
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.kernel_model import Floats, KernelModel, Rows, Seen
-from autotune.studies.objective import Objective
+from autotune.studies.objective import Figures, Objective
 from autotune.studies.pareto import front
 from autotune.studies.pools import TaskPool
 
@@ -20,8 +20,38 @@ _FEW = 4
 _SMALLEST = 1e-9
 _ALIKE = 0.02
 """Schedules that are foretold within this of the best are tried in turns: it costs little, and teaches."""
+_FEW_ERRORS = 8
+_BELIEF = 0.5
+"""What the model's word counts beside one timing under the same configuration."""
 _OFTEN, _SELDOM = 4, 0.1
 """The models are fitted anew after each of so many steps, and later when there is so much more to learn from."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a step is computed under a configuration.
+
+    Attributes:
+        schedules: Index of each task's schedule in its pool.
+        form: Index of the step's form: its micro-batches, and what is computed again.
+    """
+
+    schedules: tuple[int, ...]
+    form: int = 0
+
+    @property
+    def rows(self) -> Rows:
+        """The schedules as an array."""
+        return np.asarray(self.schedules, np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        """As events have it."""
+        return {"chosen": list(self.schedules), "form": self.form}
+
+    @classmethod
+    def of_event(cls, told: Mapping[str, Any]) -> Choice | None:
+        """What an event tells; None where it tells of no choice."""
+        return cls(tuple(told["chosen"]), told.get("form", 0)) if told.get("chosen") else None
 
 
 class StepSource(Protocol):
@@ -35,12 +65,12 @@ class StepSource(Protocol):
     def device(self) -> dict[str, Any]:
         """See `Bench.device`."""
 
-    def measure(self, configuration: CpuConfiguration | None, chosen: Rows) -> Measured:
-        """Measures a step; its `raw` has `task_s`, the seconds of a call of each task, where they are known.
+    def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
+        """Measures a step; its `raw` has `task_s`, the seconds of a call of each task, None where it has none.
 
         Args:
             configuration: None for what the system does by itself.
-            chosen: Index of each task's schedule in its pool.
+            choice: What it is computed with.
 
         Raises:
             DeviceError: The device is gone; nothing is known of the step.
@@ -48,70 +78,139 @@ class StepSource(Protocol):
 
 
 class JointBench:
-    """A study's bench that chooses the schedules of what it measures, and learns from it.
+    """A study's bench that chooses the form and the schedules of what it measures, and learns from it.
 
     Args:
         steps: Measures steps.
         tasks: The pools.
         objective: What is to be small.
         seed: Of every draw.
+        counts: How often each form of the step runs each task, shape (forms, tasks); None for one form, which runs
+            them as often as the pools say.
     """
 
     def __init__(
-        self, steps: StepSource, tasks: Sequence[TaskPool], objective: Objective, seed: int
+        self,
+        steps: StepSource,
+        tasks: Sequence[TaskPool],
+        objective: Objective,
+        seed: int,
+        counts: Floats | None = None,
     ) -> None:
-        self._steps, self._objective = steps, objective
-        self.model = KernelModel(steps.clusters, tasks, seed)
+        self.steps, self._objective = steps, objective
+        own = np.asarray([[task.count for task in tasks]], np.float64)
+        self.counts: Floats = own if counts is None else counts
+        self.model = KernelModel(steps.clusters, tasks, self.counts.max(axis=0), seed)
         self._known: list[Seen] = self.model.table.timings(steps.clusters)
         self._fitted = 0
         self._tried = np.zeros(len(self.model.table), np.int64)
-        self._settled: dict[CpuConfiguration, Rows] | None = None
-        self._again: dict[CpuConfiguration, Rows] = {}
-        self.ran: dict[CpuConfiguration, Rows] = {}
-        """The schedules that each configuration was last measured with, as indices in their pools."""
+        self._forms_tried = np.zeros(len(self.counts), np.int64)
+        self._seen: dict[CpuConfiguration, tuple[Floats, Floats]] = {}
+        self._settled: dict[CpuConfiguration, Choice] | None = None
+        self._again: dict[CpuConfiguration, Choice] = {}
+        self.ran: dict[CpuConfiguration, Choice] = {}
+        """What each configuration was last measured with."""
         self._points: list[tuple[float, float]] = []
+        self._errors: dict[str, list[float]] = {"time_s": [], "energy_j": []}
         default = [
             next((i for i, s in enumerate(task.schedules) if s.digest == "default"), 0)
             for task in tasks
         ]
-        self.untuned: Rows = np.asarray(default, np.int64)
+        self.untuned = Choice(tuple(default))
         """The untuned default of each task, or its first schedule."""
 
     @property
     def clusters(self) -> Sequence[Cluster]:
         """See `Bench.clusters`."""
-        return self._steps.clusters
+        return self.steps.clusters
 
     @property
     def device(self) -> dict[str, Any]:
         """See `Bench.device`."""
-        return self._steps.device
+        return self.steps.device
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
         """See `Bench.measure`; the system's own choice is measured with untuned kernels."""
-        chosen = self.untuned if configuration is None else self.choose(configuration)
-        measured = self._steps.measure(configuration, chosen)
-        self._take(configuration, chosen, measured)
-        return replace(measured, raw={**(measured.raw or {}), "chosen": chosen.tolist()})
+        choice = self.untuned if configuration is None else self.choose(configuration)
+        return self.measure_with(configuration, choice)
 
-    def choose(self, configuration: CpuConfiguration) -> Rows:
-        """The schedule of each task under a configuration, as indices in their pools."""
+    def measure_with(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
+        """Measures a step with a choice that was made elsewhere, and learns from it."""
+        told: dict[str, Any] = choice.to_json()
+        if configuration is not None and self._fitted:
+            told["foretold"] = self.foretold(configuration, choice)
+        measured = self.steps.measure(configuration, choice)
+        measured = replace(measured, raw={**(measured.raw or {}), **told})
+        self._take(configuration, choice, measured.figures, measured.raw or {})
+        return measured
+
+    def foretold(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
+        """What the calls of a step should take together: `time_s`, and `energy_j` or None."""
+        seconds, joules = self.predict(configuration)
+        rows, times = self.model.table.rows(choice.rows), self.counts[choice.form]
+        return {
+            "time_s": float(times @ seconds[rows]),
+            "energy_j": None if joules is None else float(times @ joules[rows]),
+        }
+
+    def interval(self, figure: str, value: float | None) -> list[float] | None:
+        """Where 95 % of what was measured lay, around what had been foretold for it; None with too few steps.
+
+        Args:
+            figure: `time_s` or `energy_j`.
+            value: What is foretold.
+        """
+        errors = self._errors[figure]
+        if value is None or len(errors) < _FEW_ERRORS:
+            return None
+        low, high = np.quantile(errors, [0.025, 0.975])
+        return [float(value * np.exp(low)), float(value * np.exp(high))]
+
+    def choose(self, configuration: CpuConfiguration) -> Choice:
+        """What to compute the step with under a configuration."""
         if self._settled is not None and configuration in self._settled:
             return self._settled[configuration]
         self._fit()
         table = self.model.table
-        seconds, joules = self.model.predict([configuration])
-        worth = seconds[0] if joules is None else self._worth(seconds[0], joules[0])
+        seconds, joules = self.predict(configuration, hopeful=self._settled is None)
+        worth = seconds if joules is None else self._worth(seconds, joules)
         found = np.empty(len(table.tasks), np.int64)
-        for task, (first, end) in enumerate(zip(table.first[:-1], table.first[1:], strict=True)):
+        for task, (first, end) in enumerate(table.pools()):
             own = worth[first:end]
-            alike = np.flatnonzero(own <= own.min() * (1 + _ALIKE))
             found[task] = np.argmin(own)
-            if self._settled is None and len(alike) > 1:
-                found[task] = alike[np.argmin(self._tried[first:end][alike])]
+            if self._settled is None:
+                found[task] = _least_tried(own, self._tried[first:end])
+        forms = self.counts @ worth[table.rows(found)]
+        form = int(np.argmin(forms))
+        if self._settled is None:
+            form = _least_tried(forms, self._forms_tried)
+        choice = Choice(tuple(map(int, found)), form)
         if self._settled is not None:
-            self._settled[configuration] = found
-        return found
+            self._settled[configuration] = choice
+        return choice
+
+    def predict(
+        self, configuration: CpuConfiguration, *, hopeful: bool = False
+    ) -> tuple[Floats, Floats | None]:
+        """Seconds and joules of a call of each schedule, shape (schedules,).
+
+        What was timed under this very configuration counts more than what the model says. Where some was timed,
+        `hopeful` takes the rest for as much faster as the model is usually wrong, so that it is tried.
+        """
+        seconds, joules = (None if x is None else x[0] for x in self.model.predict([configuration]))
+        assert seconds is not None
+        if configuration not in self._seen:
+            return seconds, joules
+        times, total = self._seen[configuration]
+        timed = times > 0
+        rest = total[timed] / times[timed] - np.log(seconds[timed])
+        # A step that ran slower than foretold in all its calls says nothing against the schedules in it.
+        middle = float(np.median(rest)) * len(rest) / (len(rest) + _FEW)
+        spread = float(np.std(rest)) if hopeful else 0.0
+        shift = np.full(len(seconds), middle - spread)
+        shift[timed] = (times[timed] * rest + _BELIEF * middle) / (times[timed] + _BELIEF)
+        factor = np.exp(shift)
+        return seconds * factor, None if joules is None else joules * factor
 
     def _worth(self, seconds: Floats, joules: Floats) -> Floats:
         """What calls cost, shape (schedules,): the less, the better for the objective.
@@ -125,9 +224,9 @@ class JointBench:
         table = self.model.table
         best = [
             first + int(np.argmin(seconds[first:end] * joules[first:end]))
-            for first, end in zip(table.first[:-1], table.first[1:], strict=True)
+            for first, end in table.pools()
         ]
-        step_s, step_j = table.step(seconds[best]), table.step(joules[best])
+        step_s, step_j = ((self.counts @ x[best]).min() for x in (seconds, joules))
         time = 0.5 if self._objective == "edp" else exchange(self._points, step_s)
         return np.asarray(time * seconds / step_s + (1 - time) * joules / step_j)
 
@@ -140,35 +239,46 @@ class JointBench:
 
         Args:
             configuration: Under what.
-            told: `event`, `chosen`, `task_s` and `figures`, as events have them.
+            told: `event`, `chosen`, `form`, `task_s` and `figures`, as events have them.
         """
-        if told.get("chosen") and told.get("figures"):
-            chosen = np.asarray(told["chosen"], np.int64)
+        choice = Choice.of_event(told)
+        if choice is not None and told.get("figures"):
             if told["event"] == "final" and configuration is not None:
-                self._again[configuration] = chosen
-            self._take(configuration, chosen, Measured.of_event(told), told["task_s"])
+                self._again[configuration] = choice
+            self._take(configuration, choice, Figures(**told["figures"]), told)
 
     def _take(
         self,
         configuration: CpuConfiguration | None,
-        chosen: Rows,
-        measured: Measured,
-        task_s: Sequence[float] | None = None,
+        choice: Choice,
+        figures: Figures | None,
+        told: Mapping[str, Any],
     ) -> None:
-        task_s = task_s or (measured.raw or {}).get("task_s")
-        figures = measured.figures
+        task_s: Sequence[float | None] = told.get("task_s") or ()
         if figures is None or configuration is None:
             return
-        self.ran[configuration] = chosen
+        for name, value in (told.get("foretold") or {}).items():
+            real = getattr(figures, name)
+            if value is not None and real is not None and real > 0:
+                self._errors[name].append(float(np.log(real / value)))
+        self.ran[configuration] = choice
+        self._forms_tried[choice.form] += 1
         if not task_s:
             return
-        rows = self.model.table.rows(chosen)
+        ran = [task for task, seconds in enumerate(task_s) if seconds is not None]
+        rows = self.model.table.rows(choice.rows)[ran]
+        seconds = np.asarray([task_s[task] for task in ran], np.float64)
         self._tried[rows] += 1
+        times, total = self._seen.setdefault(
+            configuration, (np.zeros(len(self._tried)), np.zeros(len(self._tried)))
+        )
+        times[rows] += 1
+        total[rows] += np.log(np.maximum(seconds, _SMALLEST))
         watts = None
         if figures.energy_j is not None:
             watts = figures.energy_j / figures.time_s
             self._points.append((figures.time_s, figures.energy_j))
-        self._known.append(Seen(configuration, rows, np.asarray(task_s, np.float64), watts))
+        self._known.append(Seen(configuration, rows, seconds, watts))
 
     def _fit(self) -> None:
         if self._known and (
@@ -177,6 +287,12 @@ class JointBench:
         ):
             self.model.learn(self._known)
             self._fitted = len(self._known)
+
+
+def _least_tried(worth: Floats, tried: Rows) -> int:
+    """Of what is about as good as the best, what was tried least."""
+    alike = np.flatnonzero(worth <= worth.min() * (1 + _ALIKE))
+    return int(np.argmin(worth) if len(alike) == 1 else alike[np.argmin(tried[alike])])
 
 
 def exchange(points: Sequence[tuple[float, float]], seconds: float) -> float:

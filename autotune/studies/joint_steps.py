@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,22 @@ from autotune.measurement.step_runner import StepRunner, settings_text
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.device_bench import DeviceBench, setting_of
-from autotune.studies.kernel_model import Rows
+from autotune.studies.joint import Choice
 
 _FILE = "schedules"
+
+
+@dataclass(frozen=True)
+class FormOnDevice:
+    """A form of a step, brought to a device.
+
+    Attributes:
+        runner: The step, with every pool's schedules.
+        tasks: The task of each call, by its index in the pools; None where a call has no pool.
+    """
+
+    runner: StepRunner
+    tasks: tuple[int | None, ...]
 
 
 class DeviceSteps:
@@ -26,20 +39,14 @@ class DeviceSteps:
     Args:
         bench: The device.
         figures: Turns its runs into a study's.
-        runner: The step, with every pool's schedules.
-        tasks: The task of each call, by its index in the pools; None where a call has no pool.
+        forms: The step's forms.
+        count: Tasks in the pools.
     """
 
     def __init__(
-        self,
-        bench: StepBench,
-        figures: DeviceBench,
-        runner: StepRunner,
-        tasks: Sequence[int | None],
+        self, bench: StepBench, figures: DeviceBench, forms: Sequence[FormOnDevice], count: int
     ) -> None:
-        self._bench, self._figures, self._runner = bench, figures, runner
-        self._tasks = list(tasks)
-        self._count = 1 + max((task for task in tasks if task is not None), default=-1)
+        self._bench, self._figures, self._forms, self._count = bench, figures, forms, count
 
     @property
     def clusters(self) -> Sequence[Cluster]:
@@ -51,24 +58,25 @@ class DeviceSteps:
         """See `Bench.device`."""
         return self._figures.device
 
-    def measure(self, configuration: CpuConfiguration | None, chosen: Rows) -> Measured:
+    def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
         """See `StepSource.measure`."""
         setting = setting_of(self.clusters, configuration)
+        form = self._forms[choice.form]
         used = {
-            call: int(chosen[task]) for call, task in enumerate(self._tasks) if task is not None
+            call: choice.schedules[task] for call, task in enumerate(form.tasks) if task is not None
         }
         # Cores and clocks are held from outside, as in any other measurement.
         own = Setting(None, (None,) * len(self.clusters), setting.threads)
         file = self._bench.bring(settings_text([own], self.clusters, used=used), _FILE)
-        bench = self._bench.measuring(self._runner.chosen(file))
+        bench = self._bench.measuring(form.runner.chosen(file))
         run = bench.run(setting)
         measured = self._figures.measured(run)
         calls = bench.calls(run)
         if measured.figures is None or calls is None:
             return measured
-        seconds = np.median(calls.seconds, axis=0)
-        task_s = [
-            float(np.mean(seconds[[call for call, own in enumerate(self._tasks) if own == task]]))
-            for task in range(self._count)
-        ]
+        of_task: list[list[float]] = [[] for _ in range(self._count)]
+        for task, seconds in zip(form.tasks, np.median(calls.seconds, axis=0), strict=True):
+            if task is not None:
+                of_task[task].append(float(seconds))
+        task_s = [float(np.mean(one)) if one else None for one in of_task]
         return replace(measured, raw={**(measured.raw or {}), "task_s": task_s})

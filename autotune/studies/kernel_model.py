@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import xgboost
@@ -22,6 +23,8 @@ Rows = NDArray[np.int64]
 _TREES = {"tree_method": "hist", "max_depth": 6, "eta": 0.12, "subsample": 0.8, "nthread": 1}
 _ROUNDS, _MOST_ROWS = 120, 12_000
 _SMALLEST_S, _SMALLEST_W = 1e-7, 1e-6
+_ALIKE = 2.0
+"""So many timings of a schedule count as much as the belief that it is like others with such traits."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +49,15 @@ class ScheduleTable:
 
     Args:
         tasks: The pools.
+        counts: How often a step runs each task at most; by it a call's errors count.
     """
 
-    def __init__(self, tasks: Sequence[TaskPool]) -> None:
+    def __init__(self, tasks: Sequence[TaskPool], counts: Floats) -> None:
         self.tasks = tuple(tasks)
         sizes = [len(task.schedules) for task in tasks]
         self.first: Rows = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.task = np.repeat(np.arange(len(tasks)), sizes)
-        self.count = np.asarray([task.count for task in tasks], np.float64)
+        self.count = counts
         self.nests = Nests.of([schedule.traits for task in tasks for schedule in task.schedules])
         kinds = sorted({(task.operator, task.role) for task in tasks})
         kind = np.asarray([kinds.index((task.operator, task.role)) for task in tasks])
@@ -70,9 +74,9 @@ class ScheduleTable:
         """Rows of the schedules that are chosen by their index in each task's pool."""
         return np.asarray(self.first[:-1] + chosen)
 
-    def step(self, values: Floats) -> float:
-        """The sum over a step of what one call of each task takes, shape (tasks,)."""
-        return float((self.count * values).sum())
+    def pools(self) -> list[tuple[int, int]]:
+        """The first row of each task, and the one after its last."""
+        return list(pairwise(self.first.tolist()))
 
     def timings(self, clusters: Sequence[Cluster]) -> list[Seen]:
         """What the runs that kept the schedules measured of them, each on all cores of its cluster at the top."""
@@ -101,30 +105,37 @@ class KernelModel:
     Args:
         clusters: The device's.
         tasks: The kernels and what each can be run with.
+        counts: How often a step runs each at most, shape (tasks,).
         seed: Of the trees.
     """
 
-    def __init__(self, clusters: Sequence[Cluster], tasks: Sequence[TaskPool], seed: int) -> None:
+    def __init__(
+        self, clusters: Sequence[Cluster], tasks: Sequence[TaskPool], counts: Floats, seed: int
+    ) -> None:
         self.clusters = tuple(clusters)
-        self.table = ScheduleTable(tasks)
+        self.table = ScheduleTable(tasks, counts)
         self._seed = seed
         self._roofline = Roofline(clusters)
         self._time: xgboost.Booster | None = None
         self._watts: xgboost.Booster | None = None
+        self._own: Floats = np.zeros(len(self.table))
+        """What each schedule takes by itself beside what its traits tell, as a logarithm."""
 
     def learn(self, seen: Sequence[Seen]) -> None:
-        """Fits prices and trees to all that was measured so far; at least one call."""
+        """Fits prices, trees and each schedule's own part to all that was measured so far; at least one call."""
         table = self.table
-        times = [np.maximum(one.seconds, _SMALLEST_S) for one in seen]
+        measured = [np.maximum(one.seconds, _SMALLEST_S) for one in seen]
         # Errors count by the share of a step that a call takes, but small kernels are not lost.
-        shares = [t * table.count[table.task[one.rows]] for one, t in zip(seen, times, strict=True)]
+        shares = [
+            t * table.count[table.task[one.rows]] for one, t in zip(seen, measured, strict=True)
+        ]
         weights = [np.sqrt(share / share.sum()) for share in shares]
         configurations = [one.configuration for one in seen]
         nests = [table.nests.take(one.rows) for one in seen]
-        self._roofline.fit(configurations, nests, times, weights)
+        self._roofline.fit(configurations, nests, measured, weights)
         parts = [self._inputs([one.configuration], one.rows) for one in seen]
         inputs = np.concatenate([found for found, _ in parts])
-        rest = np.concatenate([np.log(t) - b for t, (_, b) in zip(times, parts, strict=True)])
+        rest = np.concatenate([np.log(t) - b for t, (_, b) in zip(measured, parts, strict=True)])
         weight = np.concatenate(weights)
         watts = np.concatenate(
             [
@@ -140,6 +151,10 @@ class KernelModel:
         if len(inputs) > _MOST_ROWS:
             kept = rng.choice(len(inputs), _MOST_ROWS, replace=False, p=weight / weight.sum())
         self._time = self._fitted(inputs[kept], rest[kept], weight[kept])
+        missed = rest - self._time.predict(xgboost.DMatrix(inputs))
+        rows, size = np.concatenate([one.rows for one in seen]), len(table)
+        times = np.bincount(rows, minlength=size)
+        self._own = np.bincount(rows, missed, size) / (times + _ALIKE)
         known = kept[~np.isnan(watts[kept])]
         if known.size:
             self._watts = self._fitted(inputs[known], watts[known], weight[known])
@@ -162,7 +177,7 @@ class KernelModel:
         shape = len(configurations), len(rows)
         matrix = xgboost.DMatrix(inputs)
         more = 0.0 if self._time is None else self._time.predict(matrix)
-        seconds = np.exp(base + more).reshape(shape)
+        seconds = np.exp((base + more).reshape(shape) + self._own)
         if self._watts is None:
             return seconds, None
         return seconds, seconds * np.exp(self._watts.predict(matrix)).reshape(shape)

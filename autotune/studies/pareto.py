@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -87,3 +88,25 @@ def knee(points: ArrayLike) -> int | None:
     span = last - first
     below = (values - first) @ np.array([span[1], -span[0]])
     return int(np.argmax(below)) if below.max() > 1e-9 else None
+
+
+def gain(mine: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
+    """What a front is worth beside another one, of two objectives that are above zero.
+
+    Areas are of logarithms, below the worst of both fronts.
+
+    Args:
+        mine: Shape (n, 2).
+        theirs: Shape (m, 2).
+
+    Returns:
+        The share of their points that one of mine equals or dominates, and the relative gain of my hypervolume;
+        infinite where theirs has none.
+    """
+    own, other = (np.log(np.asarray(x, np.float64)).reshape(-1, 2) for x in (mine, theirs))
+    beaten = (own[:, None, :] <= other[None]).all(axis=2).any(axis=0)
+    worst = np.vstack([own, other]).max(axis=0)
+    areas = [hypervolume(x, worst.tolist()) for x in (own, other)]
+    if areas[1] == 0:
+        return float(beaten.mean()), 0.0 if areas[0] == 0 else math.inf
+    return float(beaten.mean()), areas[0] / areas[1] - 1

@@ -38,7 +38,7 @@ class TaskPool:
         name: The kernel's.
         operator: Its operator.
         role: Its role.
-        count: How often it runs in a step.
+        count: How often it runs in the step of the first run that knows it.
         schedules: What it can be run with; at least one, the untuned default first where it is known.
     """
 
@@ -53,10 +53,10 @@ def pools(results: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[TaskPool, .
     """The pools of a step's kernels, from the results of runs.
 
     Args:
-        results: Clusters that runs were for, and their results (docs/result-schema.md), of one step.
+        results: Clusters that runs were for, and their results (docs/result-schema.md).
 
     Raises:
-        RecordError: A result has no pools, or the runs are of different steps.
+        RecordError: A result has no pools.
     """
     if not results:
         raise RecordError("no run has pools of schedules", hint="make one with `autotune kernels`")
@@ -67,8 +67,6 @@ def pools(results: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[TaskPool, .
             for task in result["tasks"]:
                 name = task["name"]
                 about.setdefault(name, (task["operator"], task["role"], task["count"]))
-                if about[name][2] != task["count"]:
-                    raise RecordError(f"the runs are of different steps: {name}")
                 known = merged.setdefault(name, {})
                 for one in task["pool"]:
                     found = known.get(one["digest"])

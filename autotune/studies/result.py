@@ -260,6 +260,7 @@ def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
         "ci": {
             "time_s": final.time_s.ends,
             "energy_j": final.energy_j.ends if final.energy_j else None,
+            "memory_bytes": final.memory_bytes.ends if final.memory_bytes else None,
             "blocks": len(final.blocks),
         },
         "rails": final.rails,

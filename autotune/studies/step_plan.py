@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.joint import JointBench
-from autotune.studies.kernel_model import Rows
+from autotune.studies.joint import Choice, JointBench
+from autotune.studies.plan_file import KIND, PLAN_SCHEMA_VERSION
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.memory import plan_memory
-
-PLAN_SCHEMA_VERSION = 1
 
 
 def step_plan(
@@ -19,24 +17,28 @@ def step_plan(
     graph: StepGraph,
     of_call: Sequence[int | None],
     step: dict[str, Any],
-    point: dict[str, Any],
-    chosen: Rows,
+    point: Mapping[str, Any],
+    choice: Choice,
+    profile: str | None,
 ) -> dict[str, Any]:
     """A plan; docs/joint.md has its schema.
 
     Args:
         bench: What measured, and foretells.
-        graph: The step.
+        graph: The step, in the form that was chosen.
         of_call: The task of each call; None where no run knows its kernel.
-        step: The options that mean the step.
+        step: The options that mean the step in that form.
         point: What was measured, as the search's result has it.
-        chosen: Index of each task's schedule in its pool.
+        choice: What it was measured with.
+        profile: Of the model that measured in the search's process; None for a device.
     """
     names = [cluster.name for cluster in bench.clusters]
-    configuration = CpuConfiguration.from_json(point, names)
+    configuration = CpuConfiguration.from_json(dict(point), names)
     table = bench.model.table
-    seconds, joules = bench.model.predict([configuration])
-    rows = table.rows(chosen)
+    seconds, joules = bench.predict(configuration)
+    rows = table.rows(choice.rows)
+    foretold = bench.foretold(configuration, choice)
+    memory = plan_memory(graph)
     calls = []
     for number, (node, task) in enumerate(zip(graph.nodes, of_call, strict=True)):
         call: dict[str, Any] = {
@@ -49,25 +51,26 @@ def step_plan(
             "predicted": None,
         }
         if task is not None:
-            schedule, row = table.tasks[task].schedules[int(chosen[task])], int(rows[task])
+            schedule, row = table.tasks[task].schedules[choice.schedules[task]], int(rows[task])
             call["schedule"] = {"digest": schedule.digest, "formulation": schedule.formulation}
             call["predicted"] = {
-                "time_s": float(seconds[0][row]),
-                "energy_j": None if joules is None else float(joules[0][row]),
+                "time_s": float(seconds[row]),
+                "energy_j": None if joules is None else float(joules[row]),
             }
         calls.append(call)
     return {
         "schema_version": PLAN_SCHEMA_VERSION,
-        "kind": "plan",
+        "kind": KIND,
         "device": bench.device,
         "emulated": bool(bench.device.get("emulated")),
+        "profile": profile,
         "step": step,
         "configuration": configuration.to_json(names),
         "calls": calls,
-        "memory": {"planned_bytes": plan_memory(graph).arena_bytes},
+        "memory": {"planned_bytes": memory.arena_bytes, "offsets": dict(memory.offsets)},
         "predicted": {
-            "time_s": table.step(seconds[0][rows]),
-            "energy_j": None if joules is None else table.step(joules[0][rows]),
+            **foretold,
+            "ci": {name: bench.interval(name, value) for name, value in foretold.items()},
         },
         "measured": {
             name: point.get(name)

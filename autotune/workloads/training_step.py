@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -155,18 +155,27 @@ class TrainingStep:
         Raises:
             UsageError: The model cannot be built at the whole batch.
         """
-        seen = set()
         for parts in self.parts():
             try:
-                plain = self.plain(parts)[0]
+                yield from self.forms_of(parts, layout)
             except UsageError:
                 if parts == 1:
-                    raise
-                continue  # too few samples a part, such as one for batch norm on features
-            for segments in _SEGMENTS:
-                form = StepForm(layout, parts, segments)
-                graph = formed(plain, form)
-                key = (parts, tuple(node.outputs for node in graph.nodes))
-                if key not in seen:
-                    seen.add(key)
-                    yield form, graph
+                    raise  # Else too few samples a part, such as one for batch norm on features.
+
+    def forms_of(
+        self, parts: int, layout: LayoutName, segments: Sequence[int] = _SEGMENTS
+    ) -> Iterator[tuple[StepForm, StepGraph]]:
+        """The forms of so many parts of the batch, with their steps; equal steps come once.
+
+        Raises:
+            UsageError: The model cannot be built in such parts.
+        """
+        plain = self.plain(parts)[0]
+        seen = set()
+        for number in segments:
+            form = StepForm(layout, parts, number)
+            graph = formed(plain, form)
+            key = tuple(node.outputs for node in graph.nodes)
+            if key not in seen:
+                seen.add(key)
+                yield form, graph

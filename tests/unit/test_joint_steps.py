@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path, PurePosixPath
 
-import numpy as np
 import pytest
 from test_joint import BIG4, CLUSTERS, exact, tasks
 from test_step_bench import bench
@@ -13,8 +12,8 @@ from test_step_bench import bench
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_runner import PROGRAM, StepRunner, settings_text
 from autotune.studies.device_bench import DeviceBench
-from autotune.studies.joint import JointBench
-from autotune.studies.joint_steps import DeviceSteps
+from autotune.studies.joint import Choice, JointBench
+from autotune.studies.joint_steps import DeviceSteps, FormOnDevice
 
 FOLDER = "/tmp/joint"
 
@@ -39,11 +38,12 @@ def test_a_step_takes_what_its_schedules_take(tmp_path: Path) -> None:
         device.files.store(program, b"", 0o755)
         station.calibrate(Setting((4, 5, 6, 7), (None, 2419200), 4))
         figures = DeviceBench(station, needs_energy=True)
-        steps = DeviceSteps(station, figures, runner, [*range(len(tasks())), None])
+        forms = [FormOnDevice(runner, (*range(len(tasks())), None))]
+        steps = DeviceSteps(station, figures, forms, len(tasks()))
         rows = exact(BIG4)
         for last in (False, True):
-            chosen = np.asarray([len(t.schedules) - 1 if last else 0 for t in tasks()])
-            measured = steps.measure(BIG4, chosen)
+            chosen = tuple(len(t.schedules) - 1 if last else 0 for t in tasks())
+            measured = steps.measure(BIG4, Choice(chosen))
             assert measured.figures is not None, measured.message
             assert measured.raw is not None
             expected = [float(r[i][0]) for r, i in zip(rows, chosen, strict=True)]
@@ -54,7 +54,7 @@ def test_a_step_takes_what_its_schedules_take(tmp_path: Path) -> None:
         joint = JointBench(steps, tasks(), "energy", seed=1)
         own = joint.measure(None)
         assert own.raw is not None
-        assert own.raw["chosen"] == joint.untuned.tolist()
+        assert tuple(own.raw["chosen"]) == joint.untuned.schedules
         device.run(["rm", "-rf", FOLDER, program], timeout=10)
 
 

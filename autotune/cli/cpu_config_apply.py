@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 
 
 def apply(
-    run: Annotated[Path, typer.Argument(help="Folder of a run of cpu-config that has ended.")],
-    point: Annotated[
-        str,
-        typer.Option(
-            help="best, or one of the named points: fastest, least_energy, least_edp, knee, ..."
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of a run of cpu-config or joint that has ended; or a plan of `autotune joint`."
         ),
-    ] = "best",
+    ],
+    point: Annotated[
+        str | None,
+        typer.Option(
+            help="best, or one of the named points: fastest, least_energy, least_edp, knee, ... [default: best]"
+        ),
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option("--device", metavar="SERIAL", help="[default: the one it was measured on]"),
@@ -39,6 +44,7 @@ def apply(
     \b
     Example:
       autotune cpu-config apply logs/20260102T030405Z-cpu-config-sm8150 --point knee
+      autotune cpu-config apply logs/20260102T030405Z-joint-sm8150/plans/least_energy.json
       autotune devices restore
     """
     from autotune.cli import bench as benches
@@ -47,18 +53,27 @@ def apply(
     from autotune.records import read_run
     from autotune.studies.apply import apply as set_on
     from autotune.studies.configuration import CpuConfiguration
+    from autotune.studies.plan_file import is_plan, read_plan
 
-    found = read_run(run)
-    chosen = point_of(found.result, run, point)
+    if is_plan(run):
+        if point is not None:
+            raise UsageError("a plan is one point", hint="leave --point out")
+        plan = read_plan(run)
+        chosen, before, emulate = plan.configuration, dict(plan.device), plan.emulated
+    else:
+        found = read_run(run)
+        point = point or "best"
+        chosen = point_of(found.result, run, point)
+        before, emulate = found.about["device"], found.about.get("request", {}).get("emulate")
     if chosen.get("clusters") is None:
         raise UsageError(f"'{point}' is the system's own choice: there is nothing to set")
-    if found.about.get("request", {}).get("emulate"):
+    if emulate:
         raise UsageError(
             f"{run} was measured on a model in the process that searched, which is gone",
             hint="apply needs a device: search with --device",
         )
-    ready = benches.choose(device or found.about["device"]["serial"], ssh or (), None)
-    _same_kind(found.about["device"], ready.info)
+    ready = benches.choose(device or before["serial"], ssh or (), None)
+    _same_kind(before, ready.info)
     configuration = CpuConfiguration.from_json(chosen, [c.name for c in ready.info.clusters])
     said = set_on(ready.device, ready.info, configuration)
     cpus = cpu_list_text(configuration.cpus(ready.info.clusters))

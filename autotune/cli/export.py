@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from autotune.compiler.export.variants import Variant
 
 
 def export(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of finished runs.", show_default=False),
+        typer.Argument(
+            metavar="RUN|PLAN...",
+            help="Folders of finished runs, or plans of `autotune joint`.",
+            show_default=False,
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder to write; made if it is missing.")],
     kind: Annotated[
@@ -50,7 +58,8 @@ def export(
     """Writes tuned kernels as a library, with a manifest, licences and an example that checks them.
 
     Several runs, of several devices or clusters, become variants of one library, which takes the one that fits the
-    device, and untuned kernels where none does. `autotune verify DIR` checks what was written.
+    device, and untuned kernels where none does. A plan is a variant with the schedules that it chose from its runs.
+    `autotune verify DIR` checks what was written.
 
     \b
     Formats:
@@ -63,6 +72,7 @@ def export(
       autotune export logs/20260102T030405Z-cpu-lenet --out build/lenet-kernels
       autotune export logs/20260102T030405Z-cpu-lenet --format c --name lenet --out build/lenet-c
       autotune export logs/*-arm-cpu-lenet --format c --for android-arm64 --out build/lenet-android
+      autotune export logs/20260102T030405Z-joint-sm8150/plans/best.json --format c --out build/lenet-best
       autotune export logs/*-adreno-lenet logs/*-mali-lenet --format opencl --out build/lenet-gpu
     """
     import json as json_module
@@ -72,8 +82,12 @@ def export(
     from autotune.compiler.export.exporter import export as write_export
     from autotune.compiler.export.variants import variants_of_runs
     from autotune.compiler.platforms import named_platform
+    from autotune.studies.plan_file import is_plan
 
-    variants = variants_of_runs(runs, allow_stand_in=allow_stand_in, socs=soc or ())
+    if any(is_plan(path) for path in runs):
+        variants = _with_plans(runs, soc or (), allow_stand_in)
+    else:
+        variants = variants_of_runs(runs, allow_stand_in=allow_stand_in, socs=soc or ())
     with LiveProgress() as progress:
         manifest = write_export(
             variants,
@@ -92,3 +106,37 @@ def export(
     print(f"try it: autotune verify {out}")
     if manifest["stand_in"]:
         print("STAND-IN: some were measured on another device than they are for", file=sys.stderr)
+
+
+def _with_plans(
+    paths: Sequence[Path], socs: Sequence[str], allow_stand_in: bool
+) -> tuple[Variant, ...]:
+    """The variants of runs and plans, in their order."""
+    from autotune.cli.planned_step import planned_options
+    from autotune.compiler.export.variants import unique, variant_of_choice, variants_of_runs
+    from autotune.studies.plan_file import is_plan, read_plan
+
+    found: list[Variant] = []
+    for number, path in enumerate(paths):
+        soc = socs[number] if number < len(socs) else ""
+        if not is_plan(path):
+            socs_here = [soc] if soc else []
+            found += variants_of_runs([path], allow_stand_in=allow_stand_in, socs=socs_here)
+            continue
+        plan = read_plan(path)
+        options = planned_options(plan, None)
+        used = {name: one["cores"] for name, one in plan.configuration["clusters"].items()}
+        training = [name for name, cores in used.items() if cores]
+        found.append(
+            variant_of_choice(
+                [Path(run) for run in options.runs],
+                plan.digests,
+                cluster=training[0] if len(training) == 1 and len(used) > 1 else "",
+                threads=plan.configuration["threads"],
+                allow_stand_in=allow_stand_in,
+                emulated=bool(plan.emulated),
+                soc=soc or str(plan.device.get("soc") or ""),
+                source=f"{path.resolve().parent.parent.name}/{path.name}",
+            )
+        )
+    return unique(found)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli.cpu_config import Device, Ssh
 from autotune.cli.workload import (
     Batch,
     Classes,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from autotune.compiler.step import StepSession
     from autotune.workloads import StepGraph
 
-WARM_UP = 3
+WARM_UP, STEPS = 3, 20
 _AT_ONCE_BYTES = 64 * 2**20
 _AT_ONCE_S = 0.5  # what Ctrl-C may lose
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
@@ -42,12 +43,12 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 def step(
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory.",
             show_default=False,
         ),
-    ],
+    ] = None,
     batch: Batch = None,
     classes: Classes = None,
     optimizer: Optimizer = None,
@@ -56,7 +57,10 @@ def step(
         list[Path] | None,
         typer.Option(help="Folder of a run with tuned kernels; may be given more than once."),
     ] = None,
-    steps: Annotated[int, typer.Option(help="Steps to run; the first 3 are not timed.")] = 20,
+    steps: Annotated[
+        int | None,
+        typer.Option(help=f"Steps to run; the first 3 are not timed. [default: {STEPS}]"),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -75,16 +79,31 @@ def step(
         ),
     ] = None,
     layout: Layout = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of --model: measure this plan of `autotune joint` on its device. --run then says where "
+            "the plan's runs are, if they were moved.",
+        ),
+    ] = None,
+    device: Device = None,
+    ssh: Ssh = None,
+    least_seconds: Annotated[
+        float | None, typer.Option(metavar="S", help="Shortest measurement of a --plan.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Trains for some steps on this machine; reports loss, time, samples a second and peak memory.
 
-    Kernels that no --run has tuned use TVM's default schedule, and are counted.
+    Kernels that no --run has tuned use TVM's default schedule, and are counted. With --plan, the step that a joint
+    search planned is measured on its device, in turns with the system's own choice of cores and clocks.
 
     \b
     Examples:
       autotune step --model lenet --batch 4 --run logs/20260102T030405Z-cpu-lenet
       autotune step --model alexnet --batch 16 --memory-limit 500MB --run logs/20260102T030405Z-cpu-alexnet
+      autotune step --plan logs/20260102T030405Z-joint-sm8150/plans/best.json
       autotune step --model net.py:make --input-shape 3x32x32 --data cifar-10-batches-bin --steps 200 --json
     """
     from autotune.cli.output import write_json
@@ -97,6 +116,24 @@ def step(
     from autotune.workloads.recompute import output_again
     from autotune.workloads.training_step import LAYOUTS
 
+    if plan is not None:
+        from autotune.cli.planned_step import run_plan
+
+        same = (model, batch, classes, optimizer, input_shape, micro_batch, recompute, layout)
+        if any(other is not None for other in (*same, steps, data, memory_limit)):
+            raise UsageError(
+                "--plan says which step is meant",
+                hint="beside it, give --run, --device or --ssh alone",
+            )
+        return run_plan(plan, run, device, ssh or (), least_seconds, as_json=json)
+    if model is None:
+        raise UsageError("--model or --plan says which step is meant", hint="such as --model lenet")
+    if device is not None or ssh or least_seconds is not None:
+        raise UsageError(
+            "--device, --ssh and --least-seconds go with --plan",
+            hint="`autotune profile` and `autotune cpu-config` measure steps of a model on devices",
+        )
+    steps = STEPS if steps is None else steps
     if steps <= WARM_UP:
         raise UsageError(
             f"--steps is {steps}",

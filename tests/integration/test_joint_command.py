@@ -12,8 +12,8 @@ from command import autotune, one_folder
 LENET = ("--model", "lenet", "--batch", "8")
 
 
-def kernels(logs: Path, *arguments: str) -> Path:
-    done = autotune("kernels", *LENET, *arguments, "--logs", str(logs))
+def kernels(logs: Path, *arguments: str, model: tuple[str, ...] = LENET) -> Path:
+    done = autotune("kernels", *model, *arguments, "--logs", str(logs))
     assert done.returncode == 0, done.stderr
     return one_folder(logs)
 
@@ -56,20 +56,94 @@ def test_a_joint_search_on_a_model_leaves_plans_and_goes_on(tmp_path: Path) -> N
     total = sum(call["predicted"]["time_s"] for call in known)
     assert best["predicted"]["time_s"] == pytest.approx(total)
     assert 0.5 < best["predicted"]["time_s"] / best["measured"]["time_s"] < 2
-    assert best["memory"]["planned_bytes"] > 0
+    assert best["memory"]["planned_bytes"] > max(best["memory"]["offsets"].values())
+    other = found["sequential"]
+    assert other["measured"] == 9
+    assert other["time_s"]["ratio"] > 0
+    assert 0 <= other["front"]["dominated"] <= 1
+    assert len([e for e in events(run) if e["event"] == "sequential_trial"]) == 9
+    # With kernels first, all configurations have the same schedules.
+    kept = {
+        tuple(e["chosen"])
+        for e in events(run)
+        if e["event"].startswith("sequential_") and e["chosen"]
+    }
+    assert len(kept) == 1
     more = joint("--resume", run, "--trials", 11)
-    assert more["n_measured"] == 11
+    assert (more["n_measured"], more["sequential"]["measured"]) == (11, 11)
+    check_consumers(run, plans["fastest"], tmp_path)
     refused = autotune("cpu-config", "--resume", str(run))
     assert (refused.returncode, "autotune joint --resume" in refused.stderr) == (2, True)
     replayed = autotune("report", str(run))
     assert replayed.returncode == 0, replayed.stderr
 
 
+def check_consumers(run: Path, plan: dict[str, Any], folder: Path) -> None:
+    """A plan of a model is measured on it; it is exported only as what it is, and never set."""
+    file = str(run / "plans" / "fastest.json")
+    done = autotune("step", "--plan", file, "--least-seconds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)
+    assert "meizu-16t" in measured["emulated"]
+    assert measured["measured"]["time_s"] == pytest.approx(plan["measured"]["time_s"], rel=0.05)
+    assert measured["configuration"] == plan["configuration"]
+    for command in (["cpu-config", "apply", file], ["export", file, "--out", str(folder / "out")]):
+        refused = autotune(*command)
+        assert (refused.returncode, "model" in refused.stderr or "stand-in" in refused.stderr) == (
+            2,
+            True,
+        )
+    out = folder / "out"
+    done = autotune("export", file, "--format", "tvm", "--allow-stand-in", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((out / "manifest.json").read_text())
+    (variant,) = [one for one in manifest["variants"] if one["name"] != "default"]
+    assert variant["stand_in"]
+    told = {
+        f["schedule"]
+        for k in manifest["kernels"]
+        for n, f in k["figures"].items()
+        if n != "default"
+    }
+    assert told == {call["schedule"]["digest"] for call in plan["calls"]}
+
+
+def test_a_memory_limit_brings_forms_that_save_memory(tmp_path: Path) -> None:
+    large = ("--model", "lenet", "--batch", "32")
+    emulated = ("--emulate", "meizu-16t", "--trials", "1")
+    runs = [
+        kernels(tmp_path / f"k{number}", *emulated, *more, model=large)
+        for number, more in enumerate([(), ("--micro-batch", "2")])
+    ]
+    common = (
+        "--emulate", "meizu-16t", *large, "--run", runs[0], "--run", runs[1], "--trials", 3, "--blocks", 1,
+        "--least-seconds", 0.5, "--no-sequential", "--start-temperature", 99,
+    )  # fmt: skip
+    plain = joint(*common, "--logs", tmp_path / "plain")
+    assert plain["sequential"] is None
+    plan = json.loads((one_folder(tmp_path / "plain") / plain["plans"]["best"]).read_text())
+    assert (plan["step"]["micro_batch"], plan["step"]["recompute"]) == (None, None)
+    size = plan["memory"]["planned_bytes"]
+    limited = joint(
+        *common, "--memory-limit", f"{int(0.9 * size)}B", "--logs", tmp_path / "limited"
+    )
+    plan = json.loads((one_folder(tmp_path / "limited") / limited["plans"]["best"]).read_text())
+    assert plan["memory"]["planned_bytes"] <= 0.9 * size
+    assert plan["step"]["micro_batch"] == 2 or plan["step"]["recompute"]
+    refused = autotune(
+        "joint", *map(str, common), "--memory-limit", "10KB", "--logs", str(tmp_path / "none")
+    )
+    assert (refused.returncode, "keeps --memory-limit" in refused.stderr) == (2, True), (
+        refused.stderr
+    )
+
+
 def test_a_joint_search_on_this_host_runs_the_schedules_it_chose(tmp_path: Path) -> None:
     run = kernels(tmp_path / "kernels", "--trials", "40")
     found = joint(
-        "--device", "local", *LENET, "--run", run, "--meter", "none", "--trials", 2, "--blocks", 1,
-        "--least-seconds", 0.2, "--start-temperature", 999, "--logs", tmp_path / "joint",
+        "--device", "local", *LENET, "--run", run, "--meter", "none", "--trials", 6, "--blocks", 2,
+        "--least-seconds", 0.2, "--start-temperature", 999, "--space", space(tmp_path),
+        "--logs", tmp_path / "joint",
     )  # fmt: skip
     assert (found["n_failed"], found["emulated"]) == (0, False)
     tuned = json.loads((run / "result.json").read_text())["tasks"]
@@ -83,6 +157,39 @@ def test_a_joint_search_on_this_host_runs_the_schedules_it_chose(tmp_path: Path)
             assert sum(event["task_s"]) <= 1.2 * event["figures"]["time_s"]
     # The system's own choice has untuned kernels.
     assert found["best"]["time_s"] < found["default"]["time_s"]
+    # A space of one configuration is measured once; the rest of the budget tries other schedules.
+    rounds = [e for e in events(folder) if e["event"] == "round"]
+    assert (found["n_measured"], len(rounds)) == (1, 5)
+    assert len({tuple(e["chosen"]) for e in rounds}) > 1
+    assert found["sequential"]["time_s"]["ci"]
+    plan = folder / found["plans"]["best"]
+    done = autotune("step", "--plan", plan, "--least-seconds", "0.2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert not told["emulated"]
+    assert 0.3 < told["measured"]["time_s"] / found["best"]["time_s"] < 3
+    check_export(plan, tmp_path / "out")
+    (tmp_path / "kernels").rename(tmp_path / "moved")
+    missing = autotune("step", "--plan", plan)
+    assert (missing.returncode, "--run" in missing.stderr) == (2, True)
+    moved = autotune(
+        "step", "--plan", plan, "--run", one_folder(tmp_path / "moved"), "--least-seconds", "0.2"
+    )
+    assert moved.returncode == 0, moved.stderr
+
+
+def space(folder: Path) -> Path:
+    """One core of this host, its clock left alone."""
+    path = folder / "space.toml"
+    path.write_text("threads_per_core = [1]\n[others]\ncores = [1]\nlevels = 1\n")
+    return path
+
+
+def check_export(plan: Path, out: Path) -> None:
+    done = autotune("export", plan, "--format", "tvm", "--out", out)
+    assert done.returncode == 0, done.stderr
+    checked = autotune("verify", out)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,19 @@ Every format works from a list of variants. A run is one source of them; others 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autotune.compiler.request import TuneRequest
-from autotune.compiler.scheduled import Winner, plain_gpu_program, untuned_program, winners
+from autotune.compiler.scheduled import (
+    Winner,
+    plain_gpu_program,
+    untuned_program,
+    winners,
+    winners_of,
+)
 from autotune.compiler.spaces import Limits, Space
 from autotune.compiler.targets import TargetSpec
 from autotune.errors import RecordError, UsageError
@@ -128,14 +134,88 @@ def variants_of_runs(
             f"{len(socs)} chips are named for {len(paths)} runs", hint="give one --soc a run"
         )
     named = [*socs, *[""] * (len(paths) - len(socs))]
-    variants: list[Variant] = []
-    for path, soc in zip(paths, named, strict=True):
-        variant = _variant(path, allow_stand_in, soc)
-        taken = {one.name for one in variants}
+    return unique(
+        [_variant(path, allow_stand_in, soc) for path, soc in zip(paths, named, strict=True)]
+    )
+
+
+def variant_of_choice(
+    paths: Sequence[Path],
+    digests: Mapping[str, str],
+    *,
+    cluster: str,
+    threads: int,
+    allow_stand_in: bool,
+    emulated: bool,
+    soc: str,
+    source: str,
+) -> Variant:
+    """The variant of schedules that were chosen from the pools of finished runs.
+
+    Args:
+        paths: Folders of the runs, of one target.
+        digests: The schedule of each kernel, by its name.
+        cluster: Cores that they were chosen for; empty for all.
+        threads: Threads that they were chosen for.
+        allow_stand_in: See `variants_of_runs`.
+        emulated: Whether a model told the times by which they were chosen.
+        soc: Chip of the device; empty where it is not known.
+        source: Where the choice comes from.
+
+    Raises:
+        UsageError: As `variants_of_runs`; or no run has one of the schedules.
+        RecordError: A run's records are damaged.
+    """
+    parts = [_variant(path, allow_stand_in, soc) for path in paths]
+    base = parts[0]
+    if other := next((one for one in parts if one.target != base.target), None):
+        raise UsageError(
+            f"the plan's runs are for {base.target.name} and for {other.target.name}",
+            hint="a library is for one target",
+        )
+    if emulated and not allow_stand_in:
+        raise UsageError(
+            f"{source} was chosen by the times of a model, which stands in for a device",
+            hint="search on the device, or export it as it is with --allow-stand-in",
+        )
+    known = {one.kernel.name: one for part in reversed(parts) for one in part.kernels}
+    chosen = winners_of(paths, digests)
+    if unknown := sorted(chosen.keys() - known.keys()):
+        raise RecordError(f"the plan's runs have no valid time of {unknown[0]}")
+    kernels = tuple(
+        ExportedKernel(
+            known[name].kernel,
+            _tuned(known[name].kernel, winner),
+            winner.tuned,
+            known[name].count,
+            # The pool's times are of the last timing; only winners were compared with the default.
+            replace(_figures(winner.task), speedup_interval=None)
+            if winner.task.digest != known[name].figures.schedule
+            else known[name].figures,
+        )
+        for name, winner in chosen.items()
+    )
+    stand_in = emulated or any(one.stand_in for one in parts)
+    return replace(
+        base,
+        name=re.sub(r"\W", "_", "_".join(word for word in (base.target.name, cluster) if word)),
+        kernels=kernels,
+        cluster=cluster,
+        threads=threads,
+        soc="" if stand_in else base.soc,
+        stand_in=stand_in,
+        source=source,
+    )
+
+
+def unique(variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """Variants whose names are unique."""
+    found: list[Variant] = []
+    for variant in variants:
+        taken = {one.name for one in found}
         names = (variant.name, *(f"{variant.name}_{number}" for number in range(2, 100)))
-        free = next(name for name in names if name not in taken)
-        variants.append(replace(variant, name=free))
-    return tuple(variants)
+        found.append(replace(variant, name=next(name for name in names if name not in taken)))
+    return tuple(found)
 
 
 def with_safe_variant(variants: Sequence[Variant], target: TargetSpec) -> tuple[Variant, ...]:

@@ -1,0 +1,190 @@
+"""`autotune step --plan`: the step that a joint search planned, on the device that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autotune.cli import bench as benches
+from autotune.cli.device_workload import PlannedChoice, StepOptions, brought
+from autotune.cli.output import write_json, write_table
+from autotune.cli.tuning import LiveProgress
+from autotune.errors import NothingMeasuredError, UsageError
+from autotune.measurement.step_run import Protocol
+from autotune.studies.bench import Measured
+from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.device_bench import DeviceBench, setting_of
+from autotune.studies.finals import Final, measure_again
+from autotune.studies.plan_file import StepPlan, read_plan
+from autotune.studies.texts import configuration_text, interval_text
+
+_BLOCKS = 5
+
+
+def planned_options(plan: StepPlan, runs: Sequence[Path] | None) -> StepOptions:
+    """The step that a plan means, with the runs where they are now.
+
+    Raises:
+        UsageError: A run is not where the plan has it.
+    """
+    options = StepOptions.from_json(plan.step)
+    if runs:
+        return replace(options, runs=tuple(map(str, runs)))
+    for run in options.runs:
+        if not Path(run).is_dir():
+            raise UsageError(
+                f"{plan.path} takes its kernels from {run}, which is not there",
+                hint="say where its runs are with --run",
+            )
+    return options
+
+
+def planned_device(plan: StepPlan, device: str | None, ssh: Sequence[str]) -> benches.Chosen:
+    """The device that a plan is for, or another one of its kind.
+
+    Raises:
+        UsageError: It is another kind of device, or none.
+        DeviceError: It is not there.
+    """
+    profile = plan.emulated or None
+    if profile is not None:
+        chosen = benches.choose(device, ssh, profile)
+    else:
+        chosen = benches.choose(device or plan.device["serial"], ssh, None)
+    if plan.device.get("soc") != chosen.info.soc:
+        raise UsageError(
+            f"{plan.path} was measured on {plan.device.get('soc')}, and {chosen.info.serial} is {chosen.info.soc}",
+            hint="search on this device first: autotune joint",
+        )
+    return chosen
+
+
+def run_plan(
+    path: Path,
+    runs: Sequence[Path] | None,
+    device: str | None,
+    ssh: Sequence[str],
+    least_seconds: float | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Measures a plan and the system's own choice of cores and clocks in turns, with the plan's kernels in both.
+
+    Raises:
+        UsageError: There is no such plan, or its runs or its device are missing.
+        DeviceError: The device is gone.
+        NothingMeasuredError: It cannot be measured.
+    """
+    benches.number("--least-seconds", least_seconds, 0)
+    plan = read_plan(path)
+    options = planned_options(plan, runs)
+    chosen = planned_device(plan, device, ssh)
+    clusters = chosen.info.clusters
+    names = [cluster.name for cluster in clusters]
+    configuration = CpuConfiguration.from_json(plan.configuration, names)
+    meter = benches.meter(chosen, "auto", needed=False)
+    protocol = Protocol()
+    if least_seconds is not None:
+        protocol = replace(protocol, least_s=least_seconds)
+    messages: list[str] = []
+    with (
+        LiveProgress() as progress,
+        brought(options, None, chosen, progress, choice=PlannedChoice(plan.digests)) as workload,
+        benches.ready(chosen, workload.bring, meter, protocol, None) as steps,
+    ):
+        if meter is not None:
+            steps.calibrate(setting_of(clusters, None))
+        progress.phase("runs", 2 * _BLOCKS)
+        done = 0
+
+        def told(what: CpuConfiguration | None, measured: Measured) -> None:
+            nonlocal done
+            done += 1
+            progress.step(done, what.text(names) if what else "the system's own choice")
+            if measured.message:
+                messages.append(measured.message)
+
+        finals = measure_again(
+            DeviceBench(steps, needs_energy=False),
+            [configuration],
+            blocks=_BLOCKS,
+            seed=1,
+            told=told,
+        )
+    mine, own = (
+        next((final for final in finals if final.configuration == key), None)
+        for key in (configuration, None)
+    )
+    if mine is None:
+        raise NothingMeasuredError(
+            f"the plan cannot be measured on {chosen.info.serial}: {messages[-1] if messages else 'no step'}"
+        )
+    result = {
+        "kind": "planned step",
+        "plan": str(path),
+        "emulated": chosen.info.emulated,
+        "device": chosen.info.to_json(),
+        "configuration": plan.configuration,
+        "blocks": len(mine.blocks),
+        "measured": _figures(mine),
+        "system": _figures(own) if own else None,
+        "planned": dict(plan.measured),
+    }
+    if as_json:
+        write_json(result)
+    else:
+        _show(result)
+    return 0
+
+
+def _figures(final: Final) -> dict[str, Any]:
+    return {
+        "time_s": final.figures.time_s,
+        "energy_j": final.figures.energy_j,
+        "memory_bytes": final.figures.memory_bytes,
+        "celsius": final.figures.celsius,
+        "ci": {
+            "time_s": final.time_s.ends,
+            "energy_j": final.energy_j.ends if final.energy_j else None,
+        },
+        "marks": list(final.marks),
+    }
+
+
+def _show(result: dict[str, Any]) -> None:
+    rows = []
+    for name, word in (
+        ("measured", "the plan"),
+        ("planned", "as the search had it"),
+        ("system", "the system's own cores and clocks"),
+    ):
+        if (found := result[name]) is None:
+            continue
+        ci = found.get("ci") or {}
+        joules, size = found.get("energy_j"), found.get("memory_bytes")
+        rows.append(
+            (
+                word,
+                f"{found['time_s']:.4g}",
+                interval_text(ci.get("time_s")),
+                "-" if joules is None else f"{joules:.4g}",
+                interval_text(ci.get("energy_j")),
+                "-" if size is None else f"{size / 2**20:.1f}",
+            )
+        )
+    print(configuration_text(result["configuration"]))
+    write_table(
+        ("kernels of the plan", "s a step", "95 %", "J a step", "95 %", "MiB"),
+        rows,
+        numbers=("s a step", "J a step", "MiB"),
+        whole=True,
+    )
+    for mark in result["measured"]["marks"]:
+        print(f"doubtful: {mark}")
+    if result["emulated"]:
+        print(f"{result['emulated']}: times and joules are a model's")
+
+
+__all__ = ["planned_device", "planned_options", "run_plan"]

@@ -5,6 +5,9 @@ On emulated phones: MobileNetV2 at batch 8, whose kernels one run has tuned for 
 `logs/samples/mobilenet-v2-b8-pools/`). Sequential takes that run's winners, and searches cores and clocks. Joint
 takes its pools, and measures as many whole steps. The model of how a schedule, a cluster and a clock interact is
 docs/emulator.md's; it was frozen before the search was written.
+
+On this host: LeNet's kernels are tuned on all cores; `autotune joint` measures real steps with one core and with
+two, and what tuning kernels first comes to, in interleaved blocks.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ import argparse
 import gzip
 import json
 import os
+import subprocess
+import sys
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -174,8 +180,52 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
         report.bar(f"{name}: gain of hypervolume", 100 * more, "at least", 10, "%")
 
 
+def command(*words: str | Path) -> str:
+    """What an `autotune` command prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "autotune", *map(str, words)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def on_this_host(report: Report, folder: Path) -> None:
+    """With one thread and with two, the step that joint search finds beside that of kernels first."""
+    step = ("--model", "lenet", "--batch", "16")
+    trials, steps, blocks = ("24", "2", "2") if report.quick else ("300", "12", "16")
+    logs = folder / "kernels"
+    command("kernels", *step, "--target", "cpu", "--trials", trials, "--logs", logs)
+    (tuned,) = logs.iterdir()
+    for threads in (1, 2):
+        space = folder / f"space-{threads}.toml"
+        space.write_text(f"threads_per_core = [1]\n[others]\ncores = [{threads}]\nlevels = 1\n")
+        found = json.loads(
+            command(
+                "joint", *step, "--run", tuned, "--device", "local", "--objective", "latency", "--meter", "none",
+                "--space", space, "--trials", steps, "--blocks", blocks, "--least-seconds", "1",
+                "--start-temperature", "999", "--logs", folder / f"joint-{threads}", "--json",
+            )
+        )  # fmt: skip
+        ratio = found["sequential"]["time_s"]
+        report.row(
+            host=True, threads=threads, ratio=ratio, untuned=found["against_default"].get("time_s")
+        )
+        report.bar(
+            f"this host, threads {threads}: time of kernels first over joint, upper end of the interval "
+            f"(ratio {ratio['ratio']:.3f})",
+            ratio["ci"][1],
+            "at least",
+            1,
+            "x",
+        )
+
+
 def measure(report: Report) -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with tempfile.TemporaryDirectory(prefix="autotune-joint-") as made:
+        on_this_host(report, Path(made))
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         on_emulated_phones(report, pool)
 

@@ -1,8 +1,8 @@
 """What schedules of one kernel trade between time and energy on an NVIDIA GPU, through its OpenCL.
 
 Three tasks, the roles of a convolution, are tuned with `autotune kernels --target opencl`. Some twenty schedules
-of each, from the fastest to those that take four times as long, then run for seconds at a time, in interleaved blocks
-of random order. NVML's counter tells the joules of the whole board in that time; the idle board's watts are told
+of each, from the fastest to those that take four times as long, then run for seconds at a time, in shuffled blocks,
+and NVML's counter tells the joules of the whole board in that time; the idle board's watts are told
 beside them. Needs an NVIDIA GPU.
 """
 

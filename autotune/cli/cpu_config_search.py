@@ -168,6 +168,7 @@ def run_search(
             every = REFERENCE_EVERY if every is None else every
             if joint:
                 choosing = joint_bench(steps, bench, workload, request, events)
+                choosing.others = study.trials
                 beside = None
                 if asked.get("sequential") is not False:
                     storage, label = _study_place(asked, folder)
@@ -206,6 +207,7 @@ def run_search(
             found["per_operator"] = planned
         if joint and whole is not None:
             found["sequential"] = whole.sequential
+            choosing.listen()
             points = plan_points(choosing, found)
             if whole.sequential is not None:
                 points["sequential"] = (whole.sequential["best"], kept_choice(workload))

@@ -23,12 +23,14 @@ class Measured:
         message: What went wrong; empty when `ok`.
         figures: What a step took; None unless `ok`.
         raw: Every sample, as plain data.
+        memo: What other processes of a study should know of it, as plain data.
     """
 
     status: TrialStatus
     message: str = ""
     figures: Figures | None = None
     raw: dict[str, Any] | None = None
+    memo: dict[str, Any] | None = None
 
     @classmethod
     def of_event(cls, event: Mapping[str, Any]) -> Measured:

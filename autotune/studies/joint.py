@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from autotune.studies.kernel_model import Floats, KernelModel, Rows, Seen
 from autotune.studies.objective import Figures, Objective
 from autotune.studies.pareto import front
 from autotune.studies.pools import TaskPool
+from autotune.studies.study import StudyTrial
 
 _FEW = 4
 _SMALLEST = 1e-9
@@ -87,6 +88,9 @@ class JointBench:
         seed: Of every draw.
         counts: How often each form of the step runs each task, shape (forms, tasks); None for one form, which runs
             them as often as the pools say.
+
+    Attributes:
+        others: Tells what other processes of the study have measured; asked before something is chosen.
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class JointBench:
         counts: Floats | None = None,
     ) -> None:
         self.steps, self._objective = steps, objective
+        self.others: Callable[[], Sequence[StudyTrial]] = tuple
         own = np.asarray([[task.count for task in tasks]], np.float64)
         self.counts: Floats = own if counts is None else counts
         self.model = KernelModel(steps.clusters, tasks, self.counts.max(axis=0), seed)
@@ -140,9 +145,9 @@ class JointBench:
         if configuration is not None and self._fitted:
             told["foretold"] = self.foretold(configuration, choice)
         measured = self.steps.measure(configuration, choice)
-        measured = replace(measured, raw={**(measured.raw or {}), **told})
-        self._take(configuration, choice, measured.figures, measured.raw or {})
-        return measured
+        raw = {**(measured.raw or {}), **told}
+        self._take(configuration, choice, measured.figures, raw)
+        return replace(measured, raw=raw, memo={**told, "task_s": raw.get("task_s")})
 
     def foretold(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
         """What the calls of a step should take together: `time_s`, and `energy_j` or None."""
@@ -170,6 +175,7 @@ class JointBench:
         """What to compute the step with under a configuration."""
         if self._settled is not None and configuration in self._settled:
             return self._settled[configuration]
+        self.listen()
         self._fit()
         table = self.model.table
         seconds, joules = self.predict(configuration, hopeful=self._settled is None)
@@ -229,6 +235,13 @@ class JointBench:
         step_s, step_j = ((self.counts @ x[best]).min() for x in (seconds, joules))
         time = 0.5 if self._objective == "edp" else exchange(self._points, step_s)
         return np.asarray(time * seconds / step_s + (1 - time) * joules / step_j)
+
+    def listen(self) -> None:
+        """Learns what other processes have measured meanwhile."""
+        for trial in self.others():
+            if trial.memo and trial.figures is not None and trial.configuration not in self.ran:
+                told = {"event": "trial", **trial.memo, "figures": vars(trial.figures)}
+                self.recall(trial.configuration, told)
 
     def settle(self) -> None:
         """From here on each configuration has one choice: the best that is known now, or what it was before."""

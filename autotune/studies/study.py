@@ -28,7 +28,7 @@ from autotune.studies.storage import open_study
 SamplerName = Literal["tpe", "nsga2", "random", "grid"]
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 
-_REASON, _BELIEF, _SEEN_KHZ, _MARKS = "reason", "belief", "seen_khz", "marks"
+_REASON, _BELIEF, _SEEN_KHZ, _MARKS, _MEMO = "reason", "belief", "seen_khz", "marks", "memo"
 _IDLE_ASKS = 20
 _LOOK_S = 1.0
 
@@ -72,6 +72,7 @@ class StudyTrial:
         belief: What the models expected of it, if they proposed it.
         seen_khz: Mean clock of each cluster while it was measured, where it could be read.
         marks: What makes the energy doubtful.
+        memo: See `Measured.memo`.
     """
 
     number: int
@@ -83,6 +84,7 @@ class StudyTrial:
     belief: Figures | None
     seen_khz: dict[str, float] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
+    memo: dict[str, Any] | None = None
 
     def proposal(self, names: Sequence[str]) -> dict[str, Any]:
         """What was proposed, as a run's events have it; with the names of the clusters."""
@@ -261,6 +263,7 @@ class Study:
             belief=proposal.belief if proposal else None,
             seen_khz=measured.seen_khz,
             marks=measured.marks,
+            memo=measured.memo,
         )
 
     def _tell(self, trial: optuna.Trial, ended: StudyTrial) -> None:
@@ -291,6 +294,7 @@ class Study:
             belief=Figures(**told[_BELIEF]) if _BELIEF in told else None,
             seen_khz=told.get(_SEEN_KHZ, {}),
             marks=tuple(told.get(_MARKS, ())),
+            memo=told.get(_MEMO),
         )
 
 
@@ -317,6 +321,7 @@ def _attributes(ended: StudyTrial) -> dict[str, Any]:
         FIGURES: asdict(ended.figures) if ended.figures else None,
         _SEEN_KHZ: ended.seen_khz,
         _MARKS: list(ended.marks),
+        _MEMO: ended.memo,
         MESSAGE: ended.message,
         STATUS: ended.status,
     }

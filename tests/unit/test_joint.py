@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
@@ -20,11 +21,12 @@ from autotune.studies.bench import Measured
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.joint import Choice, JointBench, exchange
 from autotune.studies.kernel_model import KernelModel, ScheduleTable, Seen
-from autotune.studies.objective import Figures, Objective
+from autotune.studies.objective import NO_LIMITS, Figures, Objective
 from autotune.studies.pools import TaskPool, pools
 from autotune.studies.ranges import CpuRanges
 from autotune.studies.roofline import Nests, Roofline
 from autotune.studies.space import CpuSpace
+from autotune.studies.study import StudyRequest, study_of
 from autotune.workloads.schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
 
 SAMPLES = Path(__file__).parents[2] / "logs" / "samples" / "mobilenet-v2-b8-pools"
@@ -351,3 +353,16 @@ def test_what_was_foretold_is_held_against_what_came_out() -> None:
     )
     assert ratios[0] <= ends[0] / 2 <= ends[1] / 2 <= ratios[-1]
     assert bench.interval("time_s", None) is None
+
+
+def test_processes_that_share_a_study_learn_from_each_other() -> None:
+    request = StudyRequest(SPACE, "energy", NO_LIMITS, 8, seed=1)
+    storage = optuna.storages.InMemoryStorage()
+    first, second = (JointBench(Steps(), tasks(), "energy", seed=2) for _ in range(2))
+    study = study_of(request, storage, "shared")
+    study.run(first, lambda trial, measured: None)
+    second.others = study_of(request, storage, "shared").trials
+    second.listen()
+    assert second.ran == first.ran
+    assert len(second.ran) == 8
+    assert second.choose(BIG4) == first.choose(BIG4)

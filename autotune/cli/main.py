@@ -20,6 +20,7 @@ from autotune.cli import devices as devices_commands
 from autotune.cli import rpc as rpc_commands
 from autotune.cli import tracker as tracker_commands
 from autotune.cli.breakdown import breakdown
+from autotune.cli.compare import compare
 from autotune.cli.doctor import doctor
 from autotune.cli.export import export
 from autotune.cli.joint import joint
@@ -55,6 +56,7 @@ for _command, _summary in (
     (step, "Train some steps with tuned kernels."),
     (profile, "Show what each operator of a step takes on a device."),
     (report, "Write a run as one HTML page."),
+    (compare, "Show two runs beside each other."),
     (replay, "Search recorded measurements as if they were a device."),
     (export, "Write tuned kernels as a library."),
     (verify, "Check an exported library."),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def report(
     run: Annotated[
-        Path, typer.Argument(help="Folder of a run of cpu-config or of profile that has ended.")
+        Path, typer.Argument(help="Folder of a run of kernels, joint, cpu-config or profile.")
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="[default: report.html in the run's folder]")
@@ -21,29 +21,130 @@ def report(
 ) -> int:
     """Writes a run as one HTML page that needs nothing else: plots, tables, and the data to download.
 
+    A run that has not ended is shown as far as it came. docs/reports.md tells what each page shows.
+
     \b
     Examples:
-      autotune report logs/20260102T030405Z-cpu-config-sm8150
-      autotune report logs/20260102T030405Z-profile-sm8150
+      autotune report logs/20260102T030405Z-arm-cpu-lenet
+      autotune report logs/20260102T030405Z-joint-sm8150 --out joint.html
     """
-    from autotune.errors import UsageError
     from autotune.records import read_run
-    from autotune.report import cpu_config, profile
 
-    found = read_run(run)
-    if "profile" in found.about.get("request", {}):
-        result = profile.check(found.about, found.result, run)
-        html = profile.profile_page(run, found.about, result, _timeline(found))
-    else:
-        result = cpu_config.check(found.about, found.result, run)
-        html = cpu_config.cpu_config_page(run, found.about, found.events, result)
     path = out or run / "report.html"
-    try:
-        path.write_text(html, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    write_page(path, _page(read_run(run)))
     typer.echo(str(path))
     return 0
+
+
+def write_page(path: Path, html: str) -> None:
+    """Writes a page whole or not at all.
+
+    Raises:
+        UsageError: It cannot be written there.
+    """
+    from autotune.errors import RecordError, UsageError
+    from autotune.records.folder import write_text
+
+    try:
+        write_text(path, html)
+    except RecordError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+
+
+def _page(found: Run) -> str:
+    """The page of a run, by its kind.
+
+    Raises:
+        UsageError: It has no page, or nothing was measured yet.
+        RecordError: Its records are damaged.
+    """
+    from autotune.errors import RecordError, UsageError
+    from autotune.report.about import kind_of
+
+    kind = kind_of(found.about)
+    if kind is None:
+        raise UsageError(
+            f"{found.path} is of no command that is known here",
+            hint="give a run of kernels, joint, cpu-config or profile",
+        )
+    unfinished = ""
+    if found.result is None:
+        unfinished = _unfinished(found, kind)
+    try:
+        if kind == "kernels":
+            return _kernels(found, unfinished)
+        if kind == "profile":
+            return _profile(found)
+        if kind == "comparison":
+            from autotune.report.comparison import comparison_page
+
+            return comparison_page(found.about, found.events, found.result, unfinished)
+        return _search(found, unfinished)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RecordError(f"{found.path}: its records are damaged: {error!r}") from error
+
+
+def _unfinished(run: Run, kind: str) -> str:
+    """That a run has not ended, in words.
+
+    Raises:
+        UsageError: There is nothing to show of it yet.
+    """
+    from autotune.errors import UsageError
+
+    if kind == "profile":
+        step = run.about["request"].get("profile")
+        given = step if isinstance(step, dict) else {}
+        options = [f"--{name} {given[name]}" for name in ("model", "batch") if given.get(name)]
+        raise UsageError(
+            f"{run.path} has no result: it did not end",
+            hint=f"profile again: autotune profile {' '.join(options) or '...'}",
+        )
+    resume = "" if kind == "comparison" else f"autotune {kind} --resume {run.path}"
+    measured = {"kernels": ("default", "trial"), "comparison": ("run",)}.get(kind, ("trial",))
+    done = [event for event in run.events if event["event"] in measured]
+    if not any(event.get("status") == "ok" for event in done):
+        raise UsageError(
+            f"{run.path} has not ended, and nothing was measured yet",
+            hint=f"go on with it: {resume}" if resume else "compare again",
+        )
+    trials = sum(event["event"] != "default" for event in done)
+    asked = run.about["request"].get("trials")
+    told = f"This run has not ended: {trials}{f' of {asked}' if asked else ''} measurements. "
+    told += "Nothing was measured again at the end, so that figures are of single measurements."
+    return f"{told} Go on with it: {resume}" if resume else told
+
+
+def _kernels(run: Run, unfinished: str) -> str:
+    from autotune.records import Result
+    from autotune.report.kernel_history import so_far
+    from autotune.report.kernels import kernels_page
+
+    content = run.result
+    result = so_far(run.about, run.events) if content is None else Result.from_json(content)
+    return kernels_page(run.about, run.events, result, content, unfinished)
+
+
+def _search(run: Run, unfinished: str) -> str:
+    from autotune.cli.bench import limits
+    from autotune.records.folder import read_json
+    from autotune.report.cpu_config import cpu_config_page
+    from autotune.report.searches import so_far
+
+    result = run.result
+    if result is None:
+        asked = run.about["request"]
+        names = ("deadline", "energy_budget", "max_temperature", "memory_limit")
+        result = so_far(run.about, run.events, limits(*(asked.get(name) for name in names)))
+    plans = {name: read_json(run.path / file) for name, file in result.get("plans", {}).items()}
+    return cpu_config_page(run.path, run.about, run.events, result, plans, unfinished)
+
+
+def _profile(run: Run) -> str:
+    from autotune.report.profile import profile_page
+
+    assert run.result is not None
+    return profile_page(run.path, run.about, run.result, _timeline(run))
 
 
 def _timeline(run: Run) -> dict[str, Any]:
@@ -64,4 +165,4 @@ def _timeline(run: Run) -> dict[str, Any]:
         raise RecordError(f"{run.path}: its records are damaged: {error}") from error
 
 
-__all__ = ["report"]
+__all__ = ["report", "write_page"]

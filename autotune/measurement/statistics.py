@@ -91,6 +91,52 @@ def bootstrap_median(samples: Sequence[float], *, seed: int, confidence: float =
     return Interval(middle, min(found.low, middle), max(found.high, middle))
 
 
+def ratio_of_sums(
+    first: Sequence[Sequence[float]],
+    second: Sequence[Sequence[float]],
+    weights: Sequence[float],
+    *,
+    seed: int,
+    confidence: float = 0.95,
+) -> Interval:
+    """The ratio of two weighted sums of medians that were not measured side by side.
+
+    Each side's samples are resampled by themselves (percentile bootstrap): the interval has the noise within each
+    side, and not what changed between them.
+
+    Args:
+        first: Samples of each term, at least one of each, above zero.
+        second: The same of the other side, as many terms.
+        weights: Of the terms.
+        seed: Seed of the resampling.
+        confidence: Coverage of the interval, between 0 and 1.
+
+    Returns:
+        First over second; where a term has fewer than eight samples the interval is everything from 0 on.
+
+    Raises:
+        ValueError: The sides differ in their terms, or have none.
+    """
+    if not len(first) == len(second) == len(weights) or not first:
+        raise ValueError("a ratio of sums needs the same terms on both sides")
+    sides = [
+        sum(weight * median(samples) for weight, samples in zip(weights, side, strict=True))
+        for side in (first, second)
+    ]
+    if min(len(samples) for side in (first, second) for samples in side) < _LEAST_RESAMPLED:
+        return Interval(sides[0] / sides[1], 0.0, math.inf)
+    random = np.random.default_rng(seed)
+    drawn = [np.zeros(_RESAMPLES), np.zeros(_RESAMPLES)]
+    for total, side in zip(drawn, (first, second), strict=True):
+        for weight, samples in zip(weights, side, strict=True):
+            values = np.asarray(samples, dtype=np.float64)
+            draws = random.integers(0, len(values), size=(_RESAMPLES, len(values)))
+            total += weight * np.median(values[draws], axis=1)
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(drawn[0] / drawn[1], [tail, 1.0 - tail])
+    return Interval(sides[0] / sides[1], float(low), float(high))
+
+
 def _bootstrap(values: Floats, seed: int, confidence: float) -> Interval:
     draws = np.random.default_rng(seed).integers(0, len(values), size=(_RESAMPLES, len(values)))
     medians = np.median(values[draws], axis=1)

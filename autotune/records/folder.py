@@ -26,18 +26,31 @@ def write_json(path: Path, value: Any) -> None:
     Raises:
         RecordError: It cannot be written.
     """
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all.
+
+    Raises:
+        RecordError: It cannot be written.
+    """
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=2)
-            file.write("\n")
+            file.write(text)
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except OSError as error:
         raise disk_error(path, error) from error
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+        RecordError: It cannot be read, or is damaged.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -79,7 +92,7 @@ def read_run(path: Path) -> Run:
             f"no run at {path}: {_RUN} is missing",
             hint="give a folder that a run has made in logs/",
         )
-    about = _read_json(path / _RUN)
+    about = read_json(path / _RUN)
     if not isinstance(about, dict) or about.get("schema_version") != RUN_SCHEMA_VERSION:
         raise RecordError(f"{path / _RUN} is not a run of schema version {RUN_SCHEMA_VERSION}")
     events = read_lines(path / _EVENTS) if (path / _EVENTS).exists() else []
@@ -89,7 +102,7 @@ def read_run(path: Path) -> Run:
                 f"{path / _EVENTS}: line {number} is damaged: not an event",
                 hint=f"delete line {number} to go on without that record",
             )
-    result = _read_json(path / _RESULT) if (path / _RESULT).exists() else None
+    result = read_json(path / _RESULT) if (path / _RESULT).exists() else None
     return Run(path, about, tuple(events), result)
 
 

@@ -1,34 +1,20 @@
-"""The page of a search for a CPU configuration."""
+"""The page of a search over cores and clocks, alone or together with schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from autotune.errors import UsageError
-from autotune.report import svg
-from autotune.report.page import download, page, table
+from autotune.report.about import asked, device_name, emulated_notice
+from autotune.report.joint import plan_sections
+from autotune.report.page import download, download_table, page, table
+from autotune.report.points import found_points, front_plot, heat_maps
 from autotune.report.samples import over_time
-from autotune.report.svg import Axis, Point
-from autotune.studies.texts import (
-    configuration_text,
-    doubts,
-    exhaustive_text,
-    interval_text,
-    joules_text,
-    ratio_text,
-)
+from autotune.report.searches import history, over_search
+from autotune.studies.texts import configuration_text, ratio_text
 
-_NAMES = {
-    "best": "best",
-    "fastest": "fastest",
-    "least_energy": "least energy",
-    "least_edp": "least energy-delay product",
-    "knee": "knee of the front",
-    "least_energy_in_time": "least energy in time",
-}
+_COLUMNS = ("trial", "configuration", "s a step", "J a step", "C", "proposed by", "note")
 
 
 def cpu_config_page(
@@ -36,6 +22,8 @@ def cpu_config_page(
     about: Mapping[str, Any],
     events: Sequence[Mapping[str, Any]],
     result: Mapping[str, Any],
+    plans: Mapping[str, Mapping[str, Any]] | None = None,
+    unfinished: str = "",
 ) -> str:
     """A run as a page.
 
@@ -43,160 +31,32 @@ def cpu_config_page(
         folder: The run's, for the raw records of its best configuration.
         about: Content of `run.json`.
         events: Its events.
-        result: Content of `result.json`.
+        result: Content of `result.json`, or what `so_far` tells.
+        plans: Of a joint search: its plans, by name.
+        unfinished: That it has not ended, in words; empty for one that has.
     """
     device = result["device"]
     own = [e for e in events if e["event"] == "trial"]
     others = result.get("others", ())
     trials = sorted([*own, *others], key=lambda trial: int(trial["number"]))
+    joint = bool(about.get("request", {}).get("joint"))
     sections = [
-        ("What was found", _points(result)),
-        ("Time and energy", _front(trials, result)),
-        *_heat_maps(trials),
+        ("What was found", found_points(result)),
+        ("Search history", history(trials, result)),
+        ("Time and energy", front_plot(trials, result)),
+        *plan_sections(plans or {}),
+        *heat_maps(trials),
+        *over_search(events),
         *_over_time(folder, events, result, about.get("device", device)),
         ("What the models say", _models(result)),
         *_repeats(result),
         *_plan(result.get("per_operator")),
-        (
-            "Every measurement",
-            _shared(others, trials) + _trials(trials) + download("measurements.json", list(trials)),
-        ),
-        (
-            "How it was asked",
-            download("run.json", dict(about)) + download("result.json", dict(result)),
-        ),
+        ("Every measurement", _shared(others, trials) + _trials(trials)),
+        asked(about, None if unfinished else result),
     ]
-    title = f"CPU configuration of {device.get('model') or device.get('serial')} for {result['objective']}"
-    emulated = device.get("emulated") or ""
-    notice = f"{emulated}: times and joules are a model's" if emulated else ""
-    return page(title, notice, sections)
-
-
-def _points(result: Mapping[str, Any]) -> str:
-    shown = {"best": result["best"], **result["points"]}
-    rows = [(_NAMES.get(name, name), *_row(p)) for name, p in shown.items() if p is not None]
-    if result["default"]:
-        rows.append(("the system's own choice", *_row(result["default"])))
-    numbers = ("s a step", "J a step", "C")
-    html = table(
-        ("point", "configuration", "s a step", "95 %", "J a step", "95 %", "C"), rows, numbers
-    )
-    against = result.get("against_default") or {}
-    for name, word in (("time_s", "time"), ("energy_j", "energy")):
-        if name in against:
-            html += (
-                f"<p>{word}, the system's own choice over the best: {ratio_text(against[name])}</p>"
-            )
-    named = [(_NAMES.get(name, name), point) for name, point in shown.items()]
-    doubtful = doubts(
-        [*named, ("the system's own choice", result["default"])], result.get("marks", ())
-    )
-    if (whole := result.get("exhaustive")) is not None:
-        html += f"<p>{escape(exhaustive_text(whole, result['space']))}</p>"
-    return (
-        html
-        + _rails(shown)
-        + "".join(f"<p>Doubtful ({escape(name)}): {escape(mark)}</p>" for name, mark in doubtful)
-    )
-
-
-def _rails(shown: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """Joules of each point by rail, of a meter that has several."""
-    points = {name: p for name, p in shown.items() if p is not None and p.get("rails")}
-    names = list(dict.fromkeys(rail for p in points.values() for rail in p["rails"]))
-    if not names:
-        return ""
-    rows = [
-        (
-            _NAMES.get(name, name),
-            *(f"{p['rails'][rail]:.4g}" if rail in p["rails"] else "-" for rail in names),
-        )
-        for name, p in points.items()
-    ]
-    return "<p>Joules a step, by rail:</p>" + table(("point", *names), rows, names)
-
-
-def _row(point: Mapping[str, Any]) -> tuple[str, ...]:
-    ci = point.get("ci") or {}
-    joules, celsius = point.get("energy_j"), point.get("celsius")
-    return (
-        configuration_text(point),
-        f"{point['time_s']:.4g}",
-        interval_text(ci.get("time_s")),
-        "-" if joules is None else f"{joules:.4g}",
-        joules_text(point),
-        "-" if celsius is None else f"{celsius:.1f}",
-    )
-
-
-def _front(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> str:
-    known = [t for t in trials if t["figures"] and (t["figures"]["energy_j"] or 0) > 0]
-    if not known:
-        return "<p>No joules were measured.</p>"
-    points = [
-        Point(
-            t["figures"]["time_s"],
-            t["figures"]["energy_j"],
-            f"{configuration_text(t['configuration'])}: {t['figures']['time_s']:.4g} s, "
-            f"{t['figures']['energy_j']:.4g} J",
-        )
-        for t in known
-    ]
-    front = [
-        Point(p["time_s"], p["energy_j"], configuration_text(p), marked=True)
-        for p in result["pareto"]
-        if p["energy_j"] > 0
-    ]
-    own = result["default"]
-    if own and (own["energy_j"] or 0) > 0:
-        points.append(
-            Point(own["time_s"], own["energy_j"], "the system's own choice", True, "system's own")
-        )
-    every = [*points, *front]
-    x = Axis.over("seconds a step", [p.x for p in every], logarithmic=True)
-    y = Axis.over("joules a step, above idle", [p.y for p in every], logarithmic=True)
-    return svg.scatter(x, y, every, front)
-
-
-def _heat_maps(trials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Cores x clocks of each cluster alone, where there is something to compare."""
-    sections = []
-    names = list(trials[0]["configuration"]["clusters"]) if trials else []
-    for name in names:
-        alone: dict[tuple[int, int], Mapping[str, Any]] = {}
-        for trial in trials:
-            clusters = trial["configuration"]["clusters"]
-            if trial["figures"] and all(
-                bool(c["cores"]) == (other == name) for other, c in clusters.items()
-            ):
-                alone[clusters[name]["cores"], clusters[name]["khz"] or 0] = trial["figures"]
-        if len(alone) < 3:
-            continue
-        cores = sorted({n for n, _ in alone})
-        clocks = sorted({k for _, k in alone})
-        for field, unit in (("time_s", "s"), ("energy_j", "J")):
-            cells = [
-                [alone[n, k][field] if (n, k) in alone else None for k in clocks] for n in cores
-            ]
-            if not any(value for row in cells for value in row):
-                continue
-            sections.append(
-                (
-                    f"{name} alone: {'seconds' if unit == 's' else 'joules'} a step",
-                    svg.heat_map(
-                        [f"{k / 1000:.0f}" if k else "free" for k in clocks],
-                        [str(n) for n in cores],
-                        cells,
-                        column_label="MHz",
-                        row_label="cores",
-                        unit=unit,
-                    ),
-                )
-            )
-    if not sections:
-        told = "<p>No cluster was measured alone in three configurations, which a map of them needs.</p>"
-        sections.append(("Cores and clocks", told))
-    return sections
+    what = "Schedules, cores and clocks" if joint else "CPU configuration"
+    title = f"{what} of {device_name(device)} for {result['objective']}"
+    return page(title, [unfinished, emulated_notice(device)], sections)
 
 
 def _over_time(
@@ -328,39 +188,23 @@ def _shared(others: Sequence[object], trials: Sequence[object]) -> str:
 
 
 def _trials(trials: Sequence[Mapping[str, Any]]) -> str:
-    rows = []
+    """Every trial as a table, and its data."""
+    raw = []
     for trial in trials:
         figures = trial["figures"] or {}
-        joules = figures.get("energy_j")
-        rows.append(
-            (
-                str(trial["number"]),
-                configuration_text(trial["configuration"]),
-                f"{figures['time_s']:.4g}" if figures else "-",
-                "-" if joules is None else f"{joules:.4g}",
-                trial["reason"],
-                trial["message"] or "; ".join(trial.get("marks") or ()),
-            )
+        note = trial["message"] or "; ".join(trial.get("marks") or ())
+        known = (figures.get(name) for name in ("time_s", "energy_j", "celsius"))
+        what = configuration_text(trial["configuration"])
+        raw.append((trial["number"], what, *known, trial["reason"], note))
+    shown = [
+        (
+            str(number), what, *("-" if value is None else f"{value:.4g}" for value in figures),
+            reason, note,
         )
-    columns = ("trial", "configuration", "s a step", "J a step", "proposed by", "note")
-    return table(columns, rows, ("trial", "s a step", "J a step"))
-
-
-def check(
-    about: Mapping[str, Any], result: Mapping[str, Any] | None, path: Path
-) -> Mapping[str, Any]:
-    """The result of a run that this page can show.
-
-    Raises:
-        UsageError: The run is of another kind, or has not ended.
-    """
-    if "objective" not in about.get("request", {}):
-        raise UsageError(
-            f"{path} is no run of cpu-config or profile",
-            hint="runs of other commands have no report yet",
-        )
-    if result is None:
-        raise UsageError(
-            f"{path} has not ended", hint=f"go on with it: autotune cpu-config --resume {path}"
-        )
-    return result
+        for number, what, *figures, reason, note in raw
+    ]  # fmt: skip
+    return (
+        table(_COLUMNS, shown, ("trial", "s a step", "J a step", "C"))
+        + download_table("measurements.csv", _COLUMNS, raw)
+        + download("measurements.json", list(trials))
+    )

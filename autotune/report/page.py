@@ -1,40 +1,79 @@
-"""The page around plots and tables: self-contained HTML, readable offline and in print."""
+"""The page around plots and tables: self-contained HTML, readable offline, in the dark and in print."""
 
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #222; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
-table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: 0.2rem 0.8rem 0.2rem 0; text-align: left;
-  border-bottom: 1px solid #ddd; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
-svg { width: 100%; max-width: 44rem; height: auto; } svg text { font: 12px system-ui, sans-serif; }
-.grid { stroke: #e4e4e4; } .end { text-anchor: end; } .middle, .cell { text-anchor: middle; } .tick { fill: #555; }
-.band { opacity: 0.6; stroke: #fff; stroke-width: 0.4; } .border { stroke: #888; stroke-width: 0.5; }
-.notice { background: #fff3cd; border-left: 4px solid #e0a800; padding: 0.5rem 1rem; }
+_LIGHT = """--ink: #222; --soft: #555; --grid: #e2e2e2; --rule: #888; --paper: #fff; --box: #f5f5f5;
+  --link: #0b57d0; --notice: #fff3cd; --c0: #1f77b4; --c1: #d62728; --c2: #2ca02c; --c3: #9467bd; --c4: #d96c00;
+  --c5: #8c564b;
+  --b0: #aec7e8; --b1: #ffbb78; --b2: #98df8a; --b3: #ff9896; --b4: #c5b0d5; --b5: #c49c94; --b6: #f7b6d2;
+  --b7: #dbdb8d; --b8: #9edae5; --b9: #c7c7c7;"""
+_DARK = """--ink: #e8e8e8; --soft: #b0b0b0; --grid: #3a3a3a; --rule: #999; --paper: #161616; --box: #222;
+  --link: #8ab4f8; --notice: #4a3c00; --c0: #5aa9e6; --c1: #ff6b6b; --c2: #5cc86a; --c3: #b893e8; --c4: #ffa24d;
+  --c5: #cfa193;
+  --b0: #234a73; --b1: #7a4a12; --b2: #2c5c24; --b3: #7a2b2b; --b4: #4b3a66; --b5: #57382f; --b6: #6b2f50;
+  --b7: #5c5c1e; --b8: #1e5a66; --b9: #4a4a4a;"""
+_STYLE = f"""
+:root {{ color-scheme: light dark; {_LIGHT} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem;
+  color: var(--ink); background: var(--paper); }}
+h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.2rem; margin-top: 2.5rem; }} a {{ color: var(--link); }}
+.wide {{ overflow-x: auto; margin: 1rem 0; }}
+table {{ border-collapse: collapse; }}
+td, th {{ padding: 0.2rem 0.8rem 0.2rem 0; text-align: left; vertical-align: top;
+  border-bottom: 1px solid var(--grid); max-width: 26rem; overflow-wrap: break-word; }}
+td.long {{ min-width: 15rem; overflow-wrap: anywhere; }}
+th.number, td.number {{ text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }}
+svg {{ display: block; width: 100%; min-width: 34rem; max-width: 44rem; height: auto; }}
+svg text {{ font: 12px system-ui, sans-serif; fill: var(--ink); }}
+svg .tick {{ fill: var(--soft); }} svg .light {{ fill: #fff; }} svg .dark {{ fill: #000; }}
+.end {{ text-anchor: end; }} .middle, .cell {{ text-anchor: middle; }}
+.grid {{ stroke: var(--grid); }} .border {{ stroke: var(--rule); stroke-width: 0.5; }}
+.line {{ fill: none; stroke: var(--of); stroke-width: 1.5; }} .fill {{ fill: var(--of); }}
+.bar {{ fill: var(--of); fill-opacity: 0.9; }} .bar.faint {{ fill-opacity: 0.35; }}
+.dot {{ fill: var(--of); fill-opacity: 0.85; }}
+.dots {{ fill: none; stroke: var(--of); stroke-width: 4; stroke-linecap: round; stroke-opacity: 0.6; }}
+.whisker {{ fill: none; stroke: var(--ink); }} .box {{ fill: var(--box); }}
+.band {{ fill: var(--of); opacity: 0.7; stroke: var(--paper); stroke-width: 0.4; }}
+{" ".join(f".c{n} {{ --of: var(--c{n}); }}" for n in range(6))}
+{" ".join(f".b{n} {{ --of: var(--b{n}); }}" for n in range(10))}
+.downloads {{ display: inline-block; margin: 0.3rem 1.2rem 0.3rem 0; }}
+.notice {{ background: var(--notice); border-left: 4px solid #e0a800; padding: 0.5rem 1rem; }}
+@media print {{ :root {{ {_LIGHT} }} body {{ max-width: none; margin: 0; font-size: 11px; }}
+  .downloads {{ display: none; }}  .wide {{ overflow: visible; }} svg {{ min-width: 0; }}
+  svg, tr, .notice {{ break-inside: avoid; }} h2 {{ break-after: avoid; }} * {{ print-color-adjust: exact; }} }}
 """
+_LONG, _LONG_CELL = ' class="long"', 40
+# What a page may load: nothing. Browsers keep to it.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(title: str, notice: str, sections: Sequence[tuple[str, str]]) -> str:
+def page(title: str, notices: Sequence[str], sections: Sequence[tuple[str, str]]) -> str:
     """A whole page.
 
     Args:
         title: Its heading.
-        notice: What must not be overlooked, such as that a model stands in; empty for nothing.
+        notices: What must not be overlooked, such as that a model stands in; empty ones are left out.
         sections: Headings, and HTML below each.
     """
-    body = "\n".join(f"<h2>{escape(heading)}</h2>\n{html}" for heading, html in sections)
-    told = f'<p class="notice">{escape(notice)}</p>\n' if notice else ""
+    body = "\n".join(
+        f"<section>\n<h2>{escape(heading)}</h2>\n{html}\n</section>" for heading, html in sections
+    )
+    told = "".join(f'<p class="notice">{escape(notice)}</p>\n' for notice in notices if notice)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<h1>{escape(title)}</h1>\n{told}{body}\n</body>\n</html>\n"
+        f"<body>\n<main>\n<h1>{escape(title)}</h1>\n{told}{body}\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -42,20 +81,49 @@ def table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()
 ) -> str:
     """A table; columns of numbers are flushed right."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    kinds = [' class="number"' if column in numbers else "" for column in columns]
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(column)}</th>'
+        for column, kind in zip(columns, kinds, strict=True)
+    )
     lines = []
     for row in rows:
         cells = "".join(
-            f'<td class="number">{escape(cell)}</td>'
-            if column in numbers
-            else f"<td>{escape(cell)}</td>"
-            for column, cell in zip(columns, row, strict=True)
+            f"<td{kind or (_LONG if len(cell) > _LONG_CELL else '')}>{escape(cell)}</td>"
+            for cell, kind in zip(row, kinds, strict=True)
         )
         lines.append(f"<tr>{cells}</tr>")
-    return f"<table>\n<tr>{head}</tr>\n" + "\n".join(lines) + "\n</table>"
+    body = "\n".join(lines)
+    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>'
+
+
+def facts(rows: Sequence[tuple[str, str]]) -> str:
+    """A table of names and what they are; empty ones are left out."""
+    lines = "\n".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
+        for name, value in rows
+        if value
+    )
+    return f'<div class="wide"><table><tbody>\n{lines}\n</tbody></table></div>'
 
 
 def download(name: str, content: Any) -> str:
     """A link that holds data as JSON."""
-    data = base64.b64encode(json.dumps(content, indent=1).encode()).decode()
-    return f'<p><a download="{escape(name)}" href="data:application/json;base64,{data}">{escape(name)}</a></p>'
+    return _link(name, "application/json", json.dumps(content, indent=1))
+
+
+def download_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A link that holds a table of raw values as CSV; None is an empty cell."""
+    text = io.StringIO()
+    written = csv.writer(text, lineterminator="\n")
+    written.writerow(columns)
+    written.writerows(rows)
+    return _link(name, "text/csv;charset=utf-8", text.getvalue())
+
+
+def _link(name: str, kind: str, text: str) -> str:
+    data = base64.b64encode(text.encode()).decode()
+    return (
+        f'<p class="downloads"><a download="{escape(name)}" href="data:{kind};base64,{data}">'
+        f"{escape(name)}</a></p>"
+    )

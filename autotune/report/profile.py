@@ -7,11 +7,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from autotune.errors import UsageError
-from autotune.report import svg
-from autotune.report.page import download, page, table
+from autotune.report import charts
+from autotune.report.about import asked, device_name, emulated_notice
+from autotune.report.bars import Bar, bars, stacked
+from autotune.report.charts import Band, Series
+from autotune.report.page import download, download_table, page, table
 from autotune.report.samples import over_time
-from autotune.report.svg import Axis, Band, Bar, Series
+from autotune.report.svg import Axis
 
 _MOST_CALLS = 400
 """Calls of the first steps that are told apart in a plot."""
@@ -44,34 +46,11 @@ def profile_page(
         *_power(result, timeline),
         *(over_time(record, result["device"], "over the run") if record.is_file() else ()),
         ("Every call, the longest first", _calls(result)),
-        (
-            "The data",
-            download("result.json", dict(result))
-            + download("power.json", dict(timeline))
-            + download("run.json", dict(about)),
-        ),
+        asked(about, result, download("power.json", dict(timeline))),
     ]
     device = result["device"]
-    title = f"Profile of {_workload(about)} on {device.get('model') or device.get('serial')}"
-    emulated = device.get("emulated") or ""
-    return page(title, f"{emulated}: times and joules are a model's" if emulated else "", sections)
-
-
-def check(
-    about: Mapping[str, Any], result: Mapping[str, Any] | None, path: Path
-) -> Mapping[str, Any]:
-    """The result of a profile that this page can show.
-
-    Raises:
-        UsageError: It has not ended.
-    """
-    if result is None:
-        command = " ".join(f"--{k} {v}" for k, v in _step_options(about).items())
-        raise UsageError(
-            f"{path} has no result: it did not end",
-            hint=f"profile again: autotune profile {command or '...'}",
-        )
-    return result
+    title = f"Profile of {_workload(about)} on {device_name(device)}"
+    return page(title, [emulated_notice(device)], sections)
 
 
 def _step_options(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +94,8 @@ def _step(result: Mapping[str, Any]) -> str:
 def _by_role(roles: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     def chart(label: str, field: str, deviation: str | None) -> str:
         known = [row for row in roles if row[field] is not None]
-        return svg.bars(
+        return bars(
+            f"{'Time' if deviation is None else 'Energy'} of a step by operator and role",
             label,
             [
                 Bar(
@@ -129,7 +109,24 @@ def _by_role(roles: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
             ],
         )
 
-    sections = [("Time", chart("ms a step", "time_s", None))]
+    names = list(dict.fromkeys(row["role"] for row in roles))
+    shares = [("time, ms", "time_s"), ("energy, mJ", "energy_j")]
+    rows = [
+        (name, [sum(1e3 * (row[field] or 0.0) for row in roles if row["role"] == r) for r in names])
+        for name, field in shares
+        if any(row[field] is not None for row in roles)
+    ]
+    whole = [
+        (
+            name,
+            [100 * max(value, 0.0) / (sum(max(v, 0.0) for v in values) or 1.0) for value in values],
+        )
+        for name, values in rows
+    ]
+    sections = [
+        ("By role", stacked("Shares of a step by role", "% of a step", names, whole)),
+        ("Time", chart("ms a step", "time_s", None)),
+    ]
     if any(row["energy_j"] is not None for row in roles):
         told = "<p>Pale: too short to tell apart. Lines: one standard deviation to each side.</p>"
         sections.insert(
@@ -148,7 +145,9 @@ def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple
     borders = [step[0] for step in steps] + ([steps[-1][-1]] if steps else [])
     every = max(1, len(times) // _MOST_POINTS)
     x = Axis.over("seconds", times)
-    whole = svg.lines(x, y, _watts(times[::every], watts[::every], idle, x), borders=borders)
+    whole = charts.lines(
+        "Power over the run", x, y, _watts(times[::every], watts[::every], idle, x), borders=borders
+    )
     sections = [("Power over the run, with the steps' borders", whole)]
     counted = steps[-result["steps"] :]
     calls = result["operators"]
@@ -166,7 +165,9 @@ def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple
     ]
     y = Axis.over("watts", [watts[n] for n in inside])
     lined = _watts([times[n] for n in inside], [watts[n] for n in inside], None, x)
-    plot = svg.lines(x, y, lined, bands=bands, borders=[step[0] for step in shown])
+    plot = charts.lines(
+        "Power over the first steps", x, y, lined, bands=bands, borders=[step[0] for step in shown]
+    )
     plot += "<p>A call's name is shown where the pointer is on it.</p>"
     what = "step" if len(shown) == 1 else f"{len(shown)} steps"
     sections.append((f"Power over the first {what} that count, with the calls' borders", plot))
@@ -199,7 +200,17 @@ def _calls(result: Mapping[str, Any]) -> str:
             "within 15 % of the step's.</p>"
         )
     numbered = [{**call, "number": number} for number, call in enumerate(calls, start=1)]
-    return told + _table(("number", "name"), sorted(numbered, key=lambda call: -call["time_s"]))
+    fields = ("time_s", "energy_j", "deviation_j", "watts", "celsius", "live_bytes", "rss_bytes")
+    data = download_table(
+        "calls.csv",
+        ("call", "name", "operator", "role", *fields),
+        [
+            (n, call["name"], call["operator"], call["role"], *(call.get(f) for f in fields))
+            for n, call in enumerate(calls, start=1)
+        ],
+    )
+    longest = sorted(numbered, key=lambda call: -call["time_s"])
+    return told + _table(("number", "name"), longest) + data
 
 
 def _table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:

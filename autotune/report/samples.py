@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune.report import svg
-from autotune.report.svg import Axis, Series
+from autotune.report import charts
+from autotune.report.charts import Series
+from autotune.report.svg import Axis
 
 _MOST_SAMPLES = 1500
 
@@ -34,11 +35,11 @@ def over_time(path: Path, device: Mapping[str, Any], during: str) -> list[tuple[
         (f"Temperature {during}", "degrees Celsius", temperatures),
         (f"Clocks {during}", "MHz", clocks),
     ):
-        series = [Series(n, *zip(*points, strict=True)) for n, points in found.items()]
+        series = [Series.of(n, points) for n, points in found.items()]
         if series:
             x = Axis.over("seconds", [t for s in series for t in s.xs])
             y = Axis.over(label, [v for s in series for v in s.ys])
-            sections.append((heading, svg.lines(x, y, series)))
+            sections.append((heading, charts.lines(heading, x, y, series)))
     return sections
 
 

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: axes, points, lines, bars and heat maps; no script, no font, nothing to load."""
+"""What plots share: inline SVG with a title, axes, and text that fits; no script, no font, nothing to load."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 640, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 20, 55
-_BARS_LEFT, _BAR = 200, 22
+LEFT, RIGHT, TOP, BOTTOM = 70, 20, 20, 55
+COLOURS = 6
+"""Kinds of lines and marks that are told apart; `page.py` has their colours."""
+BANDS = 10
+"""The same of what lies behind lines."""
+_LETTER = 7.2
+"""Width of a letter at 12 pixels, of a wide font."""
 _LEGEND_COLUMNS = 3
-COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
-"""For lines that are told apart; matplotlib's, which many know."""
-BANDS = (
-    "#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5", "#c49c94", "#f7b6d2", "#dbdb8d", "#9edae5", "#c7c7c7",
-)  # fmt: skip
-"""For what lies behind lines: the light halves of matplotlib's pairs."""
+_MOST_TICKS = 9
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,16 @@ class Axis:
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[float]:
-        """Round values along it: about five, or 1, 2 and 5 of each power of ten."""
+        """Round values along it: about five, or some of each power of ten."""
         if self.logarithmic:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-            for multiples in ((1, 2, 5), (1, 2, 3, 4, 5, 6, 8)):
+            for multiples in ((1, 2, 5), (1, 2, 3, 4, 5, 6, 8), (1,)):
                 every = [m * 10.0**e for e in range(first, last + 1) for m in multiples]
                 found = [v for v in every if self.low <= v <= self.high]
-                if len(found) > 3:
-                    break
-            return found
+                if 3 < len(found) <= _MOST_TICKS:
+                    return found
+            if len(found) > _MOST_TICKS:
+                return found[:: -(-len(found) // _MOST_TICKS)]
         raw = (self.high - self.low) / 5
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
@@ -70,277 +71,112 @@ class Axis:
         return [n * step for n in range(start, math.floor(self.high / step) + 1)]
 
 
-@dataclass(frozen=True)
-class Point:
-    """A point with what is shown when the pointer is on it.
-
-    Attributes:
-        x: Value along the horizontal axis.
-        y: Value along the vertical axis.
-        title: Text.
-        marked: Whether it stands out.
-        label: Text beside it.
-    """
-
-    x: float
-    y: float
-    title: str
-    marked: bool = False
-    label: str = ""
+def x_at(axis: Axis, value: float) -> float:
+    """Where a value of a plot's horizontal axis is drawn."""
+    return LEFT + axis.share(value) * (WIDTH - LEFT - RIGHT)
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A bar of a chart.
-
-    Attributes:
-        label: Text before it.
-        value: Its length; none is drawn for less than 0.
-        deviation: Standard uncertainty, drawn as a line of one to each side; 0 for none.
-        title: What is shown when the pointer is on it.
-        faint: Whether it is drawn pale, since little is known of it.
-    """
-
-    label: str
-    value: float
-    deviation: float = 0.0
-    title: str = ""
-    faint: bool = False
+def y_at(axis: Axis, value: float) -> float:
+    """Where a value of a plot's vertical axis is drawn."""
+    return HEIGHT - BOTTOM - axis.share(value) * (HEIGHT - TOP - BOTTOM)
 
 
-@dataclass(frozen=True)
-class Band:
-    """A span of time behind lines.
-
-    Attributes:
-        start: Its beginning.
-        end: Its end.
-        kind: For the legend; bands of one kind have one colour.
-        title: What is shown when the pointer is on it.
-    """
-
-    start: float
-    end: float
-    kind: str
-    title: str
+def room_of(text: str) -> float:
+    """How wide a text is at most, nearly."""
+    return _LETTER * len(text)
 
 
-@dataclass(frozen=True)
-class Series:
-    """A line through points of time.
-
-    Attributes:
-        name: For the legend.
-        xs: Rising.
-        ys: As many.
-    """
-
-    name: str
-    xs: Sequence[float]
-    ys: Sequence[float]
+def fitted(text: str, room: float) -> str:
+    """A text that is not wider than `room`: its middle is left out where it is."""
+    most = max(int(room / _LETTER), 3)
+    if len(text) <= most:
+        return text
+    head = most // 2
+    return f"{text[:head]}…{text[len(text) - (most - head - 1) :]}"
 
 
-def scatter(x: Axis, y: Axis, points: Sequence[Point], joined: Sequence[Point] = ()) -> str:
-    """Points, and a line along some of them, such as a Pareto front."""
-    parts = _frame(x, y)
-    if len(joined) > 1:
-        path = " ".join(f"{_x(x, p.x):.1f},{_y(y, p.y):.1f}" for p in joined)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="#d62728"/>')
-    for point in points:
-        colour, size = ("#d62728", 5) if point.marked else ("#1f77b4", 3.5)
-        parts.append(
-            f'<circle cx="{_x(x, point.x):.1f}" cy="{_y(y, point.y):.1f}" r="{size}" fill="{colour}" '
-            f'fill-opacity="0.8"><title>{escape(point.title)}</title></circle>'
-        )
-        if point.label:
-            parts.append(
-                f'<text x="{_x(x, point.x) + 7:.1f}" y="{_y(y, point.y) - 6:.1f}" class="label">'
-                f"{escape(point.label)}</text>"
-            )
-    return _svg(parts)
+def label(x: float, y: float, text: str, kind: str, room: float | None = None) -> str:
+    """A text; one that is cut to its room shows the whole where the pointer is on it."""
+    shown = text if room is None else fitted(text, room)
+    told = f"<title>{escape(text)}</title>" if shown != text else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{told}{escape(shown)}</text>'
 
 
-def lines(
-    x: Axis,
-    y: Axis,
-    series: Sequence[Series],
-    *,
-    bands: Sequence[Band] = (),
-    borders: Sequence[float] = (),
-) -> str:
-    """Lines over time, with a legend below.
-
-    Args:
-        x: Time.
-        y: What the lines show.
-        series: The lines.
-        bands: Behind them, such as what ran meanwhile.
-        borders: Times at which something ended and something began.
-    """
-    parts = _frame(x, y)
-    kinds = list(dict.fromkeys(band.kind for band in bands))
-    shades = {kind: BANDS[number % len(BANDS)] for number, kind in enumerate(kinds)}
-    for band in bands:
-        left, right = (_x(x, min(max(at, x.low), x.high)) for at in (band.start, band.end))
-        parts.append(
-            f'<rect x="{left:.2f}" y="{_TOP}" width="{right - left:.2f}" height="{HEIGHT - _TOP - _BOTTOM}" '
-            f'fill="{shades[band.kind]}" class="band"><title>{escape(band.title)}</title></rect>'
-        )
-    parts += [
-        f'<line x1="{_x(x, at):.1f}" y1="{_TOP}" x2="{_x(x, at):.1f}" y2="{HEIGHT - _BOTTOM}" class="border"/>'
-        for at in borders
-        if x.low <= at <= x.high
-    ]
-    legend = []
-    for number, one in enumerate(series):
-        colour = COLOURS[number % len(COLOURS)]
-        path = " ".join(
-            f"{_x(x, a):.1f},{_y(y, b):.1f}" for a, b in zip(one.xs, one.ys, strict=True)
-        )
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
-        legend.append((one.name, colour, 4))
-    legend += [(kind, shade, 10) for kind, shade in shades.items()]
-    for number, (name, colour, high) in enumerate(legend):
-        row, column = divmod(number, _LEGEND_COLUMNS)
-        left = _LEFT + column * (WIDTH - _LEFT - _RIGHT) / _LEGEND_COLUMNS
-        parts.append(_legend_entry(left, HEIGHT + 10 + 18 * row, name, colour, high))
-    return _svg(parts, HEIGHT + 18 * -(-len(legend) // _LEGEND_COLUMNS))
-
-
-def _legend_entry(left: float, top: float, name: str, colour: str, high: int) -> str:
-    return (
-        f'<rect x="{left:.1f}" y="{top - 6 - high / 2:g}" width="12" height="{high}" fill="{colour}"/>'
-        f'<text x="{left + 18:.1f}" y="{top}" class="label">{escape(name)}</text>'
-    )
-
-
-def bars(label: str, rows: Sequence[Bar]) -> str:
-    """Bars from left to right, one below the other.
-
-    Args:
-        label: What their length is, with the unit.
-        rows: From the top.
-    """
-    most = max((row.value + row.deviation for row in rows), default=0.0)
-    axis = Axis(label, 0.0, 1.05 * most if most > 0 else 1.0)
-    bottom = _TOP + _BAR * len(rows)
-    wide = WIDTH - _BARS_LEFT - _RIGHT
-
-    def at(value: float) -> float:
-        return _BARS_LEFT + wide * axis.share(max(value, 0.0))
-
-    parts = [
-        f'<line x1="{at(tick):.1f}" y1="{_TOP}" x2="{at(tick):.1f}" y2="{bottom}" class="grid"/>'
-        f'<text x="{at(tick):.1f}" y="{bottom + 16}" class="tick middle">{tick:g}</text>'
-        for tick in axis.ticks()
-    ]
-    for number, row in enumerate(rows):
-        top = _TOP + _BAR * number
-        parts.append(
-            f'<text x="{_BARS_LEFT - 6}" y="{top + 15}" class="tick end">{escape(row.label)}</text>'
-            f'<rect x="{_BARS_LEFT}" y="{top + 3}" width="{at(row.value) - _BARS_LEFT:.1f}" height="{_BAR - 6}" '
-            f'fill="{COLOURS[0]}" fill-opacity="{0.35 if row.faint else 0.85}">'
-            f"<title>{escape(row.title or row.label)}</title></rect>"
-        )
-        if row.deviation > 0:
-            low, high = at(row.value - row.deviation), at(row.value + row.deviation)
-            parts.append(
-                f'<line x1="{low:.1f}" y1="{top + _BAR / 2}" x2="{high:.1f}" y2="{top + _BAR / 2}" '
-                'stroke="#222"/>'
-            )
-    parts.append(
-        f'<text x="{_BARS_LEFT + wide / 2}" y="{bottom + 38}" class="label middle">{escape(label)}</text>'
-    )
-    return _svg(parts, bottom + 50)
-
-
-def heat_map(
-    columns: Sequence[str],
-    rows: Sequence[str],
-    cells: Sequence[Sequence[float | None]],
-    *,
-    column_label: str,
-    row_label: str,
-    unit: str,
-) -> str:
-    """A table of cells whose colour is their value, the smallest darkest; what was not measured is empty.
-
-    Args:
-        columns: Headings.
-        rows: Headings, the lowest row first.
-        cells: A value for each row and column.
-        column_label: What the columns are.
-        row_label: What the rows are.
-        unit: Of the values.
-    """
-    known = [value for row in cells for value in row if value is not None and value > 0]
-    parts = [_axis_text(column_label, row_label)]
-    if not known:
-        return _svg(parts)
-    colour = Axis.over("", known, logarithmic=True)
-    wide = (WIDTH - _LEFT - _RIGHT) / len(columns)
-    high = (HEIGHT - _TOP - _BOTTOM) / len(rows)
-    for r, row in enumerate(cells):
-        top = HEIGHT - _BOTTOM - (r + 1) * high
-        parts.append(
-            f'<text x="{_LEFT - 6}" y="{top + high / 2 + 4:.1f}" class="tick end">{escape(rows[r])}</text>'
-        )
-        for c, value in enumerate(row):
-            if value is None or value <= 0:
-                continue
-            light = 30 + 60 * colour.share(value)
-            ink = "#fff" if light < 60 else "#000"
-            left = _LEFT + c * wide
-            told = f"{rows[r]}, {columns[c]}: {value:.4g} {unit}"
-            parts.append(
-                f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{high:.1f}" '
-                f'fill="hsl(210,70%,{light:.0f}%)"><title>{escape(told)}</title></rect>'
-                f'<text x="{left + wide / 2:.1f}" y="{top + high / 2 + 4:.1f}" fill="{ink}" '
-                f'class="cell">{value:.3g}</text>'
-            )
-    for c, heading in enumerate(columns):
-        parts.append(
-            f'<text x="{_LEFT + (c + 0.5) * wide:.1f}" y="{HEIGHT - _BOTTOM + 16}" class="tick middle">'
-            f"{escape(heading)}</text>"
-        )
-    return _svg(parts)
-
-
-def _x(axis: Axis, value: float) -> float:
-    return _LEFT + axis.share(value) * (WIDTH - _LEFT - _RIGHT)
-
-
-def _y(axis: Axis, value: float) -> float:
-    return HEIGHT - _BOTTOM - axis.share(value) * (HEIGHT - _TOP - _BOTTOM)
-
-
-def _frame(x: Axis, y: Axis) -> list[str]:
-    parts = [_axis_text(x.label, y.label)]
+def frame(x: Axis, y: Axis) -> list[str]:
+    """Two axes with their ticks."""
+    parts = axis_labels(x.label, y.label)
     for value in x.ticks():
-        at = _x(x, value)
+        at = x_at(x, value)
         parts.append(
-            f'<line x1="{at:.1f}" y1="{_TOP}" x2="{at:.1f}" y2="{HEIGHT - _BOTTOM}" class="grid"/>'
-            f'<text x="{at:.1f}" y="{HEIGHT - _BOTTOM + 16}" class="tick middle">{value:g}</text>'
+            f'<line x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM}" class="grid"/>'
         )
+    for at, value in _apart(x):
+        parts.append(label(at, HEIGHT - BOTTOM + 16, f"{value:g}", "tick middle"))
     for value in y.ticks():
-        at = _y(y, value)
+        at = y_at(y, value)
         parts.append(
-            f'<line x1="{_LEFT}" y1="{at:.1f}" x2="{WIDTH - _RIGHT}" y2="{at:.1f}" class="grid"/>'
-            f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" class="tick end">{value:g}</text>'
+            f'<line x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - RIGHT}" y2="{at:.1f}" class="grid"/>'
         )
+        parts.append(label(LEFT - 6, at + 4, f"{value:g}", "tick end"))
     return parts
 
 
-def _axis_text(horizontal: str, vertical: str) -> str:
-    middle_x = (_LEFT + WIDTH - _RIGHT) / 2
-    middle_y = (_TOP + HEIGHT - _BOTTOM) / 2
-    return (
-        f'<text x="{middle_x}" y="{HEIGHT - 12}" class="label middle">{escape(horizontal)}</text>'
+def _apart(axis: Axis) -> list[tuple[float, float]]:
+    """Ticks whose texts do not touch, and are inside of the plot."""
+    found: list[tuple[float, float]] = []
+    end = 0.0
+    for value in axis.ticks():
+        at, half = x_at(axis, value), room_of(f"{value:g}") / 2
+        if at - half > end and at + half < WIDTH:
+            found.append((at, value))
+            end = at + half + 4
+    return found
+
+
+def axis_labels(horizontal: str, vertical: str) -> list[str]:
+    """What the axes of a plot show."""
+    middle_y = (TOP + HEIGHT - BOTTOM) / 2
+    return [
+        label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, horizontal, "label middle"),
         f'<text transform="translate(16,{middle_y}) rotate(-90)" class="label middle">'
-        f"{escape(vertical)}</text>"
+        f"{escape(vertical)}</text>",
+    ]
+
+
+def legend(entries: Sequence[tuple[str, str, int]], top: float) -> tuple[list[str], int]:
+    """A legend of names, classes and heights of their marks, and how high it is."""
+    longest = max((room_of(name) for name, _, _ in entries), default=0.0) + 30
+    columns = max(1, min(_LEGEND_COLUMNS, int((WIDTH - LEFT - RIGHT) / longest)))
+    room = (WIDTH - LEFT - RIGHT) / columns
+    parts = []
+    for number, (name, kind, high) in enumerate(entries):
+        row, column = divmod(number, columns)
+        left, at = LEFT + column * room, top + 18 * row
+        parts.append(
+            f'<rect x="{left:.1f}" y="{at - 6 - high / 2:g}" width="12" height="{high}" class="{kind}"/>'
+        )
+        parts.append(label(left + 18, at, name, "label", room - 24))
+    return parts, 18 * -(-len(entries) // columns)
+
+
+def drawing(title: str, told: str, parts: Sequence[str], height: float = HEIGHT) -> str:
+    """A plot.
+
+    Args:
+        title: What it shows, for who does not see it.
+        told: What can be seen in it, for the same.
+        parts: Its elements.
+        height: In the units of `WIDTH`.
+    """
+    inside = "\n".join(parts)
+    # On a narrow screen the plot is moved sideways, and its text stays readable.
+    return (
+        f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height:g}" role="img" '
+        f'xmlns="http://www.w3.org/2000/svg">\n'
+        f"<title>{escape(title)}</title>\n<desc>{escape(told)}</desc>\n{inside}\n</svg></div>"
     )
 
 
-def _svg(parts: Sequence[str], height: int = HEIGHT) -> str:
-    inside = "\n".join(parts)
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" xmlns="http://www.w3.org/2000/svg">\n{inside}\n</svg>'
+def span(values: Sequence[float]) -> str:
+    """The ends of some values, in words."""
+    return f"{min(values):.4g} to {max(values):.4g}" if values else "none"

@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[2] / "autotune"
 MAY_IMPORT = {
     "workloads": {"errors", "workloads"},
     "measurement": {"errors", "measurement", "devices", "power"},
-    "report": {"errors", "report", "studies"},
+    "report": {"errors", "report", "studies", "records", "measurement", "workloads"},
     "records": {"errors", "records"},
     "devices": {"errors", "devices"},
     "power": {"errors", "power", "devices"},

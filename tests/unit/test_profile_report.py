@@ -13,8 +13,10 @@ from autotune.cli.report import report
 from autotune.errors import RecordError, UsageError
 from autotune.measurement.timeline import timeline
 from autotune.power.channels import Channel, Meter
-from autotune.report.profile import check, profile_page
-from autotune.report.svg import Axis, Band, Bar, Series, bars, lines
+from autotune.report.bars import Bar, bars
+from autotune.report.charts import Band, Series, lines
+from autotune.report.profile import profile_page
+from autotune.report.svg import Axis
 
 EVIL = "<script>alert('x')</script>"
 VOLTS, AMPERES = "/sys/class/hwmon/hwmon0/in1_input", "/sys/class/hwmon/hwmon0/curr1_input"
@@ -114,21 +116,23 @@ def test_the_page_of_a_profile_is_whole_and_loads_nothing(tmp_path: Path) -> Non
     folder = run_folder(tmp_path / "run")
     assert report(folder) == 0
     html = (folder / "report.html").read_text()
-    # Energy, time, power over the run and over its first steps, temperature, clocks.
+    # Energy, roles, time, power over the run and over its first steps, temperature, clocks.
     drawn = plots(html)
-    assert len(drawn) == 6
+    assert len(drawn) == 7
     assert "emulated: x: times and joules are a model" in html
     assert "Profile of m, batch 4 on" in html
     assert '<td class="number">~625</td>' in html
     assert "too short to tell apart: the power of 1 of 3 calls" in html
     assert "first 4 steps that count" in html
-    bands = [e for e in ElementTree.fromstring(drawn[3]).iter() if e.get("class") == "band"]
+    bands = [
+        e for e in ElementTree.fromstring(drawn[4]).iter() if e.get("class", "").startswith("band")
+    ]
     assert len(bands) == 3 * (STEPS - 2)
-    borders = [e for e in ElementTree.fromstring(drawn[2]).iter() if e.get("class") == "border"]
+    borders = [e for e in ElementTree.fromstring(drawn[3]).iter() if e.get("class") == "border"]
     assert len(borders) == STEPS + 1
     for name in ("result.json", "power.json", "run.json"):
         assert f'download="{name}"' in html
-    assert ">little<" in drawn[5]
+    assert ">little<" in drawn[6]
 
 
 def test_a_profile_without_joules_has_a_page(tmp_path: Path) -> None:
@@ -136,12 +140,14 @@ def test_a_profile_without_joules_has_a_page(tmp_path: Path) -> None:
     assert report(folder) == 0
     html = (folder / "report.html").read_text()
     assert "No meter was read" in html
-    assert len(plots(html)) == 3  # Time, temperature, clocks.
+    assert len(plots(html)) == 4  # Roles, time, temperature, clocks.
 
 
 def test_a_profile_that_has_not_ended_is_refused_with_its_command(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    (folder / "result.json").unlink()
     with pytest.raises(UsageError, match="did not end") as caught:
-        check(ABOUT, None, tmp_path)
+        report(folder)
     assert "autotune profile --model m --batch 4" in (caught.value.hint or "")
 
 
@@ -155,15 +161,19 @@ def test_damaged_records_are_one_clear_error(tmp_path: Path) -> None:
 def test_a_page_of_a_profile_without_calls_is_drawn(tmp_path: Path) -> None:
     told = {"times_s": [0.0, 1.0], "watts": [2.0, 2.0], "idle_w": None, "steps": []}
     html = profile_page(tmp_path, ABOUT, result(), told)
-    assert len(plots(html)) == 3  # Energy, time, power.
+    assert len(plots(html)) == 4  # Energy, roles, time, power.
 
 
 def test_bars_and_bands_are_drawn_whatever_their_values() -> None:
     for values in ([], [0.0], [-1.0, 2.0], [1e-9, 1e9]):
-        ElementTree.fromstring(bars("mJ", [Bar(EVIL, v, 0.5, faint=True) for v in values]))
+        ElementTree.fromstring(bars("p", "mJ", [Bar(EVIL, v, 0.5, faint=True) for v in values]))
     axis = Axis("s", 0.0, 1.0)
     outside = [Band(-1.0, 0.5, EVIL, EVIL), Band(0.5, 3.0, "b", "b")]
-    drawn = lines(axis, axis, [Series("p", [0, 1], [0, 1])], bands=outside, borders=[-1.0, 0.5])
+    drawn = lines(
+        "p", axis, axis, [Series("p", [0, 1], [0, 1])], bands=outside, borders=[-1.0, 0.5]
+    )
     tree = ElementTree.fromstring(drawn)
-    assert all(float(e.get("width", 0)) >= 0 for e in tree.iter() if e.get("class") == "band")
+    assert all(
+        float(e.get("width", 0)) >= 0 for e in tree.iter() if e.get("class", "").startswith("band")
+    )
     assert len([e for e in tree.iter() if e.get("class") == "border"]) == 1

@@ -1,5 +1,7 @@
 """Pages of runs: whole without anything else, and every plot well-formed."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -7,9 +9,11 @@ from xml.etree import ElementTree
 import pytest
 from pages import plots
 
+from autotune.cli.report import report
 from autotune.errors import UsageError
-from autotune.report.cpu_config import check, cpu_config_page
-from autotune.report.svg import Axis, Point, Series, heat_map, lines, scatter
+from autotune.report.charts import Point, Series, heat_map, lines, scatter
+from autotune.report.cpu_config import cpu_config_page
+from autotune.report.svg import Axis
 
 EVIL = "<script>alert('x')</script>"
 
@@ -22,8 +26,9 @@ def configuration(cores: int, khz: int) -> dict[str, Any]:
 def trial(number: int, cores: int, khz: int, seconds: float, joules: float) -> dict[str, Any]:
     figures = {"time_s": seconds, "energy_j": joules, "celsius": 30.0, "memory_bytes": None}
     return {
-        "event": "trial", "number": number, "configuration": configuration(cores, khz),
-        "figures": figures, "reason": "probe", "message": "", "marks": [EVIL], "raw": "0.jsonl",
+        "event": "trial", "time": 100.0 + number, "status": "ok", "number": number,
+        "configuration": configuration(cores, khz), "figures": figures, "reason": "probe", "message": "",
+        "marks": [EVIL], "raw": "0.jsonl",
     }  # fmt: skip
 
 
@@ -80,7 +85,9 @@ def test_a_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     told = [plot for plot in plots(html) if "skin-sensor" in plot or ">big<" in plot]
     assert len(told) == 2
     assert not any(folder in plot for plot in plots(html) for folder in ("policy4", "zone0"))
-    assert len(plots(html)) == 5  # Front, two heat maps, temperature, clocks.
+    assert (
+        len(plots(html)) == 8
+    )  # History, front, two heat maps; heat and power over the search; heat, clocks.
     assert "emulated: x: times and joules are a model" in html
     assert "1.9 to 2.1" in html
     assert '<td class="number">1.25</td>' in html
@@ -117,7 +124,7 @@ def test_what_others_of_a_shared_study_measured_is_shown_and_said(tmp_path: Path
     assert "2 of 3 measurements were made by other processes" in html
     alone = cpu_config_page(tmp_path, {}, TRIALS, RESULT)
     assert "other processes" not in alone
-    assert [len(plots(page)) for page in (html, alone)] == [3, 3]
+    assert [len(plots(page)) for page in (html, alone)] == [4, 6]
 
 
 def test_a_search_without_joules_has_a_page(tmp_path: Path) -> None:
@@ -136,10 +143,10 @@ def test_plots_of_one_point_and_of_equal_points_are_drawn() -> None:
     for values in ([1.0], [3.0, 3.0], [0.0, 5.0]):
         axis = Axis.over("x", values, logarithmic=True)
         points = [Point(v, v, "p") for v in values]
-        ElementTree.fromstring(scatter(axis, axis, points, points))
-        ElementTree.fromstring(lines(axis, axis, [Series("a", values, values)]))
+        ElementTree.fromstring(scatter("p", axis, axis, points, [("f", points)]))
+        ElementTree.fromstring(lines("p", axis, axis, [Series("a", values, values)]))
         assert all(axis.low <= tick <= axis.high for tick in axis.ticks())
-    empty = heat_map(["a"], ["b"], [[None]], column_label="c", row_label="r", unit="s")
+    empty = heat_map("p", ["a"], ["b"], [[None]], column_label="c", row_label="r", unit="s")
     ElementTree.fromstring(empty)
 
 
@@ -148,8 +155,38 @@ def test_ticks_are_round() -> None:
     assert Axis("", 0.8, 120.0, True).ticks() == [1, 2, 5, 10, 20, 50, 100]
 
 
-def test_other_runs_are_refused() -> None:
-    with pytest.raises(UsageError, match="no run of cpu-config"):
-        check({"request": {}}, {}, Path("x"))
-    with pytest.raises(UsageError, match="has not ended"):
-        check({"request": {"objective": "latency"}}, None, Path("x"))
+def run_folder(path: Path, request: dict[str, Any], events: list[dict[str, Any]]) -> Path:
+    path.mkdir()
+    (path / "run.json").write_text(
+        json.dumps({"schema_version": 1, "request": request, "device": {}})
+    )
+    (path / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    return path
+
+
+def test_other_runs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="of no command that is known"):
+        report(run_folder(tmp_path / "other", {}, []))
+    with pytest.raises(UsageError, match="no run at"):
+        report(tmp_path)
+
+
+def test_a_search_that_was_interrupted_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
+    request = {"objective": "pareto", "trials": 9, "deadline": "5s"}
+    folder = run_folder(tmp_path / "run", request, TRIALS)
+    assert report(folder) == 0
+    html = (folder / "report.html").read_text()
+    assert "has not ended: 3 of 9 measurements" in html
+    assert f"autotune cpu-config --resume {folder}" in html
+    assert len(plots(html)) == 6
+    # The slowest breaks the deadline, and is not on the front.
+    (front,) = re.findall(r"<polyline.*?/>", plots(html)[1])
+    assert len(front.split('"')[1].split()) == 2
+
+
+def test_a_search_without_a_measurement_has_no_page(tmp_path: Path) -> None:
+    failed = {**TRIALS[0], "status": "failed", "figures": None}
+    folder = run_folder(tmp_path / "run", {"objective": "latency"}, [failed])
+    with pytest.raises(UsageError, match="nothing was measured yet") as caught:
+        report(folder)
+    assert "--resume" in caught.value.hint

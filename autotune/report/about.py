@@ -1,0 +1,96 @@
+"""What every page tells of its run: of which kind it is, what was asked, on what, with which versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from autotune.report.page import download, facts
+
+Kind = Literal["kernels", "joint", "cpu-config", "profile", "comparison"]
+_TOLD_APART = ("tasks", "space", "kind", "step", "profile")
+
+
+def kind_of(about: Mapping[str, Any]) -> Kind | None:
+    """The kind of a run, by its `run.json`; None where it is none that has a page."""
+    request = about.get("request")
+    if not isinstance(request, Mapping):
+        return None
+    if request.get("kind") == "kernels":
+        return "kernels"
+    if "objective" in request:
+        return "joint" if request.get("joint") else "cpu-config"
+    if "profile" in request:
+        return "profile"
+    return "comparison" if {"run", "first", "second", "by"} <= request.keys() else None
+
+
+def device_name(device: Mapping[str, Any]) -> str:
+    """How people call a device."""
+    return str(device.get("model") or device.get("name") or device.get("serial") or "a device")
+
+
+def emulated_notice(device: Mapping[str, Any]) -> str:
+    """That a model told the figures; empty for a real device."""
+    told = device.get("emulated") or ""
+    return f"{told}: times and joules are a model's" if told else ""
+
+
+def asked(
+    about: Mapping[str, Any], result: Mapping[str, Any] | None, *links: str
+) -> tuple[str, str]:
+    """The section with what was asked, on what, by which versions, and links to the data.
+
+    Args:
+        about: Content of `run.json`.
+        result: Content of `result.json`; None where there is none.
+        links: More links.
+    """
+    request, device = about.get("request", {}), about.get("device") or {}
+    options = [
+        (name, _text(value))
+        for name, value in request.items()
+        if name not in _TOLD_APART and not isinstance(value, Mapping)
+    ]
+    steps = request.get("step") or request.get("profile")
+    if isinstance(steps, Mapping):
+        options += [(name, _text(value)) for name, value in steps.items()]
+    elif steps:
+        options.append(("command", _text(steps)))
+    for name in ("target", "fleet", "cores"):
+        for key, value in (request.get(name) or {}).items():
+            if name != "target" or key == "name":
+                options.append((name if name == "target" else f"{name}: {key}", _text(value)))
+    versions = ", ".join(f"{name} {value}" for name, value in (about.get("versions") or {}).items())
+    html = facts(
+        [
+            ("device", _described(device)),
+            *options,
+            ("versions", versions),
+            ("git revision", str(about.get("git") or "")),
+        ]
+    )
+    data = download("run.json", dict(about))
+    if result is not None:
+        data += download("result.json", dict(result))
+    return "How it was asked, and the data", html + "".join(links) + data
+
+
+def _described(device: Mapping[str, Any]) -> str:
+    known = [device_name(device)]
+    for name in ("serial", "soc", "system", "kind", "driver"):
+        value = device.get(name)
+        if value and str(value) not in known:
+            known.append(str(value))
+    return ", ".join(known)
+
+
+def _text(value: Any) -> str:
+    if value in (None, "", [], {}, False):
+        return ""
+    if isinstance(value, bool):
+        return "yes"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(str, value))
+    return str(value) if not isinstance(value, Mapping) else json.dumps(value)

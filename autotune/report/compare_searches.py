@@ -1,0 +1,77 @@
+"""Two searches over cores and clocks beside each other, with schedules or without."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.records.folder import Run
+from autotune.report.compare_kernels import verdict
+from autotune.studies.pareto import hypervolume
+
+_ROOM = 1.1
+
+
+def compared_searches(first: Run, second: Run) -> dict[str, Any]:
+    """The named points of both searches, and their fronts."""
+    results = [run.result or {} for run in (first, second)]
+    points = []
+    named = [{"best": r["best"], **r["points"], "default": r["default"]} for r in results]
+    for name in dict.fromkeys([*named[0], *named[1]]):
+        one, other = (side.get(name) for side in named)
+        if one is None or other is None:
+            continue
+        points.append(
+            {
+                "name": name, "first": one, "second": other,
+                "time_s": ratio(one, other, "time_s"), "energy_j": ratio(one, other, "energy_j"),
+            }
+        )  # fmt: skip
+    return {"points": points, "fronts": fronts([r["pareto"] for r in results])}
+
+
+def ratio(one: Mapping[str, Any], other: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """First over second of a figure, with the interval that both intervals make; None where one is unknown.
+
+    The logarithms' half-widths add up as of independent errors.
+    """
+    values = [float(point.get(name) or 0.0) for point in (one, other)]
+    if min(values) <= 0:
+        return None
+    estimate, ends = values[0] / values[1], None
+    known = [ci for point in (one, other) if (ci := (point.get("ci") or {}).get(name))]
+    if len(known) == 2 and all(ci[0] > 0 for ci in known):
+        half = math.hypot(*(math.log(ci[1] / ci[0]) / 2 for ci in known))
+        ends = [estimate * math.exp(-half), estimate * math.exp(half)]
+    return {"ratio": estimate, "ci": ends, "verdict": verdict(ends)}
+
+
+def fronts(both: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None:
+    """The hypervolumes of two fronts below one reference, and how much of each the other dominates.
+
+    The reference lies a tenth beyond the worst of both fronts. None where one has no front.
+    """
+    pairs = [
+        [(p["time_s"], p["energy_j"]) for p in side if (p["energy_j"] or 0) > 0] for side in both
+    ]
+    if not all(pairs):
+        return None
+    every = [*pairs[0], *pairs[1]]
+    reference = [_ROOM * max(pair[axis] for pair in every) for axis in (0, 1)]
+    volumes = [hypervolume(side, reference) for side in pairs]
+    return {
+        "reference": {"time_s": reference[0], "energy_j": reference[1]},
+        "points": {"first": len(pairs[0]), "second": len(pairs[1])},
+        "hypervolume": {"first": volumes[0], "second": volumes[1]},
+        "gain": volumes[0] / volumes[1] - 1 if volumes[1] > 0 else None,
+        "dominated": {
+            "first": _dominated(pairs[0], pairs[1]), "second": _dominated(pairs[1], pairs[0])
+        },
+    }  # fmt: skip
+
+
+def _dominated(mine: Sequence[tuple[float, float]], theirs: Sequence[tuple[float, float]]) -> float:
+    """The share of a front that the other one dominates."""
+    beaten = sum(any(a <= x and b <= y and (a, b) != (x, y) for a, b in theirs) for x, y in mine)
+    return beaten / len(mine)

@@ -1,0 +1,98 @@
+"""The page of `autotune cpu-config compare`: two configurations measured in interleaved blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from autotune.report import charts
+from autotune.report.about import asked, device_name, emulated_notice
+from autotune.report.bars import Ratio, intervals
+from autotune.report.charts import Series
+from autotune.report.page import download_table, page, table
+from autotune.report.searches import over_search
+from autotune.report.svg import Axis
+from autotune.studies.texts import configuration_text, ratio_text
+
+_COLUMNS = ("run", "configuration", "status", "s a step", "J a step", "C")
+
+
+def comparison_page(
+    about: Mapping[str, Any],
+    events: Sequence[Mapping[str, Any]],
+    result: Mapping[str, Any] | None,
+    unfinished: str = "",
+) -> str:
+    """A comparison as a page.
+
+    Args:
+        about: Content of `run.json`.
+        events: Its events.
+        result: Content of `result.json`; None for one that has not ended.
+        unfinished: That it has not ended, in words; empty for one that has.
+    """
+    request, device = about["request"], about.get("device") or {}
+    names = [str(request["first"]), str(request["second"])]
+    runs = [e for e in events if e["event"] == "run"]
+    sections = [
+        *([("Which is better", _verdict(names, result))] if result else []),
+        ("Every block", _blocks(names, runs, request["by"])),
+        *over_search([{**run, "event": "trial"} for run in runs]),
+        ("Every run", _runs(names, runs)),
+        asked(about, result),
+    ]
+    title = f"{names[0]} against {names[1]} by {request['by']} on {device_name(device)}"
+    return page(title, [unfinished, emulated_notice(device)], sections)
+
+
+def _verdict(names: Sequence[str], result: Mapping[str, Any]) -> str:
+    word = {"first": names[0], "second": names[1], "tie": "neither"}[result["verdict"]]
+    shown = ratio_text({**result, "verdict": f"{word} is better"})
+    rows = [
+        (name, configuration_text(result[side]), str(result[side].get("threads") or "-"))
+        for name, side in zip(names, ("first", "second"), strict=True)
+    ]
+    what = f"{result['by']}, {names[0]} / {names[1]}"
+    told = f"<p>{escape(what)}: {escape(shown)}, after {result['blocks']} blocks.</p>"
+    ratio = Ratio("ratio", result["ratio"], result["ci"], f"{what}: {shown}.")
+    return (
+        table(("name", "configuration", "threads"), rows, ("threads",))
+        + told
+        + intervals("Ratio of the two configurations", what, [ratio])
+    )
+
+
+def _blocks(names: Sequence[str], runs: Sequence[Mapping[str, Any]], by: str) -> str:
+    field, unit = ("time_s", "s a step") if by == "time" else ("energy_j", "J a step")
+    series = []
+    for side, name in enumerate(names):
+        found = [
+            run["figures"][field]
+            for run in runs
+            if run["side"] == side and run["figures"] and run["figures"][field] is not None
+        ]
+        if found:
+            series.append(Series(name, list(range(1, len(found) + 1)), found))
+    if not series:
+        return "<p>Nothing was measured.</p>"
+    x = Axis.over("block", [at for one in series for at in one.xs])
+    y = Axis.over(unit, [value for one in series for value in one.ys])
+    return charts.lines("Both configurations, block by block", x, y, series)
+
+
+def _runs(names: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        (
+            number, names[run["side"]], run["status"],
+            *((run["figures"] or {}).get(name) for name in ("time_s", "energy_j", "celsius")),
+        )
+        for number, run in enumerate(runs, start=1)
+    ]  # fmt: skip
+    shown = [
+        (str(n), name, status, *("-" if v is None else f"{v:.4g}" for v in figures))
+        for n, name, status, *figures in rows
+    ]
+    return table(_COLUMNS, shown, ("run", *_COLUMNS[3:])) + download_table(
+        "runs.csv", _COLUMNS, rows
+    )

@@ -1,0 +1,114 @@
+"""What the page of a joint search has beside those of every search: its plans, and the schedules they choose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.report.bars import stacked
+from autotune.report.page import download, table
+from autotune.studies.texts import configuration_text, interval_text
+
+Plan = Mapping[str, Any]
+_DIGITS = 8
+
+
+def plan_sections(plans: Mapping[str, Plan]) -> list[tuple[str, str]]:
+    """Sections of a page; none where there is no plan.
+
+    Args:
+        plans: By name; docs/joint.md has their form.
+    """
+    if not plans:
+        return []
+    alike: dict[str, list[str]] = {}
+    for name, plan in plans.items():
+        alike.setdefault(json.dumps([plan["configuration"], plan["calls"]]), []).append(name)
+    distinct = {", ".join(names): plans[names[0]] for names in alike.values()}
+    links = "".join(download(f"{name}.json", plan) for name, plan in plans.items())
+    return [
+        ("Plans", _table(distinct) + links),
+        ("Time of each plan by role, as foretold", _by_role(distinct)),
+        ("Schedules by cluster", _schedules(list(distinct.values()))),
+    ]
+
+
+def _table(plans: Mapping[str, Plan]) -> str:
+    rows = []
+    for name, plan in plans.items():
+        measured, foretold = plan["measured"], plan["predicted"]
+        ci = measured.get("ci") or {}
+        rows.append(
+            (
+                name,
+                configuration_text(plan["configuration"]),
+                str(plan["configuration"].get("threads") or "-"),
+                _number(foretold["time_s"]),
+                _number(measured["time_s"]),
+                interval_text(ci.get("time_s")),
+                _number(foretold["energy_j"]),
+                _number(measured["energy_j"]),
+                interval_text(ci.get("energy_j")),
+                _number(plan["memory"]["planned_bytes"] / 1e6),
+            )
+        )
+    numbers = ("threads", "s foretold", "s measured", "J foretold", "J measured", "MB planned")
+    columns = (
+        "plan",
+        "configuration",
+        *numbers[:3],
+        "s, 95 %",
+        *numbers[3:5],
+        "J, 95 %",
+        numbers[5],
+    )
+    return table(columns, rows, (*numbers, "s, 95 %", "J, 95 %"))
+
+
+def _by_role(plans: Mapping[str, Plan]) -> str:
+    roles = list(dict.fromkeys(c["role"] for plan in plans.values() for c in plan["calls"]))
+    rows = []
+    for name, plan in plans.items():
+        known = [call for call in plan["calls"] if call["predicted"]]
+        parts = [
+            1e3 * sum(c["predicted"]["time_s"] for c in known if c["role"] == role)
+            for role in roles
+        ]
+        rows.append((name, parts))
+    return stacked("Time of each plan by role, as foretold", "ms a step", roles, rows)
+
+
+def _schedules(plans: Sequence[Plan]) -> str:
+    """Which schedules of each kernel the plans choose, by the clusters that they train on."""
+    kernels: dict[str, dict[str, Any]] = {}
+    groups: list[str] = []
+    for plan in plans:
+        clusters = plan["configuration"]["clusters"] or {}
+        group = " + ".join(name for name, c in clusters.items() if c["cores"]) or "all"
+        if group not in groups:
+            groups.append(group)
+        for call in plan["calls"]:
+            if call["schedule"] is not None:
+                one = kernels.setdefault(call["kernel"], {"role": call["role"], "chosen": {}})
+                text = f"{call['schedule']['formulation']} {call['schedule']['digest'][:_DIGITS]}"
+                one["chosen"].setdefault(group, {})[text] = None
+    rows = [
+        (name, one["role"], *(", ".join(one["chosen"].get(group, ())) or "-" for group in groups))
+        for name, one in kernels.items()
+    ]
+    unlike = sum(
+        len({tuple(chosen) for chosen in one["chosen"].values()}) > 1 for one in kernels.values()
+    )
+    told = (
+        f"<p>Formulation and the first letters of the schedule's digest, by the clusters that plans train on. "
+        f"{unlike} of {len(kernels)} kernels have different schedules on different clusters.</p>"
+        if len(groups) > 1
+        else "<p>Formulation and the first letters of the schedule's digest. All plans train on the same "
+        "clusters.</p>"
+    )
+    return told + table(("kernel", "role", *groups), rows)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,313 @@
+"""The page of a kernel run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from autotune.records import Result, TaskResult, step_shares
+from autotune.report import charts
+from autotune.report.about import asked, device_name
+from autotune.report.bars import Bar, Ratio, Small, bars, intervals, many, stacked
+from autotune.report.charts import Series
+from autotune.report.conditions import over_run
+from autotune.report.kernel_history import DEFAULT, History, histories, step_history
+from autotune.report.page import download_table, facts, page, table
+from autotune.report.svg import Axis
+
+_COLUMNS = (
+    "no.", "kernel", "role", "count", "untuned ms", "tuned ms", "speed-up", "95 %", "GFLOP/s", "moving data ms",
+    "trials", "failed", "largest error", "formulation", "schedule", "in the pool",
+)  # fmt: skip
+_NUMBERS = (
+    "no.", "count", "untuned ms", "tuned ms", "speed-up", "95 %", "GFLOP/s", "moving data ms", "trials", "failed",
+    "largest error", "in the pool",
+)  # fmt: skip
+_LONGEST_MESSAGE = 160
+
+
+def kernels_page(
+    about: Mapping[str, Any],
+    events: Sequence[Mapping[str, Any]],
+    result: Result,
+    content: Mapping[str, Any] | None,
+    unfinished: str = "",
+) -> str:
+    """A run as a page.
+
+    Args:
+        about: Content of `run.json`.
+        events: Its events.
+        result: Its result, or what `so_far` tells.
+        content: Content of `result.json`; None where there is none.
+        unfinished: That it has not ended, in words; empty for one that has.
+    """
+    found = histories(events)
+    counts = {task.name: task.count for task in result.tasks}
+    steps = step_history(found, counts)
+    numbered = list(enumerate(result.tasks, start=1))
+    sections = [
+        ("A training step", _step(result)),
+        ("Search history of the step", _step_plot(steps, result.trials)),
+        ("Search history of each kernel", _each(numbered, found, result.trials)),
+        ("Speed-ups", _speedups(numbered)),
+        ("Time of a step by role", _by_role(result)),
+        ("Time of the tuned step by role and operator", _shares(result)),
+        ("Every kernel", _kernels(numbered)),
+        ("Trials that failed", _failures(events)),
+        *_devices(events),
+        *over_run(events),
+        asked(about, content, _data(numbered, found)),
+    ]
+    title = f"Kernels of {about['request'].get('workload')} for {result.target}"
+    batch = about["request"].get("batch")
+    stand_in = (
+        f"STAND-IN: measured on {device_name(result.device)}, not on a device of the target {result.target}"
+        if result.stand_in
+        else ""
+    )
+    return page(title + (f", batch {batch}" if batch else ""), [unfinished, stand_in], sections)
+
+
+def name_of(number: int, task: TaskResult) -> str:
+    """A kernel's name in plots: its number in the table, operator and role."""
+    return f"{number} {task.operator} {task.role}"
+
+
+def role_times(result: Result, *, tuned: bool) -> dict[str, float]:
+    """Milliseconds of a step by role; kernels without a time are left out."""
+    found: dict[str, float] = {}
+    for task in result.tasks:
+        ms = task.tuned_ms if tuned else task.default_ms
+        found[task.role] = found.get(task.role, 0.0) + task.count * (ms or 0.0)
+    return found
+
+
+def step_lines(steps: Sequence[tuple[int, float]], last: int, name: str) -> Series:
+    """A step's best so far as a line of steps, in milliseconds."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for number, seconds in steps:
+        xs += [number, number] if ys else [number]
+        ys += [ys[-1], 1e3 * seconds] if ys else [1e3 * seconds]
+    return Series(name, [*xs, last], [*ys, ys[-1]])
+
+
+def _step(result: Result) -> str:
+    before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
+    ratio = f" ({before / after:.2f} times as fast)" if before and after else ""
+    failed = sum(sum(task.failures.values()) for task in result.tasks)
+    html = facts(
+        [
+            ("untuned", _ms(before)),
+            ("tuned", _ms(after) + ratio if after else "-"),
+            (
+                "kernels",
+                f"{len(result.tasks)} distinct, {sum(t.count for t in result.tasks)} calls",
+            ),
+            ("trials", f"{result.trials}, of which {failed} failed"),
+            ("wall time", f"{result.wall_s:.0f} s"),
+            ("measured on", device_name(result.device)),
+        ]
+    )
+    html += "<p>A step is the sum of count x kernel time.</p>"
+    untimed = [task.name for task in result.tasks if task.tuned_ms is None]
+    if untimed:
+        html += f"<p>Without a valid time: {escape(', '.join(untimed))}</p>"
+    for drift in result.drifts:
+        html += (
+            f"<p>Drift: {escape(str(drift))}; the last timing compares trials from both sides.</p>"
+        )
+    for task in result.tasks:
+        if task.doubt:
+            html += (
+                f"<p>{escape(task.name)}: ratios hold, times are in doubt: {escape(task.doubt)}</p>"
+            )
+    return html
+
+
+def _step_plot(steps: Sequence[tuple[int, float]], trials: int) -> str:
+    if not steps:
+        return "<p>Not every kernel has a time.</p>"
+    line = step_lines(steps, trials, "the best of each kernel by then")
+    x = Axis("trials", 0.0, max(trials, 1))
+    y = Axis.over("ms a step", line.ys, logarithmic=True)
+    return charts.lines("Time of a step with the best kernels so far", x, y, [line])
+
+
+def _each(
+    numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, History], trials: int
+) -> str:
+    plots, highest = [], 1.0
+    for number, task in numbered:
+        history = found.get(task.name)
+        if history is None or not history.trials or not (best := history.best()):
+            continue
+        first = best[0][1]
+        ratios = [first / seconds for _, seconds in best]
+        highest = max(highest, ratios[-1])
+        title = f"{name_of(number, task)}, {task.spec}: {ratios[-1]:.2f} times in {len(history.trials)} trials"
+        plots.append(
+            Small(
+                name_of(number, task),
+                f"{ratios[-1]:.3g}x, {len(history.trials)} trials",
+                [at for at, _ in best],
+                ratios,
+                title,
+            )
+        )
+    if not plots:
+        return "<p>No candidate was tried.</p>"
+    x = Axis("trials of the run", 0.0, max(trials, 1))
+    y = Axis("speed-up over the untuned default", 1.0 / 1.1, highest * 1.1, True)
+    told = "<p>By the single measurements of the search; the last timing decides.</p>"
+    return many("Best so far of each kernel", x, y, plots) + told
+
+
+def _speedups(numbered: Sequence[tuple[int, TaskResult]]) -> str:
+    shown = [(n, t) for n, t in numbered if t.speedup is not None and t.digest not in ("", DEFAULT)]
+    shown.sort(
+        key=lambda one: -(one[1].count * ((one[1].default_ms or 0) - (one[1].tuned_ms or 0)))
+    )
+    kept = sum(task.digest == DEFAULT for _, task in numbered)
+    told = f"<p>{kept} of {len(numbered)} kernels keep the untuned default.</p>" if kept else ""
+    if not shown:
+        return told or "<p>None is known.</p>"
+    rows = [
+        Ratio(
+            name_of(number, task),
+            task.speedup or 1.0,
+            task.ci,
+            f"{name_of(number, task)}: {task.speedup:.3g} times"
+            + (f" ({task.ci[0]:.3g} to {task.ci[1]:.3g})." if task.ci else "."),
+        )
+        for number, task in shown
+    ]
+    what = "untuned / tuned time" + (", 95 % interval" if any(t.ci for _, t in shown) else "")
+    order = "<p>Those that save most of a step's time come first.</p>"
+    return intervals("Speed-up of each kernel", what, rows) + order + told
+
+
+def _by_role(result: Result) -> str:
+    before, after = (role_times(result, tuned=tuned) for tuned in (False, True))
+    names = sorted(before, key=lambda role: -before[role])
+    rows = [
+        (word, [times[name] for name in names])
+        for word, times in (("untuned", before), ("tuned", after))
+    ]
+    return stacked("Time of a step by role, untuned and tuned", "ms a step", names, rows)
+
+
+def _shares(result: Result) -> str:
+    shares = step_shares(result)
+    total = sum(share.ms for share in shares) or 1.0
+    rows = [
+        Bar(
+            f"{share.operator} {share.role}",
+            share.ms,
+            title=f"{share.operator} {share.role}: {share.ms:.4g} ms, {share.ms / total:.1%}",
+        )
+        for share in shares
+    ]
+    return bars("Time of the tuned step by role and operator", "ms a step", rows)
+
+
+def _kernels(numbered: Sequence[tuple[int, TaskResult]]) -> str:
+    rows = []
+    for number, task in numbered:
+        kept = task.digest == DEFAULT
+        rows.append(
+            (
+                str(number), task.spec, task.role, str(task.count), _figure(task.default_ms),
+                _figure(task.tuned_ms), "kept" if kept else _figure(task.speedup), "" if kept else _ends(task.ci),
+                _figure(task.gflops), _figure(task.movement_ms), str(task.trials),
+                str(sum(task.failures.values())), _figure(task.max_rel_error), task.formulation, task.digest,
+                str(len(task.pool)),
+            )
+        )  # fmt: skip
+    return table(_COLUMNS, rows, _NUMBERS)
+
+
+def _data(numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, History]) -> str:
+    """Kernels, pools and trials as tables of raw values."""
+    kernels = [
+        (
+            number, task.spec, task.role, task.count, task.default_ms, task.tuned_ms, task.speedup,
+            *(task.ci or (None, None)), task.gflops, task.movement_ms, task.trials, sum(task.failures.values()),
+            task.max_rel_error, task.formulation, task.digest, len(task.pool),
+        )
+        for number, task in numbered
+    ]  # fmt: skip
+    ends = ("speed-up from", "speed-up to")
+    trials = sorted(
+        (
+            (
+                trial.number, name, trial.event.get("serial") or trial.event.get("device"),
+                trial.event.get("formulation"), trial.event.get("digest"), trial.event.get("status"),
+                None if trial.seconds is None else 1e3 * trial.seconds, trial.event.get("message"),
+            )
+            for name, history in found.items()
+            for trial in history.trials
+        ),
+        key=lambda row: row[0],
+    )  # fmt: skip
+    pools = [
+        (task.name, one.digest, one.formulation, one.ms)
+        for _, task in numbered
+        for one in task.pool
+    ]
+    told = (
+        download_table("kernels.csv", (*_COLUMNS[:7], *ends, *_COLUMNS[8:]), kernels),
+        download_table(
+            "trials.csv",
+            ("trial", "kernel", "device", "formulation", "schedule", "status", "ms", "message"),
+            trials,
+        ),
+        download_table("pools.csv", ("kernel", "schedule", "formulation", "ms"), pools)
+        if pools
+        else "",
+    )
+    return "".join(told)
+
+
+def _failures(events: Sequence[Mapping[str, Any]]) -> str:
+    failed = [e for e in events if e["event"] in (DEFAULT, "trial") and e.get("status") != "ok"]
+    if not failed:
+        return "<p>None.</p>"
+    counts = Counter(event["status"] for event in failed)
+    rows = []
+    for status, count in counts.most_common():
+        message = next(e.get("message") or "" for e in failed if e["status"] == status)
+        first = (message.strip().splitlines() or [""])[0]
+        rows.append((status.replace("_", " "), str(count), first[:_LONGEST_MESSAGE]))
+    return table(("what", "trials", "the first said"), rows, ("trials",))
+
+
+def _devices(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Who measured how much, where there are several devices."""
+    trials = [e for e in events if e["event"] == "trial"]
+    names = list(dict.fromkeys(str(e.get("serial") or e.get("device")) for e in trials))
+    if len(names) < 2:
+        return []
+    rows = []
+    for name in names:
+        own = [e for e in trials if str(e.get("serial") or e.get("device")) == name]
+        rejected = sum(len(e.get("rejected") or ()) for e in own)
+        valid = sum(e["status"] == "ok" for e in own)
+        rows.append((name, str(len(own)), str(len(own) - valid), str(rejected)))
+    columns = ("device", "trials", "failed", "measured again")
+    return [("Devices", table(columns, rows, columns[1:]))]
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g} ms"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _ends(ends: Sequence[float] | None) -> str:
+    return f"{ends[0]:.3g} to {ends[1]:.3g}" if ends else ""

@@ -1,0 +1,164 @@
+"""Points of a search over cores and clocks: what was found, time against energy, heat maps of cores and clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from autotune.report import charts
+from autotune.report.charts import Point
+from autotune.report.page import table
+from autotune.report.svg import Axis
+from autotune.studies.texts import (
+    configuration_text,
+    doubts,
+    exhaustive_text,
+    interval_text,
+    joules_text,
+    ratio_text,
+)
+
+NAMES = {
+    "best": "best",
+    "fastest": "fastest",
+    "least_energy": "least energy",
+    "least_edp": "least energy-delay product",
+    "knee": "knee of the front",
+    "least_energy_in_time": "least energy in time",
+}
+"""Points of a result, in words."""
+
+
+def found_points(result: Mapping[str, Any]) -> str:
+    """The points of a result, as a table, and what makes them doubtful."""
+    shown = {"best": result["best"], **result["points"]}
+    rows = [(NAMES.get(name, name), *_row(p)) for name, p in shown.items() if p is not None]
+    if result["default"]:
+        rows.append(("the system's own choice", *_row(result["default"])))
+    numbers = ("s a step", "95 %", "J a step", "C")
+    html = table(
+        ("point", "configuration", "s a step", "95 %", "J a step", "95 %", "C"), rows, numbers
+    )
+    against = result.get("against_default") or {}
+    for name, word in (("time_s", "time"), ("energy_j", "energy")):
+        if name in against:
+            html += (
+                f"<p>{word}, the system's own choice over the best: {ratio_text(against[name])}</p>"
+            )
+    named = [(NAMES.get(name, name), point) for name, point in shown.items()]
+    doubtful = doubts(
+        [*named, ("the system's own choice", result["default"])], result.get("marks", ())
+    )
+    if (whole := result.get("exhaustive")) is not None:
+        html += f"<p>{escape(exhaustive_text(whole, result['space']))}</p>"
+    return (
+        html
+        + _rails(shown)
+        + "".join(f"<p>Doubtful ({escape(name)}): {escape(mark)}</p>" for name, mark in doubtful)
+    )
+
+
+def _rails(shown: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """Joules of each point by rail, of a meter that has several."""
+    points = {name: p for name, p in shown.items() if p is not None and p.get("rails")}
+    names = list(dict.fromkeys(rail for p in points.values() for rail in p["rails"]))
+    if not names:
+        return ""
+    rows = [
+        (
+            NAMES.get(name, name),
+            *(f"{p['rails'][rail]:.4g}" if rail in p["rails"] else "-" for rail in names),
+        )
+        for name, p in points.items()
+    ]
+    return "<p>Joules a step, by rail:</p>" + table(("point", *names), rows, names)
+
+
+def _row(point: Mapping[str, Any]) -> tuple[str, ...]:
+    ci = point.get("ci") or {}
+    joules, celsius = point.get("energy_j"), point.get("celsius")
+    return (
+        configuration_text(point),
+        f"{point['time_s']:.4g}",
+        interval_text(ci.get("time_s")),
+        "-" if joules is None else f"{joules:.4g}",
+        joules_text(point),
+        "-" if celsius is None else f"{celsius:.1f}",
+    )
+
+
+def front_plot(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> str:
+    """Time against energy of all that was measured, with the front and the names of its plans."""
+    known = [t for t in trials if t["figures"] and (t["figures"]["energy_j"] or 0) > 0]
+    if not known:
+        return "<p>No joules were measured.</p>"
+    points = [
+        Point(
+            t["figures"]["time_s"],
+            t["figures"]["energy_j"],
+            f"{configuration_text(t['configuration'])}: {t['figures']['time_s']:.4g} s, "
+            f"{t['figures']['energy_j']:.4g} J",
+        )
+        for t in known
+    ]
+    plans = result.get("plans") or {}
+    front = []
+    for number, p in enumerate(result["pareto"], start=1):
+        if p["energy_j"] > 0:
+            plan = f"pareto-{number}" if f"pareto-{number}" in plans else ""
+            told = f"{plan}{': ' if plan else ''}{configuration_text(p)}"
+            front.append(Point(p["time_s"], p["energy_j"], told, True, plan))
+    own = result["default"]
+    if own and (own["energy_j"] or 0) > 0:
+        points.append(
+            Point(
+                own["time_s"], own["energy_j"], "the system's own choice", True, "system's own", 2
+            )
+        )
+    every = [*points, *front]
+    x = Axis.over("seconds a step", [p.x for p in every], logarithmic=True)
+    y = Axis.over("joules a step, above idle", [p.y for p in every], logarithmic=True)
+    return charts.scatter("Time and energy of a step", x, y, every, [("front", front)])
+
+
+def heat_maps(trials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Cores x clocks of each cluster alone, where there is something to compare."""
+    sections = []
+    names = list(trials[0]["configuration"]["clusters"]) if trials else []
+    for name in names:
+        alone: dict[tuple[int, int], Mapping[str, Any]] = {}
+        for trial in trials:
+            clusters = trial["configuration"]["clusters"]
+            if trial["figures"] and all(
+                bool(c["cores"]) == (other == name) for other, c in clusters.items()
+            ):
+                alone[clusters[name]["cores"], clusters[name]["khz"] or 0] = trial["figures"]
+        if len(alone) < 3:
+            continue
+        cores = sorted({n for n, _ in alone})
+        clocks = sorted({k for _, k in alone})
+        for field, unit in (("time_s", "s"), ("energy_j", "J")):
+            cells = [
+                [alone[n, k][field] if (n, k) in alone else None for k in clocks] for n in cores
+            ]
+            if not any(value for row in cells for value in row):
+                continue
+            sections.append(
+                (
+                    f"{name} alone: {'seconds' if unit == 's' else 'joules'} a step",
+                    charts.heat_map(
+                        f"{name} alone: {'seconds' if unit == 's' else 'joules'} a step",
+                        [f"{k / 1000:.0f}" if k else "free" for k in clocks],
+                        [str(n) for n in cores],
+                        cells,
+                        column_label="MHz",
+                        row_label="cores",
+                        unit=unit,
+                    ),
+                )
+            )
+    if not sections:
+        told = "<p>No cluster was measured alone in three configurations, which a map of them needs.</p>"
+        sections.append(("Cores and clocks", told))
+    return sections

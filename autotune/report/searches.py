@@ -1,0 +1,142 @@
+"""How a search over cores and clocks went: the best so far, and heat and power meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.report import charts
+from autotune.report.charts import Series
+from autotune.report.svg import Axis
+from autotune.studies.objective import Figures, Limits, Objective, best, values
+from autotune.studies.pareto import front, hypervolume
+
+_MEASURED = ("trial", "reference", "challenge", "final")
+_ROOM = 1.1
+_UNITS = {"latency": "seconds a step", "energy": "joules a step", "edp": "joule seconds a step"}
+
+
+def so_far(
+    about: Mapping[str, Any], events: Sequence[Mapping[str, Any]], limits: Limits
+) -> dict[str, Any]:
+    """What a search that has not ended has found, in the form of a result; each was measured once."""
+    request, device = about["request"], about.get("device") or {}
+    objective: Objective = request.get("objective") or "latency"
+    trials = [e for e in events if e["event"] == "trial" and e["figures"]]
+    figures = [Figures(**t["figures"]) for t in trials]
+
+    def point(index: int) -> dict[str, Any]:
+        trial = trials[index]
+        return {
+            **trial["configuration"], **trial["figures"], "ci": None, "rails": {},
+            "seen_khz": trial.get("khz") or {}, "marks": trial.get("marks") or [],
+        }  # fmt: skip
+
+    known = [i for i, f in enumerate(figures) if limits.kept(f) and f.energy_j is not None]
+    on_front = (
+        [known[i] for i in front([values("pareto", figures[i]) for i in known])] if known else []
+    )
+    needed = objective != "latency"
+    usable = [i for i, f in enumerate(figures) if not needed or f.energy_j is not None]
+    winner = best(objective, limits, [figures[i] for i in usable])
+    emulated = request.get("emulate")
+    return {
+        "device": {
+            **device,
+            "emulated": device.get("emulated") or (f"emulated: {emulated}" if emulated else ""),
+        },
+        "objective": objective,
+        "limits": limits.to_json(),
+        "best": None if winner is None else point(usable[winner]),
+        "points": {},
+        "pareto": [point(i) for i in sorted(on_front, key=lambda i: figures[i].time_s)],
+        "default": None,
+        "model_error": {},
+    }
+
+
+def history(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> str:
+    """The best so far after each trial; of a Pareto search the hypervolume so far."""
+    objective: Objective = result["objective"]
+    limits = Limits(**{k: v for k, v in (result.get("limits") or {}).items() if v is not None})
+    measured = [
+        (number, Figures(**trial["figures"]))
+        for number, trial in enumerate(trials, start=1)
+        if trial["figures"]
+    ]
+    if objective != "latency":
+        measured = [(n, f) for n, f in measured if f.energy_j is not None and f.energy_j > 0]
+    kept = [(n, f) for n, f in measured if limits.kept(f)]
+    if not kept:
+        return "<p>Nothing that keeps the limits was measured.</p>"
+    x = Axis.over("trials", [0, len(trials)])
+    if objective == "pareto":
+        return _volume(x, kept)
+    points = [(n, values(objective, f)[0]) for n, f in measured]
+    series = [_steps("best so far", [(n, values(objective, f)[0]) for n, f in kept], len(trials))]
+    series.append(Series.of("a trial", points, dots=True))
+    y = Axis.over(_UNITS[objective], [v for _, v in points], logarithmic=True)
+    return charts.lines("Best so far", x, y, series)
+
+
+def _volume(x: Axis, kept: Sequence[tuple[int, Figures]]) -> str:
+    """The share of the last front's hypervolume that was known after each trial."""
+    pairs = [values("pareto", f) for _, f in kept]
+    reference = [_ROOM * max(pair[side] for pair in pairs) for side in (0, 1)]
+    whole = hypervolume(pairs, reference)
+    points = [
+        (n, 100 * hypervolume(pairs[:count], reference) / whole)
+        for count, (n, _) in enumerate(kept, start=1)
+    ]
+    title = "Hypervolume of the front so far"
+    y = Axis("% of the last front's hypervolume", 0.0, 105.0)
+    steps = _steps("front so far", points, int(x.high))
+    return charts.lines(title, x, y, [steps]) + (
+        "<p>The area that the front dominates, below a tenth more than the slowest and the most hungry that was "
+        "measured.</p>"
+    )
+
+
+def _steps(name: str, points: Sequence[tuple[int, float]], last: int) -> Series:
+    """The best so far, as a line of steps; a hypervolume only grows."""
+    growing = points[-1][1] > points[0][1]
+    xs: list[float] = []
+    ys: list[float] = []
+    for at, value in points:
+        if not ys:
+            xs, ys = [at], [value]
+            continue
+        better = max(ys[-1], value) if growing else min(ys[-1], value)
+        xs += [at, at]
+        ys += [ys[-1], better]
+    return Series(name, [*xs, last], [*ys, ys[-1]])
+
+
+def over_search(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Temperature and power of every measurement over the time of the search."""
+    measured = [e for e in events if e["event"] in _MEASURED and e.get("figures")]
+    if len(measured) < 2:
+        return []
+    start = measured[0]["time"]
+    sections = []
+    for heading, unit, found in (
+        (
+            "Temperature over the search", "degrees Celsius, the highest of each measurement",
+            [(e["time"] - start, e["figures"]["celsius"]) for e in measured],
+        ),
+        (
+            "Power over the search", "watts above idle, the mean of each measurement",
+            [
+                (e["time"] - start, e["figures"]["energy_j"] / e["figures"]["time_s"])
+                for e in measured
+                if e["figures"].get("energy_j") is not None
+            ],
+        ),
+    ):  # fmt: skip
+        known = [(at, value) for at, value in found if value is not None]
+        if len(known) > 1:
+            x = Axis.over("seconds since the first measurement", [at for at, _ in known])
+            y = Axis.over(unit.split(",")[0], [value for _, value in known])
+            series = [Series.of(unit.split(", ")[-1], known, dots=True)]
+            sections.append((heading, charts.lines(heading, x, y, series)))
+    return sections

@@ -178,6 +178,8 @@ class Browser:
             )
         finally:
             connection.close()
+            while await asyncio.wait_for(connection.read_message(), _ANSWER_S) is not None:
+                pass
 
 
 class _Session:

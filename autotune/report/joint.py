@@ -93,16 +93,18 @@ def _schedules(plans: Sequence[Plan]) -> str:
                 one = kernels.setdefault(call["kernel"], {"role": call["role"], "chosen": {}})
                 text = f"{call['schedule']['formulation']} {call['schedule']['digest'][:_DIGITS]}"
                 one["chosen"].setdefault(group, {})[text] = None
+    unlike = {
+        name
+        for name, one in kernels.items()
+        if len({tuple(chosen) for chosen in one["chosen"].values()}) > 1
+    }
     rows = [
         (name, one["role"], *(", ".join(one["chosen"].get(group, ())) or "-" for group in groups))
-        for name, one in kernels.items()
+        for name, one in sorted(kernels.items(), key=lambda item: item[0] not in unlike)
     ]
-    unlike = sum(
-        len({tuple(chosen) for chosen in one["chosen"].values()}) > 1 for one in kernels.values()
-    )
     told = (
         f"<p>Formulation and the first letters of the schedule's digest, by the clusters that plans train on. "
-        f"{unlike} of {len(kernels)} kernels have different schedules on different clusters.</p>"
+        f"{len(unlike)} of {len(kernels)} kernels, which come first, have unlike schedules on unlike clusters.</p>"
         if len(groups) > 1
         else "<p>Formulation and the first letters of the schedule's digest. All plans train on the same "
         "clusters.</p>"

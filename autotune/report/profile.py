@@ -17,7 +17,7 @@ from autotune.report.svg import Axis
 
 _MOST_CALLS = 400
 """Calls of the first steps that are told apart in a plot."""
-_MOST_POINTS = 3000
+_MOST_POINTS, _MOST_BORDERS = 3000, 150
 _COLUMNS = (
     "ms", "share", "mJ", "+/-", "W", "cores busy", "MHz", "C", "MB live", "MB resident",
 )  # fmt: skip
@@ -145,10 +145,11 @@ def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple
     borders = [step[0] for step in steps] + ([steps[-1][-1]] if steps else [])
     every = max(1, len(times) // _MOST_POINTS)
     x = Axis.over("seconds", times)
-    whole = charts.lines(
-        "Power over the run", x, y, _watts(times[::every], watts[::every], idle, x), borders=borders
-    )
-    sections = [("Power over the run, with the steps' borders", whole)]
+    apart = len(borders) <= _MOST_BORDERS
+    series = _watts(times[::every], watts[::every], idle, x)
+    whole = charts.lines("Power over the run", x, y, series, borders=borders if apart else ())
+    told = ", with the steps' borders" if apart else ""
+    sections = [(f"Power over the run{told}", whole)]
     counted = steps[-result["steps"] :]
     calls = result["operators"]
     shown = counted[: max(1, _MOST_CALLS // max(1, len(calls)))]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 640, 400
-LEFT, RIGHT, TOP, BOTTOM = 70, 20, 20, 55
+LEFT, RIGHT, TOP, BOTTOM = 88, 20, 20, 55
 COLOURS = 6
 """Kinds of lines and marks that are told apart; `page.py` has their colours."""
 BANDS = 10

@@ -1,0 +1,128 @@
+"""The page of a kernel run: ended, interrupted, of several devices, of damaged records."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import plots
+
+from autotune.cli.report import report
+from autotune.errors import RecordError, UsageError
+from autotune.records import read_run
+from autotune.report.kernel_history import histories, so_far, step_history
+
+SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
+EVIL = "<script>alert('x')</script>"
+FORWARD = "matmul_forward_m8n24k40"
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
+
+
+def write(path: Path, found: list[dict[str, Any]]) -> None:
+    (path / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in found))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLE, tmp_path / "run"))
+
+
+def html_of(run: Path) -> str:
+    assert report(run) == 0
+    return (run / "report.html").read_text()
+
+
+def test_the_best_so_far_of_a_kernel_and_of_the_step() -> None:
+    def trial(task: str, *samples: float) -> dict[str, Any]:
+        return {
+            "event": "trial", "task": task, "status": "ok" if samples else "run_error",
+            "samples_s": list(samples),
+        }  # fmt: skip
+
+    told = [
+        {**trial("a", 4.0, 6.0, 5.0), "event": "default"},
+        trial("a"),
+        trial("b", 8.0),
+        trial("a", 2.0),
+        trial("a", 3.0),
+        trial("b", 1.0),
+    ]
+    found = histories(told)
+    assert found["a"].default_s == 5.0
+    assert found["a"].best() == [(0, 5.0), (3, 2.0)]
+    # `b` has no default: the step is known from its first valid trial on.
+    assert found["b"].best() == [(2, 8.0), (5, 1.0)]
+    assert step_history(found, {"a": 2, "b": 1}) == [(2, 18.0), (3, 12.0), (5, 5.0)]
+
+
+def test_the_page_of_a_run_is_whole_and_loads_nothing(run: Path) -> None:
+    html = html_of(run)
+    # The step's history, each kernel's, speed-ups, roles, roles and operators.
+    assert len(plots(html)) == 5
+    assert "2 of 3 kernels keep the untuned default" in html
+    assert "11.5 to 31.2" in html
+    assert all(f'download="{name}"' in html for name in ("kernels.csv", "trials.csv", "run.json"))
+    assert "has not ended" not in html
+
+
+def test_an_interrupted_run_is_shown_as_far_as_it_came(run: Path) -> None:
+    whole = events(run)
+    (run / "result.json").unlink()
+    trials = [n for n, event in enumerate(whole) if event["event"] == "trial"]
+    write(run, whole[: trials[4]])
+    html = html_of(run)
+    assert "has not ended: 4 of" in html
+    assert f"autotune kernels --resume {run}" in html
+    assert len(plots(html)) == 5
+    assert 'download="result.json"' not in html
+    found = read_run(run)
+    (forward,) = [t for t in so_far(found.about, found.events).tasks if t.name == FORWARD]
+    assert (forward.trials, forward.valid, forward.digest) == (4, 4, "b71d834fb930b1d2")
+    assert forward.tuned_ms == pytest.approx(0.000168849574)
+    assert forward.ci is None
+
+
+def test_a_run_with_no_time_yet_has_no_page(run: Path) -> None:
+    (run / "result.json").unlink()
+    write(run, [{"event": "started", "time": 1.0, "trials": 9}])
+    with pytest.raises(UsageError, match="nothing was measured yet") as caught:
+        report(run)
+    assert f"autotune kernels --resume {run}" in caught.value.hint
+    assert not (run / "report.html").exists()
+
+
+def test_devices_heat_clocks_and_failures_are_shown(run: Path) -> None:
+    found = events(run)
+    trials = [event for event in found if event["event"] == "trial"]
+    for number, event in enumerate(trials):
+        clock = {"name": "big", "cpus": "4-7", "khz": 2e6, "cap_khz": 2e6, "highest_khz": 2e6}
+        seen = {"celsius": 30.0 + number, "zone": EVIL, "online": "", "cpus": "", "clocks": [clock]}
+        event.update(serial=f"phone {number % 2}", conditions=[seen, seen])
+    trials[-1].update(status="wrong_result", samples_s=[], message=f"{EVIL}\nmore")
+    write(run, found)
+    html = html_of(run)
+    drawn = plots(html)
+    assert len(drawn) == 7
+    heat, clocks = drawn[5:]
+    assert heat.count("<polyline") == clocks.count("<polyline") == 2
+    assert "wrong result" in html
+    assert html.count("phone 0") >= 2
+    devices = re.search(r"<h2>Devices</h2>.*?</section>", html, re.DOTALL)
+    assert devices is not None
+    assert '<td>phone 1</td><td class="number">4</td><td class="number">0</td>' in devices[0]
+
+
+def test_damaged_records_are_one_clear_error(run: Path) -> None:
+    (run / "result.json").write_text('{"tasks": [{}]}')
+    with pytest.raises(RecordError, match="records are damaged"):
+        report(run)
+
+
+def test_a_page_that_cannot_be_written_is_told(run: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be written"):
+        report(run, run / "nowhere" / "page.html")

@@ -85,8 +85,8 @@ def show(found: dict[str, Any]) -> None:
             write_table(fronts, texts.front_rows(found), numbers=fronts[1:], whole=True)
             reference = found["fronts"]["reference"]
             print(
-                f"hypervolumes below {reference['time_s']:.4g} s and {reference['energy_j']:.4g} J, "
-                "a tenth beyond the worst of both fronts"
+                f"hypervolumes are of logarithms, below {reference['time_s']:.4g} s and "
+                f"{reference['energy_j']:.4g} J, the worst of both fronts"
             )
     if found["settings"]:
         print()

@@ -8,9 +8,7 @@ from typing import Any
 
 from autotune.records.folder import Run
 from autotune.report.compare_kernels import verdict
-from autotune.studies.pareto import hypervolume
-
-_ROOM = 1.1
+from autotune.studies.pareto import gain, hypervolume
 
 
 def compared_searches(first: Run, second: Run) -> dict[str, Any]:
@@ -50,7 +48,7 @@ def ratio(one: Mapping[str, Any], other: Mapping[str, Any], name: str) -> dict[s
 def fronts(both: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None:
     """The hypervolumes of two fronts below one reference, and how much of each the other dominates.
 
-    The reference lies a tenth beyond the worst of both fronts. None where one has no front.
+    Areas are of logarithms, below the worst of both fronts (`gain`). None where one has no front.
     """
     pairs = [
         [(p["time_s"], p["energy_j"]) for p in side if (p["energy_j"] or 0) > 0] for side in both
@@ -58,20 +56,15 @@ def fronts(both: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None
     if not all(pairs):
         return None
     every = [*pairs[0], *pairs[1]]
-    reference = [_ROOM * max(pair[axis] for pair in every) for axis in (0, 1)]
-    volumes = [hypervolume(side, reference) for side in pairs]
+    worst = [max(pair[axis] for pair in every) for axis in (0, 1)]
+    below = [math.log(value) for value in worst]
+    volumes = [hypervolume([(math.log(x), math.log(y)) for x, y in side], below) for side in pairs]
+    of_second, more = gain(pairs[0], pairs[1])
+    of_first, _ = gain(pairs[1], pairs[0])
     return {
-        "reference": {"time_s": reference[0], "energy_j": reference[1]},
+        "reference": {"time_s": worst[0], "energy_j": worst[1]},
         "points": {"first": len(pairs[0]), "second": len(pairs[1])},
         "hypervolume": {"first": volumes[0], "second": volumes[1]},
-        "gain": volumes[0] / volumes[1] - 1 if volumes[1] > 0 else None,
-        "dominated": {
-            "first": _dominated(pairs[0], pairs[1]), "second": _dominated(pairs[1], pairs[0])
-        },
-    }  # fmt: skip
-
-
-def _dominated(mine: Sequence[tuple[float, float]], theirs: Sequence[tuple[float, float]]) -> float:
-    """The share of a front that the other one dominates."""
-    beaten = sum(any(a <= x and b <= y and (a, b) != (x, y) for a, b in theirs) for x, y in mine)
-    return beaten / len(mine)
+        "gain": more if math.isfinite(more) else None,
+        "dominated": {"first": of_first, "second": of_second},
+    }

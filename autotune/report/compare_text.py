@@ -15,7 +15,7 @@ POINT_COLUMNS = (
     "point", "first", "second", "s first", "s second", "ratio s", "s, 95 %", "J first", "J second",
     "ratio J", "J, 95 %",
 )  # fmt: skip
-FRONT_COLUMNS = ("front", "points", "hypervolume", "% dominated by the other")
+FRONT_COLUMNS = ("front", "points", "hypervolume", "% the other equals or beats")
 ROLE_COLUMNS = (
     "operator", "role", "ms first", "ms second", "ratio ms", "mJ first", "mJ second", "ratio mJ",
 )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.report.about import asked, device_name, emulated_notice
-from autotune.report.joint import plan_sections
+from autotune.report.joint import gained, plan_sections, sequential_trials
 from autotune.report.page import download, download_table, page, table
 from autotune.report.points import found_points, front_plot, heat_maps
 from autotune.report.samples import over_time
@@ -39,11 +39,13 @@ def cpu_config_page(
     own = [e for e in events if e["event"] == "trial"]
     others = result.get("others", ())
     trials = sorted([*own, *others], key=lambda trial: int(trial["number"]))
+    trials += _rounds(events, len(trials))
     joint = bool(about.get("request", {}).get("joint"))
     sections = [
         ("What was found", found_points(result)),
-        ("Search history", history(trials, result)),
-        ("Time and energy", front_plot(trials, result)),
+        *gained(result.get("sequential")),
+        ("Search history", history(trials, result, sequential_trials(events))),
+        ("Time and energy", front_plot(trials, result, sequential_trials(events))),
         *plan_sections(plans or {}),
         *heat_maps(trials),
         *over_search(events),
@@ -57,6 +59,15 @@ def cpu_config_page(
     what = "Schedules, cores and clocks" if joint else "CPU configuration"
     title = f"{what} of {device_name(device)} for {result['objective']}"
     return page(title, [unfinished, emulated_notice(device)], sections)
+
+
+def _rounds(events: Sequence[Mapping[str, Any]], first: int) -> list[dict[str, Any]]:
+    """Configurations that a joint search measured once more with other schedules, as trials after the others."""
+    rounds = [event for event in events if event["event"] == "round" and "configuration" in event]
+    return [
+        {**event, "number": number, "reason": "other schedules"}
+        for number, event in enumerate(rounds, start=first)
+    ]
 
 
 def _over_time(

@@ -4,14 +4,57 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
-from autotune.report.bars import stacked
+from autotune.report.bars import Ratio, intervals, stacked
 from autotune.report.page import download, table
-from autotune.studies.texts import configuration_text, interval_text
+from autotune.studies.texts import configuration_text, interval_text, ratio_text
 
 Plan = Mapping[str, Any]
 _DIGITS = 8
+
+
+def sequential_trials(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Trials of the search that a joint one is compared with: kernels first, cores and clocks afterwards."""
+    return [event for event in events if event["event"] == "sequential_trial"]
+
+
+def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """What a joint search gained over tuning kernels first and choosing cores and clocks afterwards."""
+    if other is None:
+        return []
+    ratios = []
+    for name, word in (("time_s", "time"), ("energy_j", "energy")):
+        if (ratio := other[name]) is not None:
+            told = f"{word}: {ratio_text(ratio)}"
+            ratios.append(Ratio(word, ratio["ratio"], ratio["ci"], f"{told}."))
+    best = other["best"]
+    joules = f", {best['energy_j']:.4g} J" if best["energy_j"] is not None else ""
+    html = (
+        f"<p>As many steps ({other['measured']}) with each kernel's fastest schedule found "
+        f"{escape(configuration_text(best))}: {best['time_s']:.4g} s{joules}. Both searches' best, measured in "
+        f"{other['blocks']} interleaved blocks:</p>"
+    )
+    if ratios:
+        html += "".join(f"<p>{escape(ratio.title)}</p>" for ratio in ratios)
+        html += intervals("Kernels first, over joint", "kernels first / joint", ratios)
+    if (fronts := other.get("front")) is not None:
+        html += (
+            f"<p>The joint front dominates {fronts['dominated']:.0%} of that of kernels first; its hypervolume is "
+            f"{fronts['hypervolume_gain']:+.0%}.</p>"
+        )
+    return [("What joint search gained over kernels first, cores afterwards", html)]
+
+
+def _form(step: Mapping[str, Any]) -> str:
+    """How a plan computes its step, where that is not the plain way."""
+    parts = []
+    if step.get("micro_batch"):
+        parts.append(f"micro-batches of {step['micro_batch']}")
+    if step.get("recompute"):
+        parts.append(f"recomputed in {step['recompute']} segments")
+    return ", ".join(parts) or "plain"
 
 
 def plan_sections(plans: Mapping[str, Plan]) -> list[tuple[str, str]]:
@@ -43,6 +86,7 @@ def _table(plans: Mapping[str, Plan]) -> str:
             (
                 name,
                 configuration_text(plan["configuration"]),
+                _form(plan["step"]),
                 str(plan["configuration"].get("threads") or "-"),
                 _number(foretold["time_s"]),
                 _number(measured["time_s"]),
@@ -57,6 +101,7 @@ def _table(plans: Mapping[str, Plan]) -> str:
     columns = (
         "plan",
         "configuration",
+        "step",
         *numbers[:3],
         "s, 95 %",
         *numbers[3:5],

@@ -88,8 +88,18 @@ def _row(point: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def front_plot(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> str:
-    """Time against energy of all that was measured, with the front and the names of its plans."""
+def front_plot(
+    trials: Sequence[Mapping[str, Any]],
+    result: Mapping[str, Any],
+    others: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Time against energy of all that was measured, with the front and the names of its plans.
+
+    Args:
+        trials: What was measured.
+        result: What was found.
+        others: Trials of another search that it is compared with.
+    """
     known = [t for t in trials if t["figures"] and (t["figures"]["energy_j"] or 0) > 0]
     if not known:
         return "<p>No joules were measured.</p>"
@@ -116,10 +126,21 @@ def front_plot(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -
                 own["time_s"], own["energy_j"], "the system's own choice", True, "system's own", 2
             )
         )
-    every = [*points, *front]
+    beside = [
+        Point(
+            t["figures"]["time_s"], t["figures"]["energy_j"],
+            f"kernels first: {configuration_text(t['configuration'])}", kind=3,
+        )
+        for t in others
+        if t["figures"] and (t["figures"]["energy_j"] or 0) > 0
+    ]  # fmt: skip
+    every = [*beside, *points, *front]
     x = Axis.over("seconds a step", [p.x for p in every], logarithmic=True)
     y = Axis.over("joules a step, above idle", [p.y for p in every], logarithmic=True)
-    return charts.scatter("Time and energy of a step", x, y, every, [("front", front)])
+    joined = [("front", front)]
+    if beside:
+        joined = [("a trial", []), ("front", front), ("system's own", []), ("kernels first", [])]
+    return charts.scatter("Time and energy of a step", x, y, every, joined)
 
 
 def heat_maps(trials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -11,7 +11,8 @@ from autotune.report.svg import Axis
 from autotune.studies.objective import Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, hypervolume
 
-_MEASURED = ("trial", "reference", "challenge", "final")
+_MEASURED = ("trial", "round", "reference", "challenge", "final", "beside")
+_SEQUENTIAL = "sequential_"
 _ROOM = 1.1
 _UNITS = {"latency": "seconds a step", "energy": "joules a step", "edp": "joule seconds a step"}
 
@@ -55,49 +56,79 @@ def so_far(
     }
 
 
-def history(trials: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> str:
-    """The best so far after each trial; of a Pareto search the hypervolume so far."""
+def history(
+    trials: Sequence[Mapping[str, Any]],
+    result: Mapping[str, Any],
+    others: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The best so far after each trial; of a Pareto search the hypervolume so far.
+
+    Args:
+        trials: In their order.
+        result: What the search found.
+        others: Trials of another search that it is compared with.
+    """
     objective: Objective = result["objective"]
     limits = Limits(**{k: v for k, v in (result.get("limits") or {}).items() if v is not None})
-    measured = [
-        (number, Figures(**trial["figures"]))
-        for number, trial in enumerate(trials, start=1)
-        if trial["figures"]
-    ]
-    if objective != "latency":
-        measured = [(n, f) for n, f in measured if f.energy_j is not None and f.energy_j > 0]
-    kept = [(n, f) for n, f in measured if limits.kept(f)]
-    if not kept:
+    found = [_measured(objective, side) for side in (trials, others)]
+    kept = [[(n, f) for n, f in side if limits.kept(f)] for side in found]
+    if not kept[0]:
         return "<p>Nothing that keeps the limits was measured.</p>"
-    x = Axis.over("trials", [0, len(trials)])
+    x = Axis.over("trials", [0, max(len(trials), len(others))])
+    named = [
+        (name, side, len(all_))
+        for name, side, all_ in zip(
+            ("best so far", "kernels first, cores afterwards"), kept, (trials, others), strict=True
+        )
+        if side
+    ]
     if objective == "pareto":
-        return _volume(x, kept)
-    points = [(n, values(objective, f)[0]) for n, f in measured]
-    series = [_steps("best so far", [(n, values(objective, f)[0]) for n, f in kept], len(trials))]
+        return _volume(x, named)
+    series = [
+        _steps(name, [(n, values(objective, f)[0]) for n, f in side], last)
+        for name, side, last in named
+    ]
+    points = [(n, values(objective, f)[0]) for n, f in found[0]]
     series.append(Series.of("a trial", points, dots=True))
-    y = Axis.over(_UNITS[objective], [v for _, v in points], logarithmic=True)
+    y = Axis.over(_UNITS[objective], [v for one in series for v in one.ys], logarithmic=True)
     return charts.lines("Best so far", x, y, series)
 
 
-def _volume(x: Axis, kept: Sequence[tuple[int, Figures]]) -> str:
-    """The share of the last front's hypervolume that was known after each trial."""
-    pairs = [values("pareto", f) for _, f in kept]
-    reference = [_ROOM * max(pair[side] for pair in pairs) for side in (0, 1)]
-    whole = hypervolume(pairs, reference)
-    points = [
-        (n, 100 * hypervolume(pairs[:count], reference) / whole)
-        for count, (n, _) in enumerate(kept, start=1)
+def _measured(
+    objective: Objective, trials: Sequence[Mapping[str, Any]]
+) -> list[tuple[float, Figures]]:
+    """Figures of trials with their numbers, as far as the objective can be told of them."""
+    known = [
+        (float(number), Figures(**trial["figures"]))
+        for number, trial in enumerate(trials, start=1)
+        if trial["figures"]
     ]
-    title = "Hypervolume of the front so far"
-    y = Axis("% of the last front's hypervolume", 0.0, 105.0)
-    steps = _steps("front so far", points, int(x.high))
-    return charts.lines(title, x, y, [steps]) + (
+    if objective == "latency":
+        return known
+    return [(n, f) for n, f in known if f.energy_j is not None and f.energy_j > 0]
+
+
+def _volume(x: Axis, named: Sequence[tuple[str, Sequence[tuple[float, Figures]], int]]) -> str:
+    """The share of the largest hypervolume that was known after each trial of each search."""
+    pairs = [[values("pareto", f) for _, f in side] for _, side, _ in named]
+    every = [pair for side in pairs for pair in side]
+    reference = [_ROOM * max(pair[axis] for pair in every) for axis in (0, 1)]
+    whole = max(hypervolume(side, reference) for side in pairs)
+    series = []
+    for (name, side, last), own in zip(named, pairs, strict=True):
+        points = [
+            (n, 100 * hypervolume(own[:count], reference) / whole)
+            for count, (n, _) in enumerate(side, start=1)
+        ]
+        series.append(_steps(name, points, last))
+    y = Axis("% of the largest hypervolume", 0.0, 105.0)
+    return charts.lines("Hypervolume of the front so far", x, y, series) + (
         "<p>The area that the front dominates, below a tenth more than the slowest and the most hungry that was "
         "measured.</p>"
     )
 
 
-def _steps(name: str, points: Sequence[tuple[int, float]], last: int) -> Series:
+def _steps(name: str, points: Sequence[tuple[float, float]], last: int) -> Series:
     """The best so far, as a line of steps; a hypervolume only grows."""
     growing = points[-1][1] > points[0][1]
     xs: list[float] = []
@@ -114,7 +145,9 @@ def _steps(name: str, points: Sequence[tuple[int, float]], last: int) -> Series:
 
 def over_search(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Temperature and power of every measurement over the time of the search."""
-    measured = [e for e in events if e["event"] in _MEASURED and e.get("figures")]
+    measured = [
+        e for e in events if e["event"].removeprefix(_SEQUENTIAL) in _MEASURED and e.get("figures")
+    ]
     if len(measured) < 2:
         return []
     start = measured[0]["time"]

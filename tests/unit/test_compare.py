@@ -1,6 +1,7 @@
 """Two runs beside each other: figures, what differs, what cannot be compared."""
 
 import json
+import math
 import os
 import random
 import shutil
@@ -175,16 +176,17 @@ def test_two_searches_are_compared_by_points_and_fronts(
     assert best["energy_j"] == {"ratio": 1.0, "ci": None, "verdict": ""}
     fronts = found["fronts"]
     reference = fronts["reference"]
-    assert (reference["time_s"], reference["energy_j"]) == pytest.approx((4.4, 4.4))
-    # By hand, of the rectangles below the reference.
-    assert fronts["hypervolume"]["first"] == pytest.approx(3.4 * 0.4 + 2.4 * 2.0 + 0.4 * 1.0)
-    assert fronts["hypervolume"]["second"] == pytest.approx(2.9 * 0.4 + 2.4 * 2.5)
+    assert (reference["time_s"], reference["energy_j"]) == pytest.approx((4.0, 4.0))
+    # By hand: of each front one point lies within the worst of both.
+    assert fronts["hypervolume"]["first"] == pytest.approx(math.log(2) ** 2)
+    assert fronts["hypervolume"]["second"] == pytest.approx(math.log(2) * math.log(4 / 1.5))
+    assert fronts["gain"] == pytest.approx(math.log(2) / math.log(4 / 1.5) - 1)
     assert fronts["dominated"] == {"first": pytest.approx(1 / 3), "second": 0.5}
     assert "they searched for pareto and edp" in found["warnings"]
     assert "two devices: a and b" in found["warnings"]
     assert len(plots((tmp_path / "both.html").read_text())) == 2
     assert compare(first, second) == 0
-    assert "hypervolumes below 4.4 s and 4.4 J" in capsys.readouterr().out
+    assert "of logarithms, below 4 s and 4 J" in capsys.readouterr().out
 
 
 def test_searches_without_joules_are_compared_by_time(tmp_path: Path) -> None:

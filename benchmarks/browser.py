@@ -132,7 +132,13 @@ class Browser:
         self._address = address
 
     def open(
-        self, page: Path, *, dark: bool = False, width: int = 1000, picture: Path | None = None
+        self,
+        page: Path,
+        *,
+        dark: bool = False,
+        width: int = 1000,
+        printed: bool = False,
+        picture: Path | None = None,
     ) -> Seen:
         """Opens a file in a tab of its own, and looks at it.
 
@@ -140,14 +146,21 @@ class Browser:
             page: An HTML file.
             dark: Whether the user wants dark pages.
             width: Of the window, in pixels.
+            printed: Whether it looks as it does on paper.
             picture: Where a picture of the whole page goes.
 
         Raises:
             RuntimeError: The browser did not answer as it should.
         """
-        return asyncio.run(self._open(page.resolve().as_uri(), dark, width, picture))
+        media = {
+            "media": "print" if printed else "screen",
+            "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        }
+        return asyncio.run(self._open(page.resolve().as_uri(), media, width, picture))
 
-    async def _open(self, url: str, dark: bool, width: int, picture: Path | None) -> Seen:
+    async def _open(
+        self, url: str, media: dict[str, Any], width: int, picture: Path | None
+    ) -> Seen:
         connection = await websocket_connect(self._address, max_message_size=_LARGEST)
         session = _Session(connection)
         try:
@@ -158,8 +171,7 @@ class Browser:
             session.session = attached["sessionId"]
             for domain in ("Page", "Runtime", "Log", "Network"):
                 await session.call(f"{domain}.enable")
-            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-            await session.call("Emulation.setEmulatedMedia", {"features": [scheme]})
+            await session.call("Emulation.setEmulatedMedia", media)
             size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
             await session.call("Emulation.setDeviceMetricsOverride", size)
             await session.call("Page.navigate", {"url": url})

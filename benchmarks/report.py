@@ -19,11 +19,13 @@ TRIALS, QUICK_TRIALS = (96, 24), (24, 6)
 
 
 def opened(report: Report, browser: Browser, title: str, page: Path, written_s: float) -> int:
-    """Opens a page light, dark and narrow; returns how many faults it has."""
+    """Opens a page light, dark, narrow and on paper; returns how many faults it has."""
     looks: list[Seen] = []
     began = time.monotonic()
-    for dark, width in ((False, 1000), (True, 1000), (False, 390)):
-        looks.append(browser.open(page, dark=dark, width=width))
+    for dark, width, printed in (
+        (False, 1000, False), (True, 1000, False), (False, 390, False), (True, 718, True),
+    ):  # fmt: skip
+        looks.append(browser.open(page, dark=dark, width=width, printed=printed))
     faults = [fault for seen in looks for fault in seen.faults()]
     first = looks[0]
     report.row(

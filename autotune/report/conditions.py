@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autotune.measurement.statistics import median
 from autotune.report import charts
 from autotune.report.charts import Series
 from autotune.report.svg import Axis
@@ -24,8 +25,8 @@ def over_run(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         at, serial = event["time"] - start, str(event.get("serial") or "")
         if event["event"] == "reference" and event.get("samples_s"):
             name = " ".join(filter(None, (serial, event["task"])))
-            best = 1e3 * min(event["samples_s"])
-            reference.setdefault(name, []).append((at, best))
+            ms = 1e3 * median(event["samples_s"])
+            reference.setdefault(name, []).append((at, ms))
         for seen in (event.get("conditions") or ())[-1:]:
             if seen["celsius"] is not None:
                 name = " ".join(filter(None, (serial, seen.get("zone") or "temperature")))
@@ -38,7 +39,7 @@ def over_run(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     for heading, unit, found in (
         ("Temperature over the run", "degrees Celsius", heat),
         ("Clocks over the run", "MHz", clocks),
-        ("The same kernel over the run", "ms, the fastest of each look", reference),
+        ("The same kernel over the run", "ms, the median of each look", reference),
     ):
         series = [Series.of(name, points) for name, points in found.items()]
         if any(len(one.xs) > 1 for one in series):

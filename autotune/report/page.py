@@ -40,7 +40,7 @@ svg .tick {{ fill: var(--soft); }} svg .light {{ fill: #fff; }} svg .dark {{ fil
 .line {{ fill: none; stroke: var(--of); stroke-width: 1.5; }} .fill {{ fill: var(--of); }}
 .bar {{ fill: var(--of); fill-opacity: 0.9; }} .bar.faint {{ fill-opacity: 0.35; }}
 .dot {{ fill: var(--of); fill-opacity: 0.85; }}
-.dots {{ fill: none; stroke: var(--of); stroke-width: 4; stroke-linecap: round; stroke-opacity: 0.6; }}
+.dots {{ fill: none; stroke: var(--of); stroke-width: 5; stroke-linecap: round; stroke-opacity: 0.6; }}
 .whisker {{ fill: none; stroke: var(--ink); }} .box {{ fill: var(--box); }}
 .band {{ fill: var(--of); opacity: 0.7; stroke: var(--paper); stroke-width: 0.4; }}
 {" ".join(f".c{n} {{ --of: var(--c{n}); }}" for n in range(6))}
@@ -49,9 +49,11 @@ svg .tick {{ fill: var(--soft); }} svg .light {{ fill: #fff; }} svg .dark {{ fil
 .notice {{ background: var(--notice); border-left: 4px solid #e0a800; padding: 0.5rem 1rem; }}
 @media print {{ :root {{ {_LIGHT} }} body {{ max-width: none; margin: 0; font-size: 11px; }}
   .downloads {{ display: none; }}  .wide {{ overflow: visible; }} svg {{ min-width: 0; }}
-  svg, tr, .notice {{ break-inside: avoid; }} h2 {{ break-after: avoid; }} * {{ print-color-adjust: exact; }} }}
+  svg, tr, .notice {{ break-inside: avoid; }} h2 {{ break-after: avoid; }}
+  td, th, th.number {{ white-space: normal; overflow-wrap: anywhere; padding-right: 0.35rem; }}
+  td.long {{ min-width: 0; }} table.many {{ font-size: 8px; }} * {{ print-color-adjust: exact; }} }}
 """
-_LONG, _LONG_CELL = ' class="long"', 40
+_LONG, _LONG_CELL, _MANY_COLUMNS = ' class="long"', 40, 8
 # What a page may load: nothing. Browsers keep to it.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -94,7 +96,8 @@ def table(
         )
         lines.append(f"<tr>{cells}</tr>")
     body = "\n".join(lines)
-    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>'
+    many = ' class="many"' if len(columns) > _MANY_COLUMNS else ""
+    return f'<div class="wide"><table{many}>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>'
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> str:

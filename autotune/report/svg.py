@@ -44,7 +44,7 @@ class Axis:
         if logarithmic and low > 0:
             room = max((high / low) ** 0.05, 1.02)
             return cls(label, low / room, high * room, True)
-        room = 0.05 * (high - low) or 0.5
+        room = 0.05 * (high - low) or 0.1 * abs(high) or 0.5
         return cls(label, low - room, high + room)
 
     def share(self, value: float) -> float:

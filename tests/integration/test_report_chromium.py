@@ -65,6 +65,8 @@ def test_a_page_shows_every_plot_without_a_complaint(
         assert seen.faults() == []
         assert len(seen.look["plots"]) >= PLOTS[kind]
     assert browser.open(page, width=390).faults() == []
+    # A sheet of A4 between its margins; in light colours, whatever the screen has.
+    assert browser.open(page, width=718, dark=True, printed=True).faults() == []
     held = downloads(seen)
     assert json.loads(held["run.json"]) == json.loads((runs[kind] / "run.json").read_text())
     result = runs[kind] / "result.json"

@@ -15,6 +15,11 @@ from browser import Browser, Seen, chromium, offline_browser
 from command import autotune
 from sample_runs import sample_runs
 
+from autotune.report import bars, charts
+from autotune.report.charts import Point
+from autotune.report.page import page
+from autotune.report.svg import Axis
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(chromium() is None, reason="no Chromium: apt-get install chromium"),
@@ -119,6 +124,43 @@ def test_two_runs_beside_each_other_are_a_page(
 
 def test_a_recorded_run_of_this_host_has_a_page(browser: Browser, tmp_path: Path) -> None:
     assert browser.open(page_of(SAMPLE, tmp_path)).faults() == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1e-9, 2e-9, 3e-9], [1e9, 2e9, 7e9], [1e-6, 1.0, 1e6], [5.0, 5.0, 5.0], [0.001721, 0.001722, 0.001723],
+        [123456.0, 123457.0, 123458.0], [-3.0, 0.0, 40.0], [7.0],
+    ],
+)  # fmt: skip
+def test_plots_of_any_values_and_names_keep_to_their_boxes(
+    values: list[float], browser: Browser, tmp_path: Path
+) -> None:
+    xs, name = (
+        list(range(len(values))),
+        "a name that is much longer than there is room for it, by far",
+    )
+    axis = Axis.over("values", values, logarithmic=True)
+    above = [abs(value) + 1e-12 for value in values]
+    points = [Point(v, v, name, True, f"{name[:20]} {n}") for n, v in enumerate(values)]
+    whole = Axis.over("trials", [*xs, 2000.0])
+    drawn = [
+        charts.scatter("points", axis, axis, points, [(name, points), ("other", points)]),
+        charts.lines("lines", whole, axis, [charts.Series(name, xs, values)] * 4),
+        charts.heat_map(
+            "cells", [f"{v:g}" for v in values] * 7, [name, "b"], [values * 7, [None] * 7 * len(values)],
+            column_label="MHz", row_label="cores", unit="s",
+        ),
+        bars.bars("bars", "ms", [bars.Bar(name, v, abs(v)) for v in values]),
+        bars.stacked("parts", "ms", [name] * len(values), [(name, above), ("short", above)]),
+        bars.intervals("ratios", "a / b", [bars.Ratio(name, v, [v / 3, v * 3]) for v in above]),
+        bars.many(
+            "many", whole, axis, [bars.Small(name, name, xs, values, name)] * 9
+        ),
+    ]  # fmt: skip
+    page_file = tmp_path / "page.html"
+    page_file.write_text(page("Any values", [], [("Plots", "".join(drawn))]))
+    assert browser.open(page_file).faults() == []
 
 
 BAD: dict[str, tuple[str, str]] = {

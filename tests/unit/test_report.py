@@ -139,6 +139,69 @@ def test_a_search_without_joules_has_a_page(tmp_path: Path) -> None:
     assert "Too little was measured" in html
 
 
+def test_a_search_whose_limits_nothing_keeps_has_a_page(tmp_path: Path) -> None:
+    result = {
+        **RESULT, "best": None, "points": {}, "pareto": [], "against_default": None, "limits": {"time_s": 0.1},
+    }  # fmt: skip
+    html = cpu_config_page(tmp_path, {}, TRIALS, result)
+    assert "Nothing that keeps the limits was measured" in html
+    assert (
+        len(plots(html)) == 5
+    )  # Points without a front, two heat maps, heat and power over the search.
+
+
+def test_a_joint_search_shows_its_plans_and_what_it_gained(tmp_path: Path) -> None:
+    def plan(number: int, digests: tuple[str, str]) -> dict[str, Any]:
+        calls = [
+            {
+                "call": n, "kernel": kernel, "operator": "conv2d", "role": role, "device": "cpu",
+                "schedule": {"digest": digest, "formulation": "direct"},
+                "predicted": {"time_s": 0.5, "energy_j": 1.0},
+            }
+            for n, (kernel, role, digest) in enumerate(
+                zip(("alike", "unlike"), ("forward", EVIL), digests, strict=True)
+            )
+        ]  # fmt: skip
+        return {
+            "step": {"micro_batch": 4}, "configuration": TRIALS[number]["configuration"], "calls": calls,
+            "memory": {"planned_bytes": 2_500_000}, "predicted": {"time_s": 1.0, "energy_j": 2.0},
+            "measured": {"time_s": 1.1, "energy_j": 2.1, "ci": None},
+        }  # fmt: skip
+
+    little = {"little": {"cores": 4, "khz": 1}, "big": {"cores": 0, "khz": None}}
+    other = plan(1, ("aaaaaaaaaa", "cccccccccc"))
+    other["configuration"] = {"clusters": little, "threads": 4}
+    plans = {
+        "best": plan(0, ("aaaaaaaaaa", "bbbbbbbbbb")),
+        "pareto-1": plan(0, ("aaaaaaaaaa", "bbbbbbbbbb")),
+        "pareto-2": other,
+    }
+    ratio = {"ratio": 1.25, "ci": [1.2, 1.3], "verdict": "better"}
+    sequential = {
+        "measured": 3, "best": point(2), "blocks": 5, "time_s": ratio, "energy_j": None,
+        "front": {"dominated": 1.0, "hypervolume_gain": 0.12},
+    }  # fmt: skip
+    result = {**RESULT, "sequential": sequential, "plans": dict.fromkeys(plans, "")}
+    beside = [{**t, "event": "sequential_trial"} for t in TRIALS]
+    again = {**TRIALS[0], "event": "round", "number": None, "reason": None}
+    about = {"request": {"joint": True}}
+    html = cpu_config_page(tmp_path, about, [*TRIALS, again, *beside], result, plans)
+    drawn = plots(html)
+    # Ratios, history, front, roles of plans, two heat maps, heat and power over the search.
+    assert len(drawn) == 8
+    assert "time: 1.25 (1.2 to 1.3): better" in html
+    assert "its hypervolume is +12%" in html
+    assert drawn[1].count("<polyline") == 2
+    assert "kernels first: " in drawn[2]
+    assert ">pareto-1</text>" in drawn[2]
+    # Plans that are alike are one row; what differs between clusters comes first.
+    assert "<td>best, pareto-1</td>" in html
+    assert "1 of 2 kernels, which come first" in html
+    assert html.index("direct bbbbbbbb") < html.index("direct aaaaaaaa")
+    assert "micro-batches of 4" in html
+    assert "<td>other schedules</td>" in html
+
+
 def test_plots_of_one_point_and_of_equal_points_are_drawn() -> None:
     for values in ([1.0], [3.0, 3.0], [0.0, 5.0]):
         axis = Axis.over("x", values, logarithmic=True)

@@ -175,6 +175,7 @@ def test_a_joint_search_shows_its_plans_and_what_it_gained(tmp_path: Path) -> No
         "best": plan(0, ("aaaaaaaaaa", "bbbbbbbbbb")),
         "pareto-1": plan(0, ("aaaaaaaaaa", "bbbbbbbbbb")),
         "pareto-2": other,
+        "sequential": plan(2, ("dddddddddd", "dddddddddd")),
     }
     ratio = {"ratio": 1.25, "ci": [1.2, 1.3], "verdict": "better"}
     sequential = {
@@ -197,6 +198,8 @@ def test_a_joint_search_shows_its_plans_and_what_it_gained(tmp_path: Path) -> No
     # Plans that are alike are one row; what differs between clusters comes first.
     assert "<td>best, pareto-1</td>" in html
     assert "1 of 2 kernels, which come first" in html
+    assert "<td>sequential</td>" in html
+    assert "dddddddd" not in html
     assert html.index("direct bbbbbbbb") < html.index("direct aaaaaaaa")
     assert "micro-batches of 4" in html
     assert "<td>other schedules</td>" in html

@@ -20,7 +20,7 @@ from autotune.report.svg import (
 )
 
 _LEFT, _BAR, _BELOW = 230, 22, 50
-_COLUMNS, _SMALL, _GAP, _HEAD = 4, 84, 12, 34
+_COLUMNS, _SMALL, _GAP, _HEAD = 3, 84, 12, 34
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     html = (
         f"<p>As many steps ({other['measured']}) with each kernel's fastest schedule found "
         f"{escape(configuration_text(best))}: {best['time_s']:.4g} s{joules}. Both searches' best, measured in "
-        f"{other['blocks']} interleaved blocks:</p>"
+        f"interleaved blocks ({other['blocks']}):</p>"
     )
     if ratios:
         html += "".join(f"<p>{escape(ratio.title)}</p>" for ratio in ratios)

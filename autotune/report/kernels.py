@@ -152,7 +152,7 @@ def _each(
         plots.append(
             Small(
                 name_of(number, task),
-                f"{ratios[-1]:.3g}x, {len(history.trials)} trials",
+                f"{ratios[-1]:.3g}x, trials: {len(history.trials)}",
                 [at for at, _ in best],
                 ratios,
                 title,

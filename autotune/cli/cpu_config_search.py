@@ -21,6 +21,7 @@ from autotune.cli.device_workload import (
     brought,
     given_command,
 )
+from autotune.cli.joint_kernels import kernels_first
 from autotune.cli.joint_plans import joint_bench, kept_choice, plan_points, write_plans
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
@@ -124,6 +125,12 @@ def run_search(
     wanted = needs_energy(request.objective, request.limits)
     meter = benches.meter(chosen, asked["meter"] or "auto", needed=wanted)
     kept = asked["storage"] and hidden(asked["storage"])
+    if joint and step is not None and not step.runs:
+        tuned = kernels_first(asked, step, chosen, logs or Path("logs"))
+        if tuned is None:
+            return INTERRUPTED
+        step = replace(step, runs=(str(tuned),))
+        asked["step"] = step.to_json()
     about = about_this(
         {**asked, "trials": trials, "storage": kept},
         chosen.info.to_json() | {"name": chosen.info.serial},

@@ -36,6 +36,12 @@ def joint(
     trials: Annotated[
         int | None, typer.Option(help=f"Steps to measure. [default: {TRIALS}]")
     ] = None,
+    kernel_trials: Annotated[
+        int | None,
+        typer.Option(
+            help="Without --run: candidates of kernels to measure before the steps. [default: 512]"
+        ),
+    ] = None,
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="Longest time of a step, such as 30s.")
     ] = None,
@@ -97,12 +103,13 @@ def joint(
     """Finds the schedules, cores, threads and clocks that suit an objective, together.
 
     The runs of --run have tuned the step's kernels, for one cluster each or for all cores, and have kept the best
-    few schedules of each. For every configuration that is proposed a model chooses among them; whole steps are
-    measured, and the model learns from each of their calls. The run's folder has a plan for each point.
+    few schedules of each; without one, the kernels are tuned first, on this host or on the model. For every
+    configuration that is proposed a model chooses among them; whole steps are measured, and the model learns from
+    each of their calls. The run's folder has a plan for each point.
 
     \b
     Examples:
-      autotune kernels --target arm-cpu --model mobilenet_v2 --batch 8 --emulate meizu-16t
+      autotune joint --model mobilenet_v2 --batch 8 --objective edp --emulate meizu-16t
       autotune joint --model mobilenet_v2 --batch 8 --run logs/2026-arm-cpu --objective pareto --emulate meizu-16t
       autotune joint --model lenet --batch 8 --run logs/2026-cpu-lenet --device local --meter none
       autotune joint --resume logs/20260102T030405Z-joint-sm8150
@@ -112,10 +119,14 @@ def joint(
     from autotune.errors import UsageError
 
     step = step_options(model, batch, classes, optimizer, input_shape, run, None, None, layout)
-    if resume is None and (step is None or not step.runs):
+    if resume is None and step is None:
         raise UsageError(
-            "--model and --run say which step, and which runs have tuned its kernels",
-            hint="such as --model mobilenet_v2 --batch 8 --run logs/2026-arm-cpu-big; autotune kernels makes one",
+            "--model says which step is meant", hint="such as --model mobilenet_v2 --batch 8"
+        )
+    if kernel_trials is not None and (resume is not None or (step and step.runs)):
+        raise UsageError(
+            "--kernel-trials is for kernels that are tuned first, and the run has some",
+            hint="leave it out, or leave --run out",
         )
     asked = {
         "joint": True, "objective": objective, "step": step.to_json() if step else None,
@@ -124,7 +135,7 @@ def joint(
         "memory_limit": memory_limit, "sampler": None, "model": None, "space": space, "meter": meter,
         "blocks": blocks, "start_temperature": start_temperature, "least_seconds": least_seconds,
         "storage": storage, "study": study, "seed": seed, "per_operator": None, "exhaustive": None,
-        "reference_every": None, "sequential": sequential,
+        "reference_every": None, "sequential": sequential, "kernel_trials": kernel_trials,
     }  # fmt: skip
     wanted = TRIALS if trials is None and resume is None else trials
     return run_search(asked, wanted, logs, resume, as_json=json)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -144,6 +145,36 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
     Returns:
         The exit code: 0, or 130 when interrupted.
     """
+    done = tuned(request, logs, earlier)
+    if done is None:
+        return INTERRUPTED
+    show(done.result, done.notice, as_json=as_json)
+    return 0
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A run that has ended.
+
+    Attributes:
+        path: Its folder.
+        result: Its result.
+        notice: What to say of a device that stands in for another; None where it does not.
+    """
+
+    path: Path
+    result: Result
+    notice: str | None
+
+
+def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None:
+    """Carries a request out; None where it was interrupted, which it says.
+
+    Args:
+        request: What to tune.
+        logs: Where a new run's folder is made.
+        earlier: The run to go on with; None starts a new one.
+    """
     runner = _runner(request)
     if not runner.models:
         linker(request.target.triple, fast=True)
@@ -183,9 +214,8 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
             result = None  # It was waiting for a device.
     if result is None:
         print(_go_on(folder.path), file=sys.stderr)
-        return INTERRUPTED
-    show(result, notice, as_json=as_json)
-    return 0
+        return None
+    return Tuned(folder.path, result, notice)
 
 
 def _runner(request: TuneRequest) -> Runner:

@@ -78,6 +78,18 @@ def test_a_joint_search_on_a_model_leaves_plans_and_goes_on(tmp_path: Path) -> N
     assert replayed.returncode == 0, replayed.stderr
 
 
+def test_without_a_run_the_kernels_are_tuned_first(tmp_path: Path) -> None:
+    found = joint(
+        "--emulate", "meizu-16t", *LENET, "--kernel-trials", 20, "--objective", "energy", "--trials", 2,
+        "--blocks", 1, "--least-seconds", 1, "--no-sequential", "--logs", tmp_path,
+    )  # fmt: skip
+    assert found["n_measured"] == 2
+    kernel_run, joint_run = sorted(tmp_path.iterdir(), key=lambda path: "-joint-" in path.name)
+    assert json.loads((kernel_run / "result.json").read_text())["trials"] == 20
+    plan = json.loads((joint_run / "plans" / "best.json").read_text())
+    assert plan["step"]["runs"] == [str(kernel_run)]
+
+
 def check_consumers(run: Path, plan: dict[str, Any], folder: Path) -> None:
     """A plan of a model is measured on it; it is exported only as what it is, and never set."""
     file = str(run / "plans" / "fastest.json")
@@ -195,8 +207,12 @@ def check_export(plan: Path, out: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--emulate", "meizu-16t"], "--model and --run say which step"),
-        (["--emulate", "meizu-16t", *LENET], "--model and --run say which step"),
+        (["--emulate", "meizu-16t"], "--model says which step"),
+        (["--device", "nowhere", *LENET], "nowhere"),
+        (["--emulate", "meizu-16t", *LENET, "--objective", "speed"], "--objective 'speed'"),
+        (["--emulate", "meizu-16t", *LENET, "--storage", "journal:/tmp/x"], "choose from the same runs"),
+        (["--emulate", "meizu-16t", *LENET, "--kernel-trials", "0"], "--kernel-trials is 0"),
+        (["--emulate", "meizu-16t", *LENET, "--run", "x", "--kernel-trials", "9"], "leave --run out"),
         (["--emulate", "meizu-16t", *LENET, "--run", "/nowhere"], "no run at"),
         (["--resume", "/nowhere"], "no run at"),
         (["--emulate", "meizu-16t", *LENET, "--run", "{run}", "--batch", "4"], "no run knows a kernel"),

@@ -1,0 +1,68 @@
+"""Kernels that a joint search tunes itself, where no run is named."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune.cli.bench import Chosen
+from autotune.cli.cluster import HYBRID, chosen_cores
+from autotune.cli.device_workload import StepOptions
+from autotune.cli.tuning import tuned
+from autotune.cli.workload import step_form, training_step
+from autotune.compiler import spaces, targets
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.targets import on_cores
+from autotune.devices.local import LocalDevice
+from autotune.errors import UsageError
+from autotune.workloads import tasks
+
+TRIALS = 512
+_LARGEST = 2**31
+
+
+def kernels_first(
+    asked: Mapping[str, Any], step: StepOptions, chosen: Chosen, logs: Path
+) -> Path | None:
+    """Tunes a step's kernels for all cores of this host, or of a model; the run's folder, None if interrupted.
+
+    Args:
+        asked: What was asked for, as a run's folder keeps it.
+        step: The step.
+        chosen: The device.
+        logs: Where the run's folder is made.
+
+    Raises:
+        UsageError: The device is reached over a tracker alone, or an option makes no sense.
+    """
+    trials = TRIALS if asked["kernel_trials"] is None else asked["kernel_trials"]
+    if not 1 <= trials < _LARGEST:
+        raise UsageError(f"--kernel-trials is {trials}", hint="give a whole number from 1 on")
+    if asked["storage"] is not None:
+        raise UsageError(
+            "--storage: processes that share a study choose from the same runs",
+            hint="give them with --run",
+        )
+    emulate = asked["emulate"]
+    if emulate is None and chosen.device.kind != LocalDevice.kind:
+        raise UsageError(
+            "--run says which runs have tuned the step's kernels: for phones and boards, that takes a tracker",
+            hint="autotune tracker up, then autotune kernels --target arm-cpu --tracker 127.0.0.1:9190 --key KEY",
+        )
+    target = targets.find("cpu" if emulate is None else "arm-cpu")
+    cores, _ = chosen_cores(None if emulate is None else HYBRID, emulate, target, None)
+    if cores is not None:
+        target = on_cores(target, len(cores.cpus))
+    space = spaces.load(target.space_path())
+    wanted = training_step(step.model, step.batch, step.classes, step.optimizer, step.input_shape)
+    form = step_form(wanted.batch, step.micro_batch, step.recompute, step.layout, space.layout)
+    graph = wanted.graph(form)
+    print(f"no --run: the kernels are tuned first, {trials} trials", file=sys.stderr)
+    request = TuneRequest(
+        target=target, space=space, workload=graph.name, batch=wanted.batch, tasks=tasks(graph),
+        trials=trials, seed=1, cores=cores,
+    )  # fmt: skip
+    done = tuned(request, logs, None)
+    return None if done is None else done.path

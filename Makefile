@@ -2,6 +2,7 @@
 #
 #   make install PYTHON=python3.12    a Python of your choice (3.11 or newer)
 #   make test ARGS="-m 'not slow'"    arguments for pytest
+#   make test JOBS=4                  test files at the same time
 #   make bench ARGS=--quick           arguments for every benchmark
 
 SHELL := /bin/bash
@@ -14,6 +15,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.autotune-installed
 ARGS ?=
+# Tests that run at the same time; those of one file never do.
+JOBS ?= 2
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 PACKAGES := build-essential cmake ninja-build python3-venv \
@@ -80,7 +83,11 @@ demo: install ## Check the machine, then tune LeNet for Adreno on what this mach
 
 test: PACKAGES += $(TEST_PACKAGES)
 test: install ## Run every test
-	@$(BIN)/python -m pytest $(ARGS)
+	@status=0
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS) || status=$$?
+	[ "$$status" -eq 1 ] || exit "$$status"
+	echo "once more, with nothing beside them: a test that takes times may fail in company"
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS)
 
 lint: install ## Check style and types
 	@$(BIN)/ruff check .

@@ -59,7 +59,12 @@ def apply(
         if point is not None:
             raise UsageError("a plan is one point", hint="leave --point out")
         plan = read_plan(run)
-        chosen, before, emulate = plan.configuration, dict(plan.device), plan.emulated
+        if len(plan.settings) > 1:
+            raise UsageError(
+                f"{run} goes through {len(plan.settings)} configurations in a step, and one can be held",
+                hint=f"apply {run.with_name('best.json')}",
+            )
+        chosen, before, emulate = plan.settings[0], dict(plan.device), plan.emulated
     else:
         found = read_run(run)
         point = point or "best"

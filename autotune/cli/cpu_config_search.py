@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,13 @@ from autotune.cli.device_workload import (
     given_command,
 )
 from autotune.cli.joint_kernels import kernels_first
-from autotune.cli.joint_plans import joint_bench, kept_choice, plan_points, write_plans
+from autotune.cli.joint_plans import (
+    forms_on_device,
+    joint_bench,
+    kept_choice,
+    plan_points,
+    write_plans,
+)
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
 from autotune.errors import (
@@ -36,9 +43,12 @@ from autotune.measurement.conditions import body_zone
 from autotune.measurement.step_bench import StepBench
 from autotune.records import RunFolder, read_run
 from autotune.studies.bench import Measured
+from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.cpu_config import CpuConfigRun, Outcome
 from autotune.studies.device_bench import DeviceBench, setting_of
+from autotune.studies.joint import JointBench
 from autotune.studies.joint_run import JointRun, KeptSchedules
+from autotune.studies.joint_steps import FormOnDevice
 from autotune.studies.objective import OBJECTIVES, needs_energy
 from autotune.studies.per_operator import PlanRun, candidates
 from autotune.studies.repeats import REFERENCE_EVERY
@@ -204,6 +214,7 @@ def run_search(
                     folder,
                     progress,
                     interrupted,
+                    choosing if joint else None,
                 )
                 if planned is None and interrupted():
                     return INTERRUPTED
@@ -215,9 +226,7 @@ def run_search(
         if joint and whole is not None:
             found["sequential"] = whole.sequential
             choosing.listen()
-            points = plan_points(choosing, found)
-            if whole.sequential is not None:
-                points["sequential"] = (whole.sequential["best"], kept_choice(workload))
+            points = plan_points(choosing, workload, found)
             found["plans"] = write_plans(folder, choosing, workload, asked, points)
         folder.result(found)
     if found["best"] is None:
@@ -252,11 +261,17 @@ def _per_operator(
     folder: RunFolder,
     progress: LiveProgress,
     interrupted: Callable[[], bool],
+    joint: JointBench | None,
 ) -> dict[str, Any] | None:
     """Plans, and measures the plan; None where it cannot be done, or was interrupted."""
-    assert workload.runner is not None
     assert workload.graph is not None
-    chosen = candidates(found)
+    chosen, form = candidates(found), 0
+    used = None
+    if joint is not None and chosen:
+        # A step has one form, whatever it goes through.
+        form = joint.choose(chosen[0]).form
+        chosen = [one for one in chosen if joint.choose(one).form == form]
+        used = partial(_used, joint, forms_on_device(workload)[form])
     if not chosen:
         return None  # The run has no best; it ends by saying so.
     # The changes between configurations are measured as well.
@@ -270,15 +285,20 @@ def _per_operator(
         record(kind, what, measured)
         progress.step(done, kind)
 
+    graph = workload.pools.forms[form].graph if workload.pools else workload.graph
     planning = PlanRun(
-        bench, workload.runner, workload.graph, request.objective, request.limits, request.seed,
-        blocks, told, interrupted,
+        bench, workload.runners[form], graph, request.objective, request.limits, request.seed,
+        blocks, told, interrupted, used,
     )  # fmt: skip
     try:
         return planning.run(chosen)
     except StableDeviceError as error:
         progress.notice(f"no plan per operator: {error.message}")
         return None
+
+
+def _used(joint: JointBench, form: FormOnDevice, configuration: CpuConfiguration) -> dict[int, int]:
+    return form.used(joint.choose(configuration))
 
 
 def _check(asked: dict[str, Any]) -> None:

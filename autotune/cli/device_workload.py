@@ -206,10 +206,10 @@ class PlannedChoice:
     """Kernels are computed as a plan says.
 
     Attributes:
-        digests: The schedule of each kernel, by its name.
+        schedules: Those that a kernel's calls use, by its name.
     """
 
-    digests: Mapping[str, str]
+    schedules: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def device_step(
     else:
         graphs = [wanted.graph(form)]
         if choice is not None:
-            schedules = {name: [one] for name, one in winners_of(paths, choice.digests).items()}
+            schedules = winners_of(paths, choice.schedules)
     never = sum(task.kernel.name not in runs.winners for task in tasks(graphs[0]))
     with tempfile.TemporaryDirectory(prefix="autotune-step-") as made:
         folder = Path(made)

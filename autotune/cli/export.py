@@ -125,14 +125,16 @@ def _with_plans(
             continue
         plan = read_plan(path)
         options = planned_options(plan, None)
-        used = {name: one["cores"] for name, one in plan.configuration["clusters"].items()}
-        training = [name for name, cores in used.items() if cores]
+        # A kernel has one schedule in a library: that of most of its calls.
+        digests = {name: some[0] for name, some in plan.schedules.items()}
+        clusters = [one["clusters"] for one in plan.settings]
+        training = {name for one in clusters for name, own in one.items() if own["cores"]}
         found.append(
             variant_of_choice(
                 [Path(run) for run in options.runs],
-                plan.digests,
-                cluster=training[0] if len(training) == 1 and len(used) > 1 else "",
-                threads=plan.configuration["threads"],
+                digests,
+                cluster="".join(training) if len(training) == 1 < len(clusters[0]) else "",
+                threads=max(one["threads"] for one in plan.settings),
                 allow_stand_in=allow_stand_in,
                 emulated=bool(plan.emulated),
                 soc=soc or str(plan.device.get("soc") or ""),

@@ -90,6 +90,13 @@ def joint(
             "to state what the joint search gained. [default: --sequential]",
         ),
     ] = None,
+    per_operator: Annotated[
+        bool | None,
+        typer.Option(
+            "--per-operator",
+            help="Also plan a configuration for each operator, with the schedules it has there, and measure that.",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help=f"Seed of the search. [default: {SEED}]")] = None,
     logs: Annotated[
         Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
@@ -134,7 +141,7 @@ def joint(
         "deadline": deadline, "energy_budget": energy_budget, "max_temperature": max_temperature,
         "memory_limit": memory_limit, "sampler": None, "model": None, "space": space, "meter": meter,
         "blocks": blocks, "start_temperature": start_temperature, "least_seconds": least_seconds,
-        "storage": storage, "study": study, "seed": seed, "per_operator": None, "exhaustive": None,
+        "storage": storage, "study": study, "seed": seed, "per_operator": per_operator, "exhaustive": None,
         "reference_every": None, "sequential": sequential, "kernel_trials": kernel_trials,
     }  # fmt: skip
     wanted = TRIALS if trials is None and resume is None else trials

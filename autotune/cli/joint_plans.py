@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.cli.device_workload import DeviceWorkload
@@ -14,7 +15,7 @@ from autotune.studies.device_bench import DeviceBench
 from autotune.studies.joint import Choice, JointBench
 from autotune.studies.joint_run import ROUND
 from autotune.studies.joint_steps import DeviceSteps, FormOnDevice
-from autotune.studies.step_plan import step_plan
+from autotune.studies.step_plan import PlannedSetting, step_plan
 from autotune.studies.study import StudyRequest
 
 _FOLDER = "plans"
@@ -30,11 +31,7 @@ def joint_bench(
     """The bench of a joint search, which knows what an earlier part of the run has measured."""
     assert workload.pools is not None
     pools = workload.pools
-    forms = [
-        FormOnDevice(runner, form.of_call)
-        for runner, form in zip(workload.runners, pools.forms, strict=True)
-    ]
-    source = DeviceSteps(steps, bench, forms, len(pools.tasks))
+    source = DeviceSteps(steps, bench, forms_on_device(workload), len(pools.tasks))
     found = JointBench(source, pools.tasks, request.objective, request.seed, pools.counts)
     names = [cluster.name for cluster in bench.clusters]
     for event in events:
@@ -45,10 +42,34 @@ def joint_bench(
     return found
 
 
+def forms_on_device(workload: DeviceWorkload) -> list[FormOnDevice]:
+    """The step's forms, which are there."""
+    assert workload.pools is not None
+    return [
+        FormOnDevice(runner, form.of_call)
+        for runner, form in zip(workload.runners, workload.pools.forms, strict=True)
+    ]
+
+
 def kept_choice(workload: DeviceWorkload) -> Choice:
     """What tuning kernels first would run: each kernel's fastest schedule, in the step's first form."""
     assert workload.pools is not None
     return Choice(workload.pools.winners)
+
+
+@dataclass(frozen=True)
+class PlanPoint:
+    """What a plan is made of.
+
+    Attributes:
+        figures: What was measured, as the search's result has it.
+        settings: What the step goes through.
+        of_call: Which of them each call has; None where all have the first.
+    """
+
+    figures: Mapping[str, Any]
+    settings: tuple[PlannedSetting, ...]
+    of_call: tuple[int, ...] | None = None
 
 
 def write_plans(
@@ -56,7 +77,7 @@ def write_plans(
     bench: JointBench,
     workload: DeviceWorkload,
     asked: Mapping[str, Any],
-    points: Mapping[str, tuple[Mapping[str, Any], Choice]],
+    points: Mapping[str, PlanPoint],
 ) -> dict[str, str]:
     """Writes a plan for each point; their files in the run's folder, by the points' names.
 
@@ -70,19 +91,20 @@ def write_plans(
     assert workload.pools is not None
     (folder.path / _FOLDER).mkdir(exist_ok=True)
     written = {}
-    for name, (point, choice) in points.items():
-        form = workload.pools.forms[choice.form]
-        batch = form.graph.batch
+    for name, point in points.items():
+        form = workload.pools.forms[point.settings[0].choice.form]
+        parts, batch = form.form.micro_batches, form.graph.batch
         step = {
             **asked["step"],
             "batch": batch,
-            "micro_batch": batch // form.form.micro_batches
-            if form.form.micro_batches > 1
-            else None,
+            "micro_batch": batch // parts if parts > 1 else None,
             "recompute": form.form.segments or None,
             "layout": form.form.layout.replace("_", "-"),
         }
-        plan = step_plan(bench, form.graph, form.of_call, step, point, choice, asked["emulate"])
+        of_call = point.of_call or (0,) * len(form.graph.nodes)
+        plan = step_plan(
+            bench, form.graph, form.of_call, step, point.figures, point.settings, of_call, asked["emulate"]
+        )  # fmt: skip
         file = f"{_FOLDER}/{name}.json"
         write_json(folder.path / file, plan)
         written[name] = file
@@ -90,14 +112,37 @@ def write_plans(
 
 
 def plan_points(
-    bench: JointBench, result: Mapping[str, Any]
-) -> dict[str, tuple[Mapping[str, Any], Choice]]:
-    """The points of a result that have a plan, and what they were measured with."""
+    bench: JointBench, workload: DeviceWorkload, result: Mapping[str, Any]
+) -> dict[str, PlanPoint]:
+    """The points of a result that have a plan."""
     names = [cluster.name for cluster in bench.clusters]
     front = {f"pareto-{number}": point for number, point in enumerate(result["pareto"], start=1)}
-    points = {"best": result["best"], **result["points"], **front}
-    return {
-        name: (point, bench.ran[CpuConfiguration.from_json(point, names)])
-        for name, point in points.items()
-        if point is not None
-    }
+    found = {}
+    for name, point in {"best": result["best"], **result["points"], **front}.items():
+        if point is not None:
+            configuration = CpuConfiguration.from_json(point, names)
+            setting = PlannedSetting(configuration, bench.ran[configuration])
+            found[name] = PlanPoint(point, (setting,))
+    if (other := result["sequential"]) is not None:
+        configuration = CpuConfiguration.from_json(other["best"], names)
+        setting = PlannedSetting(configuration, kept_choice(workload))
+        found["sequential"] = PlanPoint(other["best"], (setting,))
+    planned = result.get("per_operator")
+    if planned and planned["measured"] and planned["measured"]["verdict"] == "better":
+        each = [CpuConfiguration.from_json(one, names) for one in planned["configurations"]]
+        settings = tuple(PlannedSetting(one, bench.choose(one)) for one in each)
+        assert workload.pools is not None
+        count = len(workload.pools.forms[settings[0].choice.form].graph.nodes)
+        of_call = setting_of_calls(planned["operators"]["changes"], count)
+        found["per_operator"] = PlanPoint(planned["measured"]["plan"], settings, of_call)
+    return found
+
+
+def setting_of_calls(changes: Sequence[Mapping[str, Any]], count: int) -> tuple[int, ...]:
+    """The setting of each call of a step that goes round through changes, of which there is at least one."""
+    to = {change["call"]: change["to"] for change in changes}
+    now, found = changes[-1]["to"], []
+    for call in range(count):
+        now = to.get(call, now)
+        found.append(now)
+    return tuple(found)

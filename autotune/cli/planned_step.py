@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ from autotune.cli import bench as benches
 from autotune.cli.device_workload import PlannedChoice, StepOptions, brought
 from autotune.cli.output import write_json, write_table
 from autotune.cli.tuning import LiveProgress
+from autotune.devices.topology import Cluster
 from autotune.errors import NothingMeasuredError, UsageError
+from autotune.measurement.setting import Setting, all_of
+from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import Protocol
+from autotune.measurement.step_runner import StepRunner, settings_text
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.device_bench import DeviceBench, setting_of
@@ -83,7 +88,7 @@ def run_plan(
     chosen = planned_device(plan, device, ssh)
     clusters = chosen.info.clusters
     names = [cluster.name for cluster in clusters]
-    configuration = CpuConfiguration.from_json(plan.configuration, names)
+    configurations = [CpuConfiguration.from_json(one, names) for one in plan.settings]
     meter = benches.meter(chosen, "auto", needed=False)
     protocol = Protocol()
     if least_seconds is not None:
@@ -91,7 +96,7 @@ def run_plan(
     messages: list[str] = []
     with (
         LiveProgress() as progress,
-        brought(options, None, chosen, progress, choice=PlannedChoice(plan.digests)) as workload,
+        brought(options, None, chosen, progress, choice=PlannedChoice(plan.schedules)) as workload,
         benches.ready(chosen, workload.bring, meter, protocol, None) as steps,
     ):
         if meter is not None:
@@ -102,20 +107,15 @@ def run_plan(
         def told(what: CpuConfiguration | None, measured: Measured) -> None:
             nonlocal done
             done += 1
-            progress.step(done, what.text(names) if what else "the system's own choice")
+            progress.step(done, "the plan" if what else "the system's own choice")
             if measured.message:
                 messages.append(measured.message)
 
-        finals = measure_again(
-            DeviceBench(steps, needs_energy=False),
-            [configuration],
-            blocks=_BLOCKS,
-            seed=1,
-            told=told,
-        )
+        bench = _PlannedSteps(steps, workload.runner, plan, configurations)
+        finals = measure_again(bench, configurations[:1], blocks=_BLOCKS, seed=1, told=told)
     mine, own = (
         next((final for final in finals if final.configuration == key), None)
-        for key in (configuration, None)
+        for key in (configurations[0], None)
     )
     if mine is None:
         raise NothingMeasuredError(
@@ -126,7 +126,8 @@ def run_plan(
         "plan": str(path),
         "emulated": chosen.info.emulated,
         "device": chosen.info.to_json(),
-        "configuration": plan.configuration,
+        "settings": list(plan.settings),
+        "changes": sum(a != b for a, b in pairwise((plan.calls[-1], *plan.calls))),
         "blocks": len(mine.blocks),
         "measured": _figures(mine),
         "system": _figures(own) if own else None,
@@ -137,6 +138,51 @@ def run_plan(
     else:
         _show(result)
     return 0
+
+
+class _PlannedSteps:
+    """A bench whose steps go through a plan's settings, with its schedules.
+
+    Args:
+        steps: The device.
+        runner: The step on it, with the plan's schedules.
+        plan: The plan.
+        configurations: Its settings.
+    """
+
+    def __init__(
+        self,
+        steps: StepBench,
+        runner: StepRunner,
+        plan: StepPlan,
+        configurations: Sequence[CpuConfiguration],
+    ) -> None:
+        self._steps, self._runner, self._plan = steps, runner, plan
+        self._settings = [setting_of(steps.info.clusters, one) for one in configurations]
+        self._figures = DeviceBench(steps, needs_energy=False)
+
+    @property
+    def clusters(self) -> Sequence[Cluster]:
+        """See `Bench.clusters`."""
+        return self._figures.clusters
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """See `Bench.device`."""
+        return self._figures.device
+
+    def measure(self, configuration: CpuConfiguration | None) -> Measured:
+        """The plan; for None the system's own cores and clocks, with the plan's schedules."""
+        through, at = self._settings, self._plan.changes
+        if configuration is None:
+            through, at = [setting_of(self.clusters, None)], {}
+        outside = all_of(through) if len(through) > 1 else through[0]
+        if len(through) == 1:
+            # Cores and clocks are held from outside, as in any other measurement.
+            through = [Setting(None, (None,) * len(self.clusters), outside.threads)]
+        text = settings_text(through, self.clusters, at, self._plan.used)
+        workload = self._runner.planned(self._steps.bring(text, "plan"))
+        return self._figures.measured(self._steps.measuring(workload).run(outside))
 
 
 def _figures(final: Final) -> dict[str, Any]:
@@ -174,7 +220,10 @@ def _show(result: dict[str, Any]) -> None:
                 "-" if size is None else f"{size / 2**20:.1f}",
             )
         )
-    print(configuration_text(result["configuration"]))
+    for configuration in result["settings"]:
+        print(configuration_text(configuration))
+    if result["changes"]:
+        print(f"{result['changes']} changes in a step")
     write_table(
         ("kernels of the plan", "s a step", "95 %", "J a step", "95 %", "MiB"),
         rows,

@@ -87,12 +87,14 @@ def pooled(run: Run) -> Mapping[tuple[str, str], Winner]:
         raise RecordError(f"the records of {run.path} are damaged: {error!r}") from error
 
 
-def winners_of(paths: Sequence[Path], digests: Mapping[str, str]) -> Mapping[str, Winner]:
+def winners_of(
+    paths: Sequence[Path], digests: Mapping[str, Sequence[str]]
+) -> dict[str, list[Winner]]:
     """Schedules that were chosen from runs' pools, by the kernel's name.
 
     Args:
         paths: Folders of the runs.
-        digests: The schedule of each kernel.
+        digests: The schedules of each kernel.
 
     Raises:
         UsageError: A run is missing, or none has a schedule.
@@ -101,13 +103,13 @@ def winners_of(paths: Sequence[Path], digests: Mapping[str, str]) -> Mapping[str
     known: dict[tuple[str, str], Winner] = {}
     for path in paths:
         known |= pooled(read_run(path))
-    for name, digest in digests.items():
-        if (name, digest) not in known:
+    for name, some in digests.items():
+        if missing := [digest for digest in some if (name, digest) not in known]:
             raise UsageError(
-                f"no run has schedule {digest} of {name}",
+                f"no run has schedule {missing[0]} of {name}",
                 hint="give the runs that the plan was made from with --run",
             )
-    return {name: known[name, digest] for name, digest in digests.items()}
+    return {name: [known[name, digest] for digest in some] for name, some in digests.items()}
 
 
 def untuned_program(kernel: Kernel, target: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -36,6 +36,17 @@ class Setting:
     def may_use(self, cluster: Cluster) -> bool:
         """Whether a core of a cluster is among them, or the system chooses."""
         return self.cpus is None or bool(set(cluster.cpus) & set(self.cpus))
+
+
+def all_of(settings: Sequence[Setting]) -> Setting:
+    """All that a program may use that goes through settings."""
+    cpus = sorted({cpu for setting in settings for cpu in setting.cpus or ()})
+    clocks = [
+        tuple(dict.fromkeys(khz for khz in column if khz is not None))
+        for column in zip(*(setting.khz for setting in settings), strict=True)
+    ]
+    threads = max(setting.threads for setting in settings)
+    return Setting(tuple(cpus), (None,) * len(clocks), threads, tuple(clocks))
 
 
 @contextmanager

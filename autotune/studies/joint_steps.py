@@ -32,6 +32,12 @@ class FormOnDevice:
     runner: StepRunner
     tasks: tuple[int | None, ...]
 
+    def used(self, choice: Choice) -> dict[int, int]:
+        """The schedule of each call that has a pool, by the call's number."""
+        return {
+            call: choice.schedules[task] for call, task in enumerate(self.tasks) if task is not None
+        }
+
 
 class DeviceSteps:
     """Measures steps on a device; see `StepSource`.
@@ -62,12 +68,9 @@ class DeviceSteps:
         """See `StepSource.measure`."""
         setting = setting_of(self.clusters, configuration)
         form = self._forms[choice.form]
-        used = {
-            call: choice.schedules[task] for call, task in enumerate(form.tasks) if task is not None
-        }
         # Cores and clocks are held from outside, as in any other measurement.
         own = Setting(None, (None,) * len(self.clusters), setting.threads)
-        file = self._bench.bring(settings_text([own], self.clusters, used=used), _FILE)
+        file = self._bench.bring(settings_text([own], self.clusters, used=form.used(choice)), _FILE)
         bench = self._bench.measuring(form.runner.chosen(file))
         run = bench.run(setting)
         measured = self._figures.measured(run)

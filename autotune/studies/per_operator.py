@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from autotune.devices.topology import Cluster
 from autotune.errors import StableDeviceError
 from autotune.measurement.profile import StepProfile
-from autotune.measurement.setting import Setting
+from autotune.measurement.setting import Setting, all_of
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import StepRun
 from autotune.measurement.step_runner import StepRunner, settings_text, switch_seconds
@@ -92,6 +92,7 @@ class PlanRun:
         blocks: How often a plan and the best single configuration are measured.
         told: Called with each measurement, its kind and what it was of.
         interrupted: Asked between runs whether to stop.
+        used: Which schedule each call uses under a configuration, by its number; None where each has one.
     """
 
     bench: StepBench
@@ -103,6 +104,7 @@ class PlanRun:
     blocks: int
     told: Told
     interrupted: Callable[[], bool] = lambda: False
+    used: Callable[[CpuConfiguration], Mapping[int, int]] | None = None
 
     @property
     def _clusters(self) -> Sequence[Cluster]:
@@ -155,7 +157,7 @@ class PlanRun:
             "measured": None,
         }
         if plan is not None and plan.changes and self.blocks:
-            found["measured"] = self._compared(plan, settings)
+            found["measured"] = self._compared(plan, used, settings)
         return found
 
     def _worth_it(self, plan: Plan | None, every: Sequence[Plan]) -> Plan | None:
@@ -183,11 +185,11 @@ class PlanRun:
         self, configurations: Sequence[CpuConfiguration]
     ) -> list[tuple[CpuConfiguration, np.ndarray, np.ndarray | None]]:
         """Seconds and joules of each call under each configuration that could be measured; sums are the step's."""
-        traced = self.bench.measuring(self.runner.traced())
         found = []
         for configuration in configurations:
             if self.interrupted():
                 break
+            traced = self._single(configuration, traced=True)
             run, profile = traced.profile(setting_of(self._clusters, configuration))
             self._tell("profile", {"configuration": self._json(configuration)}, run)
             if profile is None or profile.calls.seconds.shape[1] != len(self.graph.nodes):
@@ -200,6 +202,16 @@ class PlanRun:
                 joules = shared_out(times * self._watts(profile), run.energy_j)
             found.append((configuration, times, joules))
         return found
+
+    def _single(self, configuration: CpuConfiguration, *, traced: bool) -> StepBench:
+        """The step under one configuration, with the schedules that it has there."""
+        if self.used is None:
+            return self.bench.measuring(self.runner.traced() if traced else self.runner.plain())
+        threads = Setting(None, (None,) * len(self._clusters), configuration.threads)
+        text = settings_text([threads], self._clusters, used=self.used(configuration))
+        file = self.bench.bring(text, "schedules")
+        runner = self.runner
+        return self.bench.measuring(runner.chosen(file) if traced else runner.planned(file))
 
     def _watts(self, profile: StepProfile) -> np.ndarray:
         """Power of each call, from all calls of its operator and role together.
@@ -221,9 +233,7 @@ class PlanRun:
 
     def _switches(self, settings: Sequence[Setting]) -> list[list[float]]:
         file = self.bench.bring(settings_text(settings, self._clusters), "switches")
-        observed = self.bench.observe(
-            self.runner.switches(file), self._moving(settings), _SWITCH_LIMIT_S
-        )
+        observed = self.bench.observe(self.runner.switches(file), all_of(settings), _SWITCH_LIMIT_S)
         self.told("switches", {}, Measured("ok", raw={"records": [observed.text]}))
         try:
             return switch_seconds(observed.lines, len(settings))
@@ -233,26 +243,29 @@ class PlanRun:
     def _tell(self, kind: str, what: dict[str, Any], run: StepRun) -> None:
         self.told(kind, what, DeviceBench(self.bench, needs_energy=False).measured(run))
 
-    def _moving(self, settings: Sequence[Setting]) -> Setting:
-        """All that a program may use that goes through settings."""
-        cpus = sorted({cpu for setting in settings for cpu in setting.cpus or ()})
-        clocks = [
-            tuple(dict.fromkeys(khz for khz in column if khz is not None))
-            for column in zip(*(setting.khz for setting in settings), strict=True)
-        ]
-        threads = max(setting.threads for setting in settings)
-        return Setting(tuple(cpus), (None,) * len(clocks), threads, tuple(clocks))
-
-    def _compared(self, plan: Plan, settings: Sequence[Setting]) -> dict[str, Any] | None:
+    def _compared(
+        self,
+        plan: Plan,
+        configurations: Sequence[CpuConfiguration],
+        settings: Sequence[Setting],
+    ) -> dict[str, Any] | None:
         """The plan beside the best single configuration, the first, in blocks of random order."""
         used = sorted(set(plan.settings))
         place = {number: at for at, number in enumerate(used)}
         through = [settings[number] for number in used]
         at = {0: place[plan.settings[0]]} | {call: place[to] for call, to in plan.changes}
-        file = self.bench.bring(settings_text(through, self._clusters, at), "plan")
+        schedules: dict[int, int] = {}
+        if self.used is not None:
+            each = {number: self.used(configurations[number]) for number in used}
+            schedules = {
+                call: each[number][call]
+                for call, number in enumerate(plan.settings)
+                if call in each[number]
+            }
+        file = self.bench.bring(settings_text(through, self._clusters, at, schedules), "plan")
         planned = self.bench.measuring(self.runner.planned(file))
-        plain = self.bench.measuring(self.runner.plain())
-        turns = [("plan", planned, self._moving(through)), ("single", plain, settings[0])]
+        plain = self._single(configurations[0], traced=False)
+        turns = [("plan", planned, all_of(through)), ("single", plain, settings[0])]
         order, pairs = random.Random(self.seed), []
         for _ in range(self.blocks):
             if self.interrupted():

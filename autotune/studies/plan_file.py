@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,10 @@ class StepPlan:
         device: What it was measured on, as in the result of a search.
         emulated: The profile of the model that it was measured on; empty for a real device.
         step: The options that mean the step, the runs with its kernels among them.
-        configuration: Cores and clock of each cluster, and threads.
-        digests: The schedule of each kernel, by its name; those that no run knows are missing.
+        settings: Cores and clock of each cluster, and threads; several where the step goes through them.
+        calls: The setting of each call, by its index in ``settings``.
+        kernels: The kernel of each call.
+        digests: The schedule of each call; None where no run knows its kernel.
         measured: `time_s`, `energy_j`, `memory_bytes`, `celsius`, and `ci`.
     """
 
@@ -32,9 +36,39 @@ class StepPlan:
     device: Mapping[str, Any]
     emulated: str
     step: dict[str, Any]
-    configuration: dict[str, Any]
-    digests: Mapping[str, str]
+    settings: tuple[dict[str, Any], ...]
+    calls: tuple[int, ...]
+    kernels: tuple[str, ...]
+    digests: tuple[str | None, ...]
     measured: Mapping[str, Any]
+
+    @property
+    def schedules(self) -> dict[str, list[str]]:
+        """The schedules of each kernel whose runs are known, by its name; the one of most calls first."""
+        counted: dict[str, Counter[str]] = {}
+        for kernel, digest in zip(self.kernels, self.digests, strict=True):
+            if digest is not None:
+                counted.setdefault(kernel, Counter())[digest] += 1
+        return {name: [digest for digest, _ in one.most_common()] for name, one in counted.items()}
+
+    @property
+    def used(self) -> dict[int, int]:
+        """Which of its kernel's schedules each call uses, by the call's number."""
+        schedules = self.schedules
+        return {
+            call: schedules[kernel].index(digest)
+            for call, (kernel, digest) in enumerate(zip(self.kernels, self.digests, strict=True))
+            if digest is not None
+        }
+
+    @property
+    def changes(self) -> dict[int, int]:
+        """Settings by the call that they begin at; the first call's is always there."""
+        found = {0: self.calls[0]}
+        for call, (before, now) in enumerate(pairwise(self.calls), start=1):
+            if now != before:
+                found[call] = now
+        return found
 
 
 def is_plan(path: Path) -> bool:
@@ -63,11 +97,14 @@ def read_plan(path: Path) -> StepPlan:
                 f"{PLAN_SCHEMA_VERSION}",
                 hint="search again with this version of autotune",
             )
-        digests = {
-            str(call["kernel"]): str(call["schedule"]["digest"])
-            for call in told["calls"]
-            if call["schedule"] is not None
-        }
+        calls = told["calls"]
+        digests = tuple(
+            None if call["schedule"] is None else str(call["schedule"]["digest"]) for call in calls
+        )
+        settings = tuple(dict(one) for one in told["settings"])
+        numbers = tuple(int(call["setting"]) for call in calls)
+        if not calls or not all(0 <= number < len(settings) for number in numbers):
+            raise ValueError("a call has no setting")
         step = dict(told["step"])
         if not isinstance(step["model"], str) or not isinstance(step["runs"], list):
             raise TypeError("step")
@@ -76,7 +113,9 @@ def read_plan(path: Path) -> StepPlan:
             dict(told["device"]),
             str(told["profile"] or ""),
             step,
-            dict(told["configuration"]),
+            settings,
+            numbers,
+            tuple(str(call["kernel"]) for call in calls),
             digests,
             dict(told["measured"]),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.studies.configuration import CpuConfiguration
@@ -12,13 +13,22 @@ from autotune.workloads.graph import StepGraph
 from autotune.workloads.memory import plan_memory
 
 
+@dataclass(frozen=True)
+class PlannedSetting:
+    """A configuration that a plan goes through, and what the step is computed with under it."""
+
+    configuration: CpuConfiguration
+    choice: Choice
+
+
 def step_plan(
     bench: JointBench,
     graph: StepGraph,
     of_call: Sequence[int | None],
     step: dict[str, Any],
     point: Mapping[str, Any],
-    choice: Choice,
+    settings: Sequence[PlannedSetting],
+    setting_of_call: Sequence[int],
     profile: str | None,
 ) -> dict[str, Any]:
     """A plan; docs/joint.md has its schema.
@@ -29,35 +39,42 @@ def step_plan(
         of_call: The task of each call; None where no run knows its kernel.
         step: The options that mean the step in that form.
         point: What was measured, as the search's result has it.
-        choice: What it was measured with.
+        settings: What the step goes through.
+        setting_of_call: Which of them each call has.
         profile: Of the model that measured in the search's process; None for a device.
     """
     names = [cluster.name for cluster in bench.clusters]
-    configuration = CpuConfiguration.from_json(dict(point), names)
     table = bench.model.table
-    seconds, joules = bench.predict(configuration)
-    rows = table.rows(choice.rows)
-    foretold = bench.foretold(configuration, choice)
+    told = [bench.predict(one.configuration) for one in settings]
     memory = plan_memory(graph)
     calls = []
     for number, (node, task) in enumerate(zip(graph.nodes, of_call, strict=True)):
+        at = setting_of_call[number]
         call: dict[str, Any] = {
             "call": number,
             "kernel": node.kernel.name,
             "operator": node.kernel.operator.name,
             "role": node.kernel.role,
             "device": "cpu",
+            "setting": at,
             "schedule": None,
             "predicted": None,
         }
         if task is not None:
-            schedule, row = table.tasks[task].schedules[choice.schedules[task]], int(rows[task])
+            chosen = settings[at].choice.schedules[task]
+            schedule, row = table.tasks[task].schedules[chosen], int(table.first[task]) + chosen
+            seconds, joules = told[at]
             call["schedule"] = {"digest": schedule.digest, "formulation": schedule.formulation}
             call["predicted"] = {
                 "time_s": float(seconds[row]),
                 "energy_j": None if joules is None else float(joules[row]),
             }
         calls.append(call)
+    known = [call["predicted"] for call in calls if call["predicted"]]
+    predicted: dict[str, Any] = {
+        name: None if any(one[name] is None for one in known) else sum(one[name] for one in known)
+        for name in ("time_s", "energy_j")
+    }
     return {
         "schema_version": PLAN_SCHEMA_VERSION,
         "kind": KIND,
@@ -65,12 +82,13 @@ def step_plan(
         "emulated": bool(bench.device.get("emulated")),
         "profile": profile,
         "step": step,
-        "configuration": configuration.to_json(names),
+        "configuration": settings[0].configuration.to_json(names),
+        "settings": [one.configuration.to_json(names) for one in settings],
         "calls": calls,
         "memory": {"planned_bytes": memory.arena_bytes, "offsets": dict(memory.offsets)},
         "predicted": {
-            **foretold,
-            "ci": {name: bench.interval(name, value) for name, value in foretold.items()},
+            **predicted,
+            "ci": {name: bench.interval(name, value) for name, value in predicted.items()},
         },
         "measured": {
             name: point.get(name)

@@ -81,13 +81,43 @@ def test_a_joint_search_on_a_model_leaves_plans_and_goes_on(tmp_path: Path) -> N
 def test_without_a_run_the_kernels_are_tuned_first(tmp_path: Path) -> None:
     found = joint(
         "--emulate", "meizu-16t", *LENET, "--kernel-trials", 20, "--objective", "energy", "--trials", 2,
-        "--blocks", 1, "--least-seconds", 1, "--no-sequential", "--logs", tmp_path,
+        "--blocks", 1, "--least-seconds", 1, "--no-sequential", "--per-operator", "--logs", tmp_path,
     )  # fmt: skip
     assert found["n_measured"] == 2
+    assert len(found["per_operator"]["configurations"]) == 2
     kernel_run, joint_run = sorted(tmp_path.iterdir(), key=lambda path: "-joint-" in path.name)
     assert json.loads((kernel_run / "result.json").read_text())["trials"] == 20
     plan = json.loads((joint_run / "plans" / "best.json").read_text())
     assert plan["step"]["runs"] == [str(kernel_run)]
+    check_changes(plan, tmp_path)
+
+
+def check_changes(plan: dict[str, Any], folder: Path) -> None:
+    """A plan whose backward pass has one slow core: the step takes longer, and is measured; nothing can be held."""
+    slow = {
+        "clusters": {"little": {"cores": 1, "khz": 300000}, "big": {"cores": 0, "khz": None}},
+        "threads": 1,
+    }
+    fast = {
+        "clusters": {"little": {"cores": 0, "khz": None}, "big": {"cores": 4, "khz": 2419200}},
+        "threads": 4,
+    }
+    seconds = []
+    for settings in ([fast], [fast, slow]):
+        calls = [
+            {**call, "setting": min(len(settings) - 1, int(call["role"] != "forward"))}
+            for call in plan["calls"]
+        ]
+        file = folder / f"{len(settings)}.json"
+        file.write_text(json.dumps({**plan, "settings": settings, "calls": calls}))
+        done = autotune("step", "--plan", file, "--least-seconds", "0.5", "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        seconds.append(told["measured"]["time_s"])
+    assert told["changes"] >= 2
+    assert seconds[1] > 3 * seconds[0]
+    refused = autotune("cpu-config", "apply", folder / "2.json")
+    assert (refused.returncode, "goes through 2 configurations" in refused.stderr) == (2, True)
 
 
 def check_consumers(run: Path, plan: dict[str, Any], folder: Path) -> None:
@@ -98,7 +128,7 @@ def check_consumers(run: Path, plan: dict[str, Any], folder: Path) -> None:
     measured = json.loads(done.stdout)
     assert "meizu-16t" in measured["emulated"]
     assert measured["measured"]["time_s"] == pytest.approx(plan["measured"]["time_s"], rel=0.05)
-    assert measured["configuration"] == plan["configuration"]
+    assert measured["settings"] == [plan["configuration"]] == plan["settings"]
     for command in (["cpu-config", "apply", file], ["export", file, "--out", str(folder / "out")]):
         refused = autotune(*command)
         assert (refused.returncode, "model" in refused.stderr or "stand-in" in refused.stderr) == (

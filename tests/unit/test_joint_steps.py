@@ -9,6 +9,7 @@ import pytest
 from test_joint import BIG4, CLUSTERS, exact, tasks
 from test_step_bench import bench
 
+from autotune.cli.joint_plans import setting_of_calls
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_runner import PROGRAM, StepRunner, settings_text
 from autotune.studies.device_bench import DeviceBench
@@ -56,6 +57,12 @@ def test_a_step_takes_what_its_schedules_take(tmp_path: Path) -> None:
         assert own.raw is not None
         assert tuple(own.raw["chosen"]) == joint.untuned.schedules
         device.run(["rm", "-rf", FOLDER, program], timeout=10)
+
+
+def test_a_step_goes_round_through_its_changes() -> None:
+    changes = [{"call": 2, "to": 1}, {"call": 4, "to": 0}]
+    assert setting_of_calls(changes, 6) == (0, 0, 1, 1, 0, 0)
+    assert setting_of_calls([{"call": 0, "to": 2}, {"call": 3, "to": 1}], 4) == (2, 2, 2, 1)
 
 
 def test_a_file_of_settings_names_schedules() -> None:

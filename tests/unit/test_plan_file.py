@@ -18,11 +18,15 @@ PLAN: dict[str, Any] = {
     "emulated": False,
     "profile": None,
     "step": {"model": "lenet", "runs": ["logs/a"]},
-    "configuration": {"clusters": {"big": {"cores": 4, "khz": 2419200}}, "threads": 4},
+    "settings": [
+        {"clusters": {"big": {"cores": 4, "khz": 2419200}}, "threads": 4},
+        {"clusters": {"big": {"cores": 1, "khz": 710400}}, "threads": 1},
+    ],
     "calls": [
-        {"kernel": "conv", "schedule": {"digest": "d1", "formulation": "direct"}},
-        {"kernel": "relu", "schedule": None},
-        {"kernel": "conv", "schedule": {"digest": "d1", "formulation": "direct"}},
+        {"kernel": "conv", "setting": 0, "schedule": {"digest": "d1", "formulation": "direct"}},
+        {"kernel": "relu", "setting": 0, "schedule": None},
+        {"kernel": "conv", "setting": 1, "schedule": {"digest": "d2", "formulation": "direct"}},
+        {"kernel": "conv", "setting": 0, "schedule": {"digest": "d2", "formulation": "direct"}},
     ],
     "measured": {"time_s": 0.1},
 }
@@ -37,8 +41,10 @@ def written(folder: Path, content: str) -> Path:
 def test_a_plan_tells_schedules_cores_and_clocks(tmp_path: Path) -> None:
     path = written(tmp_path, json.dumps(PLAN))
     plan = read_plan(path)
-    assert plan.digests == {"conv": "d1"}
-    assert plan.configuration["threads"] == 4
+    assert plan.schedules == {"conv": ["d2", "d1"]}
+    assert plan.used == {0: 1, 2: 0, 3: 0}
+    assert plan.changes == {0: 0, 2: 1, 3: 0}
+    assert [one["threads"] for one in plan.settings] == [4, 1]
     assert (plan.emulated, plan.device["soc"], plan.step["model"]) == ("", "sm8150", "lenet")
     assert is_plan(path)
     assert not is_plan(tmp_path)
@@ -53,6 +59,8 @@ def test_a_plan_tells_schedules_cores_and_clocks(tmp_path: Path) -> None:
         (json.dumps({**PLAN, "kind": "result"}), "is no plan"),
         (json.dumps({**PLAN, "schema_version": 9}), "version 9"),
         (json.dumps({**PLAN, "calls": [{"kernel": "x"}]}), "damaged"),
+        (json.dumps({**PLAN, "calls": []}), "damaged"),
+        (json.dumps({**PLAN, "settings": PLAN["settings"][:1]}), "damaged"),
         (json.dumps({**PLAN, "step": {"model": 3, "runs": []}}), "damaged"),
         (json.dumps({k: v for k, v in PLAN.items() if k != "measured"}), "damaged"),
     ],

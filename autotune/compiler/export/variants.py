@@ -179,7 +179,8 @@ def variant_of_choice(
             hint="search on the device, or export it as it is with --allow-stand-in",
         )
     known = {one.kernel.name: one for part in reversed(parts) for one in part.kernels}
-    chosen = winners_of(paths, digests)
+    found = winners_of(paths, {name: [digest] for name, digest in digests.items()})
+    chosen = {name: winner for name, (winner,) in found.items()}
     if unknown := sorted(chosen.keys() - known.keys()):
         raise RecordError(f"the plan's runs have no valid time of {unknown[0]}")
     kernels = tuple(

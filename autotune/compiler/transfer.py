@@ -1,0 +1,104 @@
+"""A schedule of one kernel made into one of a similar kernel of other sizes.
+
+Its instructions are applied again; only the decisions that depend on sizes are made anew. A loop is cut as it was
+there: the inner parts as near to what they were as its new extent can be divided, the outermost takes the rest.
+Then the space's own checks run, as on every sample of the search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+Factors = tuple[int, ...]
+
+
+def nearest_tiles(extent: int, factors: Sequence[int], limit: int, count: int) -> list[Factors]:
+    """Ways to cut a loop of another extent as one was cut.
+
+    The outermost factor is what is left, so that a longer loop gets more tiles of the same size.
+
+    Args:
+        extent: The new loop's extent.
+        factors: Those of the known loop, outermost first; their product was its extent.
+        limit: The largest innermost factor that the space allows.
+        count: Ways at most.
+
+    Returns:
+        Factors whose product is the extent, the nearest first: the sum of the inner factors' distances as ratios.
+        Never empty.
+    """
+    inner = tuple(factors[1:])
+    if not inner:
+        return [(extent,)]
+
+    def distance(found: Factors) -> float:
+        return sum(abs(math.log(a / b)) for a, b in zip(found[1:], inner, strict=True))
+
+    allowed = [f for f in _divisions(extent, len(factors)) if f[-1] <= limit]
+    return sorted(allowed, key=lambda f: (distance(f), f))[:count]
+
+
+@cache
+def _divisions(extent: int, parts: int) -> tuple[Factors, ...]:
+    """All ways to write a number as an ordered product."""
+    if parts == 1:
+        return ((extent,),)
+    return tuple(
+        (first, *rest)
+        for first in range(1, extent + 1)
+        if extent % first == 0
+        for rest in _divisions(extent // first, parts - 1)
+    )
+
+
+def adapted(context: Any, known: Any, variant: int) -> Any | None:
+    """The schedule of a program after the trace of a similar one.
+
+    Args:
+        context: The tuning context of the program, which has the program and the space's checks.
+        known: The known schedule's `Trace`.
+        variant: 0 cuts loops as near to the known ones as can be. Others are one step away in one loop each: loop
+            by loop its next nearest cut.
+
+    Returns:
+        A `Schedule`; None where it does not pass the checks, or there is no such variant.
+
+    Raises:
+        Exception: TVM raises whatever it meets first where the trace's instructions do not fit.
+    """
+    from tvm.s_tir import Schedule
+
+    schedule = Schedule(context.mod)
+    cuts = _Cuts(schedule, variant)
+    known.apply_to_schedule(schedule, True, cuts)
+    if cuts.left > 0:
+        return None
+    schedule.enter_postproc()
+    checks = context.space_generator.postprocs
+    return schedule if all(check.apply(schedule) for check in checks) else None
+
+
+class _Cuts:
+    """Makes the decisions of a trace for another program."""
+
+    def __init__(self, schedule: Any, variant: int) -> None:
+        self._schedule = schedule
+        self.left = variant
+
+    def __call__(self, instruction: Any, inputs: Any, attributes: Any, decision: Any) -> Any:
+        if instruction.kind.name != "SamplePerfectTile":
+            return decision
+        extent = int(self._schedule.get(inputs[0]).extent)
+        factors = [int(factor) for factor in decision]
+        if extent == math.prod(factors) and self.left == 0:
+            return decision
+        ways = nearest_tiles(extent, factors, int(attributes[1]), 2)
+        chosen = ways[0]
+        if self.left > 0 and len(ways) > 1:
+            self.left -= 1
+            if self.left == 0:
+                chosen = ways[1]
+        return list(chosen)

@@ -1,0 +1,283 @@
+"""Databases of measured schedules: what shipped records are, and how they merge.
+
+A database is a set of sources (runs) and a set of schedules with the time that each source measured. Merging is the
+union of both, so that it does not matter in which order, or how often, databases meet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from autotune.errors import UsageError
+
+
+@dataclass(frozen=True, order=True)
+class Identity:
+    """Whose times a database holds. Times count for a run of an equal identity on equal cores only.
+
+    Attributes:
+        device: The device's model, as runs name it.
+        kind: `cpu`, `opencl`, `qemu-user`, `rpc-cpu`, `rpc-opencl` or `model`.
+        driver: Driver, or what emulates the device; empty for a processor.
+        tvm: Version of TVM.
+        target: Family and LLVM triple of the code.
+        stand_in: Whether the device only stands in for the target's.
+    """
+
+    device: str
+    kind: str
+    driver: str
+    tvm: str
+    target: str
+    stand_in: bool
+
+    def __str__(self) -> str:
+        parts = (self.device, self.driver, f"TVM {self.tvm}", self.target)
+        return ", ".join(filter(None, parts)) + (" (a stand-in)" if self.stand_in else "")
+
+
+@dataclass(frozen=True)
+class SearchedTask:
+    """What became of one kernel in one run.
+
+    Attributes:
+        spec: Its shape, in the form that `--op` takes.
+        role: Its role.
+        count: Times it runs in a step of that run's model.
+        default_s: Seconds of the untuned default; None if that failed.
+        trials: Trials that it got.
+        curve: How the best fell: (trials, seconds) at each improvement.
+    """
+
+    spec: str
+    role: str
+    count: int
+    default_s: float | None
+    trials: int
+    curve: tuple[tuple[int, float], ...]
+
+    def trials_until(self, seconds: float) -> int:
+        """Trials until the best was so small; all of them where it never was."""
+        return next((trials for trials, best in self.curve if best <= seconds), self.trials)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The run that measurements are from.
+
+    Attributes:
+        id: The same for the same run, wherever it was copied.
+        identity: On what it measured.
+        cores: The cores that it measured on, as a text.
+        about: For people: the run's name, workload, batch, versions, revision of autotune, beginning.
+        trials: Its trials.
+        tasks: Its kernels, by name.
+    """
+
+    id: str
+    identity: Identity
+    cores: str
+    about: Mapping[str, Any]
+    trials: int
+    tasks: Mapping[str, SearchedTask]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "identity": asdict(self.identity),
+            "cores": self.cores,
+            "about": dict(self.about),
+            "trials": self.trials,
+            "tasks": {name: asdict(self.tasks[name]) for name in sorted(self.tasks)},
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Source:
+        """Reads what `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        tasks = {
+            name: SearchedTask(
+                **{**task, "curve": tuple((int(n), float(s)) for n, s in task["curve"])}
+            )
+            for name, task in content["tasks"].items()
+        }
+        return cls(**{**content, "identity": Identity(**content["identity"]), "tasks": tasks})
+
+    def fuller(self, other: Source) -> Source:
+        """The copy of the same run that knows more: runs that were resumed grow."""
+        return max(self, other, key=lambda one: (one.trials, _canonical(one.to_json())))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule of a kernel, with its times.
+
+    Attributes:
+        task: The kernel's name.
+        formulation: How the kernel is computed.
+        digest: Identity of the scheduled program: its structural hash, with task and formulation.
+        trace: The schedule as TVM's trace in plain JSON data.
+        seconds: What each source measured, by its id.
+    """
+
+    task: str
+    formulation: str
+    digest: str
+    trace: Any
+    seconds: Mapping[str, float]
+
+    @property
+    def best_s(self) -> float:
+        """The least of its times."""
+        return min(self.seconds.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "seconds": dict(sorted(self.seconds.items()))}
+
+    def with_times_of(self, other: Schedule) -> Schedule:
+        """The same schedule with the times of both; where both have one of a source, with the lesser."""
+        seconds = dict(self.seconds)
+        for source, value in other.seconds.items():
+            seconds[source] = min(value, seconds.get(source, value))
+        return replace(self, seconds=seconds, trace=min(self.trace, other.trace, key=_canonical))
+
+
+@dataclass(frozen=True)
+class Database:
+    """Measured schedules with their sources.
+
+    Attributes:
+        sources: By id.
+        schedules: By task, formulation and digest.
+    """
+
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    schedules: Mapping[tuple[str, str, str], Schedule] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sources: Iterable[Source], schedules: Iterable[Schedule]) -> Database:
+        """A database of them all; what is there twice is joined."""
+        by_id: dict[str, Source] = {}
+        for source in sources:
+            known = by_id.get(source.id)
+            by_id[source.id] = source if known is None else known.fuller(source)
+        by_key: dict[tuple[str, str, str], Schedule] = {}
+        for one in schedules:
+            key = (one.task, one.formulation, one.digest)
+            by_key[key] = by_key[key].with_times_of(one) if key in by_key else one
+        return cls(by_id, by_key)
+
+    @property
+    def identities(self) -> list[Identity]:
+        """Whose times it holds, sorted; one unless it was mixed."""
+        return sorted({source.identity for source in self.sources.values()})
+
+    @property
+    def trials(self) -> int:
+        """Trials of all sources."""
+        return sum(source.trials for source in self.sources.values())
+
+    def tasks(self) -> dict[str, list[Schedule]]:
+        """Schedules by task, the fastest first."""
+        found: dict[str, list[Schedule]] = {}
+        for one in sorted(self.schedules.values(), key=lambda one: (one.best_s, one.digest)):
+            found.setdefault(one.task, []).append(one)
+        return dict(sorted(found.items()))
+
+    def searched(self, task: str) -> list[SearchedTask]:
+        """What became of a task in each source that has it."""
+        return [s.tasks[task] for _, s in sorted(self.sources.items()) if task in s.tasks]
+
+    def of_device(self, identity: Identity, cores: str) -> Database:
+        """What was measured on such a device, with such cores."""
+        sources = {
+            key: source
+            for key, source in self.sources.items()
+            if (source.identity, source.cores) == (identity, cores)
+        }
+        schedules = {
+            key: replace(one, seconds=times)
+            for key, one in self.schedules.items()
+            if (times := {k: s for k, s in one.seconds.items() if k in sources})
+        }
+        return Database(sources, schedules)
+
+
+def merged(databases: Iterable[Database]) -> Database:
+    """The union of databases."""
+    parts = list(databases)
+    return Database.of(
+        (source for part in parts for source in part.sources.values()),
+        (one for part in parts for one in part.schedules.values()),
+    )
+
+
+def refuse_mixture(databases: Iterable[Database]) -> None:
+    """Refuses to make one database of several devices, drivers, versions of TVM or targets.
+
+    Raises:
+        UsageError: They are not of one identity; the message tells in what they differ.
+    """
+    found = sorted({identity for one in databases for identity in one.identities})
+    for name in ("stand_in", "device", "driver", "tvm", "target", "kind"):
+        values = list(dict.fromkeys(getattr(identity, name) for identity in found))
+        if len(values) > 1:
+            what = {
+                "stand_in": "of a stand-in and of a real device",
+                "tvm": f"of TVM {' and '.join(map(str, values))}",
+            }.get(name, f"of several {name}s: {', '.join(map(repr, values))}")
+            raise UsageError(
+                f"these records are {what}",
+                hint="merge those of one device, or say --mixed: each record keeps what it was measured on",
+            )
+
+
+@dataclass(frozen=True)
+class TaskDifference:
+    """A kernel in two databases.
+
+    Attributes:
+        task: Its name.
+        best_s: Least seconds in each; None where it is unknown.
+        alone: Schedules that only this one of the two has.
+    """
+
+    task: str
+    best_s: tuple[float | None, float | None]
+    alone: tuple[int, int]
+
+    @property
+    def better(self) -> str:
+        """`a`, `b` or `equal`; the only one that has it is the better one."""
+        a, b = (float("inf") if s is None else s for s in self.best_s)
+        return "equal" if a == b else "a" if a < b else "b"
+
+
+def difference(a: Database, b: Database) -> list[TaskDifference]:
+    """Compares two databases, task by task."""
+    left, right = a.tasks(), b.tasks()
+    found = []
+    for task in sorted({*left, *right}):
+        sides = (left.get(task, []), right.get(task, []))
+        keys = [{(one.formulation, one.digest) for one in side} for side in sides]
+        found.append(
+            TaskDifference(
+                task,
+                (
+                    min((one.best_s for one in sides[0]), default=None),
+                    min((one.best_s for one in sides[1]), default=None),
+                ),
+                (len(keys[0] - keys[1]), len(keys[1] - keys[0])),
+            )
+        )
+    return found
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -92,6 +92,14 @@ def kernels(
             help="An earlier run whose best schedules of the same kernels are tried first; may be repeated.",
         ),
     ] = None,
+    records: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="Begin with what records know, of these kernels or of others like them, on the same device: "
+            "a store (`autotune records pull`), a database or a run; may be repeated. [default: none]",
+        ),
+    ] = None,
     logs: Annotated[
         Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
     ] = None,
@@ -113,6 +121,7 @@ def kernels(
       autotune kernels --target adreno --model lenet --batch 4 --tracker 127.0.0.1:9190 --key adreno640
       autotune kernels --target arm-cpu --model lenet --tracker 127.0.0.1:9190 --key sm8150 --cluster big
       autotune kernels --model squeezenet1_1 --emulate meizu-16t --cluster little --from logs/2026-arm-cpu-big
+      autotune kernels --target adreno --model squeezenet1_0 --tracker 127.0.0.1:9190 --key sm8150 --records records
       autotune kernels --resume logs/20260102T030405Z-cpu-lenet
     """
     from autotune.cli.cluster import chosen_cores
@@ -135,7 +144,7 @@ def kernels(
     }
     if resume is not None:
         search = (target, target_json, model, op, role, seed, space, tracker, key)
-        fixed = (*search, cluster, emulate, start_from, logs, *of_model.values())
+        fixed = (*search, cluster, emulate, start_from, records, logs, *of_model.values())
         if any(value is not None for value in fixed):
             raise UsageError(
                 "--resume goes on with the run as it was asked for",
@@ -184,6 +193,7 @@ def kernels(
             fleet=fleet,
             cores=cores,
             start_from=tuple(map(str, start_from or ())),
+            records=tuple(map(str, records or ())),
         ),
         Path("logs") if logs is None else logs,
         earlier=None,

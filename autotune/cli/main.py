@@ -17,6 +17,7 @@ from autotune import __version__
 from autotune.cli import cpu_config as cpu_config_commands
 from autotune.cli import cpu_config_apply, cpu_config_compare
 from autotune.cli import devices as devices_commands
+from autotune.cli import records as records_commands
 from autotune.cli import rpc as rpc_commands
 from autotune.cli import tracker as tracker_commands
 from autotune.cli.breakdown import breakdown
@@ -102,6 +103,15 @@ _cpu_config = _group(
 )
 _cpu_config.callback(invoke_without_command=True, help=cpu_config_commands.search.__doc__)(
     with_verbosity(cpu_config_commands.search)
+)
+_group(
+    "records",
+    "Merge, compare and ship what runs have measured.",
+    ("list", records_commands.list_databases, "List the databases and runs of a folder."),
+    ("show", records_commands.show, "Show the kernels of a database."),
+    ("merge", records_commands.merge, "Join records into one database."),
+    ("diff", records_commands.diff, "Compare two databases, kernel by kernel."),
+    ("pull", records_commands.pull, "Bring records into the local store."),
 )
 _group(
     "rpc",

@@ -8,7 +8,7 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -34,14 +34,17 @@ from autotune.cli.output import write_table
 from autotune.cli.verbosity import LOGGER
 from autotune.compiler.build_worker import linker
 from autotune.compiler.entries import DEFAULT
+from autotune.compiler.experience import Experience, experience
 from autotune.compiler.known import known_schedules
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.rpc_runner import RpcRunner
+from autotune.compiler.run_records import databases_at, identity_of
 from autotune.compiler.runner import LocalRunner, Runner, runner_for, stand_in_notice
 from autotune.compiler.tune import KernelRun
 from autotune.compiler.workers import abandon
 from autotune.errors import INTERRUPTED, TransientDeviceError, UsageError
 from autotune.records import Result, RunFolder, TaskResult
+from autotune.records.database import merged
 from autotune.records.folder import Run
 
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
@@ -181,6 +184,7 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
     if earlier is not None:
         _same_conditions(earlier, runner)
     known = known_schedules([Path(name) for name in request.start_from], request.target)
+    experiences, what = _experiences(request, runner)
     cluster = request.cores.cluster if request.cores else ""
     if earlier is None:
         folder = RunFolder.create(
@@ -193,8 +197,8 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
     with folder, LiveProgress() as progress, stop_on_interrupt(folder.path) as interrupted:
         progress.notice(f"run folder: {folder.path}")
         notice = stand_in_notice(request.target, runner.device)
-        if notice:
-            progress.notice(notice)
+        for line in filter(None, (notice, what)):
+            progress.notice(line)
         if isinstance(runner, RpcRunner | LocalRunner):
             runner.give_up = interrupted
         run = KernelRun(
@@ -205,6 +209,7 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
             interrupted=interrupted,
             earlier=earlier,
             known=known,
+            experiences=experiences,
         )
         try:
             result = run.run()
@@ -225,6 +230,33 @@ def _runner(request: TuneRequest) -> Runner:
     if request.fleet is not None:
         return fleet_runner(request)
     return runner_for(request.target, cores.cpus if cores else ())
+
+
+def _experiences(
+    request: TuneRequest, runner: Runner
+) -> tuple[Mapping[str, Experience] | None, str]:
+    """What the request's records tell of its kernels, and a line that says so; None where it asks for none.
+
+    Raises:
+        UsageError: There are no records where the request says.
+        RecordError: They are damaged.
+    """
+    if not request.records:
+        return None, ""
+    device = runner.device.to_json()
+    identity, cores = identity_of(request, device, version("apache-tvm"))
+    found = [one for path in request.records for _, one in databases_at(Path(path))]
+    own = merged(found).of_device(identity, cores)
+    told = experience([task.kernel for task in request.tasks], own)
+    others = len({key for one in found for key in one.sources} - set(own.sources))
+    equal = sum(one.equal for one in told.values())
+    line = (
+        f"records: {len(own.schedules)} schedules of {len(own.sources)} runs on {identity}, {cores}: "
+        f"{equal} of {len(request.tasks)} kernels are known, {len(told) - equal} are like known ones"
+    )
+    if others:
+        line += f"; {others} runs of other devices, drivers, TVM versions or cores are left out"
+    return told, line
 
 
 def _go_on(run: Path, command: str = "kernels") -> str:
@@ -304,6 +336,8 @@ def show(result: Result, notice: str | None, *, as_json: bool) -> None:
     if mean is not None:
         print(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
     print(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
+    if result.records is not None:
+        print(result.records)
     for drift in result.drifts:
         print(f"drift: {drift}; candidates from before and after it met in the last timing")
     for task in result.tasks:

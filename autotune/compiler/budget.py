@@ -46,6 +46,11 @@ class TaskLanes:
         return sum(lane.state.trials for lane in self.lanes)
 
     @property
+    def tried(self) -> int:
+        """Trials, with those that records are worth."""
+        return sum(lane.state.tried for lane in self.lanes)
+
+    @property
     def weight(self) -> float:
         """Seconds a step that it takes now; tasks without any time come first."""
         return self.count * self.best_s if math.isfinite(self.best_s) else math.inf
@@ -54,18 +59,23 @@ class TaskLanes:
         return [lane for lane in self.lanes if not lane.state.exhausted]
 
     def promise(self) -> float:
-        """Expected seconds a step saved by the next trial."""
+        """Expected seconds a step saved by the next trial; what records are worth counts as tried."""
         best = self.best_s
         if not math.isfinite(best):
             return math.inf if self.trials < _HOPE * self.warmup * len(self.lanes) else 0.0
         recent = max((lane.state.recent_gain_s for lane in self.open_lanes()), default=0.0)
-        return self.count * max(recent / 2, _OPTIMISM * best / max(1, self.trials))
+        return self.count * max(recent / 2, _OPTIMISM * best / max(1, self.tried))
 
     def arm(self) -> Lane:
         """The open lane to try next: the one whose best would be fastest had it had all the task's trials."""
 
         def prospect(lane: Lane) -> float:
-            return lane.state.best_s * lane.state.trials**_PROGRESS if lane.state.trials else 0.0
+            state = lane.state
+            if state.trials:
+                return float(state.best_s * state.tried**_PROGRESS)
+            if state.expected is None:
+                return 0.0
+            return float(self.best_s * state.expected * state.tried**_PROGRESS)
 
         return min(self.open_lanes(), key=prospect)
 
@@ -94,8 +104,8 @@ def next_turn(tasks: Sequence[TaskLanes], remaining: int, round_size: int) -> Tu
         for index in sorted(range(len(tasks)), key=lambda i: -tasks[i].weight):
             task = tasks[index]
             for lane in task.open_lanes():
-                if lane.state.trials <= lap < task.warmup:
-                    return Turn(index, lane, min(task.warmup - lane.state.trials, remaining))
+                if lane.state.tried <= lap < task.warmup:
+                    return Turn(index, lane, min(task.warmup - lane.state.tried, remaining))
     open_tasks = [index for index, task in enumerate(tasks) if task.open_lanes()]
     if not open_tasks:
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,16 +17,14 @@ from autotune.compiler.cost_model import (
 )
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.plain import plain
+from autotune.compiler.rejections import RejectionCounter
 from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator
 from autotune.compiler.spaces import Space
+from autotune.compiler.transfer import adapted
 from autotune.errors import ToolchainError
 from autotune.measurement import Outcome
 from autotune.workloads.operators import Kernel
 
-_CHECK = re.compile(
-    r"(?:Postproc #\d+ \[(?:[\w.]+\.)?(\w+)[^\]]*\]|(Trace replay) failures): (\d+) fail"
-)
-_SAMPLED = re.compile(r"Sampled (\d+) candidate")
 LOGGER = logging.getLogger("autotune.search")
 _MAX_TRIALS = 1 << 30
 _EMPTY_ROUNDS = 3
@@ -63,45 +60,6 @@ class Candidate:
         return tvm.ir.load_json(self.program)
 
 
-class _RejectionCounter(logging.Handler):
-    """Sums MetaSchedule's counts of samples that each check rejected.
-
-    The counts exist in its log only. Each summary is cumulative over one batch of samples, and a batch that is
-    repeated until enough samples are valid is logged again, so only the last one of a kind in a row counts.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(level=logging.INFO)
-        self.rejected: dict[str, int] = {}
-        self._pending: dict[str, int] = {}
-        self._accepted = 0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if sampled := _SAMPLED.search(text):
-            self._accepted += int(sampled[1])
-        found = _CHECK.findall(text)
-        if not found:
-            return
-        counts = {check or "TraceReplay": int(count) for check, replay, count in found}
-        if "Sample-Init-Population" in text:
-            self._pending = counts
-            return
-        self._add(counts)
-
-    def _add(self, counts: dict[str, int]) -> None:
-        for check, count in counts.items():
-            if count:
-                self.rejected[check] = self.rejected.get(check, 0) + count
-
-    def take(self) -> tuple[int, dict[str, int]]:
-        """Fresh samples accepted, and samples rejected by check, since the last call."""
-        self._add(self._pending)
-        taken = self._accepted, self.rejected
-        self._accepted, self.rejected, self._pending = 0, {}, {}
-        return taken
-
-
 @dataclass
 class LaneState:
     """What the budget needs to know of a lane.
@@ -113,6 +71,8 @@ class LaneState:
         empty_rounds: Rounds in a row that found nothing new.
         exhausted: Whether the space holds nothing new.
         failure: Why the space makes no schedule at all; empty when it does.
+        credit: Trials of its own that records are worth; the budget takes them as spent.
+        expected: Time that records let expect, over that of the kernel's best formulation; None without records.
     """
 
     trials: int = 0
@@ -121,6 +81,13 @@ class LaneState:
     empty_rounds: int = 0
     exhausted: bool = False
     failure: str = ""
+    credit: int = 0
+    expected: float | None = None
+
+    @property
+    def tried(self) -> int:
+        """Trials, with those that records are worth."""
+        return self.trials + self.credit
 
 
 class Lane:
@@ -163,7 +130,7 @@ class Lane:
         self._given: list[Any] = []
         self._ranked_by = 0
         self._evolves = False
-        self._rejections = _RejectionCounter()
+        self._rejections = RejectionCounter()
         self._workload: Any = None
 
     @property
@@ -246,18 +213,81 @@ class Lane:
         """How many of those are left."""
         return len(self._given)
 
+    def recall(self, known: Sequence[tuple[Any, float]]) -> list[Candidate]:
+        """Takes up schedules that were measured before, on an equal device: they breed, and teach the cost model.
+
+        Args:
+            known: Traces, with seconds.
+
+        Returns:
+            Those that still fit, in their order. None of them is proposed again, unless by `repeat`.
+        """
+        if self._context is None:
+            self._open()
+        fitting: list[Candidate] = []
+        fresh: list[tuple[Candidate, float]] = []
+        for trace, seconds in known:
+            try:
+                candidate = self._of_trace(trace)
+            except Exception:  # TVM raises whatever its parser meets first.
+                LOGGER.warning("%s: a known schedule does not fit any more", self.name)
+                continue
+            fitting.append(candidate)
+            if candidate.digest not in self._seen:
+                self._seen.add(candidate.digest)
+                record = self._record(candidate, Outcome("ok", (seconds,)))
+                self._database.commit_tuning_record(record)
+                fresh.append((candidate, seconds))
+        if fresh:
+            features = self._features(self._context, [one.schedule for one, _ in fresh])
+            self._ranker.learn(self.name, features, [seconds for _, seconds in fresh])
+        return fitting
+
+    def repeat(self, candidates: Sequence[Candidate]) -> None:
+        """Proposes schedules that were recalled before anything else: they are to be measured once more."""
+        self._given += candidates
+
+    def adapt(self, known: Sequence[Candidate], variants: int, count: int) -> int:
+        """Makes schedules after those of similar kernels; they are proposed before anything else.
+
+        Args:
+            known: Schedules of similar kernels in the same formulation, the most promising first.
+            variants: How many to make of each.
+            count: How many to propose: the first that fits, and those that the cost model likes best.
+
+        Returns:
+            How many are proposed.
+        """
+        if self._context is None:
+            self._open()
+        made: dict[str, Candidate] = {}
+        for one in known:
+            for variant in range(variants):
+                try:
+                    schedule = adapted(self._context, one.schedule.sch.trace, variant)
+                except Exception:  # TVM raises whatever does not fit first.
+                    break
+                if schedule is not None:
+                    candidate = self._measurable(schedule)
+                    if candidate.digest not in self._seen:
+                        made.setdefault(candidate.digest, candidate)
+        first, *others = made.values() or (None,)
+        chosen = [first, *self._best_first(others)][:count] if first is not None else []
+        self._given += chosen
+        return len(chosen)
+
     def _taken_of_given(self, count: int) -> list[Candidate]:
         found: list[Candidate] = []
         while self._given and len(found) < count:
-            trace = self._given.pop(0)
+            given = self._given.pop(0)
             try:
-                candidate = self._of_trace(trace)
+                candidate = given if isinstance(given, Candidate) else self._of_trace(given)
             except (
                 Exception
             ):  # TVM raises whatever its parser meets first; another version's does no harm.
                 LOGGER.warning("%s: a known schedule does not fit any more", self.name)
                 continue
-            if candidate.digest not in self._seen:
+            if given is candidate or candidate.digest not in self._seen:
                 self._seen.add(candidate.digest)
                 found.append(candidate)
         return found
@@ -341,12 +371,16 @@ class Lane:
 
     def _of_trace(self, trace: Any) -> Candidate:
         from tvm.s_tir import Schedule
-        from tvm.s_tir.meta_schedule import MeasureCandidate
-        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
         from tvm.s_tir.schedule import Trace
 
         schedule = Schedule(self._context.mod)
         Trace.apply_json_to_schedule(trace, schedule)
+        return self._measurable(schedule)
+
+    def _measurable(self, schedule: Any) -> Candidate:
+        from tvm.s_tir.meta_schedule import MeasureCandidate
+        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
         return self._candidate(
             MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, True))
         )

@@ -50,6 +50,7 @@ class TuneRequest:
         fleet: Where the devices are; None for this host, or what stands in for the target on it.
         cores: The cores that kernels are tuned for; None for all that there are.
         start_from: Folders of earlier runs, whose best schedules of the same kernels are tried first.
+        records: Where databases of records are; empty without any.
     """
 
     target: TargetSpec
@@ -62,6 +63,7 @@ class TuneRequest:
     fleet: Fleet | None = None
     cores: Cores | None = None
     start_from: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, enough to carry the run on later."""
@@ -92,6 +94,7 @@ class TuneRequest:
             "fleet": asdict(self.fleet) if self.fleet else None,
             "cores": asdict(self.cores) if self.cores else None,
             "start_from": list(self.start_from),
+            "records": list(self.records),
         }
 
     @classmethod
@@ -120,6 +123,7 @@ class TuneRequest:
                 fleet=Fleet(**content["fleet"]) if content.get("fleet") else None,
                 cores=_cores(content.get("cores")),
                 start_from=tuple(content.get("start_from", ())),
+                records=tuple(content.get("records", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
             raise RecordError(f"the run's request is damaged: {error}") from error

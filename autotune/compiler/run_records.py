@@ -17,9 +17,7 @@ from autotune.records.database_file import SUFFIX, read_database
 from autotune.records.folder import Run
 
 
-def identity_of(
-    request: TuneRequest, device: Mapping[str, Any], tvm: str
-) -> tuple[Identity, str]:
+def identity_of(request: TuneRequest, device: Mapping[str, Any], tvm: str) -> tuple[Identity, str]:
     """Whose times a run takes, and on which cores.
 
     Args:

@@ -7,12 +7,14 @@ Then the space's own checks run, as on every sample of the search.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 Factors = tuple[int, ...]
+_CHOICES = 6
 
 
 def nearest_tiles(extent: int, factors: Sequence[int], limit: int, count: int) -> list[Factors]:
@@ -30,28 +32,24 @@ def nearest_tiles(extent: int, factors: Sequence[int], limit: int, count: int) -
         Factors whose product is the extent, the nearest first: the sum of the inner factors' distances as ratios.
         Never empty.
     """
-    inner = tuple(factors[1:])
-    if not inner:
-        return [(extent,)]
-
-    def distance(found: Factors) -> float:
-        return sum(abs(math.log(a / b)) for a, b in zip(found[1:], inner, strict=True))
-
-    allowed = [f for f in _divisions(extent, len(factors)) if f[-1] <= limit]
-    return sorted(allowed, key=lambda f: (distance(f), f))[:count]
+    divisors = _divisors(extent)
+    choices = []
+    for place, factor in enumerate(factors[1:], start=2):
+        allowed = [d for d in divisors if d <= limit or place < len(factors)]
+        near = sorted(allowed, key=lambda d: (abs(math.log(d / factor)), d))[:_CHOICES]
+        choices.append({1, *near})
+    ways = [
+        (sum(abs(math.log(d / f)) for d, f in zip(inner, factors[1:], strict=True)), inner)
+        for inner in itertools.product(*choices)
+        if extent % math.prod(inner) == 0
+    ]
+    return [(extent // math.prod(inner), *inner) for _, inner in sorted(ways)[:count]]
 
 
 @cache
-def _divisions(extent: int, parts: int) -> tuple[Factors, ...]:
-    """All ways to write a number as an ordered product."""
-    if parts == 1:
-        return ((extent,),)
-    return tuple(
-        (first, *rest)
-        for first in range(1, extent + 1)
-        if extent % first == 0
-        for rest in _divisions(extent // first, parts - 1)
-    )
+def _divisors(number: int) -> tuple[int, ...]:
+    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
 
 
 def adapted(context: Any, known: Any, variant: int) -> Any | None:

@@ -7,7 +7,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
@@ -19,8 +19,9 @@ from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.data_movement import movement_stages, only_stages
 from autotune.compiler.drift import DriftWatch
 from autotune.compiler.entries import DEFAULT, Entry, Trial
+from autotune.compiler.experience import Experience
 from autotune.compiler.finals import Entrant, Verdict, settle
-from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.formulations import Formulation, formulations, prim_func
 from autotune.compiler.host import cores
 from autotune.compiler.known import Known
 from autotune.compiler.lane import Candidate, Lane
@@ -32,12 +33,14 @@ from autotune.compiler.runner import Runner
 from autotune.compiler.targets import tvm_target
 from autotune.compiler.trials import Bench, Building, BuildTargets
 from autotune.compiler.tuning_database import TuningDatabase
+from autotune.compiler.warm_start import WarmStart
 from autotune.compiler.workers import scratch
 from autotune.errors import NothingMeasuredError
 from autotune.measurement import Outcome
 from autotune.records import Result, RunFolder
 from autotune.records.folder import Run
 from autotune.workloads.graph import Task
+from autotune.workloads.operators import Kernel
 
 LOGGER = logging.getLogger("autotune.run")
 Interrupted = Callable[[], bool]
@@ -70,6 +73,7 @@ class KernelRun:
         interrupted: Asked between trials; True ends the search early.
         earlier: The same run read back, to be carried on; None for a new one.
         known: Schedules of its kernels that other runs found, which are tried first.
+        experiences: What records tell of its kernels, by name; None where none were asked.
     """
 
     def __init__(
@@ -82,9 +86,11 @@ class KernelRun:
         interrupted: Interrupted = lambda: False,
         earlier: Run | None = None,
         known: Known = MappingProxyType({}),
+        experiences: Mapping[str, Experience] | None = None,
     ) -> None:
         self._request = request
         self._known = known
+        self._warm = None if experiences is None else WarmStart(experiences, self._lane_apart)
         self._folder = folder
         self._runner = runner
         self._progress = progress
@@ -102,22 +108,9 @@ class KernelRun:
         request, kernel = self._request, task.kernel
         search = request.space.search
         names = request.space.formulations.get(f"{kernel.operator.name}.{kernel.role}")
-        chosen = formulations(kernel, names)
-        small = (
-            kernel.flops < search.serial_below_flops and kernel.bytes < search.serial_below_bytes
-        )
-        space = request.space.without_threads() if small else request.space
         lanes = [
-            Lane(
-                kernel,
-                formulation,
-                space=space,
-                target=self._target,
-                ranker=self._ranker,
-                seed=1 + (request.seed * 7919 + index * 31 + number) % (2**31 - 2),
-                threads=self._cores,
-            )
-            for number, formulation in enumerate(chosen)
+            self._lane(kernel, formulation, request.seed * 7919 + index * 31 + number)
+            for number, formulation in enumerate(formulations(kernel, names))
         ]
         for lane in lanes:
             lane.give(self._known.get((kernel.name, lane.formulation.name), ()))
@@ -128,6 +121,26 @@ class KernelRun:
         return Entry(
             task, TaskLanes(task.count, math.inf, warmup, lanes), self._default_candidate(task)
         )
+
+    def _lane(self, kernel: Kernel, formulation: Formulation, seed: int) -> Lane:
+        space, search = self._request.space, self._request.space.search
+        small = (
+            kernel.flops < search.serial_below_flops and kernel.bytes < search.serial_below_bytes
+        )
+        return Lane(
+            kernel,
+            formulation,
+            space=space.without_threads() if small else space,
+            target=self._target,
+            ranker=self._ranker,
+            seed=1 + seed % (2**31 - 2),
+            threads=self._cores,
+        )
+
+    def _lane_apart(self, kernel: Kernel, formulation: str) -> Lane:
+        """A search that is none of the run's, for what records know of other kernels."""
+        (chosen,) = formulations(kernel, [formulation])
+        return self._lane(kernel, chosen, self._request.seed)
 
     def _take_up(self) -> float:
         """Takes up the trials of an earlier part of the run; returns the seconds that it took."""
@@ -159,6 +172,9 @@ class KernelRun:
             self._entries = [self._entry(i, task) for i, task in enumerate(self._request.tasks)]
             earlier_wall = self._take_up()
             self._measure_defaults(bench)
+            if self._warm is not None and not self._interrupted():
+                self._progress.phase("records", len(self._entries))
+                self._warm.begin(self._entries, self._progress.step)
             self._search(bench)
             if self._interrupted():
                 return None
@@ -299,8 +315,10 @@ class KernelRun:
 
     def _known_turn(self, left: int) -> Turn | None:
         """A turn for schedules that others found, which come before any new ones."""
-        for index, entry in enumerate(self._entries):
-            for lane in entry.lanes.lanes:
+        for index in sorted(
+            range(len(self._entries)), key=lambda i: -self._entries[i].lanes.weight
+        ):
+            for lane in self._entries[index].lanes.lanes:
                 if lane.given and left > 0:
                     return Turn(index, lane, min(lane.given, left))
         return None
@@ -465,6 +483,7 @@ class KernelRun:
             wall_s,
             results,
             tuple(self._drift.drifts) if self._drift else (),
+            self._warm.use(self._entries) if self._warm else None,
         )
         self._folder.result(result.to_json())
         if all(task.tuned_ms is None for task in results):

@@ -7,7 +7,7 @@ union of both, so that it does not matter in which order, or how often, database
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -196,11 +196,14 @@ class Database:
 
     def of_device(self, identity: Identity, cores: str) -> Database:
         """What was measured on such a device, with such cores."""
-        sources = {
-            key: source
-            for key, source in self.sources.items()
-            if (source.identity, source.cores) == (identity, cores)
-        }
+        return self._of(lambda source: (source.identity, source.cores) == (identity, cores))
+
+    def of_identity(self, identity: Identity) -> Database:
+        """What was measured on such a device, with whatever cores."""
+        return self._of(lambda source: source.identity == identity)
+
+    def _of(self, wanted: Callable[[Source], bool]) -> Database:
+        sources = {key: source for key, source in self.sources.items() if wanted(source)}
         schedules = {
             key: replace(one, seconds=times)
             for key, one in self.schedules.items()

@@ -22,7 +22,7 @@ _LARGEST_BYTES = 1 << 30
 
 
 def file_name(database: Database) -> str:
-    """The name that a database has in a store: readable, and the same for the same device, driver, TVM and target."""
+    """The name that a database has in a store: readable, and the same for the same identity."""
     identities = database.identities
     text = json.dumps([str(one) + one.kind for one in identities])
     name = identities[0].device if len(identities) == 1 else "mixed"

@@ -112,6 +112,31 @@ class TaskResult:
 
 
 @dataclass(frozen=True)
+class RecordsUse:
+    """What records of earlier runs were good for in a run.
+
+    Attributes:
+        equal: Kernels that were known: their best schedules were measured once more.
+        similar: Kernels whose search began with schedules of others that differ in size only.
+        unknown: Kernels of which the records told nothing.
+        saved_trials: An estimate: over the known and the similar kernels, the trials that the earlier run took
+            until the kernel, or the one most like it, was within 5 % of its best, less those that this run took.
+    """
+
+    equal: int
+    similar: int
+    unknown: int
+    saved_trials: int
+
+    def __str__(self) -> str:
+        return (
+            f"records: {self.equal} kernels were known, {self.similar} began with similar ones, {self.unknown} are "
+            f"new; about {self.saved_trials} trials saved, going by how many the earlier runs took until each "
+            "kernel was within 5 % of its best"
+        )
+
+
+@dataclass(frozen=True)
 class Result:
     """The whole result of a kernel run.
 
@@ -124,6 +149,7 @@ class Result:
         tasks: One entry a distinct kernel.
         drifts: Changes of the device's speed meanwhile. The last timing compares trials from before and after one,
             and not their own times.
+        records: What records were good for; None where none were asked.
     """
 
     target: str
@@ -133,6 +159,7 @@ class Result:
     wall_s: float
     tasks: tuple[TaskResult, ...]
     drifts: tuple[Drift, ...] = ()
+    records: RecordsUse | None = None
 
     def step_ms(self, *, tuned: bool) -> float | None:
         """Predicted kernel time of one step, in milliseconds: the sum of count x time.
@@ -168,6 +195,7 @@ class Result:
                 "tuned": self.step_ms(tuned=True),
             },
             "drifts": [asdict(drift) for drift in self.drifts],
+            "records": asdict(self.records) if self.records else None,
             "tasks": [asdict(task) for task in self.tasks],
         }
 
@@ -197,4 +225,5 @@ class Result:
             content["wall_s"],
             tasks,
             tuple(Drift.from_json(drift) for drift in content.get("drifts", ())),
+            RecordsUse(**content["records"]) if content.get("records") else None,
         )

@@ -1,0 +1,308 @@
+"""`autotune records`: databases of what runs have measured, to be merged, compared and shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from autotune.records.database import Database
+
+STORE = Path("records")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Place = "a database, a run, or a folder of them"
+
+
+def list_databases(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="A store, a folder of runs, or one of either.")
+    ] = STORE,
+    json: Json = False,
+) -> None:
+    """Lists the databases and runs that a folder holds: what was measured, on what, and how fast steps became.
+
+    \b
+    Examples:
+      autotune records list
+      autotune records list logs --json
+    """
+    from autotune.cli.output import write_json, write_table
+    from autotune.compiler.run_records import databases_at
+
+    found = [_summary(path, database) for path, database in databases_at(folder)]
+    if json:
+        write_json({"databases": found})
+        return
+    columns = ("records", "device", "driver", "TVM", "target", "runs", "kernels", "schedules")
+    write_table(
+        (*columns, "trials", "best step"),
+        [
+            (
+                Path(one["path"]).name,
+                "; ".join(_named(i) for i in one["identities"]),
+                "; ".join(dict.fromkeys(i["driver"] or "-" for i in one["identities"])),
+                "; ".join(dict.fromkeys(i["tvm"] for i in one["identities"])),
+                "; ".join(dict.fromkeys(i["target"] for i in one["identities"])),
+                str(len(one["sources"])),
+                str(one["tasks"]),
+                str(one["schedules"]),
+                str(one["trials"]),
+                "; ".join(
+                    f"{step['workload']}: {step['ms']:.3g} ms"
+                    for step in one["steps"]
+                    if step["ms"]
+                ),
+            )
+            for one in found
+        ],
+        numbers=("runs", "kernels", "schedules", "trials"),
+        whole=True,
+    )
+
+
+def show(
+    database: Annotated[Path, typer.Argument(metavar="DATABASE", help=f"The records: {Place}.")],
+    json: Json = False,
+) -> None:
+    """Shows the kernels of a database with their best times, and the runs that they are from.
+
+    \b
+    Examples:
+      autotune records show records/sm8150-0a1b2c3d.records.gz
+      autotune records show logs/20260102T030405Z-arm-cpu-lenet --json
+    """
+    from autotune.cli.output import write_json, write_table
+
+    found = _whole(database)
+    rows = _tasks(found)
+    if json:
+        write_json({**_summary(database, found), "kernels": rows})
+        return
+    write_table(
+        ("kernel", "role", "schedules", "trials", "default ms", "best ms", "formulation"),
+        [
+            (
+                row["spec"],
+                row["role"],
+                str(row["schedules"]),
+                str(row["trials"]),
+                _ms(row["default_ms"]),
+                _ms(row["best_ms"]),
+                row["formulation"],
+            )
+            for row in rows
+        ],
+        numbers=("schedules", "trials", "default ms", "best ms"),
+        whole=True,
+    )
+    for source in found.sources.values():
+        about = source.about
+        print(
+            f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, {source.trials} trials, "
+            f"{source.identity}, {source.cores}"
+        )
+
+
+def merge(
+    databases: Annotated[
+        list[Path], typer.Argument(metavar="A B...", help=f"The records: each {Place}.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder that the database is written to.")],
+    mixed: Annotated[
+        bool,
+        typer.Option(
+            help="Join those of several devices, drivers, TVM versions or targets, and stand-ins with real ones."
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Joins records into one database, whole or not at all; what is there twice is kept once.
+
+    Every time keeps the run that measured it, with its device, driver and versions. The device names the file.
+
+    \b
+    Examples:
+      autotune records merge logs/*-arm-cpu-big-* --out shipped
+      autotune records merge mine.records.gz theirs.records.gz --out shipped --json
+    """
+    from autotune.errors import UsageError
+    from autotune.records.database import merged, refuse_mixture
+    from autotune.records.database_file import file_name, write_database
+
+    parts = [_whole(path) for path in databases]
+    if not mixed:
+        refuse_mixture(parts)
+    joined = merged(parts)
+    path = out / file_name(joined)
+    if path.exists() and path.resolve() not in [one.resolve() for one in databases]:
+        raise UsageError(
+            f"{path} exists",
+            hint="name it among what is merged, or use `autotune records pull` to add to a store",
+        )
+    write_database(path, joined)
+    twice = sum(len(part.schedules) for part in parts) - len(joined.schedules)
+    _tell_written([(path, joined, len(joined.schedules))], f"{twice} duplicates removed", json)
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help=f"The records: {Place}.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help=f"The records: {Place}.")],
+    json: Json = False,
+) -> None:
+    """Compares two databases, kernel by kernel: which has the better schedule, and what each alone has.
+
+    \b
+    Example:
+      autotune records diff records/sm8150-0a1b2c3d.records.gz logs/20260102T030405Z-arm-cpu-lenet
+    """
+    from autotune.cli.output import write_json, write_table
+    from autotune.records.database import difference
+
+    sides = (_whole(a), _whole(b))
+    rows = difference(*sides)
+    comparable = sides[0].identities == sides[1].identities
+    if json:
+        write_json(
+            {
+                "a": str(a),
+                "b": str(b),
+                "same_device": comparable,
+                "kernels": [{**asdict(row), "better": row.better} for row in rows],
+            }
+        )
+        return
+    write_table(
+        ("kernel", "A ms", "B ms", "better", "A alone", "B alone"),
+        [
+            (
+                row.task,
+                *(_ms(None if s is None else 1e3 * s) for s in row.best_s),
+                {"a": "A", "b": "B"}.get(row.better, "-"),
+                *map(str, row.alone),
+            )
+            for row in rows
+        ],
+        numbers=("A ms", "B ms", "A alone", "B alone"),
+        whole=True,
+    )
+    for name, side in (("A", "a"), ("B", "b")):
+        print(f"{name} is better in {sum(row.better == side for row in rows)} of {len(rows)}")
+    if not comparable:
+        print("A and B were measured on different devices or versions: their times do not compare")
+
+
+def pull(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help=f"Where records come from: {Place}.")
+    ],
+    store: Annotated[Path, typer.Option(metavar="DIR", help="The store.")] = STORE,
+    json: Json = False,
+) -> None:
+    """Brings records into the local store, which has one database a device, driver, version of TVM and target.
+
+    `autotune kernels --records DIR` begins with what a store knows.
+
+    \b
+    Examples:
+      autotune records pull ~/Downloads/shipped
+      autotune records pull logs --store records
+    """
+    from autotune.compiler.run_records import databases_at
+    from autotune.records.store import pulled
+
+    written = pulled([database for _, database in databases_at(folder)], store)
+    _tell_written(written, "", json)
+
+
+def _whole(path: Path) -> Database:
+    from autotune.compiler.run_records import databases_at
+    from autotune.records.database import merged
+
+    return merged(database for _, database in databases_at(path))
+
+
+def _summary(path: Path, database: Database) -> dict[str, Any]:
+    best = {task: rows[0].best_s for task, rows in database.tasks().items()}
+    steps = {}
+    for source in database.sources.values():
+        times = [
+            (task.count, min((s for s in (best.get(name), task.default_s) if s), default=None))
+            for name, task in source.tasks.items()
+        ]
+        batch = source.about["batch"]
+        name = f"{source.about['workload']}{'' if batch is None else f' b{batch}'}"
+        known = None if any(s is None for _, s in times) else sum(n * (s or 0) for n, s in times)
+        steps[name] = None if known is None else 1e3 * known
+    return {
+        "path": str(path),
+        "identities": [asdict(one) for one in database.identities],
+        "sources": [
+            {
+                "id": s.id,
+                "cores": s.cores,
+                "trials": s.trials,
+                **s.about,
+                "device": s.identity.device,
+            }
+            for s in database.sources.values()
+        ],
+        "tasks": len(best),
+        "schedules": len(database.schedules),
+        "trials": database.trials,
+        "steps": [{"workload": name, "ms": ms} for name, ms in steps.items()],
+    }
+
+
+def _tasks(database: Database) -> list[dict[str, Any]]:
+    rows = []
+    for name, schedules in database.tasks().items():
+        searched = database.searched(name)
+        defaults = [one.default_s for one in searched if one.default_s is not None]
+        rows.append(
+            {
+                "name": name,
+                "spec": searched[0].spec,
+                "role": searched[0].role,
+                "schedules": len(schedules),
+                "trials": sum(one.trials for one in searched),
+                "default_ms": 1e3 * min(defaults) if defaults else None,
+                "best_ms": 1e3 * schedules[0].best_s,
+                "formulation": schedules[0].formulation,
+                "digest": schedules[0].digest,
+                "sources": sorted({key for one in schedules for key in one.seconds}),
+            }
+        )
+    return rows
+
+
+def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json: bool) -> None:
+    from autotune.cli.output import write_json
+
+    if json:
+        write_json(
+            {
+                "databases": [
+                    {**_summary(path, database), "added": added}
+                    for path, database, added in written
+                ]
+            }
+        )
+        return
+    for path, database, added in written:
+        print(
+            f"{path}: {len(database.schedules)} schedules of {len(database.tasks())} kernels from "
+            f"{len(database.sources)} runs, {added} of them new{f'; {note}' if note else ''}"
+        )
+
+
+def _named(identity: dict[str, Any]) -> str:
+    return f"{identity['device']}{' (stand-in)' if identity['stand_in'] else ''}"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

@@ -1,0 +1,136 @@
+"""What records tell of a run's kernels: those that are known, and those that are like known ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from autotune.records.database import Database, Schedule, SearchedTask
+from autotune.workloads.operators import Kernel, Operator
+from autotune.workloads.spec import parse_kernel
+
+_NEAREST = 3
+# What is known of other sizes is worth so many trials of a kernel's own.
+_WORTH_OF_SIMILAR = 0.5
+
+
+@dataclass(frozen=True)
+class KnownKernel:
+    """A kernel that records know.
+
+    Attributes:
+        kernel: The kernel.
+        searched: What became of it in each run.
+        schedules: Its schedules, the fastest first.
+    """
+
+    kernel: Kernel
+    searched: tuple[SearchedTask, ...]
+    schedules: tuple[Schedule, ...]
+
+    @property
+    def best_s(self) -> float:
+        """The least seconds that are known."""
+        return self.schedules[0].best_s
+
+    @property
+    def default_is_best(self) -> bool:
+        """Whether no schedule was faster than the untuned default."""
+        defaults = [one.default_s for one in self.searched if one.default_s is not None]
+        return bool(defaults) and min(defaults) <= self.best_s
+
+    def of(self, formulation: str) -> list[Schedule]:
+        """Its schedules in one formulation, the fastest first."""
+        return [one for one in self.schedules if one.formulation == formulation]
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What is known of a kernel that is to be tuned.
+
+    Attributes:
+        equal: Whether it is the kernel itself that is known.
+        known: It alone, or the known kernels that are most alike, the nearest first.
+    """
+
+    equal: bool
+    known: tuple[KnownKernel, ...]
+
+    def told(self, formulation: str) -> KnownKernel | None:
+        """The nearest known kernel that was tried in a formulation."""
+        return next((one for one in self.known if one.of(formulation)), None)
+
+    def trials(self, formulation: str) -> int:
+        """How many trials of the kernel's own in a formulation this knowledge is worth."""
+        told = self.told(formulation)
+        if told is None:
+            return 0
+        count = len(told.of(formulation))
+        return count if self.equal else math.ceil(count * _WORTH_OF_SIMILAR)
+
+    def expected(self, formulation: str) -> float | None:
+        """Time that a formulation takes over the best one's; None where nobody has tried it."""
+        told = self.told(formulation)
+        return None if told is None else told.of(formulation)[0].best_s / told.best_s
+
+    def formulations(self) -> list[str]:
+        """The formulations that are known, what was fastest first."""
+        names = {one.formulation for known in self.known for one in known.schedules}
+        return sorted(names, key=lambda name: (self.expected(name) or math.inf, name))
+
+
+def experience(kernels: Sequence[Kernel], database: Database) -> Mapping[str, Experience]:
+    """What a database tells of kernels, by their names; of some it may tell nothing.
+
+    Args:
+        kernels: Those that are to be tuned.
+        database: Records of the same device, cores, driver, TVM and target.
+
+    Raises:
+        UsageError: A kernel of the records is none that this version knows.
+    """
+    known: dict[str, KnownKernel] = {}
+    for name, schedules in database.tasks().items():
+        searched = tuple(database.searched(name))
+        if searched:
+            kernel = parse_kernel(searched[0].spec, searched[0].role)
+            known[name] = KnownKernel(kernel, searched, tuple(schedules))
+    kinds: dict[object, list[KnownKernel]] = {}
+    for one in known.values():
+        kinds.setdefault(_kind(one.kernel), []).append(one)
+    found = {}
+    for kernel in kernels:
+        if kernel.name in known:
+            found[kernel.name] = Experience(True, (known[kernel.name],))
+        elif alike := kinds.get(_kind(kernel)):
+            sizes = _sizes(kernel.operator)
+            near = sorted(alike, key=lambda one: _distance(sizes, _sizes(one.kernel.operator)))
+            found[kernel.name] = Experience(False, tuple(near[:_NEAREST]))
+    return found
+
+
+def _kind(kernel: Kernel) -> object:
+    """Equal for kernels that differ in sizes only: operator, role, layout and the like, and what follows."""
+    operator = kernel.operator
+    flags = tuple(getattr(operator, f.name) for f in fields(operator) if f.type == "bool")
+    grouped = getattr(operator, "groups", 1) > 1
+    followers = tuple(_kind(follower) for follower in kernel.epilogue)
+    return type(operator).__name__, kernel.role, flags, grouped, followers
+
+
+def _sizes(operator: Operator) -> tuple[int, ...]:
+    return tuple(_numbers(operator))
+
+
+def _numbers(operator: Operator) -> Iterator[int]:
+    for one in fields(operator):
+        value = getattr(operator, one.name)
+        if isinstance(value, tuple):
+            yield from value
+        elif isinstance(value, int) and not isinstance(value, bool):
+            yield value
+
+
+def _distance(a: Sequence[int], b: Sequence[int]) -> float:
+    return sum(abs(math.log((x + 1) / (y + 1))) for x, y in zip(a, b, strict=True))

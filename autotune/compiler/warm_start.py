@@ -1,0 +1,151 @@
+"""A run's searches begin with what records know of their kernels, or of kernels like them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from autotune.compiler.entries import Entry
+from autotune.compiler.experience import Experience, KnownKernel
+from autotune.compiler.formulations import registered
+from autotune.compiler.lane import Candidate, Lane
+from autotune.measurement import Outcome
+from autotune.records import RecordsUse
+from autotune.records.database import Schedule
+from autotune.workloads.operators import Kernel
+
+_NEAR = 1.05
+"""What is within 5 % of the best counts as found."""
+_MOST_RECALLED = 32
+_REPEATED = 2
+_FROM_EACH = 2
+_VARIANTS = 3
+
+LaneOf = Callable[[Kernel, str], Lane]
+Report = Callable[[int, str], None]
+
+
+class WarmStart:
+    """Seeds the searches of a run.
+
+    - A kernel that is known: its best schedules are measured once more, the others breed and teach the cost model.
+    - A kernel like known ones: their best schedules are made to fit its sizes and measured first.
+    - Formulations that are known need no warm-up: what was slow there waits until the rest has had its trials.
+
+    Args:
+        experiences: What records tell, by kernel name.
+        lane_of: Makes a search that shares the run's cost model, for a kernel that is not the run's own.
+    """
+
+    def __init__(self, experiences: Mapping[str, Experience], lane_of: LaneOf) -> None:
+        self._experiences = experiences
+        self._lane_of = lane_of
+        self._recalled: dict[tuple[str, str], list[Candidate]] = {}
+
+    def begin(self, entries: Sequence[Entry], report: Report) -> None:
+        """Brings the records into the searches.
+
+        Args:
+            entries: The run's kernels; trials of an earlier part of the run are in them.
+            report: Hears of kernels done.
+        """
+        own = {
+            (entry.task.kernel.name, lane.formulation.name): lane
+            for entry in entries
+            for lane in entry.lanes.lanes
+        }
+        for entry in entries:
+            told = self._experiences.get(entry.task.kernel.name)
+            for lane in entry.lanes.lanes if told else ():
+                name = lane.formulation.name
+                if told and told.expected(name) is not None:
+                    lane.state.credit = max(told.trials(name), entry.lanes.warmup)
+                    lane.state.expected = told.expected(name)
+        for entry in entries:  # All is recalled before anything is ranked.
+            for known in self._known(entry):
+                for name in {one.formulation for one in known.schedules}:
+                    self._recall(known, name, own)
+        for done, entry in enumerate(entries, start=1):
+            told = self._experiences.get(entry.task.kernel.name)
+            if told is not None:
+                self._seed(entry, told)
+            report(done, entry.task.kernel.name)
+
+    def _known(self, entry: Entry) -> Sequence[KnownKernel]:
+        told = self._experiences.get(entry.task.kernel.name)
+        return told.known if told else ()
+
+    def _recall(
+        self, known: KnownKernel, formulation: str, own: Mapping[tuple[str, str], Lane]
+    ) -> None:
+        kernel, key = known.kernel, (known.kernel.name, formulation)
+        if key in self._recalled or formulation not in registered().get(
+            (kernel.operator.name, kernel.role), ()
+        ):
+            return
+        lane = own.get(key) or self._lane_of(kernel, formulation)
+        traces = [(one.trace, one.best_s) for one in _spread(known.of(formulation), _MOST_RECALLED)]
+        self._recalled[key] = lane.recall(traces)
+
+    def _seed(self, entry: Entry, told: Experience) -> None:
+        lanes = {lane.formulation.name: lane for lane in entry.lanes.lanes}
+        most = _REPEATED if entry.task.kernel.is_compute else 1
+        if told.equal:
+            (known,) = told.known
+            if known.default_is_best:
+                return
+            near = [one for one in known.schedules if one.best_s <= _NEAR * known.best_s]
+            for one in near[:most]:
+                if one.formulation in lanes and one.digest not in entry.trials:
+                    recalled = self._recalled.get((known.kernel.name, one.formulation), [])
+                    lanes[one.formulation].repeat([c for c in recalled if c.digest == one.digest])
+            return
+        for name in told.formulations():
+            if name not in lanes:
+                continue
+            if lanes[name].state.trials:
+                return  # The run goes on, and has had them.
+            alike = [
+                candidate
+                for known in told.known
+                if not known.default_is_best
+                for candidate in self._recalled.get((known.kernel.name, name), [])[:_FROM_EACH]
+            ]
+            if lanes[name].adapt(alike, _VARIANTS, most):
+                return
+
+    def use(self, entries: Sequence[Entry]) -> RecordsUse:
+        """What the records were good for, once the run has ended."""
+        equal = similar = saved = 0
+        for entry in entries:
+            told = self._experiences.get(entry.task.kernel.name)
+            if told is None:
+                continue
+            equal += told.equal
+            similar += not told.equal
+            saved += _saved(told, [trial.outcome for trial in entry.trials.values()])
+        return RecordsUse(equal, similar, len(entries) - equal - similar, saved)
+
+
+def _saved(told: Experience, outcomes: Sequence[Outcome]) -> int:
+    """Trials that a kernel took less until it was within 5 % of its best than the nearest known one did."""
+    nearest = told.known[0]
+    best = min((outcome.seconds for outcome in outcomes), default=float("inf"))
+    goal = min(best, nearest.best_s) if told.equal else best
+    now = next((n for n, o in enumerate(outcomes, start=1) if o.seconds <= _NEAR * goal), None)
+    if now is None:
+        return 0
+    before = [
+        one.trials_until(_NEAR * min(seconds for _, seconds in one.curve))
+        for one in nearest.searched
+        if one.curve
+    ]
+    return min(before) - now if before else 0
+
+
+def _spread(schedules: Sequence[Schedule], most: int) -> list[Schedule]:
+    """The fastest half of so many schedules, and as many from all over the rest."""
+    if len(schedules) <= most:
+        return list(schedules)
+    first, rest = schedules[: most // 2], schedules[most // 2 :]
+    step = len(rest) / (most - most // 2)
+    return [*first, *(rest[int(i * step)] for i in range(most - most // 2))]

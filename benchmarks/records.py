@@ -1,8 +1,9 @@
 """What shipped records save: trials until SqueezeNet 1.0 is as fast as without them, after SqueezeNet 1.1.
 
 For each seed SqueezeNet 1.1 is tuned with N trials, and SqueezeNet 1.0 with N trials and no records: T is the step
-time that it reaches. Then SqueezeNet 1.0 is tuned with the records of 1.1 and N/2 trials, and the trial counts after
-which a step takes T at most. A step's time is the sum of count x the best time so far, untuned defaults included.
+time that it reaches. Then SqueezeNet 1.0 is tuned with the records of 1.1 and N/2 trials: what counts is after how
+many of them a step takes T at most. A step's time is the sum of count x the best time so far, the untuned default's
+included.
 
 By default the model of a phone tells the times (`--emulate`): nothing else runs on it, and its noise (2 %) is the
 same for all. `--host` measures on this processor instead. Runs are kept and taken up again with `--runs DIR`.
@@ -127,7 +128,7 @@ def measure(report: Report) -> None:
         f"ratios: {', '.join(f'{ratio:.3f}' for ratio in ratios)}; median {statistics.median(ratios):.3f}"
     )
     report.bar(
-        f"{SECOND} after {FIRST}, {place}, {trials} trials: trials with records over without, worst of {seeds} seeds",
+        f"{SECOND} after {FIRST}, {place}, {trials} trials: with records over without, worst of {seeds} seeds",
         max(ratios),
         "at most",
         0.5,

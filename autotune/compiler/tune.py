@@ -172,9 +172,9 @@ class KernelRun:
             self._entries = [self._entry(i, task) for i, task in enumerate(self._request.tasks)]
             earlier_wall = self._take_up()
             self._measure_defaults(bench)
-            if self._warm is not None and not self._interrupted():
-                self._progress.phase("records", len(self._entries))
-                self._warm.begin(self._entries, self._progress.step)
+            if self._warm is not None:
+                self._progress.phase("records", 2 * len(self._entries))
+                self._warm.begin(self._entries, self._progress.step, self._interrupted)
             self._search(bench)
             if self._interrupted():
                 return None

@@ -41,12 +41,15 @@ class WarmStart:
         self._lane_of = lane_of
         self._recalled: dict[tuple[str, str], list[Candidate]] = {}
 
-    def begin(self, entries: Sequence[Entry], report: Report) -> None:
+    def begin(
+        self, entries: Sequence[Entry], report: Report, interrupted: Callable[[], bool]
+    ) -> None:
         """Brings the records into the searches.
 
         Args:
             entries: The run's kernels; trials of an earlier part of the run are in them.
-            report: Hears of kernels done.
+            report: Hears of steps done, of two a kernel.
+            interrupted: Asked between kernels; True ends it early.
         """
         own = {
             (entry.task.kernel.name, lane.formulation.name): lane
@@ -60,12 +63,19 @@ class WarmStart:
                 if told and told.expected(name) is not None:
                     lane.state.credit = max(told.trials(name), entry.lanes.warmup)
                     lane.state.expected = told.expected(name)
-        for entry in entries:  # All is recalled before anything is ranked.
+        for done, entry in enumerate(
+            entries, start=1
+        ):  # All is recalled before anything is ranked.
+            if interrupted():
+                return
             for known in self._known(entry):
-                for name in {one.formulation for one in known.schedules}:
+                for name in sorted({one.formulation for one in known.schedules}):
                     self._recall(known, name, own)
-        for done, entry in enumerate(entries, start=1):
+            report(done, entry.task.kernel.name)
+        for done, entry in enumerate(entries, start=1 + len(entries)):
             told = self._experiences.get(entry.task.kernel.name)
+            if interrupted():
+                return
             if told is not None:
                 self._seed(entry, told)
             report(done, entry.task.kernel.name)

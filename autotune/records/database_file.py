@@ -77,10 +77,13 @@ def read_database(path: Path) -> Database:
             f"{path} is of schema version {head.get('schema_version')}, and this reads {SCHEMA_VERSION}"
         )
     try:
-        database = Database.of(
-            (Source.from_json(line["source"]) for line in lines[1:] if "source" in line),
-            (Schedule(**line["schedule"]) for line in lines[1:] if "schedule" in line),
-        )
+        ((_, *rest), sources, schedules) = lines, [], []
+        for line in rest:
+            if "source" in line:
+                sources.append(Source.from_json(line["source"]))
+            else:
+                schedules.append(Schedule(**line["schedule"]))
+        database = Database.of(sources, schedules)
         for one in database.schedules.values():
             if not one.seconds or not all(database.sources[s] for s in one.seconds):
                 raise ValueError(f"{one.task}: a schedule without a time")

@@ -1,0 +1,119 @@
+"""What records tell of kernels: equal ones, similar ones, and loops cut as similar ones were."""
+
+import math
+
+import pytest
+from test_budget import lane, task
+
+from autotune.compiler.budget import TaskLanes, next_turn
+from autotune.compiler.experience import experience
+from autotune.compiler.transfer import nearest_tiles
+from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
+from autotune.workloads.operators import Kernel
+from autotune.workloads.spec import parse_kernel
+
+PHONE = Identity("sm8150", "rpc-cpu", "", "0.27.0", "cpu aarch64-linux-gnu", stand_in=False)
+
+
+def conv(k: int, h: int, role: str = "forward", c: int = 16, **fields: int) -> Kernel:
+    extra = "".join(f",{name}={value}" for name, value in fields.items())
+    return parse_kernel(f"conv2d:n=1,c={c},h={h},w={h},k={k},r=3,s=3,stride=1,pad=1{extra}", role)
+
+
+def known(*kernels: tuple[Kernel, dict[str, list[float]]]) -> Database:
+    tasks = {k.name: SearchedTask(k.spec, k.role, 1, 9.0, 8, ((1, 1.0),)) for k, _ in kernels}
+    schedules = [
+        Schedule(kernel.name, formulation, f"{formulation}{number}", [], {"run": seconds})
+        for kernel, times in kernels
+        for formulation, row in times.items()
+        for number, seconds in enumerate(row)
+    ]
+    return Database.of([Source("run", PHONE, "all", {}, 8, tasks)], schedules)
+
+
+def test_a_known_kernel_is_equal_and_its_formulations_are_told() -> None:
+    own = conv(32, 14)
+    told = experience(
+        [own], known((own, {"direct": [3.0, 2.0], "guarded": [1.0, 4.0, 5.0]}), (conv(64, 14), {"packed": [0.1]}))
+    )[own.name]  # fmt: skip
+    assert told.equal
+    assert told.formulations() == ["guarded", "direct"]
+    assert (told.expected("direct"), told.expected("guarded"), told.expected("packed")) == (
+        2,
+        1,
+        None,
+    )
+    assert (told.trials("direct"), told.trials("guarded"), told.trials("packed")) == (2, 3, 0)
+
+
+def test_similar_kernels_differ_in_sizes_only_and_the_nearest_comes_first() -> None:
+    far, near, nearer = conv(64, 224), conv(64, 28), conv(32, 15)
+    others = (
+        conv(32, 14, "weight_grad"),
+        conv(32, 14, channels_last=1),
+        conv(16, 14, groups=16),
+        parse_kernel("matmul:m=8,n=8,k=8", "forward"),
+        parse_kernel(conv(32, 14).spec + "+bias.forward:n=1,c=32,s=196,relu=1", "forward"),
+    )
+    database = known(*((one, {"direct": [1.0]}) for one in (far, *others, near, nearer)))
+    told = experience([conv(32, 14)], database)[conv(32, 14).name]
+    assert not told.equal
+    assert [one.kernel for one in told.known] == [nearer, near, far]
+    assert not experience([conv(32, 14, "data_grad")], database)
+
+
+def test_what_is_known_of_similar_kernels_is_worth_less() -> None:
+    database = known((conv(64, 14), {"direct": [1.0] * 6}))
+    (told,) = experience([conv(32, 14)], database).values()
+    assert told.trials("direct") == 3
+
+
+@pytest.mark.parametrize(
+    ("extent", "factors", "limit", "best"),
+    [
+        (12100, (11, 11, 10, 10), 64, (11, 11, 10, 10)),
+        (24200, (11, 11, 10, 10), 64, (22, 11, 10, 10)),  # Longer: more tiles of the same size.
+        (1, (4, 2, 2, 1), 64, (1, 1, 1, 1)),
+        (13, (4, 1, 4, 16), 64, (1, 1, 1, 13)),
+        (7, (1, 96), 4, (7, 1)),  # No innermost factor over the limit.
+        (10, (6,), 64, (10,)),
+    ],
+)
+def test_loops_are_cut_as_the_known_one_was(
+    extent: int, factors: tuple[int, ...], limit: int, best: tuple[int, ...]
+) -> None:
+    ways = nearest_tiles(extent, factors, limit, 5)
+    assert ways[0] == best
+    assert len(set(ways)) == len(ways)
+    assert all(
+        (math.prod(way) == extent and way[-1] <= max(limit, 1)) or len(way) == 1 for way in ways
+    )
+
+
+def test_a_known_formulation_needs_no_warmup_and_a_slow_one_waits() -> None:
+    fast = lane(1, 0.1, credit=8, expected=1.0)
+    slow = lane(0, math.inf, credit=8, expected=3.0)
+    both = task(1, 1.0, fast, slow, warmup=4)
+    turn = next_turn([both], 50, 8)
+    assert turn is not None
+    assert turn.lane is fast
+    fast.state.trials = 300  # It has had its trials: the other may be better after all.
+    turn = next_turn([both], 50, 8)
+    assert turn is not None
+    assert turn.lane is slow
+
+
+def test_a_formulation_that_nobody_has_tried_is_tried_before_one_that_is_known() -> None:
+    told, new = lane(1, 0.1, credit=8, expected=1.0), lane(0)
+    turn = next_turn([task(1, 1.0, told, new, warmup=4)], 50, 8)
+    assert turn is not None
+    assert (turn.lane, turn.trials) == (new, 4)
+
+
+def test_a_kernel_that_is_known_leaves_the_budget_to_those_that_are_not() -> None:
+    def one(credit: int) -> TaskLanes:
+        return task(1, 1.0, lane(4, 0.5, credit=credit, expected=1.0 if credit else None), warmup=4)
+
+    turn = next_turn([one(40), one(0)], 50, 8)
+    assert turn is not None
+    assert turn.task == 1

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from autotune.errors import UsageError
 from autotune.records.database import Database, Schedule, SearchedTask
 from autotune.workloads.operators import Kernel, Operator
 from autotune.workloads.spec import parse_kernel
@@ -86,16 +87,17 @@ def experience(kernels: Sequence[Kernel], database: Database) -> Mapping[str, Ex
     Args:
         kernels: Those that are to be tuned.
         database: Records of the same device, cores, driver, TVM and target.
-
-    Raises:
-        UsageError: A kernel of the records is none that this version knows.
     """
     known: dict[str, KnownKernel] = {}
     for name, schedules in database.tasks().items():
         searched = tuple(database.searched(name))
-        if searched:
+        if not searched:
+            continue
+        try:
             kernel = parse_kernel(searched[0].spec, searched[0].role)
-            known[name] = KnownKernel(kernel, searched, tuple(schedules))
+        except UsageError:  # Of a newer version, which has kernels that this one has not.
+            continue
+        known[name] = KnownKernel(kernel, searched, tuple(schedules))
     kinds: dict[object, list[KnownKernel]] = {}
     for one in known.values():
         kinds.setdefault(_kind(one.kernel), []).append(one)

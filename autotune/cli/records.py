@@ -138,6 +138,8 @@ def merge(
     if not mixed:
         refuse_mixture(parts)
     joined = merged(parts)
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out} is no folder", hint="give a folder; it is made if missing")
     path = out / file_name(joined)
     if path.exists() and path.resolve() not in [one.resolve() for one in databases]:
         raise UsageError(

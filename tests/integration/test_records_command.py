@@ -1,0 +1,213 @@
+"""Records of runs: listed, merged, compared and pulled; and searches that begin with what they know."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import autotune, one_folder
+
+SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
+MATMUL = "matmul:m=64,n=128,k=96"
+LIKE_IT = "matmul:m=80,n=192,k=120"
+MODEL = ("--role", "forward", "--emulate", "meizu-16t", "--cluster", "big")
+
+
+def answered(*arguments: str | Path, code: int = 0) -> dict[str, Any]:
+    done = autotune(*arguments, "--json")
+    assert done.returncode == code, done.stderr
+    return dict(json.loads(done.stdout)) if done.stdout else {}
+
+
+def trials_of(logs: Path) -> list[dict[str, Any]]:
+    events = (one_folder(logs) / "events.jsonl").read_text().splitlines()
+    return [e for e in map(json.loads, events) if e["event"] == "trial"]
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one kernel on the model of a phone."""
+    logs = tmp_path_factory.mktemp("first")
+    answered("kernels", "--op", MATMUL, *MODEL, "--trials", "24", "--logs", logs)
+    return one_folder(logs)
+
+
+@pytest.fixture(scope="module")
+def store(first: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that has it."""
+    folder = tmp_path_factory.mktemp("store") / "records"
+    (pulled,) = answered("records", "pull", first.parent, "--store", folder)["databases"]
+    assert (pulled["added"], pulled["trials"], pulled["tasks"]) == (24, 24, 1)
+    return folder
+
+
+def test_a_run_is_listed_and_shown_as_what_it_measured(first: Path, store: Path) -> None:
+    result = json.loads((first / "result.json").read_text())["tasks"][0]
+    for place in (first.parent, store):
+        (listed,) = answered("records", "list", place)["databases"]
+        (identity,) = listed["identities"]
+        assert identity == {
+            "device": "emulated meizu-16t",
+            "kind": "model",
+            "driver": "SoC model",
+            "tvm": json.loads((first / "run.json").read_text())["versions"]["apache-tvm"],
+            "target": "cpu aarch64-linux-gnu",
+            "stand_in": True,
+        }
+        assert listed["sources"][0]["cores"].startswith("big")
+        assert listed["sources"][0]["run"] == first.name
+        shown = answered("records", "show", place)
+        (kernel,) = shown["kernels"]
+        assert (kernel["spec"], kernel["schedules"]) == (MATMUL, 24)
+        assert kernel["best_ms"] == pytest.approx(min(one["ms"] for one in result["pool"]))
+    assert autotune("records", "list", store).stdout.count("(stand-in)") == 1
+    assert first.name in autotune("records", "show", store).stdout
+
+
+def test_pulling_again_changes_nothing(first: Path, store: Path) -> None:
+    before = {path: path.read_bytes() for path in store.iterdir()}
+    (pulled,) = answered("records", "pull", first, "--store", store)["databases"]
+    assert pulled["added"] == 0
+    assert {path: path.read_bytes() for path in store.iterdir()} == before
+
+
+def test_a_merge_keeps_what_is_there_twice_once(first: Path, store: Path, tmp_path: Path) -> None:
+    done = autotune("records", "merge", first, store, "--out", tmp_path)
+    assert (done.returncode, "24 duplicates removed" in done.stdout) == (0, True), done.stderr
+    (path,) = tmp_path.iterdir()
+    rows = answered("records", "diff", path, store)
+    assert rows["same_device"]
+    assert [(row["better"], row["alone"]) for row in rows["kernels"]] == [("equal", [0, 0])]
+    again = autotune("records", "merge", first, "--out", tmp_path)
+    assert (again.returncode, "exists" in again.stderr) == (2, True)
+    assert autotune("records", "merge", first, path, "--out", tmp_path).returncode == 0
+
+
+def test_stand_ins_and_real_devices_are_mixed_only_where_the_user_says_so(
+    first: Path, tmp_path: Path
+) -> None:
+    done = autotune("records", "merge", first, SAMPLE, "--out", tmp_path / "out")
+    assert (done.returncode, "stand-in and of a real device" in done.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()
+    (mixed,) = answered(*("records", "merge", first, SAMPLE, "--out", tmp_path / "out", "--mixed"))[
+        "databases"
+    ]
+    assert [one["stand_in"] for one in mixed["identities"]] == [False, True]
+    assert {one["run"] for one in mixed["sources"]} == {first.name, SAMPLE.name}
+    rows = answered("records", "diff", mixed["path"], first)
+    assert not rows["same_device"]
+    assert [row["better"] for row in rows["kernels"]].count("a") == 2  # Those of the sample.
+    # A store takes such a database apart again.
+    parts = answered("records", "pull", tmp_path / "out", "--store", tmp_path / "store")
+    assert [len(one["identities"]) for one in parts["databases"]] == [1, 1]
+
+
+def test_a_known_kernel_is_not_searched_from_nothing(store: Path, tmp_path: Path) -> None:
+    (kernel,) = answered("records", "show", store)["kernels"]
+    common = ("kernels", "--op", MATMUL, *MODEL, "--logs", tmp_path, "--records", store)
+    result = answered(*common, "--trials", "6", "--seed", "7")
+    assert (result["records"]["equal"], result["records"]["similar"]) == (1, 0)
+    tried = [event["digest"] for event in trials_of(tmp_path)]
+    assert tried[0] == kernel["digest"]
+    assert len(set(tried)) == 6
+    # What is new is new: besides the best few, nothing that the records know is tried again.
+    rows = answered("records", "diff", store, one_folder(tmp_path))["kernels"]
+    assert rows[0]["alone"][1] >= 4
+    run = one_folder(tmp_path)
+    assert answered("kernels", "--resume", run, "--trials", "10")["trials"] == 10
+    tried = [event["digest"] for event in trials_of(tmp_path)]
+    assert len(set(tried)) == len(tried) == 10
+    text = autotune("kernels", "--resume", run).stdout
+    assert "records: 1 kernels were known, 0 began with similar ones, 0 are new" in text
+
+
+def test_a_similar_kernel_begins_with_schedules_that_were_made_to_fit(
+    store: Path, first: Path, tmp_path: Path
+) -> None:
+    done = autotune(
+        "kernels", "--op", LIKE_IT, *MODEL, "--logs", tmp_path, "--records", store,
+        "--trials", "4", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "0 of 1 kernels are known, 1 are like known ones" in done.stderr
+    result = json.loads(done.stdout)
+    assert result["records"]["similar"] == 1
+    event = trials_of(tmp_path)[0]
+    source = json.loads((first / "result.json").read_text())["tasks"][0]
+    known = {e["digest"]: e["trace"] for e in trials_of(first.parent)}
+    best = [known[one["digest"]] for one in source["pool"] if one["digest"] in known]
+
+    def steps(trace: Any) -> list[str]:
+        names = [instruction[0] for instruction in trace[0]]
+        return names[: names.index("EnterPostproc")]
+
+    assert steps(event["trace"]) in [steps(trace) for trace in best]
+    products = sorted(math.prod(value) for _, value in event["trace"][1] if isinstance(value, list))
+    assert products == [80, 120, 192]
+    # 4 trials with records are better than the untuned default by as much as 24 without were, or nearly so.
+    (task,) = result["tasks"]
+    assert task["default_ms"] / task["tuned_ms"] > 0.7 * source["speedup"]
+
+
+def test_what_was_made_to_fit_computes_the_right_result(tmp_path: Path) -> None:
+    spec = "conv2d:n=2,c=16,h={0},w={0},k={1},r=3,s=3,stride=1,pad=1,channels_last=1"
+    common = ("kernels", "--target", "cpu", "--role", "forward,weight_grad")
+    answered(*common, "--op", spec.format(14, 32), "--trials", "24", "--logs", tmp_path / "first")
+    result = answered(
+        *common, "--op", spec.format(20, 24), "--trials", "4", "--logs", tmp_path / "second",
+        "--records", tmp_path / "first",
+    )  # fmt: skip
+    assert (result["records"]["similar"], result["stand_in"]) == (2, False)
+    outcomes = [(e["status"], e["max_rel_error"]) for e in trials_of(tmp_path / "second")]
+    assert len(outcomes) == 4
+    assert all(status == "ok" and error < 1e-4 for status, error in outcomes), outcomes
+
+
+def test_records_of_another_device_are_left_out(store: Path, tmp_path: Path) -> None:
+    done = autotune(
+        "kernels", "--op", MATMUL, "--role", "forward", "--emulate", "three-cluster",
+        "--trials", "2", "--records", store, "--logs", tmp_path, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "1 runs of other devices" in done.stderr
+    records = json.loads(done.stdout)["records"]
+    assert (records["unknown"], records["equal"], records["similar"]) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["records", "list", "{0}/nothing"], "no records at"),
+        (["records", "show", "{0}"], "no records at"),
+        (["records", "diff", "{0}/nothing", "{0}"], "no records at"),
+        (["records", "pull", "{0}/nothing"], "no records at"),
+        (["records", "merge", "{1}", "--out", "{0}/file"], "is no folder"),
+        (["records", "pull", "{1}", "--store", "{0}/file"], "cannot be a store"),
+        (["kernels", "--op", MATMUL, "--records", "{0}/nothing"], "no records at"),
+        (["kernels", "--resume", "{1}", "--records", "{0}"], "--resume goes on with the run"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(tmp_path: Path, arguments: list[str], text: str) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    words = [word.format(tmp_path, SAMPLE) for word in arguments]
+    done = autotune(*words)
+    assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+    assert done.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_damaged_database_is_told_and_never_half_read(store: Path, tmp_path: Path) -> None:
+    (path,) = store.glob("*.records.gz")
+    damaged = tmp_path / path.name
+    damaged.write_bytes(path.read_bytes()[:-100])
+    done = autotune("records", "pull", damaged, "--store", tmp_path / "store")
+    assert (done.returncode, "is damaged" in done.stderr) == (1, True), done.stderr
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("command", ["list", "show", "merge", "diff", "pull"])
+def test_help_has_an_example(command: str) -> None:
+    done = autotune("records", command, "--help")
+    assert f"autotune records {command} " in done.stdout or command == "list"
+    assert "Example" in done.stdout

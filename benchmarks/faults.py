@@ -27,7 +27,7 @@ import adb_faults
 from bars import Report, run
 from emulated_fleet import SERVER, EmulatedSession, EmulatedTracker, programs
 
-from autotune.compiler.lane import Candidate
+from autotune.compiler.candidate import Candidate
 from autotune.compiler.reference_data import ReferenceData
 from autotune.compiler.rpc_runner import RpcRunner
 from autotune.compiler.runner import DeviceFingerprint

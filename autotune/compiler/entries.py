@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.budget import TaskLanes
+from autotune.compiler.candidate import Candidate
 from autotune.compiler.finals import Verdict, finalists
-from autotune.compiler.lane import Candidate, Lane
+from autotune.compiler.lane import Lane
 from autotune.measurement import Outcome, median
 from autotune.records import PooledSchedule, TaskResult
 from autotune.workloads.graph import Task

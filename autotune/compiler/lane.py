@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.compiler.candidate import Candidate
 from autotune.compiler.cost_model import (
     FeatureExtractor,
     ScheduleRanker,
@@ -28,36 +29,6 @@ from autotune.workloads.operators import Kernel
 LOGGER = logging.getLogger("autotune.search")
 _MAX_TRIALS = 1 << 30
 _EMPTY_ROUNDS = 3
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A schedule that waits to be measured.
-
-    Attributes:
-        digest: Identity: kernel, formulation and the scheduled program's structural hash.
-        schedule: TVM's `MeasureCandidate`; None for a program that no search has made, such as the untuned default.
-        program: The scheduled program as TVM JSON, ready for a build worker.
-        trace: The schedule's trace as plain JSON data, enough to make the program again.
-    """
-
-    digest: str
-    schedule: Any
-    program: str
-    trace: Any
-
-    @classmethod
-    def of(cls, digest: str, module: Any) -> Candidate:
-        """A candidate that no search has made."""
-        import tvm
-
-        return cls(digest, None, str(tvm.ir.save_json(module)), None)
-
-    def scheduled(self) -> Any:
-        """The program as a `tvm.IRModule`."""
-        import tvm
-
-        return tvm.ir.load_json(self.program)
 
 
 @dataclass
@@ -130,6 +101,7 @@ class Lane:
         self._given: list[Any] = []
         self._ranked_by = 0
         self._evolves = False
+        self._samples = False
         self._rejections = RejectionCounter()
         self._workload: Any = None
 
@@ -168,15 +140,14 @@ class Lane:
 
         search = self._space.search
         self._evolves = self._ranker.version > 0
+        self._samples = False
         logger = logging.getLogger(f"autotune.search.{self.name}")
         logger.handlers = [self._rejections]
         logger.setLevel(logging.INFO)
         logger.propagate = False
-        program = prim_func(self.kernel, self.formulation)
-        sketches = design_spaces(program, self._target, self._space)
         with no_tensor_intrinsics():
             self._context = ms.TuneContext(
-                program,
+                prim_func(self.kernel, self.formulation),
                 target=self._target,
                 space_generator=space_generator(self._space),
                 search_strategy=EvolutionarySearch(
@@ -196,13 +167,22 @@ class Lane:
         if self._database is None:
             self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(self._context.mod)
+
+    def _start_sampling(self) -> None:
+        """Makes the sketches that samples are of.
+
+        Raises:
+            ToolchainError: The space makes no schedule.
+        """
+        program = prim_func(self.kernel, self.formulation)
         self._context.pre_tuning(
             _MAX_TRIALS,
-            search.trials_per_round,
-            sketches,
+            self._space.search.trials_per_round,
+            design_spaces(program, self._target, self._space),
             self._database,
             metaschedule_model(self._ranker, self._features),
         )
+        self._samples = True
 
     def give(self, traces: Sequence[Any]) -> None:
         """Schedules that others found, as traces; they are proposed before anything else."""
@@ -299,17 +279,20 @@ class Lane:
         competes with fresh proposals if the cost model has learnt something since.
         A lane that finds nothing new in several rounds is exhausted, and so is one whose space makes no schedule.
         """
-        if self._context is None or (self._ranker.version and not self._evolves):
+        if self._given:
+            if self._context is None:
+                self._open()
+            if given := self._taken_of_given(count):
+                self.state.trials += len(given)
+                return given
+        if not self._samples or (self._ranker.version and not self._evolves):
             try:
                 self._open()
+                self._start_sampling()
             except ToolchainError as error:
                 self.state.exhausted = True
                 self.state.failure = error.message
-                self._given.clear()
                 return []
-        if given := self._taken_of_given(count):
-            self.state.trials += len(given)
-            return given
         if not self._waiting or self._ranker.version != self._ranked_by:
             self._waiting += self._fresh_round()
             if len(self._waiting) > count:

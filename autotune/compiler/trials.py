@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.builder import Builder, BuildRequest
-from autotune.compiler.lane import Candidate
+from autotune.compiler.candidate import Candidate
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.runner import CompareRequest, MeasureRequest, Runner
 from autotune.compiler.spaces import Measure

@@ -15,6 +15,7 @@ from typing import Any
 
 from autotune.compiler.budget import TaskLanes, Turn, next_turn
 from autotune.compiler.builder import Builder, target_text
+from autotune.compiler.candidate import Candidate
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.data_movement import movement_stages, only_stages
 from autotune.compiler.drift import DriftWatch
@@ -24,7 +25,7 @@ from autotune.compiler.finals import Entrant, Verdict, settle
 from autotune.compiler.formulations import Formulation, formulations, prim_func
 from autotune.compiler.host import cores
 from autotune.compiler.known import Known
-from autotune.compiler.lane import Candidate, Lane
+from autotune.compiler.lane import Lane
 from autotune.compiler.progress import Progress
 from autotune.compiler.reference_data import ReferenceData
 from autotune.compiler.request import TuneRequest

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.compiler.lane import Candidate, Lane
+from autotune.compiler.candidate import Candidate
+from autotune.compiler.lane import Lane
 from autotune.compiler.resume import Replayed
 from autotune.measurement import Outcome
 from autotune.records import RunFolder

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
+from autotune.compiler.candidate import Candidate
 from autotune.compiler.entries import Entry
 from autotune.compiler.experience import Experience, KnownKernel
 from autotune.compiler.formulations import registered
-from autotune.compiler.lane import Candidate, Lane
-from autotune.measurement import Outcome
+from autotune.compiler.lane import Lane
 from autotune.records import RecordsUse
 from autotune.records.database import Schedule
 from autotune.workloads.operators import Kernel
@@ -132,24 +133,31 @@ class WarmStart:
                 continue
             equal += told.equal
             similar += not told.equal
-            saved += _saved(told, [trial.outcome for trial in entry.trials.values()])
+            saved += _saved(told, entry)
         return RecordsUse(equal, similar, len(entries) - equal - similar, saved)
 
 
-def _saved(told: Experience, outcomes: Sequence[Outcome]) -> int:
-    """Trials that a kernel took less until it was within 5 % of its best than the nearest known one did."""
+def _saved(told: Experience, entry: Entry) -> int:
+    """Trials that a kernel took less than the nearest known one until it was as good; 0 where it never was.
+
+    A similar kernel is as good where it gained as much over its untuned default.
+    """
+    saved = []
     nearest = told.known[0]
-    best = min((outcome.seconds for outcome in outcomes), default=float("inf"))
-    goal = min(best, nearest.best_s) if told.equal else best
-    now = next((n for n, o in enumerate(outcomes, start=1) if o.seconds <= _NEAR * goal), None)
-    if now is None:
-        return 0
-    before = [
-        one.trials_until(_NEAR * min(seconds for _, seconds in one.curve))
-        for one in nearest.searched
-        if one.curve
-    ]
-    return min(before) - now if before else 0
+    for before in nearest.searched:
+        if not before.curve or nearest.default_is_best:
+            continue
+        goal = _NEAR * before.curve[-1][1]
+        took, scale = before.trials_until(goal), 1.0
+        if not told.equal:
+            if before.default_s is None or not math.isfinite(entry.lanes.default_s):
+                continue
+            scale = entry.lanes.default_s / before.default_s
+        outcomes = enumerate((trial.outcome for trial in entry.trials.values()), start=1)
+        now = next((n for n, outcome in outcomes if outcome.seconds <= goal * scale), None)
+        if now is not None:
+            saved.append(took - now)
+    return min(saved, default=0)
 
 
 def _spread(schedules: Sequence[Schedule], most: int) -> list[Schedule]:

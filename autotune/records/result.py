@@ -119,8 +119,9 @@ class RecordsUse:
         equal: Kernels that were known: their best schedules were measured once more.
         similar: Kernels whose search began with schedules of others that differ in size only.
         unknown: Kernels of which the records told nothing.
-        saved_trials: An estimate: over the known and the similar kernels, the trials that the earlier run took
-            until the kernel, or the one most like it, was within 5 % of its best, less those that this run took.
+        saved_trials: An estimate: the trials that earlier runs took until they were within 5 % of a kernel's best,
+            less those that this run took until it was as fast; for a similar kernel, until it had gained as much over
+            its untuned default. Kernels that this run did not bring so far count as 0.
     """
 
     equal: int
@@ -131,8 +132,7 @@ class RecordsUse:
     def __str__(self) -> str:
         return (
             f"records: {self.equal} kernels were known, {self.similar} began with similar ones, {self.unknown} are "
-            f"new; about {self.saved_trials} trials saved, going by how many the earlier runs took until each "
-            "kernel was within 5 % of its best"
+            f"new; about {self.saved_trials} trials saved, going by what earlier runs took to get as far"
         )
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from autotune.compiler.candidate import Candidate
 from autotune.compiler.drift import DriftWatch
 from autotune.compiler.entries import Entry, Trial
-from autotune.compiler.lane import Candidate
 from autotune.compiler.rpc_runner import RpcRunner
 from autotune.compiler.runner import CompareRequest, DeviceFingerprint, MeasureRequest
 from autotune.compiler.sessions import SessionWaits

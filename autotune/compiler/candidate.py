@@ -1,0 +1,36 @@
+"""A schedule on its way from the search to the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A schedule that waits to be measured.
+
+    Attributes:
+        digest: Identity: kernel, formulation and the scheduled program's structural hash.
+        schedule: TVM's `MeasureCandidate`; None for a program that no search has made, such as the untuned default.
+        program: The scheduled program as TVM JSON, ready for a build worker.
+        trace: The schedule's trace as plain JSON data, enough to make the program again.
+    """
+
+    digest: str
+    schedule: Any
+    program: str
+    trace: Any
+
+    @classmethod
+    def of(cls, digest: str, module: Any) -> Candidate:
+        """A candidate that no search has made."""
+        import tvm
+
+        return cls(digest, None, str(tvm.ir.save_json(module)), None)
+
+    def scheduled(self) -> Any:
+        """The program as a `tvm.IRModule`."""
+        import tvm
+
+        return tvm.ir.load_json(self.program)

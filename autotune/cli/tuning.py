@@ -184,7 +184,7 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
     if earlier is not None:
         _same_conditions(earlier, runner)
     known = known_schedules([Path(name) for name in request.start_from], request.target)
-    experiences, what = _experiences(request, runner)
+    experiences, what = _experiences(request, runner, earlier)
     cluster = request.cores.cluster if request.cores else ""
     if earlier is None:
         folder = RunFolder.create(
@@ -233,7 +233,7 @@ def _runner(request: TuneRequest) -> Runner:
 
 
 def _experiences(
-    request: TuneRequest, runner: Runner
+    request: TuneRequest, runner: Runner, earlier: Run | None
 ) -> tuple[Mapping[str, Experience] | None, str]:
     """What the request's records tell of its kernels, and a line that says so; None where it asks for none.
 
@@ -245,7 +245,12 @@ def _experiences(
         return None, ""
     device = runner.device.to_json()
     identity, cores = identity_of(request, device, version("apache-tvm"))
-    found = [one for path in request.records for _, one in databases_at(Path(path))]
+    found = [
+        one
+        for path in request.records
+        for place, one in databases_at(Path(path))
+        if earlier is None or place.resolve() != earlier.path.resolve()
+    ]
     own = merged(found).of_device(identity, cores)
     told = experience([task.kernel for task in request.tasks], own)
     others = len({key for one in found for key in one.sources} - set(own.sources))

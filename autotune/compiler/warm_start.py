@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from autotune.compiler.candidate import Candidate
 from autotune.compiler.entries import Entry
 from autotune.compiler.experience import Experience, KnownKernel
-from autotune.compiler.formulations import registered
 from autotune.compiler.lane import Lane
+from autotune.errors import UsageError
 from autotune.records import RecordsUse
 from autotune.records.database import Schedule
 from autotune.workloads.operators import Kernel
@@ -89,11 +89,12 @@ class WarmStart:
         self, known: KnownKernel, formulation: str, own: Mapping[tuple[str, str], Lane]
     ) -> None:
         kernel, key = known.kernel, (known.kernel.name, formulation)
-        if key in self._recalled or formulation not in registered().get(
-            (kernel.operator.name, kernel.role), ()
-        ):
+        if key in self._recalled:
             return
-        lane = own.get(key) or self._lane_of(kernel, formulation)
+        try:
+            lane = own.get(key) or self._lane_of(kernel, formulation)
+        except UsageError:  # This version computes it in other ways.
+            return
         traces = [(one.trace, one.best_s) for one in _spread(known.of(formulation), _MOST_RECALLED)]
         self._recalled[key] = lane.recall(traces)
 

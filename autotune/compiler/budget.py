@@ -71,11 +71,11 @@ class TaskLanes:
 
         def prospect(lane: Lane) -> float:
             state = lane.state
-            if state.trials:
+            if math.isfinite(state.best_s):
                 return float(state.best_s * state.tried**_PROGRESS)
-            if state.expected is None:
-                return 0.0
-            return float(self.best_s * state.expected * state.tried**_PROGRESS)
+            if state.expected is not None:  # Its first trials may be on their way.
+                return float(self.best_s * state.expected * state.tried**_PROGRESS)
+            return math.inf if state.trials else 0.0
 
         return min(self.open_lanes(), key=prospect)
 

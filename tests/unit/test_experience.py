@@ -103,6 +103,14 @@ def test_a_known_formulation_needs_no_warmup_and_a_slow_one_waits() -> None:
     assert turn.lane is slow
 
 
+def test_the_fastest_known_formulation_goes_on_while_its_first_trials_are_on_their_way() -> None:
+    waiting = lane(2, math.inf, credit=8, expected=1.0)
+    slow = lane(0, math.inf, credit=8, expected=3.0)
+    turn = next_turn([task(1, 1.0, slow, waiting, warmup=4)], 50, 8)
+    assert turn is not None
+    assert turn.lane is waiting
+
+
 def test_a_formulation_that_nobody_has_tried_is_tried_before_one_that_is_known() -> None:
     told, new = lane(1, 0.1, credit=8, expected=1.0), lane(0)
     turn = next_turn([task(1, 1.0, told, new, warmup=4)], 50, 8)

@@ -127,8 +127,9 @@ def measure(report: Report) -> None:
     print(
         f"ratios: {', '.join(f'{ratio:.3f}' for ratio in ratios)}; median {statistics.median(ratios):.3f}"
     )
+    what = f"{QUICK}, batch 8 after 4" if report.quick else f"{SECOND} after {FIRST}"
     report.bar(
-        f"{SECOND} after {FIRST}, {place}, {trials} trials: with records over without, worst of {seeds} seeds",
+        f"{what}, {place}, {trials} trials: with records over without, worst of {seeds} seeds",
         max(ratios),
         "at most",
         0.5,

@@ -103,6 +103,9 @@ def next_turn(tasks: Sequence[TaskLanes], remaining: int, round_size: int) -> Tu
         # The most expensive tasks first: a small budget should not be spent on what takes no time.
         for index in sorted(range(len(tasks)), key=lambda i: -tasks[i].weight):
             task = tasks[index]
+            for lane in task.lanes:
+                if lane.given:  # What others found comes before anything new.
+                    return Turn(index, lane, min(lane.given, remaining))
             for lane in task.open_lanes():
                 if lane.state.tried <= lap < task.warmup:
                     return Turn(index, lane, min(task.warmup - lane.state.tried, remaining))

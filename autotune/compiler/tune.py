@@ -304,24 +304,12 @@ class KernelRun:
         tasks = [entry.lanes for entry in self._entries]
         while not self._interrupted():
             left = request.trials - self._done - on_their_way
-            turn = self._known_turn(left) or next_turn(
-                tasks, left, request.space.search.trials_per_round
-            )
+            turn = next_turn(tasks, left, request.space.search.trials_per_round)
             if turn is None:
                 return None
             candidates = self._sample(self._entries[turn.task], turn)
             if candidates:
                 return Round(self._entries[turn.task], turn.lane, candidates)
-        return None
-
-    def _known_turn(self, left: int) -> Turn | None:
-        """A turn for schedules that others found, which come before any new ones."""
-        for index in sorted(
-            range(len(self._entries)), key=lambda i: -self._entries[i].lanes.weight
-        ):
-            for lane in self._entries[index].lanes.lanes:
-                if lane.given and left > 0:
-                    return Turn(index, lane, min(lane.given, left))
         return None
 
     def _sample(self, entry: Entry, turn: Turn) -> list[Candidate]:

@@ -124,6 +124,9 @@ class WarmStart:
             ]
             if lanes[name].adapt(alike, _VARIANTS, most):
                 return
+        if not all(known.default_is_best for known in told.known):
+            for lane in lanes.values():  # Nothing fits: its search begins as any other.
+                lane.state.credit, lane.state.expected = 0, None
 
     def use(self, entries: Sequence[Entry]) -> RecordsUse:
         """What the records were good for, once the run has ended."""

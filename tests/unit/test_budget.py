@@ -8,9 +8,9 @@ from autotune.compiler.budget import TaskLanes, next_turn
 from autotune.compiler.lane import LaneState
 
 
-def lane(trials: int = 0, best_s: float = math.inf, **fields: Any) -> Any:
+def lane(trials: int = 0, best_s: float = math.inf, given: int = 0, **fields: Any) -> Any:
     state = LaneState(trials=trials, best_s=best_s, **fields)
-    return SimpleNamespace(state=state)
+    return SimpleNamespace(state=state, given=given)
 
 
 def task(count: int, default_s: float, *lanes: Any, warmup: int = 2) -> TaskLanes:
@@ -33,6 +33,16 @@ def test_warmup_starts_with_the_most_expensive_task_and_reaches_every_lane() -> 
         turn.lane.state.best_s = 0.1
     assert visited[0] == 1
     assert sorted(visited) == [0, 0, 1, 2]
+
+
+def test_what_others_found_comes_first_but_not_before_costlier_tasks() -> None:
+    cheap, dear = task(1, 0.1, lane(), lane(given=3)), task(1, 1.0, lane())
+    turns = []
+    while len(turns) < 4 and (turn := next_turn([cheap, dear], 100, 8)):
+        turns.append((turn.task, turn.trials))
+        turn.lane.state.trials += turn.trials
+        turn.lane.given = 0
+    assert turns[:3] == [(1, 2), (0, 3), (0, 2)]
 
 
 def test_the_budget_is_never_exceeded() -> None:

@@ -24,6 +24,7 @@ from autotune.compiler.spaces import Space
 from autotune.compiler.transfer import adapted
 from autotune.errors import ToolchainError
 from autotune.measurement import Outcome
+from autotune.records.database import Schedule
 from autotune.workloads.operators import Kernel
 
 LOGGER = logging.getLogger("autotune.search")
@@ -193,31 +194,31 @@ class Lane:
         """How many of those are left."""
         return len(self._given)
 
-    def recall(self, known: Sequence[tuple[Any, float]]) -> list[Candidate]:
+    def recall(self, known: Sequence[Schedule]) -> list[Candidate]:
         """Takes up schedules that were measured before, on an equal device: they breed, and teach the cost model.
 
-        Args:
-            known: Traces, with seconds.
-
         Returns:
-            Those that still fit, in their order. None of them is proposed again, unless by `repeat`.
+            Those that still make the program that was measured, in their order. None of them is proposed again,
+            unless by `repeat`.
         """
         if self._context is None:
             self._open()
         fitting: list[Candidate] = []
         fresh: list[tuple[Candidate, float]] = []
-        for trace, seconds in known:
+        for one in known:
             try:
-                candidate = self._of_trace(trace)
+                candidate = self._of_trace(one.trace)
             except Exception:  # TVM raises whatever its parser meets first.
+                candidate = None
+            if candidate is None or candidate.digest != one.digest:
                 LOGGER.warning("%s: a known schedule does not fit any more", self.name)
                 continue
             fitting.append(candidate)
             if candidate.digest not in self._seen:
                 self._seen.add(candidate.digest)
-                record = self._record(candidate, Outcome("ok", (seconds,)))
+                record = self._record(candidate, Outcome("ok", (one.best_s,)))
                 self._database.commit_tuning_record(record)
-                fresh.append((candidate, seconds))
+                fresh.append((candidate, one.best_s))
         if fresh:
             features = self._features(self._context, [one.schedule for one, _ in fresh])
             self._ranker.learn(self.name, features, [seconds for _, seconds in fresh])

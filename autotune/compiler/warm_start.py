@@ -57,16 +57,8 @@ class WarmStart:
             for entry in entries
             for lane in entry.lanes.lanes
         }
-        for entry in entries:
-            told = self._experiences.get(entry.task.kernel.name)
-            for lane in entry.lanes.lanes if told else ():
-                name = lane.formulation.name
-                if told and told.expected(name) is not None:
-                    lane.state.credit = max(told.trials(name), entry.lanes.warmup)
-                    lane.state.expected = told.expected(name)
-        for done, entry in enumerate(
-            entries, start=1
-        ):  # All is recalled before anything is ranked.
+        # All is recalled before anything is ranked.
+        for done, entry in enumerate(entries, start=1):
             if interrupted():
                 return
             for known in self._known(entry):
@@ -78,6 +70,7 @@ class WarmStart:
             if interrupted():
                 return
             if told is not None:
+                self._credit(entry, told)
                 self._seed(entry, told)
             report(done, entry.task.kernel.name)
 
@@ -95,8 +88,15 @@ class WarmStart:
             lane = own.get(key) or self._lane_of(kernel, formulation)
         except UsageError:  # This version computes it in other ways.
             return
-        traces = [(one.trace, one.best_s) for one in _spread(known.of(formulation), _MOST_RECALLED)]
-        self._recalled[key] = lane.recall(traces)
+        self._recalled[key] = lane.recall(_spread(known.of(formulation), _MOST_RECALLED))
+
+    def _credit(self, entry: Entry, told: Experience) -> None:
+        for lane in entry.lanes.lanes:
+            name = lane.formulation.name
+            known = told.told(name)
+            if known is not None and self._recalled.get((known.kernel.name, name)):
+                lane.state.credit = max(told.trials(name), entry.lanes.warmup)
+                lane.state.expected = told.expected(name)
 
     def _seed(self, entry: Entry, told: Experience) -> None:
         lanes = {lane.formulation.name: lane for lane in entry.lanes.lanes}

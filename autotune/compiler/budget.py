@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from autotune.compiler.lane import Lane
 
 _OPTIMISM = 0.2
+# A kernel is short of what records let expect where it takes so many times as long.
+_SHORT = 1.2
 # A kernel without any valid time comes first, but only until it has had this many times its warm-up.
 _HOPE = 3
 # The best of n trials falls about as n to this power: 1.9 times from 16 to 100 trials, as seen on convolutions.
@@ -29,12 +31,16 @@ class TaskLanes:
         default_s: Seconds of the untuned default; infinity when it failed.
         warmup: Trials that each lane gets first.
         lanes: One lane a formulation.
+        expected_s: Seconds that records let expect; infinity without records.
+        known_trials: Trials that earlier runs spent on this very kernel; they count as tried.
     """
 
     count: int
     default_s: float
     warmup: int
     lanes: Sequence[Lane]
+    expected_s: float = math.inf
+    known_trials: int = 0
 
     @property
     def best_s(self) -> float:
@@ -46,11 +52,6 @@ class TaskLanes:
         return sum(lane.state.trials for lane in self.lanes)
 
     @property
-    def tried(self) -> int:
-        """Trials, with those that records are worth."""
-        return sum(lane.state.tried for lane in self.lanes)
-
-    @property
     def weight(self) -> float:
         """Seconds a step that it takes now; tasks without any time come first."""
         return self.count * self.best_s if math.isfinite(self.best_s) else math.inf
@@ -59,12 +60,18 @@ class TaskLanes:
         return [lane for lane in self.lanes if not lane.state.exhausted]
 
     def promise(self) -> float:
-        """Expected seconds a step saved by the next trial; what records are worth counts as tried."""
+        """Expected seconds a step saved by the next trial."""
         best = self.best_s
         if not math.isfinite(best):
             return math.inf if self.trials < _HOPE * self.warmup * len(self.lanes) else 0.0
         recent = max((lane.state.recent_gain_s for lane in self.open_lanes()), default=0.0)
-        return self.count * max(recent / 2, _OPTIMISM * best / max(1, self.tried))
+        known = _OPTIMISM * best / max(1, self.trials + self.known_trials)
+        return self.count * max(recent / 2, known, self.shortfall() / max(1, self.trials))
+
+    def shortfall(self) -> float:
+        """Seconds that it lacks of what records let expect; 0 where it is as fast."""
+        best = self.best_s
+        return max(0.0, best - self.expected_s) if best > _SHORT * self.expected_s else 0.0
 
     def arm(self) -> Lane:
         """The open lane to try next: the one whose best would be fastest had it had all the task's trials."""
@@ -113,4 +120,6 @@ def next_turn(tasks: Sequence[TaskLanes], remaining: int, round_size: int) -> Tu
     if not open_tasks:
         return None
     index = max(open_tasks, key=lambda i: tasks[i].promise())
+    if math.isfinite(tasks[index].expected_s):  # Little by little: one of the next trials may do.
+        round_size = min(round_size, tasks[index].warmup)
     return Turn(index, tasks[index].arm(), min(round_size, remaining))

@@ -36,10 +36,15 @@ class KnownKernel:
         return self.schedules[0].best_s
 
     @property
+    def default_s(self) -> float | None:
+        """Seconds of the untuned default; None where it failed."""
+        times = [one.default_s for one in self.searched if one.default_s is not None]
+        return min(times, default=None)
+
+    @property
     def default_is_best(self) -> bool:
         """Whether no schedule was faster than the untuned default."""
-        defaults = [one.default_s for one in self.searched if one.default_s is not None]
-        return bool(defaults) and min(defaults) <= self.best_s
+        return self.default_s is not None and self.default_s <= self.best_s
 
     def of(self, formulation: str) -> list[Schedule]:
         """Its schedules in one formulation, the fastest first."""

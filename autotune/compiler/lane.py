@@ -234,7 +234,8 @@ class Lane:
         Args:
             known: Schedules of similar kernels in the same formulation, the most promising first.
             variants: How many to make of each.
-            count: How many to propose: the first that fits, and those that the cost model likes best.
+            count: How many to propose: the first that fits, and those that the cost model likes best. The others
+                compete with fresh samples later.
 
         Returns:
             How many are proposed.
@@ -252,10 +253,15 @@ class Lane:
                     candidate = self._measurable(schedule)
                     if candidate.digest not in self._seen:
                         made.setdefault(candidate.digest, candidate)
-        first, *others = made.values() or (None,)
-        chosen = [first, *self._best_first(others)][:count] if first is not None else []
-        self._given += chosen
-        return len(chosen)
+        if not made:
+            return 0
+        first, *others = made.values()
+        ranked = [first, *self._best_first(others)]
+        self._given += ranked[:count]
+        for candidate in ranked[count:]:
+            self._seen.add(candidate.digest)
+            self._waiting.append(candidate)
+        return len(ranked[:count])
 
     def _taken_of_given(self, count: int) -> list[Candidate]:
         found: list[Candidate] = []

@@ -18,6 +18,13 @@ _NEAR = 1.05
 """What is within 5 % of the best counts as found."""
 _MOST_RECALLED = 32
 _REPEATED = 2
+# A similar kernel tries one schedule for so much of the untuned step, and none if it takes next to nothing.
+_SHARE_OF_ONE = 0.004
+_MOST_ADAPTED = 4
+# Formulations that are tried for it, as long as none is so many times slower than the best.
+_FORMULATIONS = 2
+_MUCH_SLOWER = 1.5
+_NEGLIGIBLE = 0.0005
 _FROM_EACH = 2
 _VARIANTS = 3
 
@@ -65,13 +72,14 @@ class WarmStart:
                 for name in sorted({one.formulation for one in known.schedules}):
                     self._recall(known, name, own)
             report(done, entry.task.kernel.name)
+        step = sum(e.lanes.weight for e in entries if math.isfinite(e.lanes.default_s))
         for done, entry in enumerate(entries, start=1 + len(entries)):
             told = self._experiences.get(entry.task.kernel.name)
             if interrupted():
                 return
             if told is not None:
                 self._credit(entry, told)
-                self._seed(entry, told)
+                self._seed(entry, told, entry.lanes.weight / step if step else math.inf)
             report(done, entry.task.kernel.name)
 
     def _known(self, entry: Entry) -> Sequence[KnownKernel]:
@@ -98,10 +106,12 @@ class WarmStart:
                 lane.state.credit = max(told.trials(name), entry.lanes.warmup)
                 lane.state.expected = told.expected(name)
 
-    def _seed(self, entry: Entry, told: Experience) -> None:
+    def _seed(self, entry: Entry, told: Experience, share: float) -> None:
         lanes = {lane.formulation.name: lane for lane in entry.lanes.lanes}
-        most = _REPEATED if entry.task.kernel.is_compute else 1
+        entry.lanes.expected_s = _expected_s(told, entry)
         if told.equal:
+            entry.lanes.known_trials = sum(lane.state.credit for lane in lanes.values())
+            most = _REPEATED if entry.task.kernel.is_compute else 1
             (known,) = told.known
             if known.default_is_best:
                 return
@@ -111,19 +121,27 @@ class WarmStart:
                     recalled = self._recalled.get((known.kernel.name, one.formulation), [])
                     lanes[one.formulation].repeat([c for c in recalled if c.digest == one.digest])
             return
-        for name in told.formulations():
-            if name not in lanes:
-                continue
-            if lanes[name].state.trials:
-                return  # The run goes on, and has had them.
+        if share < _NEGLIGIBLE:
+            return
+        most = int(min(_MOST_ADAPTED, max(1, share / _SHARE_OF_ONE)))
+        names = [
+            name
+            for name in told.formulations()
+            if name in lanes and (told.expected(name) or math.inf) <= _MUCH_SLOWER
+        ][: min(most, _FORMULATIONS)]
+        if any(lane.state.trials for lane in lanes.values()):
+            return  # The run goes on, and has had them.
+        made = 0
+        for number, name in enumerate(names):
             alike = [
                 candidate
                 for known in told.known
                 if not known.default_is_best
                 for candidate in self._recalled.get((known.kernel.name, name), [])[:_FROM_EACH]
             ]
-            if lanes[name].adapt(alike, _VARIANTS, most):
-                return
+            made += lanes[name].adapt(alike, _VARIANTS, (most + number) // len(names))
+        if made:
+            return
         if not all(known.default_is_best for known in told.known):
             for lane in lanes.values():  # Nothing fits: its search begins as any other.
                 lane.state.credit, lane.state.expected = 0, None
@@ -141,27 +159,28 @@ class WarmStart:
         return RecordsUse(equal, similar, len(entries) - equal - similar, saved)
 
 
+def _expected_s(told: Experience, entry: Entry) -> float:
+    """Seconds that records let expect: the best that is known, or the nearest kernel's gain over its default."""
+    nearest = told.known[0]
+    if told.equal:
+        return nearest.best_s
+    before = nearest.default_s
+    return math.inf if before is None else nearest.best_s * entry.lanes.default_s / before
+
+
 def _saved(told: Experience, entry: Entry) -> int:
     """Trials that a kernel took less than the nearest known one until it was as good; 0 where it never was.
 
     A similar kernel is as good where it gained as much over its untuned default.
     """
-    saved = []
     nearest = told.known[0]
-    for before in nearest.searched:
-        if not before.curve or nearest.default_is_best:
-            continue
-        goal = _NEAR * before.curve[-1][1]
-        took, scale = before.trials_until(goal), 1.0
-        if not told.equal:
-            if before.default_s is None or not math.isfinite(entry.lanes.default_s):
-                continue
-            scale = entry.lanes.default_s / before.default_s
-        outcomes = enumerate((trial.outcome for trial in entry.trials.values()), start=1)
-        now = next((n for n, outcome in outcomes if outcome.seconds <= goal * scale), None)
-        if now is not None:
-            saved.append(took - now)
-    return min(saved, default=0)
+    goal = _NEAR * _expected_s(told, entry)
+    if nearest.default_is_best or not math.isfinite(goal):
+        return 0
+    outcomes = enumerate((trial.outcome for trial in entry.trials.values()), start=1)
+    now = next((n for n, outcome in outcomes if outcome.seconds <= goal), None)
+    before = [one.trials_until(_NEAR * nearest.best_s) for one in nearest.searched if one.curve]
+    return min(before) - now if before and now is not None else 0
 
 
 def _spread(schedules: Sequence[Schedule], most: int) -> list[Schedule]:

@@ -119,9 +119,17 @@ def test_a_formulation_that_nobody_has_tried_is_tried_before_one_that_is_known()
 
 
 def test_a_kernel_that_is_known_leaves_the_budget_to_those_that_are_not() -> None:
-    def one(credit: int) -> TaskLanes:
-        return task(1, 1.0, lane(4, 0.5, credit=credit, expected=1.0 if credit else None), warmup=4)
-
-    turn = next_turn([one(40), one(0)], 50, 8)
+    known, new = task(1, 1.0, lane(4, 0.5), warmup=4), task(1, 1.0, lane(4, 0.5), warmup=4)
+    known.known_trials = 40
+    turn = next_turn([known, new], 50, 8)
     assert turn is not None
     assert turn.task == 1
+
+
+def test_a_kernel_that_is_slower_than_records_let_expect_comes_first_and_little_by_little() -> None:
+    settled, short = task(1, 9.0, lane(8, 2.0), warmup=4), task(1, 9.0, lane(8, 1.5), warmup=4)
+    settled.expected_s, short.expected_s = 1.9, 0.2
+    turn = next_turn([settled, short], 50, 16)
+    assert turn is not None
+    assert (turn.task, turn.trials) == (1, 4)
+    assert settled.shortfall() == 0

@@ -5,7 +5,7 @@ import math
 import pytest
 from test_budget import lane, task
 
-from autotune.compiler.budget import TaskLanes, next_turn
+from autotune.compiler.budget import next_turn
 from autotune.compiler.experience import experience
 from autotune.compiler.transfer import nearest_tiles
 from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source

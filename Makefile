@@ -26,7 +26,7 @@ PACKAGES := build-essential cmake ninja-build python3-venv \
 TEST_PACKAGES := mksh toybox pkg-config
 TOOLS := g++ cmake ninja python3 aarch64-linux-gnu-g++ qemu-aarch64-static adb
 
-.PHONY: help install system demo test lint bench clean
+.PHONY: help install system demo test lint docs bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 12
@@ -93,6 +93,10 @@ lint: install ## Check style and types
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: install ## Write docs/commands.md and the README's picture anew
+	@$(BIN)/python -m autotune.cli.reference > docs/commands.md
+	$(BIN)/python benchmarks/picture.py --out docs/joint-fronts.svg
 
 bench: install ## Run every benchmark; results in build/bench
 	@status=0

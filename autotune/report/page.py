@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from autotune.report.svg import LEFT, TOP, WIDTH, label
+
 _LIGHT = """--ink: #222; --soft: #555; --grid: #e2e2e2; --rule: #888; --paper: #fff; --box: #f5f5f5;
   --link: #0b57d0; --notice: #fff3cd; --c0: #1f77b4; --c1: #d62728; --c2: #2ca02c; --c3: #9467bd; --c4: #d96c00;
   --c5: #8c564b;
@@ -20,6 +22,19 @@ _DARK = """--ink: #e8e8e8; --soft: #b0b0b0; --grid: #3a3a3a; --rule: #999; --pap
   --c5: #cfa193;
   --b0: #234a73; --b1: #7a4a12; --b2: #2c5c24; --b3: #7a2b2b; --b4: #4b3a66; --b5: #57382f; --b6: #6b2f50;
   --b7: #5c5c1e; --b8: #1e5a66; --b9: #4a4a4a;"""
+_PLOT_STYLE = f"""svg text {{ font: 12px system-ui, sans-serif; fill: var(--ink); }}
+svg .tick {{ fill: var(--soft); }} svg .light {{ fill: #fff; }} svg .dark {{ fill: #000; }}
+.end {{ text-anchor: end; }} .middle, .cell {{ text-anchor: middle; }}
+.grid {{ stroke: var(--grid); }} .border {{ stroke: var(--rule); stroke-width: 0.5; }}
+.line {{ fill: none; stroke: var(--of); stroke-width: 1.5; }} .fill {{ fill: var(--of); }}
+.bar {{ fill: var(--of); fill-opacity: 0.9; }} .bar.faint {{ fill-opacity: 0.35; }}
+.dot {{ fill: var(--of); fill-opacity: 0.85; }}
+.dots {{ fill: none; stroke: var(--of); stroke-width: 5; stroke-linecap: round; stroke-opacity: 0.6; }}
+.whisker {{ fill: none; stroke: var(--ink); }} .box {{ fill: var(--box); }}
+.band {{ fill: var(--of); opacity: 0.7; stroke: var(--paper); stroke-width: 0.4; }}
+{" ".join(f".c{n} {{ --of: var(--c{n}); }}" for n in range(6))}
+{" ".join(f".b{n} {{ --of: var(--b{n}); }}" for n in range(10))}
+"""
 _STYLE = f"""
 :root {{ color-scheme: light dark; {_LIGHT} }}
 @media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}
@@ -33,19 +48,7 @@ td, th {{ padding: 0.2rem 0.8rem 0.2rem 0; text-align: left; vertical-align: top
 td.long {{ min-width: 15rem; overflow-wrap: anywhere; }}
 th.number, td.number {{ text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }}
 svg {{ display: block; width: 100%; min-width: 34rem; max-width: 44rem; height: auto; }}
-svg text {{ font: 12px system-ui, sans-serif; fill: var(--ink); }}
-svg .tick {{ fill: var(--soft); }} svg .light {{ fill: #fff; }} svg .dark {{ fill: #000; }}
-.end {{ text-anchor: end; }} .middle, .cell {{ text-anchor: middle; }}
-.grid {{ stroke: var(--grid); }} .border {{ stroke: var(--rule); stroke-width: 0.5; }}
-.line {{ fill: none; stroke: var(--of); stroke-width: 1.5; }} .fill {{ fill: var(--of); }}
-.bar {{ fill: var(--of); fill-opacity: 0.9; }} .bar.faint {{ fill-opacity: 0.35; }}
-.dot {{ fill: var(--of); fill-opacity: 0.85; }}
-.dots {{ fill: none; stroke: var(--of); stroke-width: 5; stroke-linecap: round; stroke-opacity: 0.6; }}
-.whisker {{ fill: none; stroke: var(--ink); }} .box {{ fill: var(--box); }}
-.band {{ fill: var(--of); opacity: 0.7; stroke: var(--paper); stroke-width: 0.4; }}
-{" ".join(f".c{n} {{ --of: var(--c{n}); }}" for n in range(6))}
-{" ".join(f".b{n} {{ --of: var(--b{n}); }}" for n in range(10))}
-.downloads {{ display: inline-block; margin: 0.3rem 1.2rem 0.3rem 0; }}
+{_PLOT_STYLE}.downloads {{ display: inline-block; margin: 0.3rem 1.2rem 0.3rem 0; }}
 .notice {{ background: var(--notice); border-left: 4px solid #e0a800; padding: 0.5rem 1rem; }}
 @media print {{ :root {{ {_LIGHT} }} body {{ max-width: none; margin: 0; font-size: 11px; }}
   .downloads {{ display: none; }}  .wide {{ overflow: visible; }} svg {{ min-width: 0; }}
@@ -76,6 +79,25 @@ def page(title: str, notices: Sequence[str], sections: Sequence[tuple[str, str]]
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
         f"<body>\n<main>\n<h1>{escape(title)}</h1>\n{told}{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def picture(plot: str, heading: str) -> str:
+    """A plot as an SVG file of its own: on a ground of its own, light or dark as who sees it has it.
+
+    Args:
+        plot: As `charts` draws it.
+        heading: A line above the plot.
+    """
+    root, inside = plot[plot.index("<svg") : plot.index("</svg>")].split("\n", 1)
+    style = (
+        f":root {{ {_LIGHT} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}\n"
+        f"{_PLOT_STYLE}"
+    )
+    return (
+        f"{root}\n<style>{style}</style>\n"
+        '<rect width="100%" height="100%" style="fill: var(--paper)"/>\n'
+        f"{label(LEFT, TOP - 6, heading, 'label', WIDTH - LEFT)}\n{inside}</svg>\n"
     )
 
 

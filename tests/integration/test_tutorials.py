@@ -1,0 +1,165 @@
+"""What the documents tell people to type is understood, and what they point to is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from autotune.cli.main import app
+from autotune.cli.reference import commands
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+LAPTOP = ROOT / "docs" / "tutorial-laptop.md"
+_ENDS = {"|", "||", "&&", "&", ";", ">", "2>", "<"}
+"""Words of a shell line after which no more of the command comes."""
+
+
+def code_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines of code blocks with their numbers; a line that ends in a backslash goes on."""
+    held, first = "", 0
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if held or line.startswith("    "):
+            first = first if held else number
+            held += line.strip().removesuffix("\\")
+            if not line.endswith("\\"):
+                yield first, held
+                held = ""
+
+
+def words_of(line: str) -> list[str] | None:
+    """The arguments of an `autotune` line; None where it is something else."""
+    if not line.startswith("autotune ") or "[OPTIONS]" in line:
+        return None
+    # Square brackets are round what may be left out, and dots are for more of the same.
+    # A diagram goes on with an arrow.
+    line = re.sub(r"(?<!\S)\[(.*?)\](?!\S)", r"\1", line.split(" --> ")[0])
+    words = [word for word in shlex.split(line, comments=True)[1:] if word != "..."]
+    return words[: next((n for n, word in enumerate(words) if word in _ENDS), None)]
+
+
+@cache
+def by_name() -> dict[str, TyperCommand | TyperGroup]:
+    """Every command by its whole name; none of them does anything."""
+    top = typer.main.get_command(app)
+    assert isinstance(top, TyperGroup)
+    found = dict(commands("autotune", top))
+    for command in found.values():
+        command.callback = lambda *_, **__: None
+    return found
+
+
+def complaint(words: list[str]) -> str:
+    """What the command line says against these arguments; empty where it takes them."""
+    try:
+        by_name()["autotune"].main(words, prog_name="autotune", standalone_mode=False)
+    except typer.TyperException as error:
+        return error.format_message() or str(error)
+    return ""
+
+
+def test_the_command_line_is_asked() -> None:
+    assert complaint(["cpu-config", "--objective", "energy", "--emulate", "meizu-16t"]) == ""
+    assert "No such option" in complaint(["kernels", "--no-such"])
+    assert "No such command" in complaint(["trackers", "up"])
+    assert "No such command" in complaint(["cpu-config", "apply-it", "RUN"])
+    assert "Missing argument" in complaint(["verify"])
+    assert "Invalid value" in complaint(["models", "--batch", "four"])
+    assert words_of("autotune report RUN [--out FILE]   # a page") == [
+        "report",
+        "RUN",
+        "--out",
+        "FILE",
+    ]
+    assert words_of("autotune models | head") == ["models"]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_that_is_shown_is_accepted(path: Path) -> None:
+    wrong = [
+        f"{path.name}:{number}: {line}: {said}"
+        for number, line in code_lines(path)
+        if (words := words_of(line)) is not None and (said := complaint(words))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_in_a_sentence_exists_with_its_options(path: Path) -> None:
+    prose = "\n".join(
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("    ")
+    )
+    wrong = []
+    for span in re.findall(r"`autotune ([^`]+)`", prose):
+        words = span.replace("[", " ").replace("]", " ").split()
+        name = "autotune"
+        while words and f"{name} {words[0]}" in by_name():
+            name = f"{name} {words.pop(0)}"
+        context = typer.Context(by_name()[name])
+        known = {
+            option
+            for parameter in by_name()[name].get_params(context)
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        options = {word.split("=")[0] for word in words if word.startswith("-")}
+        named = name != "autotune" or not words or words[0] in ("COMMAND", "--help", "--version")
+        if not named or options - known - {"--help"}:
+            wrong.append(span)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_what_is_linked_and_named_is_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text)]
+    links += re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    missing = [
+        link for link in links if link and "://" not in link and not (path.parent / link).exists()
+    ]
+    named = re.findall(r"\b((?:benchmarks|docs|search_spaces|tests)/[\w/-]+\.\w+)", text)
+    missing += [name for name in named if not (ROOT / name).exists()]
+    assert missing == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_commands_on_a_model_of_a_phone_do_what_is_told(tmp_path: Path) -> None:
+    """The laptop tutorial's section, line by line in a shell, as it stands there."""
+    text = LAPTOP.read_text(encoding="utf-8")
+    start = text.index("## On a model of a phone")
+    begin, end = (text[:at].count("\n") for at in (start, text.index("\n## ", start)))
+    lines = [line for number, line in code_lines(LAPTOP) if begin < number <= end]
+    lines = [line for line in lines if words_of(line) is not None]
+    assert len(lines) >= 6
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "autotune"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m autotune "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    for line in lines:
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True,
+            timeout=200, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    (page,) = tmp_path.glob("logs/*-joint-*/report.html")
+    assert "Plans" in page.read_text(encoding="utf-8")

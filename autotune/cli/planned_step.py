@@ -13,7 +13,7 @@ from autotune.cli.device_workload import PlannedChoice, StepOptions, brought
 from autotune.cli.output import write_json, write_table
 from autotune.cli.tuning import LiveProgress
 from autotune.devices.topology import Cluster
-from autotune.errors import NothingMeasuredError, UsageError
+from autotune.errors import NothingMeasuredError, StableDeviceError, UsageError
 from autotune.measurement.setting import Setting, all_of
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import Protocol
@@ -100,7 +100,12 @@ def run_plan(
         benches.ready(chosen, workload.bring, meter, protocol, None) as steps,
     ):
         if meter is not None:
-            steps.calibrate(setting_of(clusters, None))
+            try:
+                steps.calibrate(setting_of(clusters, None))
+            except StableDeviceError as error:
+                # The plan may be of a search that measured no joules, for this very reason.
+                steps.meter = None
+                progress.notice(f"no joules are measured: {error.message}")
         progress.phase("runs", 2 * _BLOCKS)
         done = 0
 

@@ -24,7 +24,7 @@ def breakdown(
 
     \b
     Example:
-      autotune breakdown logs/20260102T030405Z-cpu-squeezenet1_1
+      autotune breakdown logs/20260102T030405Z-cpu-squeezenet1-1
     """
     from autotune.cli.output import write_json, write_table
     from autotune.errors import RecordError, UsageError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -123,14 +124,21 @@ def test_every_command_in_a_sentence_exists_with_its_options(path: Path) -> None
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_what_is_linked_and_named_is_there(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text)]
-    links += re.findall(r'(?:src|srcset)="([^"]+)"', text)
-    missing = [
-        link for link in links if link and "://" not in link and not (path.parent / link).exists()
-    ]
+    missing = []
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        name, _, place = link.partition("#")
+        target = path.parent / name if name else path
+        if "://" not in link and not (target.exists() and (not place or place in places(target))):
+            missing.append(link)
     named = re.findall(r"\b((?:benchmarks|docs|search_spaces|tests)/[\w/-]+\.\w+)", text)
     missing += [name for name in named if not (ROOT / name).exists()]
     assert missing == []
+
+
+def places(path: Path) -> set[str]:
+    """A document's headings, as links name them."""
+    found = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 @pytest.mark.slow
@@ -163,3 +171,26 @@ def test_the_commands_on_a_model_of_a_phone_do_what_is_told(tmp_path: Path) -> N
         assert done.returncode == 0, f"{line}\n{done.stderr}"
     (page,) = tmp_path.glob("logs/*-joint-*/report.html")
     assert "Plans" in page.read_text(encoding="utf-8")
+    check_formats(tmp_path / "logs")
+
+
+def check_formats(logs: Path) -> None:
+    """docs/formats.md knows every event of these runs with its fields, and every key of their other files."""
+    told = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    more = [ROOT / "docs" / name for name in ("cpu-config.md", "joint.md", "result-schema.md")]
+    results = told + "".join(path.read_text(encoding="utf-8") for path in more)
+    seen = set()
+    for run in logs.iterdir():
+        assert named(json.loads((run / "run.json").read_text()), told) == set()
+        assert named(json.loads((run / "result.json").read_text()), results) == set()
+        for line in (run / "events.jsonl").read_text().splitlines():
+            event = json.loads(line)
+            seen.add(event["event"])
+            assert f"`{event['event'].removeprefix('sequential_')}`" in told
+            assert named(event, told) == set(), event["event"]
+    assert {"trial", "final", "round", "sequential_trial", "beside", "run", "meter"} <= seen
+
+
+def named(value: dict[str, object], text: str) -> set[str]:
+    """The keys that a document does not have as code, or as those of its JSON."""
+    return {key for key in value if not re.search(rf"[`\".]{key}[`\".]", text)}

@@ -13,7 +13,7 @@ from optuna.storages import BaseStorage
 
 from autotune.cli import bench as benches
 from autotune.cli.bench import Chosen
-from autotune.cli.cpu_config import BLOCKS, LARGEST, SEED, TRIALS
+from autotune.cli.cpu_config import LARGEST, TRIALS
 from autotune.cli.cpu_config_table import show
 from autotune.cli.device_workload import (
     DeviceWorkload,
@@ -30,6 +30,7 @@ from autotune.cli.joint_plans import (
     plan_points,
     write_plans,
 )
+from autotune.cli.search_options import BLOCKS, SEED
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
 from autotune.errors import (

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from autotune.cli.cpu_config import BLOCKS, SEED, Device, Json, Ssh
+from autotune.cli.search_options import (
+    Blocks,
+    Deadline,
+    Device,
+    Emulate,
+    EnergyBudget,
+    Json,
+    LeastSeconds,
+    Logs,
+    MaxTemperature,
+    MemoryLimit,
+    Meter,
+    Objective,
+    Resume,
+    Seed,
+    Space,
+    Ssh,
+    StartTemperature,
+    Storage,
+    StudyName,
+)
 from autotune.cli.workload import Batch, Classes, InputShape, Layout, Model, Optimizer, Runs
 
 TRIALS = 150
 
 
 def joint(
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            help="What is to be small: latency, energy, edp or pareto. [default: latency]"
-        ),
-    ] = None,
+    objective: Objective = None,
     model: Model = None,
     batch: Batch = None,
     classes: Classes = None,
@@ -29,10 +43,7 @@ def joint(
     layout: Layout = None,
     device: Device = None,
     ssh: Ssh = None,
-    emulate: Annotated[
-        str | None,
-        typer.Option(metavar="PROFILE", help="Search on a model of a phone, in this process."),
-    ] = None,
+    emulate: Emulate = None,
     trials: Annotated[
         int | None, typer.Option(help=f"Steps to measure. [default: {TRIALS}]")
     ] = None,
@@ -42,46 +53,17 @@ def joint(
             help="Without --run: candidates of kernels to measure before the steps. [default: 512]"
         ),
     ] = None,
-    deadline: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Longest time of a step, such as 30s.")
-    ] = None,
-    energy_budget: Annotated[
-        str | None, typer.Option(metavar="ENERGY", help="Most joules of a step, such as 5J.")
-    ] = None,
-    max_temperature: Annotated[
-        float | None, typer.Option(metavar="C", help="Highest temperature while it trains.")
-    ] = None,
-    memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Most memory, such as 1GB.")
-    ] = None,
-    space: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE", help="Ranges of cores and clocks; see docs/cpu-config.md."
-        ),
-    ] = None,
-    meter: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Power meter; see `autotune cpu-config`. [default: auto]"
-        ),
-    ] = None,
-    start_temperature: Annotated[
-        float | None, typer.Option(metavar="C", help="Runs begin at this temperature at most.")
-    ] = None,
-    least_seconds: Annotated[
-        float | None, typer.Option(metavar="S", help="Shortest measurement of a configuration.")
-    ] = None,
-    blocks: Annotated[
-        int | None, typer.Option(help=f"How often the best are measured again. [default: {BLOCKS}]")
-    ] = None,
-    storage: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Where several processes share the study."),
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The study's name in a shared --storage.")
-    ] = None,
+    deadline: Deadline = None,
+    energy_budget: EnergyBudget = None,
+    max_temperature: MaxTemperature = None,
+    memory_limit: MemoryLimit = None,
+    space: Space = None,
+    meter: Meter = None,
+    start_temperature: StartTemperature = None,
+    least_seconds: LeastSeconds = None,
+    blocks: Blocks = None,
+    storage: Storage = None,
+    study: StudyName = None,
     sequential: Annotated[
         bool | None,
         typer.Option(
@@ -97,14 +79,9 @@ def joint(
             help="Also plan a configuration for each operator, with the schedules it has there, and measure that.",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help=f"Seed of the search. [default: {SEED}]")] = None,
-    logs: Annotated[
-        Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
-    ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Go on with a run; only --trials may change."),
-    ] = None,
+    seed: Seed = None,
+    logs: Logs = None,
+    resume: Resume = None,
     json: Json = False,
 ) -> int:
     """Finds the schedules, cores, threads and clocks that suit an objective, together.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.cpu_config import Device, Json, Ssh
+from autotune.cli.search_options import Device, Json, Ssh
 from autotune.cli.workload import (
     Batch,
     Classes,

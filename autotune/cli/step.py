@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.cpu_config import Device, Ssh
+from autotune.cli.search_options import Device, Ssh
 from autotune.cli.workload import (
     Batch,
     Classes,

@@ -29,6 +29,7 @@ RESULT_KEYS = {
     "step_ms",
     "drifts",
     "tasks",
+    "records",
 }
 TASK_KEYS = {
     "name", "operator", "role", "count", "default_ms", "tuned_ms", "speedup", "ci", "gflops",

@@ -14,7 +14,7 @@ from autotune.cli.output import write_json, write_table
 from autotune.cli.tuning import LiveProgress
 from autotune.devices.topology import Cluster
 from autotune.errors import NothingMeasuredError, StableDeviceError, UsageError
-from autotune.measurement.setting import Setting, all_of
+from autotune.measurement.setting import all_of, threads_of
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import Protocol
 from autotune.measurement.step_runner import StepRunner, settings_text
@@ -184,7 +184,7 @@ class _PlannedSteps:
         outside = all_of(through) if len(through) > 1 else through[0]
         if len(through) == 1:
             # Cores and clocks are held from outside, as in any other measurement.
-            through = [Setting(None, (None,) * len(self.clusters), outside.threads)]
+            through = [threads_of(outside)]
         text = settings_text(through, self.clusters, at, self._plan.used)
         workload = self._runner.planned(self._steps.bring(text, "plan"))
         return self._figures.measured(self._steps.measuring(workload).run(outside))

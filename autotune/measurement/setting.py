@@ -38,6 +38,11 @@ class Setting:
         return self.cpus is None or bool(set(cluster.cpus) & set(self.cpus))
 
 
+def threads_of(setting: Setting) -> Setting:
+    """Its threads alone, for a program whose cores and clocks are held from outside."""
+    return Setting(None, (None,) * len(setting.khz), setting.threads)
+
+
 def all_of(settings: Sequence[Setting]) -> Setting:
     """All that a program may use that goes through settings."""
     cpus = sorted({cpu for setting in settings for cpu in setting.cpus or ()})

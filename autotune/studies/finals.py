@@ -6,8 +6,9 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from autotune.measurement.statistics import Interval, bootstrap_median, median
+from autotune.measurement.statistics import Interval, bootstrap_median, median, paired_speedup
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import Figures, Limits, Objective, best, values
@@ -202,3 +203,35 @@ def widened_ratio(interval: Interval, deviation: float) -> Interval:
     logs = [math.log(x) for x in (interval.estimate, interval.low, interval.high)]
     wide = widened(Interval(*logs), deviation)
     return Interval(interval.estimate, math.exp(wide.low), math.exp(wide.high))
+
+
+def figures_ratio(
+    pairs: Sequence[tuple[Figures, Figures]],
+    name: str,
+    doubtful: Sequence[Figures],
+    seed: int,
+) -> dict[str, Any] | None:
+    """The first of each pair over the second: `ratio`, `ci`, and whether the second is surely `better` or `worse`.
+
+    Args:
+        pairs: What was measured in the same blocks.
+        name: `time_s` or `energy_j`.
+        doubtful: Figures of both sides, whose deviations in joules no number of blocks lessens.
+        seed: Of the bootstrap.
+
+    Returns:
+        None where a block did not measure it.
+    """
+    values = [(getattr(a, name), getattr(b, name)) for a, b in pairs]
+    if not values or any(value is None or value <= 0 for pair in values for value in pair):
+        return None
+    ratio = paired_speedup([a for a, _ in values], [b for _, b in values], seed=seed)
+    if name == "energy_j":
+        parts = [(side.deviation_j or 0.0) / (side.energy_j or math.inf) for side in doubtful]
+        ratio = widened_ratio(ratio, math.hypot(*parts))
+    better, worse = ratio.low > 1, ratio.high < 1
+    return {
+        "ratio": ratio.estimate,
+        "ci": ratio.ends,
+        "verdict": "better" if better else "worse" if worse else "tie",
+    }

@@ -137,10 +137,6 @@ class JointBench:
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
         """See `Bench.measure`; the system's own choice is measured with untuned kernels."""
         choice = self.untuned if configuration is None else self.choose(configuration)
-        return self.measure_with(configuration, choice)
-
-    def measure_with(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
-        """Measures a step with a choice that was made elsewhere, and learns from it."""
         told: dict[str, Any] = choice.to_json()
         if configuration is not None and self._fitted:
             told["foretold"] = self.foretold(configuration, choice)

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.devices.topology import Cluster
-from autotune.measurement.statistics import paired_speedup
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.cpu_config import CpuConfigRun, Outcome, Progress
-from autotune.studies.finals import contenders, widened_ratio
+from autotune.studies.finals import contenders, figures_ratio
 from autotune.studies.joint import Choice, JointBench
 from autotune.studies.objective import Figures
 from autotune.studies.pareto import front, gain
@@ -62,12 +61,10 @@ class JointOutcome:
         outcome: As of any search.
         sequential: What tuning kernels first and choosing cores afterwards found with as many steps, and how the
             two compare (docs/joint.md); None where that was left out.
-        sequential_best: The best configuration of that; None as above, or where it has none.
     """
 
     outcome: Outcome
     sequential: dict[str, Any] | None
-    sequential_best: CpuConfiguration | None
 
 
 class JointRun:
@@ -114,7 +111,7 @@ class JointRun:
         """
         outcome = self._search(self._study, self._bench, self._record, self._events, self._ended)
         if outcome is None or self._sequential is None:
-            return None if outcome is None else JointOutcome(outcome, None, None)
+            return None if outcome is None else JointOutcome(outcome, None)
         self._progress.notice(
             "and now as many steps with the kernels that their own runs found fastest"
         )
@@ -174,7 +171,7 @@ class JointRun:
             found_of(self._sequential.request, other),
         )
         if mine.best is None or theirs.best is None:
-            return JointOutcome(outcome, None, None)
+            return JointOutcome(outcome, None)
         rivals = (mine.trials[mine.best].configuration, theirs.trials[theirs.best].configuration)
         pairs = self._beside(rivals)
         if pairs is None:
@@ -192,7 +189,7 @@ class JointRun:
         }
         for name in ("time_s", "energy_j"):
             told[name] = _ratio(pairs, name, self._study.request.seed)
-        return JointOutcome(outcome, told, rivals[1])
+        return JointOutcome(outcome, told)
 
     def _beside(
         self, rivals: tuple[CpuConfiguration, CpuConfiguration]
@@ -240,16 +237,4 @@ def _fronts(mine: Found, theirs: Found) -> dict[str, Any] | None:
 
 def _ratio(pairs: Sequence[tuple[Figures, Figures]], name: str, seed: int) -> dict[str, Any] | None:
     """Sequential over joint, with its interval; None where it was not measured."""
-    values = [(getattr(a, name), getattr(b, name)) for a, b in pairs]
-    if not values or any(value is None or value <= 0 for pair in values for value in pair):
-        return None
-    ratio = paired_speedup([b for _, b in values], [a for a, _ in values], seed=seed)
-    if name == "energy_j":
-        doubts = [(side.deviation_j or 0.0) / (side.energy_j or 1.0) for side in pairs[0]]
-        ratio = widened_ratio(ratio, (doubts[0] ** 2 + doubts[1] ** 2) ** 0.5)
-    better, worse = ratio.low > 1, ratio.high < 1
-    return {
-        "ratio": ratio.estimate,
-        "ci": ratio.ends,
-        "verdict": "better" if better else "worse" if worse else "tie",
-    }
+    return figures_ratio([(b, a) for a, b in pairs], name, pairs[0], seed) if pairs else None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autotune.devices.topology import Cluster
-from autotune.measurement.setting import Setting
+from autotune.measurement.setting import threads_of
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_runner import StepRunner, settings_text
 from autotune.studies.bench import Measured
@@ -69,7 +69,7 @@ class DeviceSteps:
         setting = setting_of(self.clusters, configuration)
         form = self._forms[choice.form]
         # Cores and clocks are held from outside, as in any other measurement.
-        own = Setting(None, (None,) * len(self.clusters), setting.threads)
+        own = threads_of(setting)
         file = self._bench.bring(settings_text([own], self.clusters, used=form.used(choice)), _FILE)
         bench = self._bench.measuring(form.runner.chosen(file))
         run = bench.run(setting)

@@ -17,7 +17,7 @@ import numpy as np
 from autotune.devices.topology import Cluster
 from autotune.errors import StableDeviceError
 from autotune.measurement.profile import StepProfile
-from autotune.measurement.setting import Setting, all_of
+from autotune.measurement.setting import Setting, all_of, threads_of
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import StepRun
 from autotune.measurement.step_runner import StepRunner, settings_text, switch_seconds
@@ -207,7 +207,7 @@ class PlanRun:
         """The step under one configuration, with the schedules that it has there."""
         if self.used is None:
             return self.bench.measuring(self.runner.traced() if traced else self.runner.plain())
-        threads = Setting(None, (None,) * len(self._clusters), configuration.threads)
+        threads = threads_of(setting_of(self._clusters, configuration))
         text = settings_text([threads], self._clusters, used=self.used(configuration))
         file = self.bench.bring(text, "schedules")
         runner = self.runner

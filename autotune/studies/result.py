@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autotune.measurement.statistics import paired_speedup
 from autotune.power.checks import one_ceiling
 from autotune.studies.bench import Bench
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.cpu_config import Outcome
-from autotune.studies.finals import Final, named_points, widened_ratio
+from autotune.studies.finals import Final, figures_ratio, named_points
 from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import Figures, Limits, Metric, Objective, best, values
 from autotune.studies.pareto import front
@@ -280,23 +278,8 @@ def _against(
     both = [(own.blocks[n], mine.blocks[n]) for n in sorted(own.blocks.keys() & mine.blocks.keys())]
     found: dict[str, Any] = {}
     for name in ("time_s", "energy_j"):
-        pairs = [(getattr(a, name), getattr(b, name)) for a, b in both]
-        if not pairs or any(value is None or value <= 0 for pair in pairs for value in pair):
-            continue
-        ratio = paired_speedup(
-            [a for a, _ in pairs], [b for _, b in pairs], seed=seed, confidence=0.95
-        )
-        if name == "energy_j":
-            doubt = [side.figures.deviation_j or 0.0 for side in (own, mine)]
-            whole = [side.figures.energy_j or math.inf for side in (own, mine)]
-            ratio = widened_ratio(
-                ratio, math.hypot(*(d / w for d, w in zip(doubt, whole, strict=True)))
-            )
-        better, worse = ratio.low > 1, ratio.high < 1
-        found[name] = {
-            "ratio": ratio.estimate,
-            "ci": ratio.ends,
-            "verdict": "better" if better else "worse" if worse else "tie",
-            "doubtful": name == "energy_j" and bool(own.marks or mine.marks),
-        }
+        ratio = figures_ratio(both, name, (own.figures, mine.figures), seed)
+        if ratio is not None:
+            doubtful = name == "energy_j" and bool(own.marks or mine.marks)
+            found[name] = {**ratio, "doubtful": doubtful}
     return found

@@ -123,6 +123,11 @@ def run_search(
     command = given_command(
         step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
     )
+    if step is not None and step.gpu_runs and asked["emulate"] is not None:
+        raise UsageError(
+            "--gpu-run: the models of phones have no GPU",
+            hint="leave it out, or search on a device",
+        )
     if asked.get("per_operator") and step is None:
         raise UsageError(
             "--per-operator needs --model: another program does not go through settings",
@@ -225,7 +230,7 @@ def run_search(
         if asked.get("per_operator"):
             found["per_operator"] = planned
         if joint and whole is not None:
-            found["sequential"] = whole.sequential
+            found["sequential"], found["placement"] = whole.sequential, whole.placement
             choosing.listen()
             points = plan_points(choosing, workload, found)
             found["plans"] = write_plans(folder, choosing, workload, asked, points)
@@ -376,8 +381,13 @@ def _workload_text(asked: dict[str, Any]) -> str:
     step = asked.get("step")
     if step is not None:
         kind = {"joint": True} if asked.get("joint") else {}
-        runs = sorted(Path(run).name for run in step["runs"])
-        return json.dumps({**step, "runs": runs, **kind})
+        names = {
+            key: sorted(Path(run).name for run in step[key])
+            for key in ("runs", "gpu_runs")
+            if step.get(key)
+        }
+        others = {key: value for key, value in step.items() if key != "gpu_runs"}
+        return json.dumps({**others, **names, **kind})
     return json.dumps([asked["command"], asked["steps_from"]])
 
 

@@ -21,9 +21,11 @@ from autotune.measurement.step_run import Workload
 from autotune.measurement.step_runner import PROGRAM, StepRunner
 from autotune.workloads.graph import tasks
 from autotune.workloads.memory import plan_memory
+from autotune.workloads.training_step import LAYOUTS
 
 if TYPE_CHECKING:
     from autotune.cli.tuning import LiveProgress
+    from autotune.compiler.gpu_side import GpuSide
     from autotune.compiler.scheduled import Winner
     from autotune.compiler.step_runs import StepRuns
     from autotune.workloads import StepGraph, TrainingStep
@@ -48,15 +50,17 @@ class StepOptions:
     micro_batch: int | None = None
     recompute: int | None = None
     layout: str | None = None
+    gpu_runs: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As a run's folder keeps it."""
-        return asdict(self) | {"runs": list(self.runs)}
+        return asdict(self) | {"runs": list(self.runs), "gpu_runs": list(self.gpu_runs)}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> StepOptions:
         """What `to_json` gave."""
-        return cls(**found | {"runs": tuple(found["runs"])})
+        lists = {name: tuple(found.get(name, ())) for name in ("runs", "gpu_runs")}
+        return cls(**found | lists)
 
 
 def step_options(
@@ -134,6 +138,7 @@ class DeviceWorkload:
     Attributes:
         graph: The step, in its first form; None for another program.
         pools: What the step's calls can be made with, where that is left open.
+        sides: What a GPU can do of the step, in each of its forms; None where it has no part in it.
         runners: The step on the device, in each of its forms, once it is there.
     """
 
@@ -141,6 +146,7 @@ class DeviceWorkload:
         self._command, self._step, self._trace = command, step, trace
         self.graph = step.forms[0].graph if step else None
         self.pools = step.pools if step else None
+        self.sides = [form.gpu for form in step.forms] if step else []
         self.runners: tuple[StepRunner, ...] = ()
 
     def bring(self, observer: Observer) -> Workload:
@@ -218,11 +224,15 @@ class StepFiles:
 
     Attributes:
         graph: The step.
-        files: What runs it on the device needs.
+        root: Folder with what is needed to run it on the device.
+        files: The files in it.
+        gpu: What a GPU can do of it; None where it has no part in it.
     """
 
     graph: StepGraph
+    root: Path
     files: tuple[Path, ...]
+    gpu: GpuSide | None = None
 
 
 @dataclass(frozen=True)
@@ -255,7 +265,7 @@ class DeviceStep:
         for number, form in enumerate(self.forms):
             folder = f"{_FOLDER}{number or ''}"
             for file in form.files:
-                observer.bring(file, f"{folder}/{file.name}")
+                observer.bring(file, f"{folder}/{file.relative_to(form.root)}")
             runners.append(StepRunner(program, program.parent / folder))
         return tuple(runners)
 
@@ -280,6 +290,7 @@ def device_step(
         ToolchainError: The device's programs cannot be built here.
     """
     from autotune.compiler import step_bundle
+    from autotune.compiler.gpu_side import gpu_runs
     from autotune.compiler.platforms import platform_of
     from autotune.compiler.scheduled import winners_of
     from autotune.compiler.step_runs import step_runs
@@ -299,6 +310,7 @@ def device_step(
     )
     if options.layout is None:
         form = replace(form, layout=runs.layout(wanted, form.micro_batches, form.segments))
+    on_gpu = gpu_runs([Path(run) for run in options.gpu_runs]) if options.gpu_runs else None
     pools: JointPools | None = None
     schedules: Mapping[str, Sequence[Winner]] | None = None
     if isinstance(choice, OpenChoice):
@@ -307,12 +319,12 @@ def device_step(
             paths, wanted, form.layout, form if fixed else None, choice.memory_bytes
         )
         schedules = pools.schedules
-        graphs = [one.graph for one in pools.forms]
+        graphs = [(one.form, one.graph) for one in pools.forms]
     else:
-        graphs = [wanted.graph(form)]
+        graphs = [(form, wanted.graph(form))]
         if choice is not None:
             schedules = winners_of(paths, choice.schedules)
-    never = sum(task.kernel.name not in runs.winners for task in tasks(graphs[0]))
+    never = sum(task.kernel.name not in runs.winners for task in tasks(graphs[0][1]))
     with tempfile.TemporaryDirectory(prefix="autotune-step-") as made:
         folder = Path(made)
         forms = []
@@ -320,18 +332,26 @@ def device_step(
             # A model needs no code: only how much work each call is.
             program = folder / PROGRAM
             program.touch(mode=0o755)
-            for number, graph in enumerate(graphs):
+            for number, (_, graph) in enumerate(graphs):
                 work = folder / str(number) / _WORK
                 work.parent.mkdir()
                 work.write_text(_work(graph, schedules or {}), encoding="utf-8")
-                forms.append(StepFiles(graph, (work,)))
+                forms.append(StepFiles(graph, work.parent, (work,)))
         else:
-            program = step_bundle.runner(chosen.info.abi, android=android, log=progress.notice)
-            for number, graph in enumerate(graphs):
+            program = step_bundle.runner(
+                chosen.info.abi, android=android, gpu=on_gpu is not None, log=progress.notice
+            )
+            for number, (own_form, graph) in enumerate(graphs):
                 own = folder / str(number)
                 own.mkdir()
-                files = _compiled(own, wanted, graph, runs, schedules, progress)
-                forms.append(StepFiles(graph, files))
+                side = None
+                if on_gpu is not None:
+                    layouts = sorted(LAYOUTS, key=lambda one: one != own_form.layout)
+                    side = on_gpu.side(
+                        graph, [wanted.graph(replace(own_form, layout=one)) for one in layouts]
+                    )
+                files = _compiled(own, wanted, graph, runs, schedules, side, progress)
+                forms.append(StepFiles(graph, own, files, side))
         yield DeviceStep(tuple(forms), never, program, pools)
 
 
@@ -341,6 +361,7 @@ def _compiled(
     graph: StepGraph,
     runs: StepRuns,
     schedules: Mapping[str, Sequence[Winner]] | None,
+    gpu: GpuSide | None,
     progress: LiveProgress,
 ) -> tuple[Path, ...]:
     from autotune.compiler import step_bundle
@@ -356,6 +377,8 @@ def _compiled(
             library,
             wanted.values(graph, _SEED),
             list(islice(step_feeds(graph, None, _SEED), count)),
+            gpu,
+            lambda phase, done, total: progress.at(phase, done, total),
         )
     return tuple(files)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,6 +42,12 @@ def joint(
     optimizer: Optimizer = None,
     input_shape: InputShape = None,
     run: Runs = None,
+    gpu_run: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A finished run for the device's GPU: its kernels may be run there. May be given several times."
+        ),
+    ] = None,
     layout: Layout = None,
     device: Device = None,
     ssh: Ssh = None,
@@ -89,13 +97,16 @@ def joint(
     The runs of --run have tuned the step's kernels, for one cluster each or for all cores, and have kept the best
     few schedules of each; without one, the kernels are tuned first, on this host or on the model. For every
     configuration that is proposed a model chooses among them; whole steps are measured, and the model learns from
-    each of their calls. The run's folder has a plan for each point.
+    each of their calls. With --gpu-run, each call is made where it is best, on the CPU or on the GPU, with what it
+    costs to bring tensors to and fro; and whether the CPU alone was better is measured. The run's folder has a plan
+    for each point.
 
     \b
     Examples:
       autotune joint --model mobilenet_v2 --batch 8 --objective edp --emulate meizu-16t
       autotune joint --model mobilenet_v2 --batch 8 --run logs/2026-arm-cpu --objective pareto --emulate meizu-16t
       autotune joint --model lenet --batch 8 --run logs/2026-cpu-lenet --device local --meter none
+      autotune joint --model mobilenet_v2 --batch 8 --run logs/2026-arm-cpu --gpu-run logs/2026-adreno
       autotune joint --resume logs/20260102T030405Z-joint-sm8150
     """
     from autotune.cli.cpu_config_search import run_search
@@ -107,6 +118,10 @@ def joint(
         raise UsageError(
             "--model says which step is meant", hint="such as --model mobilenet_v2 --batch 8"
         )
+    if gpu_run:
+        if step is None:
+            raise UsageError("--gpu-run goes with --model", hint="give --model")
+        step = replace(step, gpu_runs=tuple(map(str, gpu_run)))
     if kernel_trials is not None and (resume is not None or (step and step.runs)):
         raise UsageError(
             "--kernel-trials is for kernels that are tuned first, and the run has some",

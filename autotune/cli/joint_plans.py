@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.cli.device_workload import DeviceWorkload
+from autotune.cli.joint_gpu import measured_placing
 from autotune.measurement.step_bench import StepBench
+from autotune.measurement.step_runner import MemoryKind
 from autotune.records import RunFolder
 from autotune.records.folder import write_json
 from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.device_bench import DeviceBench
+from autotune.studies.device_bench import DeviceBench, setting_of
 from autotune.studies.joint import Choice, JointBench
 from autotune.studies.joint_run import ROUND
 from autotune.studies.joint_steps import DeviceSteps, FormOnDevice
+from autotune.studies.placement_run import PROBE
 from autotune.studies.step_plan import PlannedSetting, step_plan
 from autotune.studies.study import StudyRequest
 
@@ -31,23 +34,34 @@ def joint_bench(
     """The bench of a joint search, which knows what an earlier part of the run has measured."""
     assert workload.pools is not None
     pools = workload.pools
-    source = DeviceSteps(steps, bench, forms_on_device(workload), len(pools.tasks))
-    found = JointBench(source, pools.tasks, request.objective, request.seed, pools.counts)
+    placing = measured_placing(steps, workload, setting_of(bench.clusters, None))
+    memories: list[MemoryKind] = [form.memory for form in placing.forms] if placing else []
+    source = DeviceSteps(steps, bench, forms_on_device(workload, memories), len(pools.tasks))
+    found = JointBench(source, pools.tasks, request.objective, request.seed, pools.counts, placing)
     names = [cluster.name for cluster in bench.clusters]
     for event in events:
-        if event["event"] in ("trial", ROUND, "final"):
+        if event["event"] in ("trial", ROUND, "final", PROBE):
             what = event["configuration"]
             key = CpuConfiguration.from_json(what, names) if what else None
             found.recall(key, event)
     return found
 
 
-def forms_on_device(workload: DeviceWorkload) -> list[FormOnDevice]:
-    """The step's forms, which are there."""
+def forms_on_device(
+    workload: DeviceWorkload, memories: Sequence[MemoryKind] = ()
+) -> list[FormOnDevice]:
+    """The step's forms, which are there.
+
+    Args:
+        workload: The step.
+        memories: How tensors get to a GPU, for each form; none where no GPU shares in the step.
+    """
     assert workload.pools is not None
     return [
-        FormOnDevice(runner, form.of_call)
-        for runner, form in zip(workload.runners, workload.pools.forms, strict=True)
+        FormOnDevice(runner, form.of_call, memories[number] if memories else "copy")
+        for number, (runner, form) in enumerate(
+            zip(workload.runners, workload.pools.forms, strict=True)
+        )
     ]
 
 

@@ -13,6 +13,10 @@ from autotune.workloads.memory import MemoryPlan, replaced_in_place
 from autotune.workloads.operators import DType
 
 Shape = tuple[int, ...]
+Operand = tuple[int, Shape]
+"""A tensor, and the shape that a kernel sees it in."""
+Operands = tuple[tuple[Operand, ...], tuple[Operand, ...], tuple[Operand, ...]]
+"""Inputs, outputs and scratch."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class StepProgram:
         symbols: Where each kernel is: an index of ``libraries``.
         arena_bytes: Size of the memory that all tensors lie in.
         tensors: Offset in bytes, shape and element type of each.
-        calls: Kernel, and each operand's tensor with the shape that the kernel sees.
+        calls: Kernel, and its operands.
         variants: Other ways to make calls: number of the call, and the rest as in ``calls``.
         copies: Source and target, after the calls.
         values: Tensors that last, and need a first value.
@@ -38,8 +42,8 @@ class StepProgram:
     symbols: Mapping[str, int]
     arena_bytes: int
     tensors: tuple[tuple[int, Shape, DType], ...]
-    calls: tuple[tuple[str, tuple[tuple[int, Shape], ...]], ...]
-    variants: tuple[tuple[int, str, tuple[tuple[int, Shape], ...]], ...]
+    calls: tuple[tuple[str, Operands], ...]
+    variants: tuple[tuple[int, str, Operands], ...]
     copies: tuple[tuple[int, int], ...]
     values: tuple[int, ...]
     feeds: tuple[int, ...]
@@ -52,7 +56,7 @@ class StepProgram:
             "symbols": self.symbols,
             "arena_bytes": self.arena_bytes,
             "tensors": self.tensors,
-            "calls": self.calls,
+            "calls": [(name, [one for part in of for one in part]) for name, of in self.calls],
             "copies": self.copies,
             "feeds": self.feeds,
             "loss": self.loss,
@@ -66,17 +70,20 @@ def step_program(graph: StepGraph, library: StepLibrary, plan: MemoryPlan) -> St
     calls, variants = [], []
     for at, node in enumerate(graph.nodes):
         kernel = node.kernel
-        names, specs = (*node.inputs, *node.outputs), (*kernel.inputs, *kernel.outputs)
-        given = [(index[name], spec.shape) for name, spec in zip(names, specs, strict=True)]
+        read, written = (
+            tuple((index[name], spec.shape) for name, spec in zip(names, specs, strict=True))
+            for names, specs in ((node.inputs, kernel.inputs), (node.outputs, kernel.outputs))
+        )
         for schedule in range(library.schedules.get(kernel.name, 1)):
-            called, operands = symbol(kernel.name, schedule), list(given)
+            called, scratch = symbol(kernel.name, schedule), []
             for number, spec in enumerate(library.scratch.get(called, ())):
-                operands.append((len(tensors), spec.shape))
+                scratch.append((len(tensors), spec.shape))
                 tensors.append((plan.scratch[at, number], spec.shape, spec.dtype))
+            operands = (read, written, tuple(scratch))
             if schedule:
-                variants.append((at, called, tuple(operands)))
+                variants.append((at, called, operands))
             else:
-                calls.append((called, tuple(operands)))
+                calls.append((called, operands))
     in_place = replaced_in_place(graph)
     return StepProgram(
         name=graph.name,

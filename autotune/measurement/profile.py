@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from autotune.measurement.observation import Observation
 from autotune.power.channels import Meter
 from autotune.power.trace import Trace, baseline, resolution
 
-CALLS, NAMES = "calls", "names"
+CALLS, NAMES, GPU = "calls", "names", "gpu"
 """First words of the lines that a program prints of its calls; docs/measurement.md has them."""
 PROC_STAT, PROC_STATUS = "/proc/stat", "/proc/%p/status"
 _PRIOR_SHARE = 0.5
@@ -44,15 +44,39 @@ class Calls:
     Attributes:
         times_s: Beginning of each call and end of the last one, in the device's monotonic time; (steps, calls + 1).
         names: Of the calls, where the program has told them; else empty.
+        gpu: What a GPU had to do with them; None where the program told of none.
     """
 
     times_s: Floats
     names: tuple[str, ...] = ()
+    gpu: GpuCalls | None = None
 
     @property
     def seconds(self) -> Floats:
         """How long each took, (steps, calls)."""
         return np.diff(self.times_s, axis=1)
+
+    @property
+    def cpu_seconds(self) -> Floats:
+        """How long each kept the CPU busy, without what it waited for before it began, (steps, calls)."""
+        if self.gpu is None:
+            return self.seconds
+        return self.seconds - self.gpu.waited_s - self.gpu.crossed_s
+
+
+@dataclass(frozen=True)
+class GpuCalls:
+    """What a GPU had to do with the calls of some steps; each has the shape (steps, calls), in seconds.
+
+    Attributes:
+        ran_s: What it took for the calls that it made.
+        waited_s: How long others waited for it before they began.
+        crossed_s: What tensors took to get there or back before a call began.
+    """
+
+    ran_s: Floats
+    waited_s: Floats
+    crossed_s: Floats
 
 
 def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | None:
@@ -62,7 +86,9 @@ def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | Non
         ValueError: Steps have different numbers of calls.
     """
     rows: list[list[float]] = []
+    shared: dict[int, list[str]] = {}
     names: tuple[str, ...] = ()
+    within = False
     for line in observed.lines:
         kind, *words = line.text.split()[:1] or [""]
         if kind == NAMES:
@@ -72,15 +98,29 @@ def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | Non
             edges = float(words[0]) + np.concatenate(
                 [[0.0], np.cumsum(np.asarray(words[1:], np.float64) * 1e-6)]
             )
-            if edges[0] >= start_s - 1e-3 and edges[-1] <= end_s + 1e-3:
+            within = bool(edges[0] >= start_s - 1e-3 and edges[-1] <= end_s + 1e-3)
+            if within:
                 rows.append(edges.tolist())
+        elif kind == GPU and within:
+            shared[len(rows) - 1] = line.text.split()[1:]
     if not rows:
         return None
     if len({len(row) for row in rows}) > 1:
         raise ValueError("steps have different numbers of calls")
     if names and len(names) != len(rows[0]) - 1:
         raise ValueError(f"{len(names)} names were told of {len(rows[0]) - 1} calls")
-    return Calls(np.asarray(rows, np.float64), names)
+    times = np.asarray(rows, np.float64)
+    return Calls(times, names, _gpu_calls(shared, times) if shared else None)
+
+
+def _gpu_calls(told: Mapping[int, Sequence[str]], times: Floats) -> GpuCalls:
+    """Words such as `3:120.5:0.0:61.2` by step: a call, and microseconds on the GPU, waiting and crossing."""
+    found = np.zeros((3, times.shape[0], times.shape[1] - 1))
+    for step, words in told.items():
+        for word in words:
+            call, *figures = word.split(":")
+            found[:, step, int(call)] = np.asarray(figures, np.float64) * 1e-6
+    return GpuCalls(*found)
 
 
 def shares(edges_s: Floats, calls: Calls) -> Floats:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Literal
 
 from autotune.devices.topology import Cluster, cpu_list_text
 from autotune.measurement.observation import Line
@@ -16,6 +17,12 @@ from autotune.measurement.step_run import Workload
 PROGRAM = "autotune_step_runner"
 STEP_LINE = re.compile(r"^step \d+(?: loss \S+ ms (?P<ms>\S+))?")
 """What the end of a step prints, and how long it took."""
+_CROSSING = re.compile(
+    r"crossing (\d+) (copy|map) (\d[\d.]*) (\d[\d.]*) reorder (\d[\d.]*) (\d[\d.]*)"
+)
+_OPENCL = "opencl "
+MemoryKind = Literal["copy", "map"]
+"""How tensors cross to a GPU: copied, or mapped where it shares the host's memory."""
 _SWITCH = re.compile(r"switch (\d+) (\d+) us (-?[\d.]+)")
 
 
@@ -53,8 +60,25 @@ class StepRunner:
         """The command that measures what it costs to go from one setting of a file to another."""
         return (str(self.program), "--switches", str(settings))
 
+    def crossings(self) -> tuple[str, ...]:
+        """The command that measures what it costs to bring tensors to a GPU and back."""
+        return self._words("--crossings")
+
     def _words(self, *words: str) -> tuple[str, ...]:
         return (str(self.program), str(self.folder), *words)
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """What a GPU does of a step.
+
+    Attributes:
+        calls: Their numbers, rising.
+        memory: How tensors get there and back.
+    """
+
+    calls: tuple[int, ...]
+    memory: MemoryKind
 
 
 def settings_text(
@@ -62,6 +86,7 @@ def settings_text(
     clusters: Sequence[Cluster],
     at: Mapping[int, int] | None = None,
     used: Mapping[int, int] | None = None,
+    on_gpu: OnGpu | None = None,
 ) -> str:
     """A file of settings; `rpc/step_runner/settings.h` has the format.
 
@@ -70,6 +95,7 @@ def settings_text(
         clusters: The device's.
         at: Settings by the call that they begin at; the first one begins a step.
         used: Schedules of calls, by their numbers in the step's files; 0 where a call is not named.
+        on_gpu: What a GPU does of the step.
     """
     lines = []
     for setting in settings:
@@ -80,7 +106,50 @@ def settings_text(
         lines.append(f"setting {' '.join(words)}")
     lines += [f"at {call} {number}" for call, number in sorted((at or {}).items())]
     lines += [f"use {call} {number}" for call, number in sorted((used or {}).items())]
+    if on_gpu is not None and on_gpu.calls:
+        lines.append(f"memory {on_gpu.memory}")
+        lines += [f"gpu {call}" for call in on_gpu.calls]
     return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class CrossingSeconds:
+    """What it costs to bring a tensor from one place to the other.
+
+    Attributes:
+        to_gpu: Copied, or unmapped.
+        to_host: Copied, or mapped.
+        reorder_to_gpu: Its order changed besides.
+        reorder_to_host: The same on the way back.
+    """
+
+    to_gpu: float
+    to_host: float
+    reorder_to_gpu: float
+    reorder_to_host: float
+
+
+def crossing_seconds(
+    lines: Sequence[Line],
+) -> tuple[str, dict[MemoryKind, dict[int, CrossingSeconds]]]:
+    """The OpenCL device, and the cost of each kind of tensor by the number of one of them.
+
+    Raises:
+        ValueError: Nothing was measured.
+    """
+    device = ""
+    found: dict[MemoryKind, dict[int, CrossingSeconds]] = {}
+    for line in lines:
+        text = line.text.strip()
+        if text.startswith(_OPENCL):
+            device = text.removeprefix(_OPENCL)
+        elif m := _CROSSING.fullmatch(text):
+            kind: MemoryKind = "map" if m[2] == "map" else "copy"
+            costs = CrossingSeconds(*(float(m[group]) * 1e-6 for group in range(3, 7)))
+            found.setdefault(kind, {})[int(m[1])] = costs
+    if not device or len({frozenset(costs) for costs in found.values()}) != 1:
+        raise ValueError("no crossing was measured")
+    return device, found
 
 
 def switch_seconds(lines: Sequence[Line], count: int) -> list[list[float]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from autotune.measurement.statistics import Interval, bootstrap_median, median, paired_speedup
@@ -14,6 +14,7 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, knee
 from autotune.studies.study import StudyTrial
+from autotune.studies.turns import in_turns
 
 _NORMAL = 1.96
 BEST = 3
@@ -128,28 +129,33 @@ def measure_again(
         earlier: What an earlier part of the run measured of the same, in order; blocks that it ended count.
     """
     everyone: list[CpuConfiguration | None] = [*configurations, None]
-    found: dict[int, dict[int, Measured]] = {index: {} for index in range(len(everyone))}
-    order = random.Random(seed)
-    for block in range(blocks):
-        turns = list(found)
-        order.shuffle(turns)
-        known = list(earlier[block * len(turns) : (block + 1) * len(turns)])
-        if [configuration for configuration, _ in known] != [everyone[turn] for turn in turns]:
-            known, earlier = [], ()
-        for number, turn in enumerate(turns):
-            if not known and interrupted():
-                break
-            measured = known[number][1] if known else bench.measure(everyone[turn])
-            if not known:
-                told(everyone[turn], measured)
-            if measured.figures is not None:
-                found[turn][block] = measured
-    return [_final(everyone[index], runs, seed) for index, runs in found.items() if runs]
+    found = in_turns(
+        [partial(bench.measure, one) for one in everyone],
+        blocks=blocks,
+        seed=seed,
+        told=lambda side, measured: told(everyone[side], measured),
+        interrupted=interrupted,
+        earlier=[
+            (everyone.index(one) if one in everyone else len(everyone), measured)
+            for one, measured in earlier
+        ],
+    )
+    kept = [
+        {block: run for block, run in runs.items() if run.figures is not None} for runs in found
+    ]
+    return [final_of(everyone[side], runs, seed) for side, runs in enumerate(kept) if runs]
 
 
-def _final(
+def final_of(
     configuration: CpuConfiguration | None, measured: Mapping[int, Measured], seed: int
 ) -> Final:
+    """What blocks come to, all of which have figures.
+
+    Args:
+        configuration: What was measured.
+        measured: By block; at least one.
+        seed: Of the bootstrap.
+    """
     known = {n: run.figures for n, run in measured.items() if run.figures is not None}
     runs, blocks = list(measured.values()), list(known.values())
     time_s = bootstrap_median([f.time_s for f in blocks], seed=seed)

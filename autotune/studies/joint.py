@@ -14,6 +14,7 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.kernel_model import Floats, KernelModel, Rows, Seen
 from autotune.studies.objective import Figures, Objective
 from autotune.studies.pareto import front
+from autotune.studies.placing import Placing
 from autotune.studies.pools import TaskPool
 from autotune.studies.study import StudyTrial
 
@@ -35,10 +36,12 @@ class Choice:
     Attributes:
         schedules: Index of each task's schedule in its pool.
         form: Index of the step's form: its micro-batches, and what is computed again.
+        gpu: Numbers of the calls that a GPU makes, rising.
     """
 
     schedules: tuple[int, ...]
     form: int = 0
+    gpu: tuple[int, ...] = ()
 
     @property
     def rows(self) -> Rows:
@@ -47,12 +50,15 @@ class Choice:
 
     def to_json(self) -> dict[str, Any]:
         """As events have it."""
-        return {"chosen": list(self.schedules), "form": self.form}
+        told: dict[str, Any] = {"chosen": list(self.schedules), "form": self.form}
+        return {**told, "gpu": list(self.gpu)} if self.gpu else told
 
     @classmethod
     def of_event(cls, told: Mapping[str, Any]) -> Choice | None:
         """What an event tells; None where it tells of no choice."""
-        return cls(tuple(told["chosen"]), told.get("form", 0)) if told.get("chosen") else None
+        if not told.get("chosen"):
+            return None
+        return cls(tuple(told["chosen"]), told.get("form", 0), tuple(told.get("gpu", ())))
 
 
 class StepSource(Protocol):
@@ -67,7 +73,10 @@ class StepSource(Protocol):
         """See `Bench.device`."""
 
     def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
-        """Measures a step; its `raw` has `task_s`, the seconds of a call of each task, None where it has none.
+        """Measures a step.
+
+        Its `raw` has `task_s`, the seconds of a call of each task on the CPU, None where it has none; and where a
+        GPU makes calls, `gpu_s`, their numbers and seconds there.
 
         Args:
             configuration: None for what the system does by itself.
@@ -88,6 +97,7 @@ class JointBench:
         seed: Of every draw.
         counts: How often each form of the step runs each task, shape (forms, tasks); None for one form, which runs
             them as often as the pools say.
+        placing: What is known of a GPU; None leaves every call to the CPU.
 
     Attributes:
         others: Tells what other processes of the study have measured; asked before something is chosen.
@@ -100,8 +110,9 @@ class JointBench:
         objective: Objective,
         seed: int,
         counts: Floats | None = None,
+        placing: Placing | None = None,
     ) -> None:
-        self.steps, self._objective = steps, objective
+        self.steps, self._objective, self.placing = steps, objective, placing
         self.others: Callable[[], Sequence[StudyTrial]] = tuple
         own = np.asarray([[task.count for task in tasks]], np.float64)
         self.counts: Floats = own if counts is None else counts
@@ -143,16 +154,27 @@ class JointBench:
         measured = self.steps.measure(configuration, choice)
         raw = {**(measured.raw or {}), **told}
         self._take(configuration, choice, measured.figures, raw)
-        return replace(measured, raw=raw, memo={**told, "task_s": raw.get("task_s")})
+        memo = {**told, "task_s": raw.get("task_s"), "gpu_s": raw.get("gpu_s")}
+        return replace(measured, raw=raw, memo=memo)
 
     def foretold(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
         """What the calls of a step should take together: `time_s`, and `energy_j` or None."""
         seconds, joules = self.predict(configuration)
-        rows, times = self.model.table.rows(choice.rows), self.counts[choice.form]
-        return {
-            "time_s": float(times @ seconds[rows]),
-            "energy_j": None if joules is None else float(times @ joules[rows]),
-        }
+        rows, times = self.model.table.rows(choice.rows), self._on_cpu(choice)
+        time = float(times @ seconds[rows])
+        energy = None if joules is None else float(times @ joules[rows])
+        if self.placing is not None and choice.gpu:
+            away, watts = self.placing.away(choice.form, choice.gpu), self.placing.watts
+            time += away
+            energy = None if energy is None or watts is None else energy + away * watts
+        return {"time_s": time, "energy_j": energy}
+
+    def _on_cpu(self, choice: Choice) -> Floats:
+        """How often the CPU runs each task."""
+        times = np.asarray(self.counts[choice.form])
+        if self.placing is not None:
+            times = times - self.placing.counts(choice.form, choice.gpu, len(times))
+        return times
 
     def interval(self, figure: str, value: float | None) -> list[float] | None:
         """Where 95 % of what was measured lay, around what had been foretold for it; None with too few steps.
@@ -175,18 +197,28 @@ class JointBench:
         self._fit()
         table = self.model.table
         seconds, joules = self.predict(configuration, hopeful=self._settled is None)
-        worth = seconds if joules is None else self._worth(seconds, joules)
+        second, joule = self._rates(seconds, joules)
+        worth = second * seconds + (0.0 if joules is None else joule * joules)
         found = np.empty(len(table.tasks), np.int64)
         for task, (first, end) in enumerate(table.pools()):
             own = worth[first:end]
             found[task] = np.argmin(own)
             if self._settled is None:
                 found[task] = _least_tried(own, self._tried[first:end])
-        forms = self.counts @ worth[table.rows(found)]
+        of_task = worth[table.rows(found)]
+        forms = self.counts @ of_task
+        placed: list[tuple[int, ...]] = [()] * len(forms)
+        if self.placing is not None:
+            watts = 0.0 if joules is None else float(joules.sum() / seconds.sum())
+            each = [
+                self.placing.chosen(number, of_task, second, joule, watts)
+                for number in range(len(forms))
+            ]
+            placed, forms = [calls for calls, _ in each], np.asarray([cost for _, cost in each])
         form = int(np.argmin(forms))
         if self._settled is None:
             form = _least_tried(forms, self._forms_tried)
-        choice = Choice(tuple(map(int, found)), form)
+        choice = Choice(tuple(map(int, found)), form, placed[form])
         if self._settled is not None:
             self._settled[configuration] = choice
         return choice
@@ -214,15 +246,15 @@ class JointBench:
         factor = np.exp(shift)
         return seconds * factor, None if joules is None else joules * factor
 
-    def _worth(self, seconds: Floats, joules: Floats) -> Floats:
-        """What calls cost, shape (schedules,): the less, the better for the objective.
+    def _rates(self, seconds: Floats, joules: Floats | None) -> tuple[float, float]:
+        """What a second and a joule of a call cost: the less a call comes to, the better for the objective.
 
         A step is the sum of its calls, so that the best of each task makes the best step. The logarithm of its
         energy-delay product changes by each call's part of its seconds and of its joules. Of a Pareto study, the
         front tells how many joules a second is worth where the step will lie.
         """
-        if self._objective in ("latency", "energy"):
-            return seconds if self._objective == "latency" else joules
+        if joules is None or self._objective in ("latency", "energy"):
+            return (0.0, 1.0) if joules is not None and self._objective == "energy" else (1.0, 0.0)
         table = self.model.table
         best = [
             first + int(np.argmin(seconds[first:end] * joules[first:end]))
@@ -230,7 +262,7 @@ class JointBench:
         ]
         step_s, step_j = ((self.counts @ x[best]).min() for x in (seconds, joules))
         time = 0.5 if self._objective == "edp" else exchange(self._points, step_s)
-        return np.asarray(time * seconds / step_s + (1 - time) * joules / step_j)
+        return float(time / step_s), float((1 - time) / step_j)
 
     def listen(self) -> None:
         """Learns what other processes have measured meanwhile."""
@@ -264,7 +296,13 @@ class JointBench:
         told: Mapping[str, Any],
     ) -> None:
         task_s: Sequence[float | None] = told.get("task_s") or ()
-        if figures is None or configuration is None:
+        if figures is None:
+            return
+        if self.placing is not None and choice.gpu:
+            self.placing.learn(
+                choice.form, told.get("gpu_s") or (), figures.energy_j, self._cpu_joules(configuration, choice)
+            )  # fmt: skip
+        if configuration is None:
             return
         for name, value in (told.get("foretold") or {}).items():
             real = getattr(figures, name)
@@ -285,9 +323,20 @@ class JointBench:
         total[rows] += np.log(np.maximum(seconds, _SMALLEST))
         watts = None
         if figures.energy_j is not None:
-            watts = figures.energy_j / figures.time_s
+            # What a step draws beside a GPU says nothing of the CPU alone.
+            watts = None if choice.gpu else figures.energy_j / figures.time_s
             self._points.append((figures.time_s, figures.energy_j))
         self._known.append(Seen(configuration, rows, seconds, watts))
+
+    def _cpu_joules(self, configuration: CpuConfiguration | None, choice: Choice) -> float | None:
+        """What the calls that the CPU makes beside a GPU should draw; None where nothing tells."""
+        times = self._on_cpu(choice)
+        if not times.any():
+            return 0.0
+        if configuration is None or not self._fitted:
+            return None
+        _, joules = self.predict(configuration)
+        return None if joules is None else float(times @ joules[self.model.table.rows(choice.rows)])
 
     def _fit(self) -> None:
         if self._known and (

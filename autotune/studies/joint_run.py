@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from autotune.devices.topology import Cluster
+from autotune.errors import StableDeviceError
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.cpu_config import CpuConfigRun, Outcome, Progress
@@ -15,9 +16,11 @@ from autotune.studies.finals import contenders, figures_ratio
 from autotune.studies.joint import Choice, JointBench
 from autotune.studies.objective import Figures
 from autotune.studies.pareto import front, gain
+from autotune.studies.placement_run import PlacementRun
 from autotune.studies.repeats import Record
 from autotune.studies.result import Found, found_of
 from autotune.studies.study import Study
+from autotune.studies.turns import in_turns
 
 ROUND = "round"
 """The event of a configuration that is measured once more with other schedules."""
@@ -61,10 +64,12 @@ class JointOutcome:
         outcome: As of any search.
         sequential: What tuning kernels first and choosing cores afterwards found with as many steps, and how the
             two compare (docs/joint.md); None where that was left out.
+        placement: The best configuration's step on the CPU, on the GPU and on both; None where no GPU shares in it.
     """
 
     outcome: Outcome
     sequential: dict[str, Any] | None
+    placement: dict[str, Any] | None
 
 
 class JointRun:
@@ -109,9 +114,18 @@ class JointRun:
         Raises:
             DeviceError: The device is gone; as above.
         """
+        placing = self._placing()
         outcome = self._search(self._study, self._bench, self._record, self._events, self._ended)
-        if outcome is None or self._sequential is None:
-            return None if outcome is None else JointOutcome(outcome, None)
+        if outcome is None:
+            return None
+        placement = None
+        mine = found_of(self._study.request, outcome)
+        if placing is not None and mine.best is not None:
+            placement = placing.compared(mine.trials[mine.best].configuration)
+            if placement is None:
+                return None
+        if self._sequential is None:
+            return JointOutcome(outcome, None, placement)
         self._progress.notice(
             "and now as many steps with the kernels that their own runs found fastest"
         )
@@ -126,7 +140,29 @@ class JointRun:
             ],
             lambda: None,
         )
-        return None if other is None else self._compared(outcome, other)
+        if other is None:
+            return None
+        theirs = found_of(self._sequential.request, other)
+        if mine.best is None or theirs.best is None:
+            return JointOutcome(outcome, None, placement)
+        told = self._compared(mine, theirs, len(other.trials))
+        return None if told is None else JointOutcome(outcome, told, placement)
+
+    def _placing(self) -> PlacementRun | None:
+        """Measures what the search must know of the GPU; None where none shares in the step."""
+        if self._bench.placing is None:
+            return None
+        run = PlacementRun(
+            self._bench, self._bench.placing, self._record, self._progress, interrupted=self._interrupted,
+            blocks=self._blocks, seed=self._study.request.seed, events=self._events,
+        )  # fmt: skip
+        try:
+            run.probe()
+        except StableDeviceError as error:
+            self._progress.notice(f"{error.message}; all calls stay on the CPU")
+            self._bench.placing = None
+            return None
+        return run
 
     def _search(
         self,
@@ -164,21 +200,16 @@ class JointRun:
         while best:
             yield from best
 
-    def _compared(self, outcome: Outcome, other: Outcome) -> JointOutcome | None:
-        assert self._sequential is not None
-        mine, theirs = (
-            found_of(self._study.request, outcome),
-            found_of(self._sequential.request, other),
-        )
-        if mine.best is None or theirs.best is None:
-            return JointOutcome(outcome, None)
+    def _compared(self, mine: Found, theirs: Found, measured: int) -> dict[str, Any] | None:
+        """How the two searches compare; None where it was interrupted."""
+        assert mine.best is not None and theirs.best is not None
         rivals = (mine.trials[mine.best].configuration, theirs.trials[theirs.best].configuration)
         pairs = self._beside(rivals)
         if pairs is None:
             return None
         figures = theirs.figures[theirs.best]
         told: dict[str, Any] = {
-            "measured": len(other.trials),
+            "measured": measured,
             "best": {
                 **rivals[1].to_json(self._names),
                 "time_s": figures.time_s,
@@ -189,38 +220,41 @@ class JointRun:
         }
         for name in ("time_s", "energy_j"):
             told[name] = _ratio(pairs, name, self._study.request.seed)
-        return JointOutcome(outcome, told)
+        return told
 
     def _beside(
         self, rivals: tuple[CpuConfiguration, CpuConfiguration]
     ) -> list[tuple[Figures, Figures]] | None:
         """The best of both searches, measured in interleaved blocks; None where it was interrupted."""
-        benches: tuple[Bench, Bench] = (self._bench, self._kept)
         known = [event for event in self._events if event["event"] == _BESIDE]
         told = [rival.to_json(self._names) for rival in rivals]
         if any(event["configuration"] != told[event["side"]] for event in known):
             known = []  # Of another best, before more was measured.
         self._progress.phase("both searches' best", 2 * self._blocks)
-        order = random.Random(self._study.request.seed)
-        pairs = []
-        for block in range(self._blocks):
-            sides = [0, 1]
-            order.shuffle(sides)
-            found: dict[int, Figures | None] = {}
-            for number, side in enumerate(sides):
-                at = 2 * block + number
-                if at < len(known):
-                    found[side] = Measured.of_event(known[at]).figures
-                    continue
-                if self._interrupted():
-                    return None
-                measured = benches[side].measure(rivals[side])
-                self._record(_BESIDE, {"side": side, "configuration": told[side]}, measured)
-                self._progress.step(at + 1, ("joint", "sequential")[side])
-                found[side] = measured.figures
-            if (one := found[0]) is not None and (two := found[1]) is not None:
-                pairs.append((one, two))
-        return pairs
+        done = 0
+
+        def record(side: int, measured: Measured) -> None:
+            nonlocal done
+            done += 1
+            self._record(_BESIDE, {"side": side, "configuration": told[side]}, measured)
+            self._progress.step(done, ("joint", "sequential")[side])
+
+        mine, theirs = in_turns(
+            [partial(self._bench.measure, rivals[0]), partial(self._kept.measure, rivals[1])],
+            blocks=self._blocks,
+            seed=self._study.request.seed,
+            told=record,
+            interrupted=self._interrupted,
+            earlier=[(event["side"], Measured.of_event(event)) for event in known],
+        )
+        if self._interrupted():
+            return None
+        return [
+            (one, two)
+            for block in mine.keys() & theirs.keys()
+            if (one := mine[block].figures) is not None
+            and (two := theirs[block].figures) is not None
+        ]
 
 
 def _fronts(mine: Found, theirs: Found) -> dict[str, Any] | None:

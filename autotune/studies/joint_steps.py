@@ -11,7 +11,7 @@ import numpy as np
 from autotune.devices.topology import Cluster
 from autotune.measurement.setting import threads_of
 from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_runner import StepRunner, settings_text
+from autotune.measurement.step_runner import MemoryKind, OnGpu, StepRunner, settings_text
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.device_bench import DeviceBench, setting_of
@@ -27,10 +27,12 @@ class FormOnDevice:
     Attributes:
         runner: The step, with every pool's schedules.
         tasks: The task of each call, by its index in the pools; None where a call has no pool.
+        memory: How tensors get to a GPU, where it shares in the step.
     """
 
     runner: StepRunner
     tasks: tuple[int | None, ...]
+    memory: MemoryKind = "copy"
 
     def used(self, choice: Choice) -> dict[int, int]:
         """The schedule of each call that has a pool, by the call's number."""
@@ -70,7 +72,9 @@ class DeviceSteps:
         form = self._forms[choice.form]
         # Cores and clocks are held from outside, as in any other measurement.
         own = threads_of(setting)
-        file = self._bench.bring(settings_text([own], self.clusters, used=form.used(choice)), _FILE)
+        on_gpu = OnGpu(choice.gpu, form.memory)
+        text = settings_text([own], self.clusters, used=form.used(choice), on_gpu=on_gpu)
+        file = self._bench.bring(text, _FILE)
         bench = self._bench.measuring(form.runner.chosen(file))
         run = bench.run(setting)
         measured = self._figures.measured(run)
@@ -78,8 +82,18 @@ class DeviceSteps:
         if measured.figures is None or calls is None:
             return measured
         of_task: list[list[float]] = [[] for _ in range(self._count)]
-        for task, seconds in zip(form.tasks, np.median(calls.seconds, axis=0), strict=True):
-            if task is not None:
-                of_task[task].append(float(seconds))
-        task_s = [float(np.mean(one)) if one else None for one in of_task]
-        return replace(measured, raw={**(measured.raw or {}), "task_s": task_s})
+        there = set(choice.gpu)
+        seconds = np.median(calls.cpu_seconds, axis=0)
+        for call, task in enumerate(form.tasks):
+            if task is not None and call not in there:
+                of_task[task].append(float(seconds[call]))
+        raw = dict(measured.raw or {})
+        raw["task_s"] = [float(np.mean(one)) if one else None for one in of_task]
+        if calls.gpu is not None:
+            ran, waited, crossed = (
+                np.median(x, axis=0)
+                for x in (calls.gpu.ran_s, calls.gpu.waited_s, calls.gpu.crossed_s)
+            )
+            raw["gpu_s"] = [[call, float(ran[call])] for call in choice.gpu]
+            raw["waited_s"], raw["crossed_s"] = float(waited.sum()), float(crossed.sum())
+        return replace(measured, raw=raw)

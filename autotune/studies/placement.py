@@ -1,4 +1,4 @@
-"""Which calls of a step run on the CPU and which on the GPU, so that calls and crossings together cost least.
+"""Which calls of a step run on the CPU and which on a GPU, so that calls and crossings together cost least.
 
 Two places, costs of calls, and costs where a tensor crosses make a minimum cut (Stone, "Multiprocessor Scheduling
 with the Aid of Network Flow Algorithms", IEEE TSE 1977). A tensor that several calls read crosses once: it has a

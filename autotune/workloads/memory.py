@@ -20,7 +20,7 @@ class Span:
 
     Attributes:
         key: The tensor's name, or ``(node, number)`` for a kernel's scratch.
-        bytes: Size, a multiple of ALIGNMENT.
+        bytes: Size, a multiple of the alignment.
         first: Index of the node that writes it; -1 before the first.
         last: Index of the last node that reads it.
     """
@@ -49,7 +49,9 @@ class MemoryPlan:
 
 
 def plan_memory(
-    graph: StepGraph, scratch: Mapping[str, tuple[int, ...]] | None = None
+    graph: StepGraph,
+    scratch: Mapping[str, tuple[int, ...]] | None = None,
+    alignment: int = ALIGNMENT,
 ) -> MemoryPlan:
     """Places every tensor of a step so that tensors that never live at the same time share memory.
 
@@ -60,11 +62,12 @@ def plan_memory(
     Args:
         graph: A valid step.
         scratch: Bytes of the scratch buffers that a kernel asks for, by its name.
+        alignment: Everything begins at a multiple of so many bytes.
 
     Returns:
         The plan.
     """
-    spans, shared = _spans(graph, scratch or {})
+    spans, shared = _spans(graph, scratch or {}, alignment)
     placed: list[tuple[int, Span]] = []
     top = 0
     for span in spans:
@@ -96,7 +99,7 @@ def live_bytes(graph: StepGraph, scratch: Mapping[str, tuple[int, ...]] | None =
         graph: A valid step.
         scratch: See `plan_memory`.
     """
-    return _sums(_spans(graph, scratch or {})[0], len(graph.nodes))[1:-1]
+    return _sums(_spans(graph, scratch or {}, ALIGNMENT)[0], len(graph.nodes))[1:-1]
 
 
 def _lowest_offsets(spans: list[Span]) -> list[int]:
@@ -127,7 +130,7 @@ def replaced_in_place(graph: StepGraph) -> dict[str, str]:
 
 
 def _spans(
-    graph: StepGraph, scratch: Mapping[str, tuple[int, ...]]
+    graph: StepGraph, scratch: Mapping[str, tuple[int, ...]], alignment: int
 ) -> tuple[list[Span], dict[str, str]]:
     shared, end = replaced_in_place(graph), len(graph.nodes)
     first = {tensor.name: -1 for tensor in graph.tensors if tensor.kind in SOURCE_KINDS}
@@ -141,12 +144,12 @@ def _spans(
         if tensor.kind in _LASTING or tensor.kind == "updated" or tensor.name == graph.loss:
             last[tensor.name] = end
     spans = [
-        Span(tensor.name, _aligned(tensor.bytes), first[tensor.name], last[tensor.name])
+        Span(tensor.name, _aligned(tensor.bytes, alignment), first[tensor.name], last[tensor.name])
         for tensor in graph.tensors
         if tensor.name not in shared
     ]
     spans += [
-        Span((at, number), _aligned(size), at, at)
+        Span((at, number), _aligned(size, alignment), at, at)
         for at, node in enumerate(graph.nodes)
         for number, size in enumerate(scratch.get(node.kernel.name, ()))
     ]
@@ -160,8 +163,8 @@ def _owner(shared: Mapping[str, str], name: str) -> str:
     return name
 
 
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def _aligned(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
 
 
 def _sums(spans: list[Span], nodes: int) -> list[int]:

@@ -8,7 +8,8 @@
 //   if (status.ok()) status = library->Enqueue("matmul_forward_m8n24k40", queue, {a, b, c});
 //
 // OpenCL is opened by dlopen, so a program starts where there is none. Define AUTOTUNE_OPENCL_LINK to call a linked
-// libOpenCL instead, or pass an engine's own table of functions in Options::api.
+// libOpenCL instead, or pass an engine's own table of functions in Options::api. Define AUTOTUNE_OPENCL_MORE_CALLS(X)
+// as X(clFlush) X(...) to have further functions in the table.
 #ifndef AUTOTUNE_OPENCL_HPP_
 #define AUTOTUNE_OPENCL_HPP_
 
@@ -58,6 +59,10 @@ struct Status {
   bool ok() const { return code == Code::kOk; }
 };
 
+#ifndef AUTOTUNE_OPENCL_MORE_CALLS
+#define AUTOTUNE_OPENCL_MORE_CALLS(X)
+#endif
+
 // What is called of OpenCL.
 #define AUTOTUNE_OPENCL_CALLS(X)                                                                     \
   X(clBuildProgram) X(clCreateBuffer) X(clCreateCommandQueue) X(clCreateContext) X(clCreateKernel)   \
@@ -66,7 +71,8 @@ struct Status {
   X(clGetDeviceIDs) X(clGetDeviceInfo) X(clGetKernelWorkGroupInfo) X(clGetMemObjectInfo)             \
   X(clGetPlatformIDs) X(clGetPlatformInfo) X(clGetProgramBuildInfo) X(clGetProgramInfo)              \
   X(clReleaseCommandQueue) X(clReleaseContext) X(clReleaseKernel) X(clReleaseMemObject)              \
-  X(clReleaseProgram) X(clRetainContext) X(clSetKernelArg)
+  X(clReleaseProgram) X(clRetainContext) X(clSetKernelArg)                                          \
+  AUTOTUNE_OPENCL_MORE_CALLS(X)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -967,4 +973,5 @@ class Session {
 }  // namespace autotune_opencl
 
 #undef AUTOTUNE_OPENCL_CALLS
+#undef AUTOTUNE_OPENCL_MORE_CALLS
 #endif  // AUTOTUNE_OPENCL_HPP_

@@ -9,6 +9,17 @@
 //
 //   calls 1234.567890 812.1 34.9 ...
 //
+// and where a GPU makes some calls, for each of them and for those that wait before they begin, its number
+// and microseconds on the GPU, waiting for the GPU, and bringing tensors to and fro:
+//
+//   gpu 3:120.5:0.0:61.2 4:80.1:0.0:0.0 ...
+//
+// With --crossings, the OpenCL device, and microseconds of what it costs to bring a tensor to the GPU and
+// back, by a copy or by mapping, and to change its order meanwhile:
+//
+//   opencl NAME, DRIVER
+//   crossing TENSOR copy 35.1 40.2 reorder 5.0 6.1
+//
 // Exit code 1 where the step fails, 2 for a wrong command line.
 #include <time.h>
 
@@ -19,6 +30,7 @@
 
 #include "../cpu_runtime/thread_team.h"
 #include "../cpu_runtime/tvm_symbols.h"
+#include "gpu.h"
 #include "options.h"
 #include "settings.h"
 #include "step.h"
@@ -29,6 +41,7 @@ namespace step_runner {
 namespace {
 
 constexpr int kSwitchRepeats = 15;
+constexpr int kCrossingRepeats = 9;
 
 double Now() {
   timespec now;
@@ -40,6 +53,29 @@ void PrintCalls(const std::vector<double>& times) {
   std::printf("calls %.6f", times.front());
   for (size_t i = 1; i < times.size(); ++i) std::printf(" %.1f", 1e6 * (times[i] - times[i - 1]));
   std::printf("\n");
+}
+
+void PrintGpu(const GpuTimes& times) {
+  std::printf("gpu");
+  for (size_t call = 0; call < times.ran.size(); ++call) {
+    const double ran = times.ran[call], waited = times.waited[call], crossed = times.crossed[call];
+    if (ran + waited + crossed == 0) continue;
+    std::printf(" %zu:%.1f:%.1f:%.1f", call, 1e6 * ran, 1e6 * waited, 1e6 * crossed);
+  }
+  std::printf("\n");
+}
+
+void PrintCrossings(const std::string& folder) {
+  const Step step(folder);
+  MeasureCrossings(
+      step.plan(), step.arena(), kCrossingRepeats,
+      [](const std::string& device) { std::printf("opencl %s\n", device.c_str()); },
+      [](const Crossing& one) {
+        std::printf("crossing %zu %s %.2f %.2f reorder %.2f %.2f\n", one.tensor,
+                    one.memory == Memory::kMap ? "map" : "copy", 1e6 * one.to_gpu,
+                    1e6 * one.to_host, 1e6 * one.reorder_to_gpu, 1e6 * one.reorder_to_host);
+        std::fflush(stdout);
+      });
 }
 
 void RunSteps(const Options& options) {
@@ -54,6 +90,7 @@ void RunSteps(const Options& options) {
   Step step(options.folder);
   for (const auto& [call, variant] : changes.used) step.Use(call, variant);
   Switch between(changes.settings);
+  if (!changes.on_gpu.empty()) step.Offload(changes.on_gpu, changes.memory, options.trace);
   std::vector<double> times(step.calls() + 1);
   for (uint64_t number = 0; options.steps == 0 || number < options.steps; ++number) {
     const double start = Now();
@@ -64,6 +101,7 @@ void RunSteps(const Options& options) {
     });
     const double end = Now();
     if (options.trace) PrintCalls(times);
+    if (options.trace && step.gpu() != nullptr) PrintGpu(step.gpu()->Times());
     std::printf("step %llu loss %.8g ms %.4f\n", static_cast<unsigned long long>(number + 1),
                 static_cast<double>(loss), 1e3 * (end - start));
     std::fflush(stdout);
@@ -79,7 +117,9 @@ int Main(const std::vector<std::string>& words) {
     return 2;
   }
   try {
-    if (options.switches.empty()) {
+    if (options.crossings) {
+      PrintCrossings(options.folder);
+    } else if (options.switches.empty()) {
       RunSteps(options);
     } else {
       MeasureSwitches(Settings::Read(options.switches).settings, kSwitchRepeats,

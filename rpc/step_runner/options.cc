@@ -8,11 +8,13 @@ namespace step_runner {
 
 const char* Options::Usage() {
   return "usage: autotune_step_runner FOLDER [--threads N | --settings FILE] [--steps N] [--trace]\n"
+         "       autotune_step_runner FOLDER --crossings\n"
          "       autotune_step_runner --switches FILE\n"
          "  --threads N      threads of a parallel loop (default 1)\n"
          "  --settings FILE  cores, threads and clocks by call, instead of --threads\n"
          "  --steps N        steps to run (default: until it is ended)\n"
          "  --trace          print when each call began\n"
+         "  --crossings      measure what it costs to bring tensors to a GPU and back\n"
          "  --switches FILE  measure what it costs to change between the settings of a file\n"
          "Prints a line a step: step NUMBER loss VALUE ms TIME.\n";
 }
@@ -26,8 +28,8 @@ Options Options::Parse(const std::vector<std::string>& words) {
       options.folder = word;
       continue;
     }
-    if (word == "--trace") {
-      options.trace = true;
+    if (word == "--trace" || word == "--crossings") {
+      (word == "--trace" ? options.trace : options.crossings) = true;
       continue;
     }
     if (i + 1 == words.size()) Refuse(word + " is unknown, or needs a value");

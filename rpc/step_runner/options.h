@@ -16,6 +16,7 @@ struct Options {
   int threads = 1;
   uint64_t steps = 0;  ///< 0 for as many as there is time for.
   bool trace = false;
+  bool crossings = false;  ///< Measure what it costs to bring tensors to a GPU and back instead.
 
   static const char* Usage();
   /// Throws std::invalid_argument with what is wrong.

@@ -11,6 +11,7 @@ namespace step_runner {
 namespace {
 
 constexpr size_t kElementBytes = 4;
+constexpr size_t kMostAxes = 4;
 
 uint64_t Number(const std::string& text) {
   if (text.empty() || text.size() > 18 ||
@@ -60,10 +61,7 @@ class Reader {
     } else if (kind == "arena") {
       plan_->arena_bytes = Number(Word(&words));
     } else if (kind == "library") {
-      plan_->libraries.push_back(Word(&words));
-      if (plan_->libraries.back().find('/') != std::string::npos) {
-        throw std::invalid_argument("a library lies beside the plan");
-      }
+      plan_->libraries.push_back(Beside(Word(&words)));
     } else if (kind == "tensor") {
       TakeTensor(&words);
     } else if (kind == "kernel") {
@@ -85,6 +83,15 @@ class Reader {
         throw std::invalid_argument("tensors of a copy differ in size");
       }
       plan_->copies.emplace_back(from, to);
+    } else if (kind == "gpu") {
+      plan_->gpu_folder = Beside(Word(&words));
+      plan_->gpu_variant = Word(&words);
+    } else if (kind == "order") {
+      const size_t tensor = Tensor(Word(&words));
+      plan_->orders[tensor] = TakeOrder(plan_->tensors[tensor], &words);
+    } else if (kind == "offload") {
+      const size_t call = Index(Word(&words), plan_->calls.size(), "call");
+      plan_->offloaded[call] = Word(&words);
     } else if (kind == "loss") {
       plan_->loss = Tensor(Word(&words));
     } else {
@@ -97,6 +104,29 @@ class Reader {
     std::string word;
     if (!(*words >> word)) throw std::invalid_argument("a word is missing");
     return word;
+  }
+
+  static std::string Beside(const std::string& name) {
+    if (name.find('/') != std::string::npos) {
+      throw std::invalid_argument("'" + name + "' does not lie beside the plan");
+    }
+    return name;
+  }
+
+  static Order TakeOrder(const TensorPlace& tensor, std::istringstream* words) {
+    Order order{Shape(Word(words)), {}};
+    std::istringstream axes(Word(words));
+    std::vector<bool> seen(order.shape.size());
+    for (std::string axis; std::getline(axes, axis, ',');) {
+      order.axes.push_back(Index(axis, seen.size(), "axis"));
+      seen[order.axes.back()] = true;
+    }
+    const bool whole = std::count(seen.begin(), seen.end(), true) == std::ptrdiff_t(seen.size());
+    if (!whole || order.axes.size() != seen.size() || seen.size() > kMostAxes ||
+        Bytes(order.shape) != tensor.bytes) {
+      throw std::invalid_argument("that is no order of the tensor");
+    }
+    return order;
   }
 
   size_t Tensor(const std::string& text) const {
@@ -117,7 +147,14 @@ class Reader {
 
   KernelCall Call(std::istringstream* words) const {
     KernelCall call{Index(Word(words), plan_->kernels.size(), "kernel"), {}};
+    size_t* const counts[] = {&call.inputs, &call.outputs, nullptr};
+    size_t part = 0;
     for (std::string word; *words >> word;) {
+      if (word == ">") {
+        if (counts[part++] == nullptr) throw std::invalid_argument("a call has three parts");
+        continue;
+      }
+      if (counts[part] != nullptr) ++*counts[part];
       const size_t colon = word.find(':');
       if (colon == std::string::npos) throw std::invalid_argument("'" + word + "' has no shape");
       const Operand operand{Tensor(word.substr(0, colon)), Shape(word.substr(colon + 1))};
@@ -133,6 +170,12 @@ class Reader {
 };
 
 }  // namespace
+
+uint64_t Plan::largest_bytes() const {
+  uint64_t largest = 0;
+  for (const TensorPlace& tensor : tensors) largest = std::max(largest, tensor.bytes);
+  return largest;
+}
 
 Plan Plan::Read(const std::string& path) {
   std::ifstream file(path);

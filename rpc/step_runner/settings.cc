@@ -77,14 +77,20 @@ Settings Settings::Read(const std::string& path) {
     if (!(words >> kind)) continue;
     try {
       size_t call = 0, setting = 0;
+      std::string word;
       if (kind == "setting") {
         found.settings.push_back(ReadSetting(&words));
       } else if (kind == "at" && words >> call >> setting && setting < found.settings.size()) {
         found.at[call] = setting;
       } else if (kind == "use" && words >> call >> setting) {
         found.used[call] = setting;
+      } else if (kind == "gpu" && words >> call) {
+        found.on_gpu.push_back(call);
+      } else if (kind == "memory" && words >> word && (word == "copy" || word == "map")) {
+        found.memory = word == "map" ? Memory::kMap : Memory::kCopy;
       } else {
-        throw std::invalid_argument("neither a setting, nor a known place of one, nor a variant");
+        throw std::invalid_argument(
+            "neither a setting, nor a known place of one, nor a variant, nor anything of a GPU");
       }
     } catch (const std::exception& error) {
       throw std::runtime_error(path + ":" + std::to_string(number) + ": " + error.what());

@@ -15,6 +15,9 @@
 namespace autotune {
 namespace step_runner {
 
+/// How tensors cross between the host and a GPU: by a copy, or by mapping memory that both share.
+enum class Memory { kCopy, kMap };
+
 /// Cores, threads, and clocks by the folder of their policy.
 struct Setting {
   std::vector<int> cpus;  ///< Empty for those that the process has.
@@ -27,10 +30,14 @@ struct Setting {
 ///   setting CPUS THREADS [POLICY=KHZ]...   such as: setting 4-7 4 /sys/.../policy4=2841600
 ///   at CALL SETTING                        from this call of the step on, by the setting's number
 ///   use CALL VARIANT                       how a call is made, by the number of its variant in the plan
+///   gpu CALL                               the GPU makes the call
+///   memory copy|map                        how tensors get to the GPU and back; copy without the line
 struct Settings {
   std::vector<Setting> settings;
-  std::map<size_t, size_t> at;  ///< Setting by the call that it begins at.
+  std::map<size_t, size_t> at;    ///< Setting by the call that it begins at.
   std::map<size_t, size_t> used;  ///< Variant by call.
+  std::vector<size_t> on_gpu;     ///< Calls.
+  Memory memory = Memory::kCopy;
 
   /// Throws std::runtime_error with the line that is wrong.
   static Settings Read(const std::string& path);

@@ -43,7 +43,8 @@ Mapping::~Mapping() {
 Step::Step(const std::string& folder)
     : plan_(Plan::Read(folder + "/step.plan")),
       arena_(plan_.arena_bytes),
-      feeds_(folder + "/feeds.bin") {
+      feeds_(folder + "/feeds.bin"),
+      folder_(folder) {
   for (const std::string& name : plan_.libraries) libraries_.emplace_back(folder + "/" + name);
   size_t operands = 0;
   for (const KernelCall& call : plan_.calls) operands += call.operands.size();
@@ -107,20 +108,39 @@ void Step::Use(size_t call, size_t variant) {
   used_[call] = variant;
 }
 
+void Step::Offload(const std::vector<size_t>& calls, Memory memory, bool timed) {
+  gpu_ = Gpu::Open(folder_, plan_, arena_.data(), calls, memory, timed);
+}
+
 float Step::Run(uint64_t number, const std::function<void(size_t call)>& before) {
   uint64_t at = (number % (feeds_.bytes() / feed_bytes_)) * feed_bytes_;
   for (const size_t tensor : plan_.feeds) {
+    if (gpu_) gpu_->HostWrites(tensor);
     std::memcpy(Place(tensor), feeds_.data() + at, plan_.tensors[tensor].bytes);
     at += plan_.tensors[tensor].bytes;
   }
   for (size_t call = 0; call < calls_.size(); ++call) {
     before(call);
-    const Bound& bound = calls_[call][used_[call]];
-    cpu_runtime::Call(bound.function, bound.arguments);
+    const size_t used = used_[call];
+    if (gpu_) gpu_->Bring(call, used == 0 ? plan_.calls[call] : plan_.variants[call][used - 1]);
+    if (gpu_ && gpu_->Makes(call)) {
+      gpu_->Enqueue(call);
+    } else {
+      cpu_runtime::Call(calls_[call][used].function, calls_[call][used].arguments);
+    }
   }
+  if (gpu_) gpu_->Finish();
   before(calls_.size());
   for (const auto& [from, to] : plan_.copies) {
-    std::memcpy(Place(to), Place(from), plan_.tensors[to].bytes);
+    if (gpu_) {
+      gpu_->Copy(from, to);
+    } else {
+      std::memcpy(Place(to), Place(from), plan_.tensors[to].bytes);
+    }
+  }
+  if (gpu_) {
+    gpu_->HostReads(plan_.loss);
+    gpu_->Finish();
   }
   float loss = 0;
   std::memcpy(&loss, Place(plan_.loss), sizeof(loss));

@@ -6,11 +6,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "../cpu_runtime/library.h"
+#include "gpu.h"
 #include "plan.h"
+#include "settings.h"
 
 namespace autotune {
 namespace step_runner {
@@ -46,8 +49,18 @@ class Step {
   /// Throws std::runtime_error where there is none.
   void Use(size_t call, size_t variant);
 
+  /// Lets a GPU make some calls from now on; throws std::runtime_error. With `timed`, `gpu()` tells
+  /// their times.
+  void Offload(const std::vector<size_t>& calls, Memory memory, bool timed);
+  /// Null where the CPU makes all calls.
+  Gpu* gpu() const { return gpu_.get(); }
+
+  /// The step's memory, with its first values.
+  char* arena() const { return arena_.data(); }
+
   /// Runs one step on the data of step `number` (from 0 on; it begins again after the last) and
-  /// returns its loss. `before` is told the number of each call before it is made.
+  /// returns its loss. `before` is told the number of each call before it is made, and the number of
+  /// calls when the last one has been.
   float Run(uint64_t number, const std::function<void(size_t call)>& before);
 
  private:
@@ -69,6 +82,8 @@ class Step {
   std::vector<DLTensor> tensors_;
   std::vector<std::vector<Bound>> calls_;  ///< The variants of each call, the call itself first.
   std::vector<size_t> used_;
+  const std::string folder_;
+  std::unique_ptr<Gpu> gpu_;
 };
 
 }  // namespace step_runner

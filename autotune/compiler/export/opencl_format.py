@@ -63,9 +63,28 @@ def write_opencl(
         SAFE, "opencl", "", "any OpenCL device", variants[0].target.triple, (("kind", "opencl"),)
     )
     every = with_safe_variant(variants, safe)
+    of_variant = write_launch_table(every, name, out, report)
+    (out / "include").mkdir()
+    shutil.copyfile(rpc_sources() / "opencl_loader" / LOADER, out / "include" / LOADER)
+    _write_texts(name, checks, kernels_of(every)[0], out)
+    more = {"launch_table": TABLE, "header": f"include/{LOADER}"}
+    return every, of_variant, more
+
+
+def write_launch_table(
+    variants: Sequence[Variant], name: str, out: Path, report: Report
+) -> dict[str, dict[str, Any]]:
+    """Writes the sources of variants, and the launch table, below `out`.
+
+    Returns:
+        What a manifest says of each variant.
+
+    Raises:
+        AutotuneError: A kernel cannot be said by a launch table.
+    """
     (out / "kernels").mkdir()
     entries, of_variant = [], {}
-    for variant in every:
+    for variant in variants:
         recipes: dict[str, Any] = {}
         for number, one in enumerate(variant.kernels):
             recipes[one.kernel.name] = _recipe(variant, one, out)
@@ -92,15 +111,11 @@ def write_opencl(
             "schema_version": LAUNCH_TABLE_SCHEMA_VERSION,
             "name": name,
             "safe_variant": SAFE,
-            "kernels": [_kernel(kernel) for kernel in kernels_of(every)],
+            "kernels": [_kernel(kernel) for kernel in kernels_of(variants)],
             "variants": entries,
         },
     )
-    (out / "include").mkdir()
-    shutil.copyfile(rpc_sources() / "opencl_loader" / LOADER, out / "include" / LOADER)
-    _write_texts(name, checks, kernels_of(every)[0], out)
-    more = {"launch_table": TABLE, "header": f"include/{LOADER}"}
-    return every, of_variant, more
+    return of_variant
 
 
 def _write_texts(name: str, checks: Sequence[Check], kernel: Kernel, out: Path) -> None:

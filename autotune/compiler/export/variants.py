@@ -285,7 +285,7 @@ def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
     if not kernels:
         raise UsageError(f"run {path} has no kernel with a valid time to export")
     cluster = request.cores.cluster if request.cores else ""
-    gpu, driver = _opencl(result.device)
+    gpu, driver = opencl_device(result.device)
     details = result.device.get("details", {})
     name = "_".join(word for word in (request.target.name, cluster) if word)
     return Variant(
@@ -310,8 +310,8 @@ def _chip(result: Result) -> str:
     return str(result.device["name"]) if result.device.get("kind") == "cpu" else ""
 
 
-def _opencl(device: dict[str, Any]) -> tuple[str, str]:
-    """Name and driver version of the OpenCL device that a run was measured on."""
+def opencl_device(device: dict[str, Any]) -> tuple[str, str]:
+    """Name and driver version of the OpenCL device that a run was measured on; empty where it does not tell."""
     driver = str(device.get("driver", ""))
     if device.get("kind") == "opencl":
         return str(device["name"]), driver.rpartition(", ")[2]

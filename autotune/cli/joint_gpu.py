@@ -1,0 +1,48 @@
+"""What a joint search must know of a device's GPU before it begins: what crossings cost, asked of the device."""
+
+from __future__ import annotations
+
+import logging
+
+from autotune.cli.device_workload import DeviceWorkload
+from autotune.errors import StableDeviceError
+from autotune.measurement.setting import Setting
+from autotune.measurement.step_bench import StepBench
+from autotune.measurement.step_runner import crossing_seconds
+from autotune.studies.placing import Placing, gpu_form
+
+LOGGER = logging.getLogger("autotune.joint")
+_LIMIT_S = 600.0
+
+
+def measured_placing(
+    steps: StepBench, workload: DeviceWorkload, setting: Setting
+) -> Placing | None:
+    """Measures what it costs to bring a step's tensors to the GPU and back; None where no GPU shares in the step.
+
+    Args:
+        steps: The device.
+        workload: The step on it.
+        setting: Of cores and clocks meanwhile.
+
+    Raises:
+        StableDeviceError: The device has no OpenCL, or does not tell.
+    """
+    if workload.pools is None or not any(workload.sides):
+        return None
+    forms, device = [], ""
+    for form, side, runner in zip(
+        workload.pools.forms, workload.sides, workload.runners, strict=True
+    ):
+        assert side is not None
+        observed = steps.observe(runner.crossings(), setting, _LIMIT_S)
+        try:
+            device, costs = crossing_seconds(observed.lines)
+        except ValueError as error:
+            raise StableDeviceError(f"{steps.info.serial}: {error}") from error
+        forms.append(gpu_form(form.graph, side.kernels, side.orders, side.seconds, costs))
+        if side.tuned_on and not device.startswith(side.tuned_on):
+            LOGGER.warning(
+                "the GPU's kernels were tuned on %s, and the device has %s", side.tuned_on, device
+            )
+    return Placing(forms, [form.of_call for form in workload.pools.forms], device)

@@ -1,0 +1,135 @@
+"""The calls of a step that a GPU can make, with kernels that runs have tuned for its OpenCL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autotune.compiler.export.objects import Report
+from autotune.compiler.export.opencl_format import check_variants, write_launch_table
+from autotune.compiler.export.variants import (
+    ExportedKernel,
+    Variant,
+    opencl_device,
+    variants_of_runs,
+)
+from autotune.errors import UsageError
+from autotune.workloads.crossing import Order, counterparts, reordered
+from autotune.workloads.graph import StepGraph
+
+VARIANT = "gpu"
+
+
+@dataclass(frozen=True)
+class GpuSide:
+    """What a GPU can do of a step.
+
+    Attributes:
+        kernels: The GPU's kernel by the number of the call that it can make.
+        orders: How it has a tensor, by name, where that is not as the CPU has it.
+        variant: The kernels.
+        seconds: What each call took when its kernel was tuned.
+        tuned_on: The OpenCL device's name then; empty where it is not known.
+    """
+
+    kernels: Mapping[int, str]
+    orders: Mapping[str, Order]
+    variant: Variant
+    seconds: Mapping[int, float]
+    tuned_on: str
+
+    def write(self, out: Path, report: Report = lambda phase, done, total: None) -> None:
+        """Writes the sources and the launch table of the kernels into a folder.
+
+        Raises:
+            AutotuneError: A kernel cannot be said by a launch table.
+        """
+        used = set(self.kernels.values())
+        kernels = tuple(one for one in self.variant.kernels if one.kernel.name in used)
+        write_launch_table([replace(self.variant, kernels=kernels)], VARIANT, out, report)
+
+
+@dataclass(frozen=True)
+class GpuRuns:
+    """Finished kernel runs for a GPU: the fastest that is known of each kernel.
+
+    Attributes:
+        variant: The kernels.
+        tuned_on: The OpenCL device's name; empty where it is not known.
+    """
+
+    variant: Variant
+    tuned_on: str
+
+    def side(self, graph: StepGraph, others: Sequence[StepGraph]) -> GpuSide:
+        """What a GPU can do of a step with these kernels.
+
+        Args:
+            graph: The step.
+            others: The same step in the layouts that the kernels may be for; of those in which they make equally
+                many calls, the first counts.
+
+        Raises:
+            UsageError: The runs know no kernel of the step.
+        """
+        known = {one.kernel.name: one for one in self.variant.kernels}
+        best = max(
+            (self._in(one, graph, known) for one in others), key=lambda side: len(side.kernels)
+        )
+        if not best.kernels:
+            raise UsageError(
+                f"--gpu-run: no run knows a kernel of {graph.name} at batch {graph.batch}",
+                hint="tune them: autotune kernels --target opencl, adreno or mali, with the same model and batch",
+            )
+        return best
+
+    def _in(
+        self, other: StepGraph, graph: StepGraph, known: Mapping[str, ExportedKernel]
+    ) -> GpuSide:
+        kernels, seconds = {}, {}
+        orders: dict[str, Order] = {}
+        for call, node in counterparts(graph, other).items():
+            found = known.get(node.kernel.name)
+            if found is None or found.figures.tuned_ms is None:
+                continue
+            kernels[call] = node.kernel.name
+            seconds[call] = found.figures.tuned_ms / 1e3
+            for name in (*node.inputs, *node.outputs):
+                order = reordered(graph.by_name[name], other.by_name[name])
+                if order is not None:
+                    orders[name] = order
+        return GpuSide(kernels, orders, self.variant, seconds, self.tuned_on)
+
+
+def gpu_runs(paths: Sequence[Path]) -> GpuRuns:
+    """What finished runs know of a step on a GPU.
+
+    Args:
+        paths: Folders of the runs, at least one.
+
+    Raises:
+        UsageError: One does not exist or has not ended, is no OpenCL run, or the runs are for several targets.
+        RecordError: A run's records are damaged.
+    """
+    variants = variants_of_runs(paths, allow_stand_in=True)
+    check_variants(variants)
+    first = variants[0]
+    for one in variants:
+        if (one.target, one.space.limits) != (first.target, first.space.limits):
+            raise UsageError(
+                f"{one.source} is for {one.target.name}, the run before for {first.target.name}",
+                hint="give --gpu-run runs of one target and search space",
+            )
+    kernels: dict[str, ExportedKernel] = {}
+    for one in variants:
+        for kernel in one.kernels:
+            before = kernels.get(kernel.kernel.name)
+            if before is None or _ms(kernel) < _ms(before):
+                kernels[kernel.kernel.name] = kernel
+    variant = replace(first, name=VARIANT, kernels=tuple(kernels.values()))
+    return GpuRuns(variant, opencl_device(dict(first.device))[0])
+
+
+def _ms(kernel: ExportedKernel) -> float:
+    return kernel.figures.tuned_ms or float("inf")

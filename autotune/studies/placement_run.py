@@ -1,0 +1,186 @@
+"""A step on the CPU, on a GPU, and on both: what a search must know of the GPU, and what was best, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from autotune.errors import StableDeviceError
+from autotune.measurement.statistics import median
+from autotune.studies.bench import Measured
+from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.cpu_config import Progress
+from autotune.studies.finals import Final, figures_ratio, final_of
+from autotune.studies.joint import Choice, JointBench
+from autotune.studies.placing import Crossed, Placing
+from autotune.studies.repeats import Record
+from autotune.studies.turns import in_turns
+
+PROBE, PLACED = "gpu_probe", "placed"
+"""The events of the whole step on the GPU before a search, and of placements beside each other after it."""
+
+
+class PlacementRun:
+    """What is measured of placements beside a search.
+
+    Args:
+        bench: The search's, which knows of a GPU.
+        placing: What it knows.
+        record: See `CpuConfigRun`.
+        progress: See `CpuConfigRun`.
+        interrupted: See `CpuConfigRun`.
+        blocks: How often each placement is measured.
+        seed: Of the order of blocks.
+        events: Those of an earlier part of this run.
+    """
+
+    def __init__(
+        self,
+        bench: JointBench,
+        placing: Placing,
+        record: Record,
+        progress: Progress,
+        *,
+        interrupted: Callable[[], bool],
+        blocks: int,
+        seed: int,
+        events: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self._bench, self._placing = bench, placing
+        self._record, self._progress = record, progress
+        self._interrupted, self._blocks, self._seed = interrupted, blocks, seed
+        self._events = events
+        self._names = [cluster.name for cluster in bench.clusters]
+
+    def probe(self) -> None:
+        """Measures the step with all that the GPU can do of it, so that the search knows what that takes.
+
+        Raises:
+            StableDeviceError: The step does not run so.
+        """
+        if any(event["event"] == PROBE for event in self._events):
+            return
+        choice = replace(self._bench.untuned, gpu=self._placing.forms[0].all)
+        measured = self._bench.steps.measure(None, choice)
+        self._record(PROBE, {"configuration": None, **choice.to_json()}, measured)
+        if measured.figures is None:
+            raise StableDeviceError(f"the step does not run on the GPU: {measured.message}")
+        told = {"event": PROBE, **(measured.raw or {}), **choice.to_json()}
+        self._bench.recall(None, {**told, "figures": vars(measured.figures)})
+
+    def compared(self, configuration: CpuConfiguration) -> dict[str, Any] | None:
+        """The best configuration's step on the CPU, on the GPU, and on both if that is best, in interleaved blocks.
+
+        Returns:
+            As the search's result has it (docs/joint.md); None where it was interrupted.
+        """
+        chosen = self._bench.choose(configuration)
+        form = self._placing.forms[chosen.form]
+        choices = {"cpu": replace(chosen, gpu=()), "gpu": replace(chosen, gpu=form.all)}
+        if chosen.gpu and chosen.gpu != form.all:
+            choices["mixed"] = chosen
+        names = list(choices)
+        what = configuration.to_json(self._names)
+        known = [event for event in self._events if event["event"] == PLACED]
+        if any(
+            (event["configuration"], event["gpu"]) != (what, list(choices[event["place"]].gpu))
+            for event in known
+            if event["place"] in choices
+        ):
+            known = []  # Of another best, before more was measured.
+        self._progress.phase("CPU and GPU", self._blocks * len(choices))
+        done = 0
+
+        def told(side: int, measured: Measured) -> None:
+            nonlocal done
+            done += 1
+            name = names[side]
+            about = {"configuration": what, "place": name, "gpu": list(choices[name].gpu)}
+            self._record(PLACED, about, measured)
+            self._progress.step(done, name)
+
+        found = in_turns(
+            [partial(self._bench.steps.measure, configuration, choices[name]) for name in names],
+            blocks=self._blocks,
+            seed=self._seed,
+            told=told,
+            interrupted=self._interrupted,
+            earlier=[
+                (names.index(event["place"]), Measured.of_event(event))
+                for event in known
+                if event["place"] in names
+            ],
+        )
+        if self._interrupted():
+            return None
+        return {
+            "gpu": self._placing.device,
+            "memory": form.memory,
+            "calls": form.calls,
+            "able": len(form.kernels),
+            "on_gpu": list(chosen.gpu),
+            "configuration": what,
+            "places": self._places(choices, dict(zip(names, found, strict=True))),
+            "crossings": [_crossed(one) for one in form.crossed],
+        }
+
+    def _places(
+        self, choices: Mapping[str, Choice], found: Mapping[str, Mapping[int, Measured]]
+    ) -> dict[str, Any]:
+        finals = {
+            name: {block: run for block, run in runs.items() if run.figures is not None}
+            for name, runs in found.items()
+        }
+        places: dict[str, Any] = {}
+        for name, runs in finals.items():
+            if not runs:
+                places[name] = None
+                continue
+            final = final_of(None, runs, self._seed)
+            places[name] = {**_figures(final), "gpu_calls": len(choices[name].gpu)}
+            if choices[name].gpu:
+                places[name]["data_movement"] = _share(runs)
+            if name != "cpu" and finals["cpu"]:
+                pairs = [
+                    (cpu, own)
+                    for block in sorted(finals["cpu"].keys() & runs.keys())
+                    if (cpu := finals["cpu"][block].figures) and (own := runs[block].figures)
+                ]
+                for figure in ("time_s", "energy_j"):
+                    places[name][f"cpu_over_{figure}"] = figures_ratio(
+                        pairs, figure, pairs[0] if pairs else (), self._seed
+                    )
+        return places
+
+
+def _figures(final: Final) -> dict[str, Any]:
+    figures = final.figures
+    return {
+        "time_s": figures.time_s,
+        "energy_j": figures.energy_j,
+        "ci": {
+            "time_s": final.time_s.ends,
+            "energy_j": final.energy_j.ends if final.energy_j else None,
+        },
+    }
+
+
+def _share(runs: Mapping[int, Measured]) -> float | None:
+    """Part of the step that tensors took to cross; None where the program did not tell."""
+    shares = [
+        run.raw["crossed_s"] / run.figures.time_s
+        for run in runs.values()
+        if run.raw and run.figures and run.raw.get("crossed_s") is not None
+    ]
+    return median(shares) if shares else None
+
+
+def _crossed(one: Crossed) -> dict[str, Any]:
+    return {
+        "bytes": one.bytes,
+        "reordered": one.order is not None,
+        "tensors": one.tensors,
+        **{memory: vars(costs) for memory, costs in one.costs.items()},
+    }

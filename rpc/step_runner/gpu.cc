@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+
+#include "gpu_memory.h"
+#include "opencl.h"
+
+namespace autotune {
+namespace step_runner {
+namespace {
+
+constexpr double kNanosecond = 1e-9;
+
+double Now() {
+  using Clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+class OpenClGpu final : public Gpu {
+ public:
+  OpenClGpu(const std::string& folder, const Plan& plan, char* arena,
+            const std::vector<size_t>& calls, Memory memory, bool timed)
+      : plan_(plan), timed_(timed), cl_(timed), memory_(cl_, plan, arena, memory, timed) {
+    autotune_opencl::Options options;
+    options.variant = plan.gpu_variant;
+    const std::string kernels = folder + "/" + plan.gpu_folder;
+    Require(autotune_opencl::Library::Open(kernels, cl_.context(), cl_.device(), options, &library_));
+    for (const size_t call : calls) {
+      const auto found = plan.offloaded.find(call);
+      if (found == plan.offloaded.end()) {
+        throw std::runtime_error("call " + std::to_string(call) + " has no kernel for a GPU");
+      }
+      Require(library_->Prepare(found->second));
+      names_[call] = found->second;
+    }
+    Clear();
+  }
+
+  bool Makes(size_t call) const override { return names_.count(call) != 0; }
+
+  void Bring(size_t call, const KernelCall& as) override {
+    for (size_t i = 0; i < as.operands.size(); ++i) {
+      const size_t tensor = as.operands[i].tensor;
+      const bool reads = i < as.inputs;
+      if (!Makes(call)) {
+        reads ? memory_.HostReads(tensor) : memory_.HostWrites(tensor);
+      } else if (i < as.inputs + as.outputs) {
+        reads ? memory_.GpuReads(tensor) : memory_.GpuWrites(tensor);
+      }
+    }
+    const CrossingTimes times = memory_.TakeTimes();
+    times_.waited[call] = times.waited;
+    times_.crossed[call] = times.crossed;
+  }
+
+  void Enqueue(size_t call) override {
+    const KernelCall& as = plan_.calls[call];
+    std::vector<cl_mem> operands;
+    for (size_t i = 0; i < as.inputs + as.outputs; ++i) {
+      operands.push_back(memory_.Operand(as.operands[i].tensor));
+    }
+    const auto enqueue = [&](cl_event* done) {
+      Require(library_->Enqueue(names_.at(call), cl_.queue(), operands.data(), operands.size(), done));
+    };
+    if (!timed_) {
+      enqueue(nullptr);
+      return;
+    }
+    cl_event begin = nullptr, end = nullptr;
+    Check(cl_.api().clEnqueueMarkerWithWaitList(cl_.queue(), 0, nullptr, &begin),
+          "clEnqueueMarkerWithWaitList");
+    Timed timed{call, cl_.Own(begin), cl_.Own(static_cast<cl_event>(nullptr))};
+    enqueue(&end);
+    timed.end = cl_.Own(end);
+    made_.push_back(std::move(timed));
+  }
+
+  void HostReads(size_t tensor) override { memory_.HostReads(tensor); }
+  void HostWrites(size_t tensor) override { memory_.HostWrites(tensor); }
+  void Copy(size_t from, size_t to) override { memory_.Copy(from, to); }
+  void Finish() override { cl_.Finish(); }
+
+  GpuTimes Times() override {
+    for (const Timed& one : made_) {
+      cl_ulong began = 0, ended = 0;
+      Check(cl_.api().clGetEventProfilingInfo(one.begin.get(), CL_PROFILING_COMMAND_END,
+                                              sizeof(began), &began, nullptr),
+            "clGetEventProfilingInfo");
+      Check(cl_.api().clGetEventProfilingInfo(one.end.get(), CL_PROFILING_COMMAND_END,
+                                              sizeof(ended), &ended, nullptr),
+            "clGetEventProfilingInfo");
+      times_.ran[one.call] = ended > began ? static_cast<double>(ended - began) * kNanosecond : 0;
+    }
+    GpuTimes found = std::move(times_);
+    Clear();
+    return found;
+  }
+
+ private:
+  struct Timed {
+    size_t call;
+    Event begin, end;
+  };
+
+  static void Require(const autotune_opencl::Status& status) {
+    if (!status.ok()) throw std::runtime_error(status.text);
+  }
+
+  void Clear() {
+    made_.clear();
+    const std::vector<double> none(plan_.calls.size(), 0.0);
+    times_ = {none, none, none};
+  }
+
+  const Plan& plan_;
+  const bool timed_;
+  OpenCl cl_;
+  GpuMemory memory_;
+  std::unique_ptr<autotune_opencl::Library> library_;
+  std::map<size_t, std::string> names_;
+  std::vector<Timed> made_;
+  GpuTimes times_;
+};
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+/// Medians of a tensor's way to the GPU and back.
+std::pair<double, double> Cross(const OpenCl& cl, GpuMemory* memory, size_t tensor, int repeats) {
+  std::vector<double> there, back;
+  for (int repeat = 0; repeat <= repeats; ++repeat) {
+    memory->HostWrites(tensor);
+    const double start = Now();
+    memory->GpuReads(tensor);
+    cl.Finish();
+    const double middle = Now();
+    memory->GpuWrites(tensor);
+    const double after = Now();
+    memory->HostReads(tensor);
+    const double end = Now();
+    if (repeat == 0) continue;  // Buffers are made at first use.
+    there.push_back(middle - start);
+    back.push_back(end - after);
+  }
+  return {Median(there), Median(back)};
+}
+
+}  // namespace
+
+std::unique_ptr<Gpu> Gpu::Open(const std::string& folder, const Plan& plan, char* arena,
+                               const std::vector<size_t>& calls, Memory memory, bool timed) {
+  return std::make_unique<OpenClGpu>(folder, plan, arena, calls, memory, timed);
+}
+
+void MeasureCrossings(const Plan& plan, char* arena, int repeats,
+                      const std::function<void(const std::string&)>& device,
+                      const std::function<void(const Crossing&)>& each) {
+  const OpenCl cl(false);
+  const autotune_opencl::DeviceInfo info = autotune_opencl::internal::Describe(cl.api(), cl.device());
+  device(info.name + ", " + info.driver);
+  std::set<size_t> crossing;
+  for (const auto& [call, kernel] : plan.offloaded) {
+    const KernelCall& as = plan.calls[call];
+    for (size_t i = 0; i < as.inputs + as.outputs; ++i) crossing.insert(as.operands[i].tensor);
+  }
+  std::map<std::tuple<uint64_t, std::vector<int64_t>, std::vector<size_t>>, size_t> kinds;
+  for (const size_t tensor : crossing) {
+    const auto order = plan.orders.find(tensor);
+    const bool same = order == plan.orders.end();
+    kinds.emplace(std::make_tuple(plan.tensors[tensor].bytes,
+                                  same ? std::vector<int64_t>() : order->second.shape,
+                                  same ? std::vector<size_t>() : order->second.axes),
+                  tensor);
+  }
+  Plan plain = plan;
+  plain.orders.clear();
+  for (const Memory kind : {Memory::kCopy, Memory::kMap}) {
+    GpuMemory memory(cl, plan, arena, kind, false), without(cl, plain, arena, kind, false);
+    for (const auto& [key, tensor] : kinds) {
+      const auto [to_gpu, to_host] = Cross(cl, &memory, tensor, repeats);
+      Crossing found{tensor, kind, to_gpu, to_host, 0, 0};
+      if (plan.orders.count(tensor) != 0) {
+        std::tie(found.to_gpu, found.to_host) = Cross(cl, &without, tensor, repeats);
+        found.reorder_to_gpu = std::max(0.0, to_gpu - found.to_gpu);
+        found.reorder_to_host = std::max(0.0, to_host - found.to_host);
+      }
+      each(found);
+    }
+  }
+}
+
+}  // namespace step_runner
+}  // namespace autotune

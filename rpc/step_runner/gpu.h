@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The calls of a step that a GPU makes, and what it costs to bring tensors to it and back.
+#ifndef AUTOTUNE_STEP_RUNNER_GPU_H_
+#define AUTOTUNE_STEP_RUNNER_GPU_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan.h"
+#include "settings.h"
+
+namespace autotune {
+namespace step_runner {
+
+/// What the calls of a step took, in seconds; by call, 0 where there was none.
+struct GpuTimes {
+  std::vector<double> ran;      ///< On the GPU, launches and the gaps between them.
+  std::vector<double> waited;   ///< Before the call, for what the GPU had been given.
+  std::vector<double> crossed;  ///< Before the call, for tensors that it needs elsewhere.
+};
+
+class Gpu {
+ public:
+  /// Compiles the kernels of the calls that the GPU is to make. `arena` is the host's memory with the
+  /// step's first values; with `timed`, `Times` may be asked. Throws std::runtime_error.
+  static std::unique_ptr<Gpu> Open(const std::string& folder, const Plan& plan, char* arena,
+                                   const std::vector<size_t>& calls, Memory memory, bool timed);
+  virtual ~Gpu() = default;
+
+  /// Whether the GPU makes a call.
+  virtual bool Makes(size_t call) const = 0;
+  /// Brings what a call needs to where it is made, and lets that overwrite what it writes.
+  virtual void Bring(size_t call, const KernelCall& as) = 0;
+  /// Enqueues a call, and does not wait for it.
+  virtual void Enqueue(size_t call) = 0;
+  /// The host will read a tensor, or overwrite it.
+  virtual void HostReads(size_t tensor) = 0;
+  virtual void HostWrites(size_t tensor) = 0;
+  /// Copies one tensor over another, where the first one is.
+  virtual void Copy(size_t from, size_t to) = 0;
+  virtual void Finish() = 0;
+  /// Of the step that was finished last.
+  virtual GpuTimes Times() = 0;
+};
+
+/// Seconds that a tensor takes to cross, without and with a change of its order.
+struct Crossing {
+  size_t tensor;  ///< Stands for all of its size and order.
+  Memory memory;
+  double to_gpu, to_host;
+  double reorder_to_gpu, reorder_to_host;
+};
+
+/// Measures crossings, one for each size and order of a tensor, with both kinds of memory. `device` is
+/// told first what the device is. Throws std::runtime_error.
+void MeasureCrossings(const Plan& plan, char* arena, int repeats,
+                      const std::function<void(const std::string&)>& device,
+                      const std::function<void(const Crossing&)>& each);
+
+}  // namespace step_runner
+}  // namespace autotune
+
+#endif  // AUTOTUNE_STEP_RUNNER_GPU_H_

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opencl.h"
+
+#include <stdexcept>
+
+namespace autotune {
+namespace step_runner {
+
+void Check(cl_int code, const char* call) {
+  if (code != CL_SUCCESS) {
+    throw std::runtime_error(std::string(call) + ": OpenCL error " + std::to_string(code));
+  }
+}
+
+OpenCl::OpenCl(bool timed) {
+  const autotune_opencl::Status status = autotune_opencl::Session::Open(&session_);
+  if (!status.ok()) throw std::runtime_error(status.text);
+  cl_int code = CL_SUCCESS;
+  queue_ = Queue(api().clCreateCommandQueue(context(), device(),
+                                            timed ? CL_QUEUE_PROFILING_ENABLE : 0, &code),
+                 {api().clReleaseCommandQueue});
+  Check(code, "clCreateCommandQueue");
+}
+
+Buffer OpenCl::NewBuffer(cl_mem_flags flags, uint64_t bytes, void* host) const {
+  cl_int code = CL_SUCCESS;
+  Buffer made = Own(api().clCreateBuffer(context(), flags, bytes, host, &code));
+  if (code != CL_SUCCESS) {
+    throw std::runtime_error("a buffer of " + std::to_string(bytes) + " bytes: OpenCL error " +
+                             std::to_string(code));
+  }
+  return made;
+}
+
+}  // namespace step_runner
+}  // namespace autotune

@@ -1,0 +1,91 @@
+"""Steps that a GPU shares in: OpenCL's device here is PoCL, which is the processor itself."""
+
+import random
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from steps import net
+
+from autotune.compiler import spaces, step_bundle, targets
+from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
+from autotune.compiler.gpu_side import GpuRuns, GpuSide
+from autotune.compiler.scheduled import plain_gpu_program
+from autotune.compiler.step_runs import step_runs
+from autotune.workloads import Kernel, StepForm, StepGraph, evaluate, formed, initial_values, tasks
+
+STEPS = 3
+Bundle = tuple[Path, Path, StepGraph, GpuSide, list[float]]
+
+
+def gpu_kernels(graph: StepGraph) -> GpuRuns:
+    """Every kernel of a step for OpenCL, untuned."""
+    target = targets.find("opencl")
+    space = spaces.load(target.space_path())
+
+    def exported(kernel: Kernel) -> ExportedKernel:
+        figures = Figures(tuned_ms=1.0)
+        return ExportedKernel(kernel, lambda _: plain_gpu_program(kernel, 64), False, 1, figures)
+
+    kernels = tuple(exported(task.kernel) for task in tasks(graph))
+    return GpuRuns(Variant("gpu", target, space, kernels), "")
+
+
+@pytest.fixture(scope="module", params=["momentum", "adam"])
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """The program, the folder of a step, the step, what the GPU can do of it, and its losses in float64."""
+    plain = net(4, norm=True, optimizer=request.param)
+    graph, other = (formed(plain, StepForm(one)) for one in ("channels_last", "channels_first"))
+    side = gpu_kernels(other).side(graph, [graph, other])
+    values = initial_values(graph, 1)
+    feeds = []
+    for number in range(STEPS):
+        drawn = initial_values(graph, 100 + number)
+        feeds.append(
+            {n: a for n, a in drawn.items() if graph.by_name[n].kind in ("input", "label")}
+        )
+    folder = tmp_path_factory.mktemp("gpu")
+    with step_runs([]).library(graph) as library:
+        step_bundle.write_bundle(folder, graph, library, values, feeds, side)
+    losses, now = [], dict(values)
+    for feed in feeds:
+        found = evaluate(graph, now | feed, [graph.loss, *graph.updates.values()])
+        losses.append(float(found[graph.loss].reshape(-1)[0]))
+        now |= {old: found[new] for old, new in graph.updates.items()}
+    program = step_bundle.runner("x86_64", android=False, gpu=True)
+    return program, folder, graph, side, losses
+
+
+def run(bundle: Bundle, settings: Path, calls: object, memory: str, *words: str) -> list[str]:
+    lines = ["setting - 2", f"memory {memory}", *(f"gpu {call}" for call in calls)]  # type: ignore[attr-defined]
+    settings.write_text("\n".join(lines) + "\n")
+    done = subprocess.run(
+        [bundle[0], bundle[1], "--settings", settings, "--steps", str(STEPS), *words],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def losses(lines: list[str]) -> list[float]:
+    return [float(m[1]) for m in (re.match(r"step \d+ loss (\S+)", line) for line in lines) if m]
+
+
+def test_another_layout_is_found_and_its_tensors_are_reordered(bundle: Bundle) -> None:
+    _, _, graph, side, _ = bundle
+    assert len(side.kernels) > len(graph.nodes) // 2
+    images = [order for order in side.orders.values() if len(order.shape) == 4]
+    assert {order.axes for order in images} == {(0, 3, 1, 2), (3, 2, 0, 1)}
+
+
+@pytest.mark.parametrize("memory", ["copy", "map"])
+def test_losses_are_those_of_the_reference_wherever_calls_are_made(
+    bundle: Bundle, tmp_path: Path, memory: str
+) -> None:
+    able = sorted(bundle[3].kernels)
+    draw = random.Random(5)
+    some = [sorted(draw.sample(able, len(able) // 2)) for _ in range(6)]
+    for calls in (able, able[::2], able[1::2], able[:1], able[-1:], *some):
+        found = losses(run(bundle, tmp_path / "settings", calls, memory))
+        assert found == pytest.approx(bundle[4], rel=1e-4), calls

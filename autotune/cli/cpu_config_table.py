@@ -12,6 +12,7 @@ from autotune.studies.texts import (
     exhaustive_text,
     interval_text,
     joules_text,
+    placement_texts,
     ratio_text,
 )
 
@@ -38,6 +39,8 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
         if against:
             print(f"{word}, system's own / best: {ratio_text(against)}")
     _show_sequential(found.get("sequential"))
+    if (placement := found.get("placement")) is not None:
+        print("\n".join(placement_texts(placement)))
     if best and best["rails"]:
         told = ", ".join(f"{name} {joules:.4g}" for name, joules in best["rails"].items())
         print(f"J a step of the best, by rail: {told}")

@@ -85,7 +85,7 @@ def export(
     from autotune.studies.plan_file import is_plan
 
     if any(is_plan(path) for path in runs):
-        variants = _with_plans(runs, soc or (), allow_stand_in)
+        variants = _with_plans(runs, soc or (), allow_stand_in, gpu=kind == "opencl")
     else:
         variants = variants_of_runs(runs, allow_stand_in=allow_stand_in, socs=soc or ())
     with LiveProgress() as progress:
@@ -109,11 +109,17 @@ def export(
 
 
 def _with_plans(
-    paths: Sequence[Path], socs: Sequence[str], allow_stand_in: bool
+    paths: Sequence[Path], socs: Sequence[str], allow_stand_in: bool, *, gpu: bool
 ) -> tuple[Variant, ...]:
-    """The variants of runs and plans, in their order."""
+    """The variants of runs and plans, in their order; a plan's are of the calls that the GPU makes, or the CPU."""
     from autotune.cli.planned_step import planned_options
-    from autotune.compiler.export.variants import unique, variant_of_choice, variants_of_runs
+    from autotune.compiler.export.variants import (
+        unique,
+        variant_of_choice,
+        variants_of_runs,
+        with_schedules,
+    )
+    from autotune.errors import UsageError
     from autotune.studies.plan_file import is_plan, read_plan
 
     found: list[Variant] = []
@@ -125,6 +131,21 @@ def _with_plans(
             continue
         plan = read_plan(path)
         options = planned_options(plan, None)
+        if gpu != bool(plan.gpu) and (gpu or not plan.schedules):
+            raise UsageError(
+                f"{path} has all calls on the {'CPU' if gpu else 'GPU'}",
+                hint="export it with --format c or tvm"
+                if gpu
+                else "export it with --format opencl",
+            )
+        if gpu:
+            of_gpu = [Path(run) for run in options.gpu_runs]
+            own = variants_of_runs(of_gpu, allow_stand_in=allow_stand_in, socs=[soc] * len(of_gpu))
+            found += with_schedules(own, dict(plan.gpu.values()))
+            continue
+        if plan.gpu:
+            told = f"{path}: the GPU makes {len(plan.gpu)} of its calls: export them with --format opencl"
+            print(told, file=sys.stderr)
         # A kernel has one schedule in a library: that of most of its calls.
         digests = {name: some[0] for name, some in plan.schedules.items()}
         clusters = [one["clusters"] for one in plan.settings]

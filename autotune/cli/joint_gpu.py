@@ -8,8 +8,8 @@ from autotune.cli.device_workload import DeviceWorkload
 from autotune.errors import StableDeviceError
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_runner import crossing_seconds
-from autotune.studies.placing import Placing, gpu_form
+from autotune.measurement.step_runner import OpenClDevice, crossing_seconds
+from autotune.studies.placing import GpuKernel, Placing, gpu_form
 
 LOGGER = logging.getLogger("autotune.joint")
 _LIMIT_S = 600.0
@@ -30,7 +30,7 @@ def measured_placing(
     """
     if workload.pools is None or not any(workload.sides):
         return None
-    forms, device = [], ""
+    forms, device = [], OpenClDevice("", gpu=False)
     for form, side, runner in zip(
         workload.pools.forms, workload.sides, workload.runners, strict=True
     ):
@@ -40,9 +40,17 @@ def measured_placing(
             device, costs = crossing_seconds(observed.lines)
         except ValueError as error:
             raise StableDeviceError(f"{steps.info.serial}: {error}") from error
-        forms.append(gpu_form(form.graph, side.kernels, side.orders, side.seconds, costs))
-        if side.tuned_on and not device.startswith(side.tuned_on):
-            LOGGER.warning(
-                "the GPU's kernels were tuned on %s, and the device has %s", side.tuned_on, device
+        kernels = {
+            call: GpuKernel(
+                one.kernel.name,
+                one.figures.schedule,
+                one.figures.formulation,
+                (one.figures.tuned_ms or 0.0) / 1e3,
             )
+            for call, one in side.kernels.items()
+        }
+        forms.append(gpu_form(form.graph, kernels, side.orders, costs))
+        if side.tuned_on and not device.name.startswith(side.tuned_on):
+            told = "the GPU's kernels were tuned on %s, and the device has %s"
+            LOGGER.warning(told, side.tuned_on, device.name)
     return Placing(forms, [form.of_call for form in workload.pools.forms], device)

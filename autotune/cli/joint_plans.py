@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.cli.device_workload import DeviceWorkload
@@ -144,7 +144,8 @@ def plan_points(
     planned = result.get("per_operator")
     if planned and planned["measured"] and planned["measured"]["verdict"] == "better":
         each = [CpuConfiguration.from_json(one, names) for one in planned["configurations"]]
-        settings = tuple(PlannedSetting(one, bench.choose(one)) for one in each)
+        # Such a plan was measured on the CPU alone.
+        settings = tuple(PlannedSetting(one, replace(bench.choose(one), gpu=())) for one in each)
         assert workload.pools is not None
         count = len(workload.pools.forms[settings[0].choice.form].graph.nodes)
         of_call = setting_of_calls(planned["operators"]["changes"], count)

@@ -35,9 +35,16 @@ def planned_options(plan: StepPlan, runs: Sequence[Path] | None) -> StepOptions:
         UsageError: A run is not where the plan has it.
     """
     options = StepOptions.from_json(plan.step)
+    if not plan.gpu:
+        options = replace(options, gpu_runs=())
     if runs:
-        return replace(options, runs=tuple(map(str, runs)))
-    for run in options.runs:
+        names = {Path(run).name for run in options.gpu_runs}
+        for_gpu = tuple(str(run) for run in runs if run.resolve().name in names)
+        others = tuple(str(run) for run in runs if run.resolve().name not in names)
+        options = replace(
+            options, runs=others or options.runs, gpu_runs=for_gpu or options.gpu_runs
+        )
+    for run in (*options.runs, *options.gpu_runs):
         if not Path(run).is_dir():
             raise UsageError(
                 f"{plan.path} takes its kernels from {run}, which is not there",
@@ -128,6 +135,7 @@ def run_plan(
         )
     result = {
         "kind": "planned step",
+        "gpu_calls": len(plan.gpu),
         "plan": str(path),
         "emulated": chosen.info.emulated,
         "device": chosen.info.to_json(),
@@ -185,7 +193,7 @@ class _PlannedSteps:
         if len(through) == 1:
             # Cores and clocks are held from outside, as in any other measurement.
             through = [threads_of(outside)]
-        text = settings_text(through, self.clusters, at, self._plan.used)
+        text = settings_text(through, self.clusters, at, self._plan.used, self._plan.on_gpu)
         workload = self._runner.planned(self._steps.bring(text, "plan"))
         return self._figures.measured(self._steps.measuring(workload).run(outside))
 
@@ -227,6 +235,8 @@ def _show(result: dict[str, Any]) -> None:
         )
     for configuration in result["settings"]:
         print(configuration_text(configuration))
+    if result["gpu_calls"]:
+        print(f"{result['gpu_calls']} calls on the GPU")
     if result["changes"]:
         print(f"{result['changes']} changes in a step")
     write_table(

@@ -29,14 +29,12 @@ class GpuSide:
         kernels: The GPU's kernel by the number of the call that it can make.
         orders: How it has a tensor, by name, where that is not as the CPU has it.
         variant: The kernels.
-        seconds: What each call took when its kernel was tuned.
         tuned_on: The OpenCL device's name then; empty where it is not known.
     """
 
-    kernels: Mapping[int, str]
+    kernels: Mapping[int, ExportedKernel]
     orders: Mapping[str, Order]
     variant: Variant
-    seconds: Mapping[int, float]
     tuned_on: str
 
     def write(self, out: Path, report: Report = lambda phase, done, total: None) -> None:
@@ -45,9 +43,9 @@ class GpuSide:
         Raises:
             AutotuneError: A kernel cannot be said by a launch table.
         """
-        used = set(self.kernels.values())
-        kernels = tuple(one for one in self.variant.kernels if one.kernel.name in used)
-        write_launch_table([replace(self.variant, kernels=kernels)], VARIANT, out, report)
+        used = {one.kernel.name: one for one in self.kernels.values()}
+        variant = replace(self.variant, kernels=tuple(used.values()))
+        write_launch_table([variant], VARIANT, out, report)
 
 
 @dataclass(frozen=True)
@@ -87,19 +85,18 @@ class GpuRuns:
     def _in(
         self, other: StepGraph, graph: StepGraph, known: Mapping[str, ExportedKernel]
     ) -> GpuSide:
-        kernels, seconds = {}, {}
+        kernels: dict[int, ExportedKernel] = {}
         orders: dict[str, Order] = {}
         for call, node in counterparts(graph, other).items():
             found = known.get(node.kernel.name)
             if found is None or found.figures.tuned_ms is None:
                 continue
-            kernels[call] = node.kernel.name
-            seconds[call] = found.figures.tuned_ms / 1e3
+            kernels[call] = found
             for name in (*node.inputs, *node.outputs):
                 order = reordered(graph.by_name[name], other.by_name[name])
                 if order is not None:
                     orders[name] = order
-        return GpuSide(kernels, orders, self.variant, seconds, self.tuned_on)
+        return GpuSide(kernels, orders, self.variant, self.tuned_on)
 
 
 def gpu_runs(paths: Sequence[Path]) -> GpuRuns:

@@ -131,7 +131,7 @@ def _gpu_text(graph: StepGraph, gpu: GpuSide) -> str:
         f"order {index[name]} {_shape(order.shape)} {','.join(map(str, order.axes))}"
         for name, order in gpu.orders.items()
     ]
-    lines += [f"offload {call} {kernel}" for call, kernel in gpu.kernels.items()]
+    lines += [f"offload {call} {one.kernel.name}" for call, one in gpu.kernels.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -20,7 +20,7 @@ STEP_LINE = re.compile(r"^step \d+(?: loss \S+ ms (?P<ms>\S+))?")
 _CROSSING = re.compile(
     r"crossing (\d+) (copy|map) (\d[\d.]*) (\d[\d.]*) reorder (\d[\d.]*) (\d[\d.]*)"
 )
-_OPENCL = "opencl "
+_OPENCL = re.compile(r"opencl (gpu|other) (.+)")
 MemoryKind = Literal["copy", "map"]
 """How tensors cross to a GPU: copied, or mapped where it shares the host's memory."""
 _SWITCH = re.compile(r"switch (\d+) (\d+) us (-?[\d.]+)")
@@ -129,25 +129,38 @@ class CrossingSeconds:
     reorder_to_host: float
 
 
+@dataclass(frozen=True)
+class OpenClDevice:
+    """The device that shares in a step.
+
+    Attributes:
+        name: Its name and its driver's version.
+        gpu: Whether it is a GPU; else it stands in for one.
+    """
+
+    name: str
+    gpu: bool
+
+
 def crossing_seconds(
     lines: Sequence[Line],
-) -> tuple[str, dict[MemoryKind, dict[int, CrossingSeconds]]]:
+) -> tuple[OpenClDevice, dict[MemoryKind, dict[int, CrossingSeconds]]]:
     """The OpenCL device, and the cost of each kind of tensor by the number of one of them.
 
     Raises:
         ValueError: Nothing was measured.
     """
-    device = ""
+    device: OpenClDevice | None = None
     found: dict[MemoryKind, dict[int, CrossingSeconds]] = {}
     for line in lines:
         text = line.text.strip()
-        if text.startswith(_OPENCL):
-            device = text.removeprefix(_OPENCL)
+        if m := _OPENCL.fullmatch(text):
+            device = OpenClDevice(m[2], m[1] == "gpu")
         elif m := _CROSSING.fullmatch(text):
             kind: MemoryKind = "map" if m[2] == "map" else "copy"
             costs = CrossingSeconds(*(float(m[group]) * 1e-6 for group in range(3, 7)))
             found.setdefault(kind, {})[int(m[1])] = costs
-    if not device or len({frozenset(costs) for costs in found.values()}) != 1:
+    if device is None or len({frozenset(costs) for costs in found.values()}) != 1:
         raise ValueError("no crossing was measured")
     return device, found
 

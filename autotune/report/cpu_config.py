@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.report.about import asked, device_name, emulated_notice
-from autotune.report.joint import gained, plan_sections, sequential_trials
+from autotune.report.joint import gained, placement, plan_sections, sequential_trials
 from autotune.report.page import download, download_table, page, table
 from autotune.report.points import found_points, front_plot, heat_maps
 from autotune.report.samples import over_time
@@ -44,6 +44,7 @@ def cpu_config_page(
     sections = [
         ("What was found", found_points(result)),
         *gained(result.get("sequential")),
+        *placement(result.get("placement")),
         ("Search history", history(trials, result, sequential_trials(events))),
         ("Time and energy", front_plot(trials, result, sequential_trials(events))),
         *plan_sections(plans or {}),

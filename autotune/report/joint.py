@@ -9,10 +9,17 @@ from typing import Any
 
 from autotune.report.bars import Ratio, intervals, stacked
 from autotune.report.page import download, table
-from autotune.studies.texts import configuration_text, interval_text, ratio_text
+from autotune.studies.texts import configuration_text, interval_text, placement_texts, ratio_text
 
 Plan = Mapping[str, Any]
 _DIGITS, _SEQUENTIAL = 8, "sequential"
+_MEMORIES = ("copy", "map")
+_COSTS = {
+    "to_gpu": "to the GPU",
+    "reorder_to_gpu": "layout there",
+    "to_host": "to the CPU",
+    "reorder_to_host": "layout back",
+}
 
 
 def sequential_trials(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -45,6 +52,38 @@ def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
             f"{fronts['hypervolume_gain']:+.0%}.</p>"
         )
     return [("What joint search gained over kernels first, cores afterwards", html)]
+
+
+def placement(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Where the step was best, on the CPU or on a GPU, and what it costs to bring tensors to and fro."""
+    if found is None:
+        return []
+    html = "".join(f"<p>{escape(line)}.</p>" for line in placement_texts(found))
+    ratios = [
+        Ratio(
+            f"{name} {word}", ratio["ratio"], ratio["ci"], f"{name}, {word}: {ratio_text(ratio)}."
+        )
+        for name, place in found["places"].items()
+        for figure, word in (("time_s", "time"), ("energy_j", "energy"))
+        if place and (ratio := place.get(f"cpu_over_{figure}"))
+    ]
+    if ratios:
+        html += intervals("CPU alone, over a share of the GPU", "CPU alone / this", ratios)
+    rows = [
+        (
+            str(one["bytes"]),
+            str(one["tensors"]),
+            memory,
+            *(f"{1e6 * one[memory][name]:.1f}" for name in _COSTS),
+        )
+        for one in sorted(found["crossings"], key=lambda one: -one["bytes"])
+        for memory in _MEMORIES
+        if memory in one
+    ]
+    columns = ("bytes", "tensors", "memory", *(f"{words}, us" for words in _COSTS.values()))
+    html += f"<p>Crossings, of which the search took those by {found['memory']}:</p>"
+    html += table(columns, rows, tuple(column for column in columns if column != "memory"))
+    return [("CPU or GPU", html)]
 
 
 def _form(step: Mapping[str, Any]) -> str:

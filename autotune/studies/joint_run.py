@@ -107,6 +107,8 @@ class JointRun:
         self._interrupted, self._blocks = interrupted, blocks
         self._every, self._events = reference_every, events
         self._names = [cluster.name for cluster in bench.clusters]
+        self._placing: PlacementRun | None = None
+        self._placed: dict[str, Any] | None = None
 
     def run(self) -> JointOutcome | None:
         """Measures; None where it was interrupted: what is measured is kept, and a later call goes on.
@@ -114,16 +116,11 @@ class JointRun:
         Raises:
             DeviceError: The device is gone; as above.
         """
-        placing = self._placing()
+        self._placing = self._placement_run()
         outcome = self._search(self._study, self._bench, self._record, self._events, self._ended)
         if outcome is None:
             return None
-        placement = None
-        mine = found_of(self._study.request, outcome)
-        if placing is not None and mine.best is not None:
-            placement = placing.compared(mine.trials[mine.best].configuration)
-            if placement is None:
-                return None
+        placement = self._placed
         if self._sequential is None:
             return JointOutcome(outcome, None, placement)
         self._progress.notice(
@@ -142,19 +139,21 @@ class JointRun:
         )
         if other is None:
             return None
+        mine = found_of(self._study.request, outcome)
         theirs = found_of(self._sequential.request, other)
         if mine.best is None or theirs.best is None:
             return JointOutcome(outcome, None, placement)
         told = self._compared(mine, theirs, len(other.trials))
         return None if told is None else JointOutcome(outcome, told, placement)
 
-    def _placing(self) -> PlacementRun | None:
+    def _placement_run(self) -> PlacementRun | None:
         """Measures what the search must know of the GPU; None where none shares in the step."""
         if self._bench.placing is None:
             return None
         run = PlacementRun(
             self._bench, self._bench.placing, self._record, self._progress, interrupted=self._interrupted,
-            blocks=self._blocks, seed=self._study.request.seed, events=self._events,
+            blocks=self._blocks, objective=self._study.request.objective, seed=self._study.request.seed,
+            events=self._events,
         )  # fmt: skip
         try:
             run.probe()
@@ -192,13 +191,19 @@ class JointRun:
             what = {"configuration": configuration.to_json(self._names)}
             self._record(ROUND, what, measured)
             self._progress.step(done + 1, configuration.text(self._names))
+        best = self._best()
+        if self._placing is not None and best and self._blocks:
+            self._placed = self._placing.compared(best[0])
         self._bench.settle()
 
     def _rounds(self) -> Iterator[CpuConfiguration]:
-        request = self._study.request
-        best = contenders(request.objective, request.limits, self._study.trials())[:_ROUNDS_OF]
+        best = self._best()[:_ROUNDS_OF]
         while best:
             yield from best
+
+    def _best(self) -> list[CpuConfiguration]:
+        request = self._study.request
+        return contenders(request.objective, request.limits, self._study.trials())
 
     def _compared(self, mine: Found, theirs: Found, measured: int) -> dict[str, Any] | None:
         """How the two searches compare; None where it was interrupted."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from autotune.errors import StableDeviceError
 from autotune.measurement.statistics import median
 from autotune.studies.bench import Measured
@@ -14,6 +16,7 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.cpu_config import Progress
 from autotune.studies.finals import Final, figures_ratio, final_of
 from autotune.studies.joint import Choice, JointBench
+from autotune.studies.objective import Objective
 from autotune.studies.placing import Crossed, Placing
 from autotune.studies.repeats import Record
 from autotune.studies.turns import in_turns
@@ -32,6 +35,7 @@ class PlacementRun:
         progress: See `CpuConfigRun`.
         interrupted: See `CpuConfigRun`.
         blocks: How often each placement is measured.
+        objective: What is to be small.
         seed: Of the order of blocks.
         events: Those of an earlier part of this run.
     """
@@ -45,13 +49,14 @@ class PlacementRun:
         *,
         interrupted: Callable[[], bool],
         blocks: int,
+        objective: Objective,
         seed: int,
         events: Sequence[Mapping[str, Any]],
     ) -> None:
         self._bench, self._placing = bench, placing
         self._record, self._progress = record, progress
         self._interrupted, self._blocks, self._seed = interrupted, blocks, seed
-        self._events = events
+        self._events, self._objective = events, objective
         self._names = [cluster.name for cluster in bench.clusters]
 
     def probe(self) -> None:
@@ -72,6 +77,9 @@ class PlacementRun:
 
     def compared(self, configuration: CpuConfiguration) -> dict[str, Any] | None:
         """The best configuration's step on the CPU, on the GPU, and on both if that is best, in interleaved blocks.
+
+        From then on the search stays where the step was best: the GPU only has a part in it where that is surely
+        better than the CPU alone.
 
         Returns:
             As the search's result has it (docs/joint.md); None where it was interrupted.
@@ -115,14 +123,19 @@ class PlacementRun:
         )
         if self._interrupted():
             return None
+        places = self._places(choices, dict(zip(names, found, strict=True)))
+        best = _best(places, self._objective)
+        if best != "mixed":
+            self._placing.only = "gpu" if best == "gpu" else "cpu"
         return {
-            "gpu": self._placing.device,
+            "gpu": self._placing.device.name,
+            "stand_in": not self._placing.device.gpu,
             "memory": form.memory,
             "calls": form.calls,
             "able": len(form.kernels),
-            "on_gpu": list(chosen.gpu),
+            "best": best,
             "configuration": what,
-            "places": self._places(choices, dict(zip(names, found, strict=True))),
+            "places": places,
             "crossings": [_crossed(one) for one in form.crossed],
         }
 
@@ -153,6 +166,22 @@ class PlacementRun:
                         pairs, figure, pairs[0] if pairs else (), self._seed
                     )
         return places
+
+
+def _best(places: Mapping[str, Any], objective: Objective) -> str:
+    """Where a step is best: on the CPU, unless somewhere else is surely better."""
+    names = {"latency": ("time_s",), "energy": ("energy_j",)}.get(objective, ("time_s", "energy_j"))
+    found = "cpu"
+    least = np.inf
+    for name, place in places.items():
+        if name == "cpu" or place is None:
+            continue
+        told = [place[f"cpu_over_{figure}"] for figure in names]
+        verdicts = {ratio["verdict"] for ratio in told if ratio is not None}
+        value = np.prod([1 / ratio["ratio"] for ratio in told if ratio is not None])
+        if "better" in verdicts and "worse" not in verdicts and value < least:
+            found, least = name, value
+    return found
 
 
 def _figures(final: Final) -> dict[str, Any]:

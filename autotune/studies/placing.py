@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.measurement.step_runner import CrossingSeconds, MemoryKind
+from autotune.measurement.step_runner import CrossingSeconds, MemoryKind, OpenClDevice
 from autotune.studies.placement import Crossing, cost, placed
 from autotune.workloads.crossing import Order, Traffic, traffic
 from autotune.workloads.graph import StepGraph
@@ -37,21 +37,36 @@ class Crossed:
 
 
 @dataclass(frozen=True)
+class GpuKernel:
+    """A kernel of a run for a GPU.
+
+    Attributes:
+        name: The kernel's.
+        digest: Its schedule's identity.
+        formulation: Its formulation.
+        seconds: What it took when it was tuned.
+    """
+
+    name: str
+    digest: str
+    formulation: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class GpuForm:
     """What a GPU can do of a form of a step.
 
     Attributes:
         calls: How many calls the step has.
         kernels: The GPU's kernel by call.
-        seconds: What a call took when its kernel was tuned, by call.
         crossings: Tensors that may cross, in seconds, with the memory that is taken.
         crossed: The same by size and order, with both kinds of memory.
         memory: The memory that costs less.
     """
 
     calls: int
-    kernels: Mapping[int, str]
-    seconds: Mapping[int, float]
+    kernels: Mapping[int, GpuKernel]
     crossings: tuple[Crossing, ...]
     crossed: tuple[Crossed, ...]
     memory: MemoryKind
@@ -64,9 +79,8 @@ class GpuForm:
 
 def gpu_form(
     graph: StepGraph,
-    kernels: Mapping[int, str],
+    kernels: Mapping[int, GpuKernel],
     orders: Mapping[str, Order],
-    seconds: Mapping[int, float],
     measured: Mapping[MemoryKind, Mapping[int, CrossingSeconds]],
 ) -> GpuForm:
     """What a GPU can do of a form of a step.
@@ -75,7 +89,6 @@ def gpu_form(
         graph: The step.
         kernels: The GPU's kernel by call.
         orders: How the GPU stores tensors, by name, where that differs.
-        seconds: Of each call.
         measured: What a tensor's crossing costs, by its number in the graph: of each size and order one.
     """
     kinds: dict[tuple[int, Order | None], dict[MemoryKind, CrossingSeconds]] = {}
@@ -112,7 +125,7 @@ def gpu_form(
             )
         )
     crossed = tuple(Crossed(*key, number, kinds[key]) for key, number in count.items())
-    return GpuForm(len(graph.nodes), kernels, seconds, tuple(crossings), crossed, chosen)
+    return GpuForm(len(graph.nodes), kernels, tuple(crossings), crossed, chosen)
 
 
 class Placing:
@@ -121,13 +134,20 @@ class Placing:
     Args:
         forms: What the GPU can do of each form of the step.
         of_call: The task of each call of each form, by its index in the pools; None where no run knows its kernel.
-        device: The GPU, as OpenCL names it.
+        device: The GPU.
+
+    Attributes:
+        only: Where every call that can be is made, once that is settled; None for where it is best.
     """
 
     def __init__(
-        self, forms: Sequence[GpuForm], of_call: Sequence[Sequence[int | None]], device: str
+        self,
+        forms: Sequence[GpuForm],
+        of_call: Sequence[Sequence[int | None]],
+        device: OpenClDevice,
     ) -> None:
         self.forms, self.of_call, self.device = forms, of_call, device
+        self.only: Literal["cpu", "gpu"] | None = None
         self._seen: dict[tuple[int, int], list[float]] = {}
         self._watts: list[float] = []
 
@@ -136,7 +156,7 @@ class Placing:
 
         What was measured in steps counts; what was not is as much slower there than it was alone as the rest is.
         """
-        known = self.forms[form].seconds
+        known = {call: kernel.seconds for call, kernel in self.forms[form].kernels.items()}
         ratios = [
             median(s) / max(known[c], _LEAST_S) for (f, c), s in self._seen.items() if f == form
         ]
@@ -169,7 +189,10 @@ class Placing:
             Crossing(one.producer, one.readers, one.to_gpu * rate, one.to_cpu * rate)
             for one in own.crossings
         ]
-        where = placed(cpu, gpu * rate, crossings)
+        if self.only is None:
+            where = placed(cpu, gpu * rate, crossings)
+        else:
+            where = tuple(self.only == "gpu" and call in own.kernels for call in range(own.calls))
         calls = tuple(call for call, there in enumerate(where) if there)
         return calls, cost(where, cpu, gpu * rate, crossings)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.measurement.step_runner import MemoryKind, OnGpu
 
 PLAN_SCHEMA_VERSION = 1
 KIND = "plan"
@@ -27,8 +28,10 @@ class StepPlan:
         step: The options that mean the step, the runs with its kernels among them.
         settings: Cores and clock of each cluster, and threads; several where the step goes through them.
         calls: The setting of each call, by its index in ``settings``.
-        kernels: The kernel of each call.
-        digests: The schedule of each call; None where no run knows its kernel.
+        kernels: The kernel of each call on the CPU.
+        digests: The schedule of each call there; None where no run knows its kernel, or a GPU makes it.
+        gpu: Kernel and schedule there of each call that a GPU makes, by its number.
+        memory: How tensors get to the GPU and back.
         measured: `time_s`, `energy_j`, `memory_bytes`, `celsius`, and `ci`.
     """
 
@@ -40,6 +43,8 @@ class StepPlan:
     calls: tuple[int, ...]
     kernels: tuple[str, ...]
     digests: tuple[str | None, ...]
+    gpu: Mapping[int, tuple[str, str]]
+    memory: MemoryKind
     measured: Mapping[str, Any]
 
     @property
@@ -60,6 +65,11 @@ class StepPlan:
             for call, (kernel, digest) in enumerate(zip(self.kernels, self.digests, strict=True))
             if digest is not None
         }
+
+    @property
+    def on_gpu(self) -> OnGpu:
+        """What a GPU does of the step."""
+        return OnGpu(tuple(sorted(self.gpu)), self.memory)
 
     @property
     def changes(self) -> dict[int, int]:
@@ -99,8 +109,17 @@ def read_plan(path: Path) -> StepPlan:
             )
         calls = told["calls"]
         digests = tuple(
-            None if call["schedule"] is None else str(call["schedule"]["digest"]) for call in calls
+            None
+            if call["schedule"] is None or call["device"] == "gpu"
+            else str(call["schedule"]["digest"])
+            for call in calls
         )
+        gpu = {
+            number: (str(call["gpu_kernel"]), str(call["schedule"]["digest"]))
+            for number, call in enumerate(calls)
+            if call["device"] == "gpu"
+        }
+        memory: MemoryKind = "map" if gpu and told["gpu"]["memory"] == "map" else "copy"
         settings = tuple(dict(one) for one in told["settings"])
         numbers = tuple(int(call["setting"]) for call in calls)
         if not calls or not all(0 <= number < len(settings) for number in numbers):
@@ -117,6 +136,8 @@ def read_plan(path: Path) -> StepPlan:
             numbers,
             tuple(str(call["kernel"]) for call in calls),
             digests,
+            gpu,
+            memory,
             dict(told["measured"]),
         )
     except OSError as error:

@@ -8,9 +8,11 @@ from typing import Any
 
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.joint import Choice, JointBench
+from autotune.studies.placing import GpuKernel
 from autotune.studies.plan_file import KIND, PLAN_SCHEMA_VERSION
+from autotune.workloads.crossing import GPU_ALIGNMENT
 from autotune.workloads.graph import StepGraph
-from autotune.workloads.memory import plan_memory
+from autotune.workloads.memory import ALIGNMENT, plan_memory
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,14 @@ def step_plan(
     names = [cluster.name for cluster in bench.clusters]
     table = bench.model.table
     told = [bench.predict(one.configuration) for one in settings]
-    memory = plan_memory(graph)
+    choice, placing = settings[0].choice, bench.placing
+    on_gpu: dict[int, tuple[GpuKernel, float]] = {}
+    if placing is not None:
+        seconds_there = placing.seconds(choice.form)
+        kernels = placing.forms[choice.form].kernels
+        on_gpu = {call: (kernels[call], float(seconds_there[call])) for call in choice.gpu}
+    watts = placing.watts if placing is not None else None
+    memory = plan_memory(graph, alignment=GPU_ALIGNMENT if on_gpu else ALIGNMENT)
     calls = []
     for number, (node, task) in enumerate(zip(graph.nodes, of_call, strict=True)):
         at = setting_of_call[number]
@@ -56,11 +65,17 @@ def step_plan(
             "operator": node.kernel.operator.name,
             "role": node.kernel.role,
             "device": "cpu",
+            "gpu_kernel": None,
             "setting": at,
             "schedule": None,
             "predicted": None,
         }
-        if task is not None:
+        if number in on_gpu:
+            there, took = on_gpu[number]
+            call |= {"device": "gpu", "gpu_kernel": there.name}
+            call["schedule"] = {"digest": there.digest, "formulation": there.formulation}
+            call["predicted"] = {"time_s": took, "energy_j": watts and took * watts}
+        elif task is not None:
             chosen = settings[at].choice.schedules[task]
             schedule, row = table.tasks[task].schedules[chosen], int(table.first[task]) + chosen
             seconds, joules = told[at]
@@ -71,6 +86,10 @@ def step_plan(
             }
         calls.append(call)
     known = [call["predicted"] for call in calls if call["predicted"]]
+    if placing is not None and on_gpu:
+        # What it takes to bring tensors to and fro.
+        moving = placing.away(choice.form, choice.gpu) - sum(took for _, took in on_gpu.values())
+        known.append({"time_s": moving, "energy_j": watts and moving * watts})
     predicted: dict[str, Any] = {
         name: None if any(one[name] is None for one in known) else sum(one[name] for one in known)
         for name in ("time_s", "energy_j")
@@ -85,6 +104,9 @@ def step_plan(
         "configuration": settings[0].configuration.to_json(names),
         "settings": [one.configuration.to_json(names) for one in settings],
         "calls": calls,
+        "gpu": {"device": placing.device.name, "memory": placing.forms[choice.form].memory}
+        if placing is not None and on_gpu
+        else None,
         "memory": {"planned_bytes": memory.arena_bytes, "offsets": dict(memory.offsets)},
         "predicted": {
             **predicted,

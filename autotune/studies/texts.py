@@ -36,6 +36,33 @@ def ratio_text(found: Mapping[str, Any]) -> str:
     return f"{found['ratio']:.3g} ({told}): {found['verdict']}{doubt}"
 
 
+def placement_texts(found: Mapping[str, Any]) -> list[str]:
+    """Where a step was best, on the CPU or on a GPU, and what that was measured beside; a line each."""
+    places, able = found["places"], found["able"]
+    words = {
+        "cpu": "the whole step is best on the CPU",
+        "gpu": f"the step is best on the GPU ({able} of its {found['calls']} calls)",
+        "mixed": "the step is best on both",
+    }
+    told = [f"{words[found['best']]}; the GPU is {found['gpu']}"]
+    for name, place in places.items():
+        if name == "cpu":
+            continue
+        if place is None:
+            told.append(f"with all that the {name.upper()} can do, it could not be measured")
+            continue
+        parts = []
+        for figure, word in (("time_s", "time"), ("energy_j", "energy")):
+            if (ratio := place[f"cpu_over_{figure}"]) is not None:
+                parts.append(f"{word}, CPU alone / this: {ratio_text(ratio)}")
+        if place["data_movement"] is not None:
+            parts.append(f"{place['data_movement']:.0%} of it moves data")
+        told.append(f"{place['gpu_calls']} calls on the GPU: {'; '.join(parts)}")
+    if found["stand_in"]:
+        told.append("STAND-IN: OpenCL's device here is no GPU; these are not a phone's figures")
+    return told
+
+
 def joules_text(point: Mapping[str, Any]) -> str:
     """The interval (95 %) of a point's joules; of one that was measured once, from its uncertainty."""
     ends = (point.get("ci") or {}).get("energy_j")

@@ -165,7 +165,10 @@ void MeasureCrossings(const Plan& plan, char* arena, int repeats,
                       const std::function<void(const Crossing&)>& each) {
   const OpenCl cl(false);
   const autotune_opencl::DeviceInfo info = autotune_opencl::internal::Describe(cl.api(), cl.device());
-  device(info.name + ", " + info.driver);
+  const auto type = autotune_opencl::internal::DeviceValue<cl_device_type>(cl.api(), cl.device(),
+                                                                           CL_DEVICE_TYPE);
+  const bool gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
+  device((gpu ? "gpu " : "other ") + info.name + ", " + info.driver);
   std::set<size_t> crossing;
   for (const auto& [call, kernel] : plan.offloaded) {
     const KernelCall& as = plan.calls[call];

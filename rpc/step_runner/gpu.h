@@ -56,7 +56,7 @@ struct Crossing {
 };
 
 /// Measures crossings, one for each size and order of a tensor, with both kinds of memory. `device` is
-/// told first what the device is. Throws std::runtime_error.
+/// told first what the device is: `gpu` or `other`, its name and driver. Throws std::runtime_error.
 void MeasureCrossings(const Plan& plan, char* arena, int repeats,
                       const std::function<void(const std::string&)>& device,
                       const std::function<void(const Crossing&)>& each);

@@ -17,7 +17,7 @@
 // With --crossings, the OpenCL device, and microseconds of what it costs to bring a tensor to the GPU and
 // back, by a copy or by mapping, and to change its order meanwhile:
 //
-//   opencl NAME, DRIVER
+//   opencl gpu|other NAME, DRIVER
 //   crossing TENSOR copy 35.1 40.2 reorder 5.0 6.1
 //
 // Exit code 1 where the step fails, 2 for a wrong command line.

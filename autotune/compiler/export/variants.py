@@ -209,6 +209,33 @@ def variant_of_choice(
     )
 
 
+def with_schedules(variants: Sequence[Variant], digests: Mapping[str, str]) -> list[Variant]:
+    """Variants with those kernels alone that have the schedules of a choice.
+
+    Args:
+        variants: Of runs.
+        digests: The schedule of each kernel, by its name.
+
+    Raises:
+        RecordError: None has one of the schedules.
+    """
+    found = [
+        replace(
+            variant,
+            kernels=tuple(
+                one
+                for one in variant.kernels
+                if digests.get(one.kernel.name) == one.figures.schedule
+            ),
+        )
+        for variant in variants
+    ]
+    known = {one.kernel.name for one in _all(found)}
+    if missing := sorted(digests.keys() - known):
+        raise RecordError(f"the plan's runs do not have its schedule of {missing[0]}")
+    return [variant for variant in found if variant.kernels]
+
+
 def unique(variants: Sequence[Variant]) -> tuple[Variant, ...]:
     """Variants whose names are unique."""
     found: list[Variant] = []

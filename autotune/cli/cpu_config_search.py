@@ -153,20 +153,10 @@ def run_search(
     )
     # A study that others share is refused before anything is made or measured.
     shared = _shared_study(asked, request)
-    folder = (
-        RunFolder.reopen(resume)
-        if resume is not None
-        else RunFolder.create(logs or Path("logs"), f"{name}-{chosen.info.soc}", about)
-    )
     blocks = BLOCKS if asked["blocks"] is None else asked["blocks"]
     every = asked.get("reference_every")
     with (
-        folder,
-        faults_told(
-            f"what was measured is in {folder.path}: autotune {name} --resume {folder.path}"
-        ),
         LiveProgress() as progress,
-        stop_on_interrupt(folder.path, name) as interrupted,
         brought(
             step,
             command,
@@ -174,6 +164,16 @@ def run_search(
             progress,
             choice=OpenChoice(request.limits.memory_bytes) if joint else None,
         ) as workload,
+        (
+            # Only now: a bad option leaves no folder behind.
+            RunFolder.reopen(resume)
+            if resume is not None
+            else RunFolder.create(logs or Path("logs"), f"{name}-{chosen.info.soc}", about)
+        ) as folder,
+        faults_told(
+            f"what was measured is in {folder.path}: autotune {name} --resume {folder.path}"
+        ),
+        stop_on_interrupt(folder.path, name) as interrupted,
     ):
         progress.notice(f"run folder: {folder.path}")
         if chosen.info.emulated:

@@ -13,6 +13,7 @@ from autotune.cli.output import write_json, write_table
 if TYPE_CHECKING:
     from autotune.devices.discovery import Listed
     from autotune.devices.info import DeviceInfo
+    from autotune.devices.journal import LeftBehind
     from autotune.emulator.model_phone import ModelPhone
     from autotune.emulator.phone import EmulatedPhone
 
@@ -241,7 +242,7 @@ def restore(
         for left in dropped:
             left.path.unlink(missing_ok=True)
             typer.echo(f"{forget}: {len(left.changes)} changes are given up", err=True)
-    outcomes = list(journal.restore(journal.left_behind(), discovery.reach))
+    outcomes = list(journal.restore(_still_there(), discovery.reach))
     if json:
         write_json(
             {
@@ -266,7 +267,7 @@ def restore_left_behind() -> None:
     """Undoes what died runs have left changed, before a run that changes devices itself, and says so."""
     from autotune.devices import discovery, journal
 
-    for left, failures in journal.restore(journal.left_behind(), discovery.reach):
+    for left, failures in journal.restore(_still_there(), discovery.reach):
         said = (
             f"not undone: {'; '.join(failures)}" if failures else "undone what an earlier run left"
         )
@@ -280,10 +281,14 @@ def _say(notices: list[str]) -> None:
         LOGGER.warning("%s", notice)
 
 
-def _left_behind() -> None:
+def _still_there() -> list[LeftBehind]:
     from autotune.devices import journal
 
-    for left in journal.left_behind():
+    return journal.without_models(journal.left_behind())
+
+
+def _left_behind() -> None:
+    for left in _still_there():
         if left.changes:
             typer.echo(
                 f"{left.serial}: a run that died left {len(left.changes)} changes; "

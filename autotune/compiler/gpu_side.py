@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.compiler.export.objects import Report
-from autotune.compiler.export.opencl_format import check_variants, write_launch_table
+from autotune.compiler.export.opencl_format import write_launch_table
 from autotune.compiler.export.variants import (
     ExportedKernel,
     Variant,
@@ -110,9 +110,13 @@ def gpu_runs(paths: Sequence[Path]) -> GpuRuns:
         RecordError: A run's records are damaged.
     """
     variants = variants_of_runs(paths, allow_stand_in=True)
-    check_variants(variants)
     first = variants[0]
     for one in variants:
+        if one.target.family != "opencl":
+            raise UsageError(
+                f"{one.source} is tuned for {one.target.name}, which is not an OpenCL target",
+                hint="give it with --run; --gpu-run is for runs of opencl, adreno or mali",
+            )
         if (one.target, one.space.limits) != (first.target, first.space.limits):
             raise UsageError(
                 f"{one.source} is for {one.target.name}, the run before for {first.target.name}",

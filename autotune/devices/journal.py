@@ -299,6 +299,17 @@ def left_behind(folder: Path | None = None) -> list[LeftBehind]:
     return found
 
 
+def without_models(left: Sequence[LeftBehind]) -> list[LeftBehind]:
+    """Those of devices that may still be there.
+
+    An emulated device in a process died with it: there is nothing to undo, and its journal goes.
+    """
+    for journal in left:
+        if journal.kind == EMULATED_KIND:
+            journal.path.unlink(missing_ok=True)
+    return [journal for journal in left if journal.kind != EMULATED_KIND]
+
+
 def _read(path: Path, text: str) -> LeftBehind:
     """A journal read back; a line cut off by the crash was not followed by its change."""
     serial = kind = ""

@@ -310,9 +310,11 @@ class JointBench:
                 self._errors[name].append(float(np.log(real / value)))
         self.ran[configuration] = choice
         self._forms_tried[choice.form] += 1
-        if not task_s:
-            return
+        if figures.energy_j is not None:
+            self._points.append((figures.time_s, figures.energy_j))
         ran = [task for task, seconds in enumerate(task_s) if seconds is not None]
+        if not ran:
+            return
         rows = self.model.table.rows(choice.rows)[ran]
         seconds = np.asarray([task_s[task] for task in ran], np.float64)
         self._tried[rows] += 1
@@ -322,10 +324,9 @@ class JointBench:
         times[rows] += 1
         total[rows] += np.log(np.maximum(seconds, _SMALLEST))
         watts = None
-        if figures.energy_j is not None:
-            # What a step draws beside a GPU says nothing of the CPU alone.
-            watts = None if choice.gpu else figures.energy_j / figures.time_s
-            self._points.append((figures.time_s, figures.energy_j))
+        # What a step draws beside a GPU says nothing of the CPU alone.
+        if figures.energy_j is not None and not choice.gpu:
+            watts = figures.energy_j / figures.time_s
         self._known.append(Seen(configuration, rows, seconds, watts))
 
     def _cpu_joules(self, configuration: CpuConfiguration | None, choice: Choice) -> float | None:

@@ -293,6 +293,19 @@ def test_what_cannot_be_undone_now_stays_in_the_journal(tmp_path: Path) -> None:
     assert journal.left_behind(tmp_path) == []
 
 
+def test_a_model_s_journal_goes_with_its_process(tmp_path: Path) -> None:
+    device = EmulatedDevice("meizu-16t")
+    notes = Journal(device, tmp_path)
+    notes.note(Change("a clock", "write", "/x", "1"))
+    notes.close()
+    left = journal.left_behind(tmp_path)
+    phone = replace(left[0], kind="adb")
+    assert journal.without_models([phone]) == [phone]
+    assert left[0].path.exists()
+    assert journal.without_models(left) == []
+    assert not left[0].path.exists()
+
+
 def test_nothing_is_changed_when_the_journal_cannot_be_written(tmp_path: Path) -> None:
     device = EmulatedDevice("meizu-16t")
     (tmp_path / "file").write_text("")

@@ -1,0 +1,141 @@
+"""`autotune joint --gpu-run` on this host, whose OpenCL device is the processor itself, and its plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import autotune, one_folder
+
+LENET = ("--model", "lenet", "--batch", "8")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Kernels for the processor, and for its OpenCL."""
+    found = []
+    for target in ("cpu", "opencl"):
+        logs = tmp_path_factory.mktemp(target)
+        done = autotune("kernels", "--target", target, *LENET, "--trials", "8", "--logs", str(logs))
+        assert done.returncode == 0, done.stderr
+        found.append(one_folder(logs))
+    return found[0], found[1]
+
+
+@pytest.fixture(scope="module")
+def searched(runs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a joint search."""
+    logs = tmp_path_factory.mktemp("joint")
+    done = autotune(
+        "joint", *LENET, "--run", runs[0], "--gpu-run", runs[1], "--device", "local", "--meter", "none",
+        "--trials", "2", "--blocks", "2", "--least-seconds", "0.2", "--start-temperature", "999",
+        "--no-sequential", "--logs", logs,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "STAND-IN: OpenCL's device here is no GPU" in done.stdout
+    return one_folder(logs)
+
+
+def test_the_step_is_measured_on_both_and_crossings_are_told(searched: Path) -> None:
+    found = json.loads((searched / "result.json").read_text())["placement"]
+    assert (found["calls"], found["able"], found["stand_in"]) == (25, 25, True)
+    for name in ("cpu", "gpu"):
+        assert found["places"][name]["time_s"] > 0
+    assert found["places"]["gpu"]["gpu_calls"] == 25
+    assert 0 < found["places"]["gpu"]["data_movement"] < 1
+    assert found["memory"] in ("copy", "map")
+    kinds = {one["reordered"] for one in found["crossings"]}
+    assert kinds == {True, False}  # The GPU's kernels have their channels first.
+    for one in found["crossings"]:
+        for memory in ("copy", "map"):
+            assert one[memory]["to_gpu"] > 0
+            assert one[memory]["to_host"] > 0
+    events = [json.loads(line) for line in (searched / "events.jsonl").read_text().splitlines()]
+    (probe,) = [event for event in events if event["event"] == "gpu_probe"]
+    assert [call for call, _ in probe["gpu_s"]] == list(range(25))
+    assert sum(seconds for _, seconds in probe["gpu_s"]) <= 1.5 * probe["figures"]["time_s"]
+    page = autotune("report", searched)
+    assert page.returncode == 0, page.stderr
+    assert "CPU or GPU" in (searched / "report.html").read_text()
+
+
+def with_gpu(searched: Path, runs: tuple[Path, Path], folder: Path) -> Path:
+    """The best plan with every other call on the GPU."""
+    plan: dict[str, Any] = json.loads((searched / "plans" / "best.json").read_text())
+    assert {call["device"] for call in plan["calls"]} <= {"cpu", "gpu"}
+    tuned = json.loads((runs[1] / "result.json").read_text())["tasks"]
+    events = json.loads((searched / "run.json").read_text())
+    assert events["request"]["step"]["gpu_runs"] == [str(runs[1])]
+    names = {task["name"]: task for task in tuned}
+    moved = 0
+    for call in plan["calls"]:
+        # Kernels without a layout have one name wherever they run.
+        task = names.get(call["kernel"])
+        if task is not None and task["tuned_ms"] is not None:
+            moved += 1
+            call |= {"device": "gpu", "gpu_kernel": task["name"]}
+            call["schedule"] = {"digest": task["digest"], "formulation": task["formulation"]}
+    assert moved > 3
+    plan["gpu"] = {"device": "", "memory": "map"}
+    file = folder / "mixed.json"
+    file.write_text(json.dumps(plan))
+    return file
+
+
+def test_a_plan_with_calls_on_the_gpu_is_carried_out_and_exported(
+    searched: Path, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    file = with_gpu(searched, runs, tmp_path)
+    done = autotune("step", "--plan", file, "--least-seconds", "0.2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    calls = json.loads(file.read_text())["calls"]
+    assert told["gpu_calls"] == sum(call["device"] == "gpu" for call in calls) > 3
+    assert told["measured"]["time_s"] > 0
+    out = tmp_path / "gpu"
+    stand_in = ("--allow-stand-in", "--out", out)
+    done = autotune("export", file, "--format", "opencl", *stand_in)
+    assert done.returncode == 0, done.stderr
+    exported = {one["name"] for one in json.loads((out / "manifest.json").read_text())["kernels"]}
+    assert exported == {call["gpu_kernel"] for call in calls if call["device"] == "gpu"}
+    verified = autotune("verify", out)
+    assert verified.returncode == 0, verified.stderr + verified.stdout
+    out = tmp_path / "cpu"
+    done = autotune("export", file, "--format", "c", *stand_in[:-1], out)
+    assert done.returncode == 0, done.stderr
+    assert "export them with --format opencl" in done.stderr
+    exported = {one["name"] for one in json.loads((out / "manifest.json").read_text())["kernels"]}
+    assert exported == {call["kernel"] for call in calls if call["device"] == "cpu"}
+    refused = autotune("export", searched / "plans" / "best.json", "--format", "opencl", *stand_in)
+    assert (refused.returncode, "all calls on the CPU" in refused.stderr) == (2, True), (
+        refused.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--emulate", "meizu-16t"), "the models of phones have no GPU"),
+        (("--device", "local", "--gpu-run", "nowhere"), "no run at nowhere"),
+    ],
+)
+def test_a_gpu_that_makes_no_sense_is_one_line(
+    runs: tuple[Path, Path], tmp_path: Path, words: tuple[str, ...], text: str
+) -> None:
+    done = autotune(
+        "joint", *LENET, "--run", runs[0], "--gpu-run", runs[1], *words, "--meter", "none",
+        "--logs", tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+    assert list(tmp_path.iterdir()) == []  # No folder of a run that never began.
+
+
+def test_runs_for_a_processor_are_no_gpu_s(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    done = autotune(
+        "joint", *LENET, "--run", runs[0], "--gpu-run", runs[0], "--device", "local", "--meter", "none",
+        "--logs", tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, "not an OpenCL target" in done.stderr) == (2, True), done.stderr
+    assert "--format" not in done.stderr

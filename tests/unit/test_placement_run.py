@@ -1,0 +1,197 @@
+"""A joint search that a GPU shares in: a device of made-up costs, and where the search puts its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import optuna
+import pytest
+
+from autotune.devices.topology import CLUSTER_NAMES, Cluster
+from autotune.measurement.step_runner import OpenClDevice
+from autotune.studies.bench import Measured
+from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.joint import Choice, JointBench
+from autotune.studies.joint_run import JointOutcome, JointRun, KeptSchedules
+from autotune.studies.objective import NO_LIMITS, Figures, Objective
+from autotune.studies.placement import Crossing
+from autotune.studies.placing import GpuForm, GpuKernel, Placing
+from autotune.studies.pools import pools
+from autotune.studies.ranges import CpuRanges
+from autotune.studies.space import CpuSpace
+from autotune.studies.study import StudyRequest, study_of
+from autotune.studies.texts import placement_texts
+from autotune.workloads.schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
+
+CLUSTERS = (
+    Cluster(
+        CLUSTER_NAMES[1][0], (0, 1), 1024, 1_000_000, 2_000_000, (1_000_000, 2_000_000), (), ()
+    ),
+)
+CALLS = 6
+CPU_MS = 10.0
+CPU_W, GPU_W = 4.0, 1.0
+
+
+class Device:
+    """Each call takes so long on the CPU, and so long on the GPU; so long takes a tensor between two calls.
+
+    `promised` is what the GPU's runs have timed, `real` what a step shows.
+    """
+
+    clusters: Sequence[Cluster] = CLUSTERS
+    device: dict[str, Any] = {"emulated": "", "serial": "x", "soc": "x"}  # noqa: RUF012
+
+    def __init__(self, real: Sequence[float], crossing: float, *, broken: bool = False) -> None:
+        self.real, self.crossing, self.broken = real, crossing, broken
+        self.measured: list[tuple[CpuConfiguration | None, Choice]] = []
+
+    def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
+        self.measured.append((configuration, choice))
+        if self.broken and choice.gpu:
+            return Measured("run_error", "OpenCL error -5")
+        cores = configuration.clusters[0].cores if configuration else 1
+        own = CPU_MS / cores / 1e3
+        there = set(choice.gpu)
+        crossed = sum((call in there) != (call + 1 in there) for call in range(CALLS - 1))
+        on_cpu = own * (CALLS - len(there))
+        away = sum(self.real[call] for call in there) + crossed * self.crossing
+        raw: dict[str, Any] = {"task_s": [None if call in there else own for call in range(CALLS)]}
+        if there:
+            raw["gpu_s"] = [[call, self.real[call]] for call in choice.gpu]
+            raw["crossed_s"] = crossed * self.crossing
+        energy = CPU_W * on_cpu + GPU_W * away
+        return Measured("ok", figures=Figures(on_cpu + away, energy), raw=raw)
+
+
+class Silent:
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def phase(self, name: str, total: int) -> None: ...
+
+    def step(self, done: int, text: str) -> None: ...
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+
+def searched(
+    real: Sequence[float],
+    *,
+    promised: Sequence[float] | None = None,
+    crossing: float = 1e-4,
+    objective: Objective = "latency",
+    broken: bool = False,
+    events: Sequence[dict[str, Any]] = (),
+) -> tuple[JointOutcome, Device, JointBench, Silent, list[dict[str, Any]]]:
+    traits = ScheduleTraits((NestTraits(1e6, 64, 1.0, (1e5,) * len(CACHE_SIZES)),)).to_json()
+    pool = [{"digest": "default", "formulation": "direct", "ms": CPU_MS, "traits": traits}]
+    tasks = pools(
+        [("hybrid", {"tasks": [
+            {"name": f"k{n}", "operator": "conv2d", "role": "forward", "count": 1, "pool": pool}
+            for n in range(CALLS)
+        ]})]
+    )  # fmt: skip
+    device = Device(real, crossing, broken=broken)
+    kernels = {
+        call: GpuKernel(f"g{call}", "d", "direct", seconds)
+        for call, seconds in enumerate(promised or real)
+    }
+    crossings = tuple(Crossing(c, (c + 1,), crossing, crossing) for c in range(CALLS - 1))
+    form = GpuForm(CALLS, kernels, crossings, (), "copy")
+    placing = Placing([form], [list(range(CALLS))], OpenClDevice("a GPU, 1", gpu=True))
+    bench = JointBench(device, tasks, objective, 1, None, placing)
+    request = StudyRequest(
+        CpuSpace.of(CLUSTERS, CpuRanges(), clocks=True), objective, NO_LIMITS, 3, "tpe", True, 1
+    )
+    recorded: list[dict[str, Any]] = []
+
+    def record(kind: str, what: dict[str, Any], measured: Measured | None) -> None:
+        assert measured is not None
+        figures = vars(measured.figures) if measured.figures else None
+        told = {"status": measured.status, "message": measured.message, "figures": figures}
+        recorded.append({"event": kind, **told, **(measured.raw or {}), **what})
+
+    progress = Silent()
+    run = JointRun(
+        study_of(request, optuna.storages.InMemoryStorage(), "x"), bench, None,
+        KeptSchedules(bench, Choice((0,) * CALLS)), record, progress, interrupted=lambda: False, blocks=2,
+        reference_every=0, events=events,
+    )  # fmt: skip
+    outcome = run.run()
+    assert outcome is not None
+    return outcome, device, bench, progress, recorded
+
+
+def test_a_slow_gpu_is_measured_and_the_whole_step_stays_on_the_cpu() -> None:
+    outcome, device, _, _, recorded = searched([0.05] * CALLS)
+    found = outcome.placement
+    assert found is not None
+    assert found["best"] == "cpu"
+    assert set(found["places"]) == {"cpu", "gpu"}
+    assert found["places"]["gpu"]["cpu_over_time_s"]["ratio"] < 0.5
+    assert recorded[0]["event"] == "gpu_probe"
+    assert all(
+        not choice.gpu for c, choice in device.measured if c and choice.gpu != tuple(range(CALLS))
+    )
+    assert placement_texts(found)[0].startswith("the whole step is best on the CPU")
+
+
+def test_a_fast_gpu_has_the_whole_step() -> None:
+    outcome, _, bench, _, _ = searched([0.001] * CALLS)
+    found = outcome.placement
+    assert found is not None
+    assert found["best"] == "gpu"
+    finals = [final for final in outcome.outcome.finals if final.configuration is not None]
+    assert finals
+    assert all(
+        bench.ran[final.configuration].gpu == tuple(range(CALLS))
+        for final in finals
+        if final.configuration
+    )
+    assert min(f.figures.time_s for f in finals) == pytest.approx(0.006)
+
+
+def test_calls_are_parted_where_some_are_faster_on_each() -> None:
+    outcome, _, bench, _, _ = searched([0.0005, 0.0005, 0.0005, 0.9, 0.9, 0.9])
+    found = outcome.placement
+    assert found is not None
+    assert found["best"] == "mixed"
+    assert found["places"]["mixed"]["gpu_calls"] == 3
+    assert found["places"]["mixed"]["data_movement"] > 0
+    ran = {bench.ran[f.configuration].gpu for f in outcome.outcome.finals if f.configuration}
+    assert ran == {(0, 1, 2)}
+    told = bench.foretold(next(iter(bench.ran)), Choice((0,) * CALLS, 0, (0, 1, 2)))
+    assert told["time_s"] == pytest.approx(0.0015 + 1e-4 + 3 * 0.005, rel=0.2)
+
+
+def test_a_gpu_that_promised_more_than_steps_show_is_seen_through() -> None:
+    outcome, _, _, _, _ = searched([0.5] * CALLS, promised=[0.0001] * CALLS)
+    assert outcome.placement is not None
+    assert outcome.placement["best"] == "cpu"
+
+
+def test_a_frugal_gpu_wins_energy_though_it_is_slower() -> None:
+    # On two cores a call takes 5 ms and 20 mJ; on the GPU 8 ms and 8 mJ.
+    outcome, _, _, _, _ = searched([0.008] * CALLS, objective="energy")
+    assert outcome.placement is not None
+    assert outcome.placement["best"] == "gpu"
+    assert searched([0.008] * CALLS)[0].placement["best"] == "cpu"  # type: ignore[index]
+
+
+def test_a_gpu_that_cannot_run_the_step_is_left_out() -> None:
+    outcome, device, _, progress, recorded = searched([0.001] * CALLS, broken=True)
+    assert outcome.placement is None
+    assert any("OpenCL error -5; all calls stay on the CPU" in told for told in progress.notices)
+    assert all(not choice.gpu for c, choice in device.measured if c)
+    assert outcome.outcome.finals
+    assert recorded[0]["event"] == "gpu_probe"
+
+
+def test_the_probe_of_an_earlier_part_is_not_measured_again() -> None:
+    recorded = searched([0.001] * CALLS)[-1]
+    probe = [e for e in recorded if e["event"] == "gpu_probe"]
+    _, device, _, _, _ = searched([0.001] * CALLS, events=probe)
+    assert not [c for c, choice in device.measured if c is None and choice.gpu]

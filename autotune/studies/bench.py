@@ -11,6 +11,8 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import Figures
 
 TrialStatus = Literal["ok", "invalid", "failed"]
+_KEPT = ("marks", "rails", "khz", "crossed_s")
+"""What events have of a measurement's raw data that later parts of a run need."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Measured:
             event["status"],
             event["message"],
             Figures(**figures) if figures else None,
-            {name: event[name] for name in ("marks", "rails", "khz") if event.get(name)},
+            {name: event[name] for name in _KEPT if event.get(name) is not None},
         )
 
     @property

@@ -15,18 +15,40 @@ namespace autotune {
 namespace step_runner {
 namespace {
 
-constexpr double kNanosecond = 1e-9;
-
 double Now() {
   using Clock = std::chrono::steady_clock;
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+/// Tensors in places that host and GPU both use while the GPU makes some calls.
+std::set<size_t> Both(const Plan& plan, const std::vector<size_t>& calls) {
+  using Range = std::pair<uint64_t, uint64_t>;
+  const auto range = [&](size_t tensor) {
+    return Range(plan.tensors[tensor].offset, plan.tensors[tensor].bytes);
+  };
+  const std::set<size_t> there(calls.begin(), calls.end());
+  std::set<Range> host{range(plan.loss)}, gpu;
+  for (const size_t tensor : plan.feeds) host.insert(range(tensor));
+  for (size_t call = 0; call < plan.calls.size(); ++call) {
+    for (const Operand& operand : plan.calls[call].operands) {
+      (there.count(call) != 0 ? gpu : host).insert(range(operand.tensor));
+    }
+  }
+  std::set<size_t> both;
+  for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
+    if (host.count(range(tensor)) != 0 && gpu.count(range(tensor)) != 0) both.insert(tensor);
+  }
+  return both;
 }
 
 class OpenClGpu final : public Gpu {
  public:
   OpenClGpu(const std::string& folder, const Plan& plan, char* arena,
             const std::vector<size_t>& calls, Memory memory, bool timed)
-      : plan_(plan), timed_(timed), cl_(timed), memory_(cl_, plan, arena, memory, timed) {
+      : plan_(plan),
+        timed_(timed),
+        cl_(timed),
+        memory_(cl_, plan, arena, memory, Both(plan, calls), timed) {
     autotune_opencl::Options options;
     options.variant = plan.gpu_variant;
     const std::string kernels = folder + "/" + plan.gpu_folder;
@@ -42,6 +64,7 @@ class OpenClGpu final : public Gpu {
     Clear();
   }
 
+  char* Host(size_t tensor) const override { return memory_.Host(tensor); }
   bool Makes(size_t call) const override { return names_.count(call) != 0; }
 
   void Bring(size_t call, const KernelCall& as) override {
@@ -54,9 +77,12 @@ class OpenClGpu final : public Gpu {
         reads ? memory_.GpuReads(tensor) : memory_.GpuWrites(tensor);
       }
     }
-    const CrossingTimes times = memory_.TakeTimes();
+    CrossingTimes times = memory_.TakeTimes();
     times_.waited[call] = times.waited;
     times_.crossed[call] = times.crossed;
+    for (auto& [before, after] : times.enqueued) {
+      enqueued_.push_back({call, std::move(before), std::move(after)});
+    }
   }
 
   void Enqueue(size_t call) override {
@@ -72,10 +98,8 @@ class OpenClGpu final : public Gpu {
       enqueue(nullptr);
       return;
     }
-    cl_event begin = nullptr, end = nullptr;
-    Check(cl_.api().clEnqueueMarkerWithWaitList(cl_.queue(), 0, nullptr, &begin),
-          "clEnqueueMarkerWithWaitList");
-    Timed timed{call, cl_.Own(begin), cl_.Own(static_cast<cl_event>(nullptr))};
+    Timed timed{call, cl_.Marker(), Event()};
+    cl_event end = nullptr;
     enqueue(&end);
     timed.end = cl_.Own(end);
     made_.push_back(std::move(timed));
@@ -87,16 +111,8 @@ class OpenClGpu final : public Gpu {
   void Finish() override { cl_.Finish(); }
 
   GpuTimes Times() override {
-    for (const Timed& one : made_) {
-      cl_ulong began = 0, ended = 0;
-      Check(cl_.api().clGetEventProfilingInfo(one.begin.get(), CL_PROFILING_COMMAND_END,
-                                              sizeof(began), &began, nullptr),
-            "clGetEventProfilingInfo");
-      Check(cl_.api().clGetEventProfilingInfo(one.end.get(), CL_PROFILING_COMMAND_END,
-                                              sizeof(ended), &ended, nullptr),
-            "clGetEventProfilingInfo");
-      times_.ran[one.call] = ended > began ? static_cast<double>(ended - began) * kNanosecond : 0;
-    }
+    for (const Timed& one : made_) times_.ran[one.call] += Seconds(one);
+    for (const Timed& one : enqueued_) times_.crossed[one.call] += Seconds(one);
     GpuTimes found = std::move(times_);
     Clear();
     return found;
@@ -112,8 +128,13 @@ class OpenClGpu final : public Gpu {
     if (!status.ok()) throw std::runtime_error(status.text);
   }
 
+  double Seconds(const Timed& one) const {
+    return std::max(0.0, cl_.End(one.end) - cl_.End(one.begin));
+  }
+
   void Clear() {
     made_.clear();
+    enqueued_.clear();
     const std::vector<double> none(plan_.calls.size(), 0.0);
     times_ = {none, none, none};
   }
@@ -124,7 +145,7 @@ class OpenClGpu final : public Gpu {
   GpuMemory memory_;
   std::unique_ptr<autotune_opencl::Library> library_;
   std::map<size_t, std::string> names_;
-  std::vector<Timed> made_;
+  std::vector<Timed> made_, enqueued_;
   GpuTimes times_;
 };
 
@@ -183,10 +204,13 @@ void MeasureCrossings(const Plan& plan, char* arena, int repeats,
                                   same ? std::vector<size_t>() : order->second.axes),
                   tensor);
   }
+  std::set<size_t> stand;
+  for (const auto& [key, tensor] : kinds) stand.insert(tensor);
   Plan plain = plan;
   plain.orders.clear();
   for (const Memory kind : {Memory::kCopy, Memory::kMap}) {
-    GpuMemory memory(cl, plan, arena, kind, false), without(cl, plain, arena, kind, false);
+    GpuMemory memory(cl, plan, arena, kind, stand, false);
+    GpuMemory without(cl, plain, arena, kind, stand, false);
     for (const auto& [key, tensor] : kinds) {
       const auto [to_gpu, to_host] = Cross(cl, &memory, tensor, repeats);
       Crossing found{tensor, kind, to_gpu, to_host, 0, 0};

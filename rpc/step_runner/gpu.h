@@ -31,6 +31,8 @@ class Gpu {
                                    const std::vector<size_t>& calls, Memory memory, bool timed);
   virtual ~Gpu() = default;
 
+  /// Where the host has a tensor while it may use it.
+  virtual char* Host(size_t tensor) const = 0;
   /// Whether the GPU makes a call.
   virtual bool Makes(size_t call) const = 0;
   /// Brings what a call needs to where it is made, and lets that overwrite what it writes.

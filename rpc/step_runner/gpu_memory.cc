@@ -65,33 +65,26 @@ Walk WalkOf(const Order& order, bool to_gpu) {
 
 }  // namespace
 
-GpuMemory::GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory memory, bool timed)
-    : cl_(cl), plan_(plan), arena_(arena), memory_(memory), timed_(timed) {
+GpuMemory::GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory memory,
+                     const std::set<size_t>& both, bool timed)
+    : cl_(cl), plan_(plan), timed_(timed) {
   cl_uint bits = 0;
   Check(cl.api().clGetDeviceInfo(cl.device(), CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits,
                                  nullptr),
         "clGetDeviceInfo");
+  const uint64_t alignment = std::max<uint64_t>(1, bits / kBits);
   for (const TensorPlace& tensor : plan.tensors) {
-    if (tensor.offset % std::max<uint64_t>(1, bits / kBits) != 0) {
+    if (tensor.offset % alignment != 0) {
       throw std::runtime_error("the device wants tensors at multiples of " +
-                               std::to_string(bits / kBits) + " bytes");
+                               std::to_string(alignment) + " bytes");
     }
-    const Range range{tensor.offset, tensor.bytes};
-    if (places_.count(range) != 0) continue;
-    auto place = std::make_unique<Place>();
-    place->range = range;
-    places_.emplace(range, std::move(place));
+    auto& place = places_[{tensor.offset, tensor.bytes}];
+    if (place) continue;
+    place = std::make_unique<Place>();
+    place->range = {tensor.offset, tensor.bytes};
+    place->host = arena + tensor.offset;
   }
-  for (auto& [range, place] : places_) {
-    for (auto& [other, its] : places_) {
-      const bool apart =
-          range.first + range.second <= other.first || other.first + other.second <= range.first;
-      if (!apart && its != place) place->overlapping.push_back(its.get());
-    }
-  }
-  if (memory == Memory::kMap) {
-    shared_ = cl.NewBuffer(CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, plan.arena_bytes, arena);
-  }
+  if (memory == Memory::kMap) Share(both, alignment);
   if (plan.orders.empty()) return;
   const char* source = kReorder;
   cl_int code = CL_SUCCESS;
@@ -110,14 +103,14 @@ GpuMemory::GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory mem
 GpuMemory::~GpuMemory() {
   for (auto& [range, place] : places_) {
     if (place->mapped) {
-      cl_.api().clEnqueueUnmapMemObject(cl_.queue(), place->shared.get(), arena_ + range.first, 0,
-                                        nullptr, nullptr);
+      cl_.api().clEnqueueUnmapMemObject(cl_.queue(), place->shared.get(), place->host, 0, nullptr,
+                                        nullptr);
     }
   }
   cl_.api().clFinish(cl_.queue());
 }
 
-GpuMemory::Place& GpuMemory::At(size_t tensor) {
+GpuMemory::Place& GpuMemory::At(size_t tensor) const {
   const TensorPlace& one = plan_.tensors[tensor];
   return *places_.at({one.offset, one.bytes});
 }
@@ -128,45 +121,56 @@ const Order* GpuMemory::OrderOf(size_t tensor) const {
 }
 
 bool GpuMemory::SharesStorage(size_t tensor) const {
-  return memory_ == Memory::kMap && OrderOf(tensor) == nullptr;
+  return At(tensor).shared && OrderOf(tensor) == nullptr;
 }
 
-cl_mem GpuMemory::Part(const Buffer& arena, const Range& range) const {
-  cl_buffer_region region{range.first, range.second};
+Buffer GpuMemory::Part(const Buffer& whole, uint64_t offset, uint64_t bytes) const {
+  cl_buffer_region region{offset, bytes};
   cl_int code = CL_SUCCESS;
-  cl_mem part = cl_.api().clCreateSubBuffer(arena.get(), 0, CL_BUFFER_CREATE_TYPE_REGION, &region,
-                                            &code);
+  Buffer part = cl_.Own(cl_.api().clCreateSubBuffer(whole.get(), 0, CL_BUFFER_CREATE_TYPE_REGION,
+                                                    &region, &code));
   Check(code, "clCreateSubBuffer");
   return part;
 }
 
+void GpuMemory::Share(const std::set<size_t>& both, uint64_t alignment) {
+  std::map<Place*, uint64_t> offsets;
+  uint64_t bytes = 0;
+  for (const size_t tensor : both) {
+    Place* place = &At(tensor);
+    if (!offsets.emplace(place, bytes).second) continue;
+    bytes += (place->range.second + alignment - 1) / alignment * alignment;
+  }
+  if (bytes == 0) return;
+  shared_memory_ = std::make_unique<Mapping>(bytes);
+  for (auto& [place, offset] : offsets) {
+    char* const host = shared_memory_->data() + offset;
+    std::memcpy(host, place->host, place->range.second);
+    place->host = host;
+  }
+  shared_ = cl_.NewBuffer(CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, shared_memory_->data());
+  for (auto& [place, offset] : offsets) place->shared = Part(shared_, offset, place->range.second);
+}
+
 cl_mem GpuMemory::Device(Place* place) {
   if (!device_) device_ = cl_.NewBuffer(CL_MEM_READ_WRITE, plan_.arena_bytes, nullptr);
-  if (!place->device) place->device = cl_.Own(Part(device_, place->range));
+  if (!place->device) place->device = Part(device_, place->range.first, place->range.second);
   return place->device.get();
 }
 
-cl_mem GpuMemory::Shared(Place* place) {
-  if (!place->shared) place->shared = cl_.Own(Part(shared_, place->range));
-  return place->shared.get();
-}
-
 cl_mem GpuMemory::Operand(size_t tensor) {
-  return SharesStorage(tensor) ? Shared(&At(tensor)) : Device(&At(tensor));
+  Place& place = At(tensor);
+  return SharesStorage(tensor) ? place.shared.get() : Device(&place);
 }
 
 void GpuMemory::Map(Place* place) {
-  if (memory_ != Memory::kMap || place->mapped) return;
-  Release(place);
+  if (!place->shared || place->mapped) return;
   cl_int code = CL_SUCCESS;
-  const void* seen = nullptr;
-  Crossing([&] {
-    seen = cl_.api().clEnqueueMapBuffer(cl_.queue(), Shared(place), CL_TRUE,
-                                        CL_MAP_READ | CL_MAP_WRITE, 0, place->range.second, 0,
-                                        nullptr, nullptr, &code);
-  });
+  const void* seen = cl_.api().clEnqueueMapBuffer(
+      cl_.queue(), place->shared.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+      place->range.second, 0, nullptr, nullptr, &code);
   Check(code, "clEnqueueMapBuffer");
-  if (seen != arena_ + place->range.first) {
+  if (seen != place->host) {
     throw std::runtime_error("clEnqueueMapBuffer: the host's memory is not where it was");
   }
   place->mapped = true;
@@ -174,17 +178,10 @@ void GpuMemory::Map(Place* place) {
 
 void GpuMemory::Unmap(Place* place) {
   if (!place->mapped) return;
-  Crossing([&] {
-    Check(cl_.api().clEnqueueUnmapMemObject(cl_.queue(), place->shared.get(),
-                                            arena_ + place->range.first, 0, nullptr, nullptr),
-          "clEnqueueUnmapMemObject");
-  });
+  Check(cl_.api().clEnqueueUnmapMemObject(cl_.queue(), place->shared.get(), place->host, 0,
+                                          nullptr, nullptr),
+        "clEnqueueUnmapMemObject");
   place->mapped = false;
-}
-
-void GpuMemory::Release(Place* place) {
-  Unmap(place);
-  for (Place* other : place->overlapping) Unmap(other);
 }
 
 void GpuMemory::Reorder(cl_mem from, cl_mem to, const Order& order, bool to_gpu) {
@@ -205,20 +202,29 @@ void GpuMemory::Reorder(cl_mem from, cl_mem to, const Order& order, bool to_gpu)
 }
 
 template <typename Action>
-void GpuMemory::Crossing(Action action) {
+void GpuMemory::Blocking(Action action) {
   if (!timed_) {
     action();
     return;
   }
+  // It would wait for this as well.
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   cl_.Finish();
   const auto idle = Clock::now();
   action();
-  cl_.Finish();
   times_.waited += std::chrono::duration<double>(idle - start).count();
   times_.crossed += std::chrono::duration<double>(Clock::now() - idle).count();
 }
+
+template <typename Action>
+void GpuMemory::Enqueued(Action action) {
+  Event before = Marker();
+  action();
+  if (timed_) times_.enqueued.emplace_back(std::move(before), Marker());
+}
+
+Event GpuMemory::Marker() const { return timed_ ? cl_.Marker() : Event(); }
 
 CrossingTimes GpuMemory::TakeTimes() { return std::exchange(times_, {}); }
 
@@ -228,73 +234,78 @@ cl_mem GpuMemory::Staging() {
 }
 
 void GpuMemory::ToHost(Place* place, const Order* order) {
-  if (memory_ == Memory::kMap) {
-    Reorder(Device(place), Shared(place), *order, false);
-    return;
-  }
+  Unmap(place);
   cl_mem source = Device(place);
   if (order != nullptr) {
-    Reorder(source, Staging(), *order, false);
-    source = Staging();
+    cl_mem reordered = place->shared ? place->shared.get() : Staging();
+    Reorder(source, reordered, *order, false);
+    source = reordered;
   }
+  if (place->shared) return;
   Check(cl_.api().clEnqueueReadBuffer(cl_.queue(), source, CL_TRUE, 0, place->range.second,
-                                      arena_ + place->range.first, 0, nullptr, nullptr),
+                                      place->host, 0, nullptr, nullptr),
         "clEnqueueReadBuffer");
 }
 
 void GpuMemory::ToGpu(Place* place, const Order* order) {
-  if (memory_ == Memory::kMap) {
-    Reorder(Shared(place), Device(place), *order, true);
-    return;
+  cl_mem source = place->shared ? place->shared.get() : order != nullptr ? Staging() : Device(place);
+  if (!place->shared) {
+    // The host may write there again as soon as this returns.
+    Blocking([&] {
+      Check(cl_.api().clEnqueueWriteBuffer(cl_.queue(), source, CL_TRUE, 0, place->range.second,
+                                           place->host, 0, nullptr, nullptr),
+            "clEnqueueWriteBuffer");
+    });
   }
-  cl_mem target = order != nullptr ? Staging() : Device(place);
-  // The host may write there again as soon as this returns.
-  Check(cl_.api().clEnqueueWriteBuffer(cl_.queue(), target, CL_TRUE, 0, place->range.second,
-                                       arena_ + place->range.first, 0, nullptr, nullptr),
-        "clEnqueueWriteBuffer");
-  if (order != nullptr) Reorder(target, Device(place), *order, true);
+  if (order == nullptr) return;
+  Enqueued([&] {
+    Unmap(place);
+    Reorder(source, Device(place), *order, true);
+  });
 }
 
 void GpuMemory::HostReads(size_t tensor) {
   Place& place = At(tensor);
-  if (!place.on_host) {
-    Release(&place);
-    Crossing([&] { ToHost(&place, OrderOf(tensor)); });
-    place.on_host = true;
-  }
-  Map(&place);
+  if (place.on_host && (!place.shared || place.mapped)) return;
+  Blocking([&] {
+    if (!place.on_host) ToHost(&place, OrderOf(tensor));
+    Map(&place);
+  });
+  place.on_host = true;
 }
 
 void GpuMemory::HostWrites(size_t tensor) {
   Place& place = At(tensor);
+  if (place.shared && !place.mapped) Blocking([&] { Map(&place); });
   place.on_host = true;
   place.on_gpu = SharesStorage(tensor);
-  Map(&place);
 }
 
 void GpuMemory::GpuReads(size_t tensor) {
   Place& place = At(tensor);
-  const bool shared = SharesStorage(tensor);
-  if (place.on_gpu && !shared) return;
-  Release(&place);
-  if (!shared) Crossing([&] { ToGpu(&place, OrderOf(tensor)); });
+  if (SharesStorage(tensor)) {
+    if (place.mapped) Enqueued([&] { Unmap(&place); });
+  } else if (!place.on_gpu) {
+    ToGpu(&place, OrderOf(tensor));
+  }
   place.on_gpu = true;
 }
 
 void GpuMemory::GpuWrites(size_t tensor) {
   Place& place = At(tensor);
+  const bool shared = SharesStorage(tensor);
+  if (shared && place.mapped) Enqueued([&] { Unmap(&place); });
   place.on_gpu = true;
-  place.on_host = SharesStorage(tensor);
-  if (SharesStorage(tensor)) Release(&place);
+  place.on_host = shared;
 }
 
 void GpuMemory::Copy(size_t from, size_t to) {
   Place& source = At(from);
-  const bool ready = memory_ == Memory::kCopy || source.mapped || !source.on_gpu;
+  const bool ready = !source.shared || source.mapped || !source.on_gpu;
   if (source.on_host && ready) {
     HostReads(from);
     HostWrites(to);
-    std::memcpy(arena_ + At(to).range.first, arena_ + source.range.first, source.range.second);
+    std::memcpy(Host(to), Host(from), source.range.second);
     return;
   }
   GpuReads(from);

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "mapping.h"
 #include "opencl.h"
 #include "plan.h"
 #include "settings.h"
@@ -17,23 +19,29 @@
 namespace autotune {
 namespace step_runner {
 
-/// Seconds.
+/// What crossings took.
 struct CrossingTimes {
-  double waited = 0;   ///< For what the GPU had been given before.
-  double crossed = 0;
+  double waited = 0;   ///< Seconds in which the host waited for what the GPU had been given before.
+  double crossed = 0;  ///< Seconds in which it waited for crossings.
+  std::vector<std::pair<Event, Event>> enqueued;  ///< Around those that it did not wait for.
 };
 
-/// Two arenas with the same offsets, the host's and the GPU's. A tensor that both have in the same
-/// order crosses by a copy, or by being mapped and unmapped where the host's arena is shared; one
-/// that the GPU has in another order is reordered on the GPU as well.
+/// Two arenas with the same offsets, the host's and the GPU's. With `Memory::kCopy` a tensor is copied from
+/// one to the other. With `Memory::kMap`, tensors that both use lie in memory that both share instead,
+/// and are mapped and unmapped. A tensor that the GPU has in another order is reordered on the GPU as
+/// well, and has a place in its arena then.
 class GpuMemory {
  public:
-  /// `arena` is the host's memory, which begins a page. Throws std::runtime_error.
-  GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory memory, bool timed);
+  /// `arena` is the host's memory with the first values; `both` are tensors that host and GPU use.
+  /// Throws std::runtime_error.
+  GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory memory,
+            const std::set<size_t>& both, bool timed);
   ~GpuMemory();
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
 
+  /// Where the host has a tensor while it may use it.
+  char* Host(size_t tensor) const { return At(tensor).host; }
   /// What follows waits until the host has the tensor, or may overwrite it.
   void HostReads(size_t tensor);
   void HostWrites(size_t tensor);
@@ -54,35 +62,35 @@ class GpuMemory {
 
   struct Place {
     Range range;
-    Buffer device, shared;
+    char* host = nullptr;
+    Buffer device, shared;  ///< The second is the host's memory as the GPU sees it; null if it does not.
     bool on_host = true, on_gpu = false;  ///< Whose content is the tensor's.
     bool mapped = false;
-    std::vector<Place*> overlapping;  ///< Of tensors that live at other times.
   };
 
-  Place& At(size_t tensor);
+  Place& At(size_t tensor) const;
   const Order* OrderOf(size_t tensor) const;
   bool SharesStorage(size_t tensor) const;
   cl_mem Device(Place* place);
-  cl_mem Shared(Place* place);
-  cl_mem Part(const Buffer& arena, const Range& range) const;
+  Buffer Part(const Buffer& whole, uint64_t offset, uint64_t bytes) const;
+  void Share(const std::set<size_t>& both, uint64_t alignment);
   void Map(Place* place);
   void Unmap(Place* place);
-  /// Before the GPU touches what the host may have mapped.
-  void Release(Place* place);
   void ToHost(Place* place, const Order* order);
   void ToGpu(Place* place, const Order* order);
   cl_mem Staging();
   template <typename Action>
-  void Crossing(Action action);
+  void Blocking(Action action);
+  template <typename Action>
+  void Enqueued(Action action);
+  Event Marker() const;
   void Reorder(cl_mem from, cl_mem to, const Order& order, bool to_gpu);
 
   const OpenCl& cl_;
   const Plan& plan_;
-  char* const arena_;
-  const Memory memory_;
   const bool timed_;
   CrossingTimes times_;
+  std::unique_ptr<Mapping> shared_memory_;
   Buffer device_, shared_, staging_;
   Program reorder_program_;
   Kernel reorder_;

@@ -6,6 +6,12 @@
 namespace autotune {
 namespace step_runner {
 
+namespace {
+
+constexpr double kNanosecond = 1e-9;
+
+}  // namespace
+
 void Check(cl_int code, const char* call) {
   if (code != CL_SUCCESS) {
     throw std::runtime_error(std::string(call) + ": OpenCL error " + std::to_string(code));
@@ -30,6 +36,21 @@ Buffer OpenCl::NewBuffer(cl_mem_flags flags, uint64_t bytes, void* host) const {
                              std::to_string(code));
   }
   return made;
+}
+
+Event OpenCl::Marker() const {
+  cl_event made = nullptr;
+  Check(api().clEnqueueMarkerWithWaitList(queue(), 0, nullptr, &made),
+        "clEnqueueMarkerWithWaitList");
+  return Own(made);
+}
+
+double OpenCl::End(const Event& event) const {
+  cl_ulong nanoseconds = 0;
+  Check(api().clGetEventProfilingInfo(event.get(), CL_PROFILING_COMMAND_END, sizeof(nanoseconds),
+                                      &nanoseconds, nullptr),
+        "clGetEventProfilingInfo");
+  return static_cast<double>(nanoseconds) * kNanosecond;
 }
 
 }  // namespace step_runner

@@ -45,6 +45,10 @@ class OpenCl {
   Buffer Own(cl_mem object) const { return Buffer(object, {api().clReleaseMemObject}); }
   Event Own(cl_event object) const { return Event(object, {api().clReleaseEvent}); }
   Buffer NewBuffer(cl_mem_flags flags, uint64_t bytes, void* host) const;
+  /// Ends when all that was enqueued before it has; throws std::runtime_error.
+  Event Marker() const;
+  /// When an event ended, in seconds of the device's clock; the queue must be `timed` and finished.
+  double End(const Event& event) const;
   void Finish() const { Check(api().clFinish(queue()), "clFinish"); }
 
  private:

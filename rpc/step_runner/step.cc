@@ -1,44 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "step.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
 
 namespace autotune {
 namespace step_runner {
-
-Mapping::Mapping(uint64_t bytes) : bytes_(bytes) {
-  void* pages =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) {
-    throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
-  }
-  data_ = static_cast<char*>(pages);
-}
-
-Mapping::Mapping(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat about {};
-  if (file < 0 || fstat(file, &about) != 0) {
-    throw std::runtime_error("cannot read " + path + ": " + std::strerror(errno));
-  }
-  bytes_ = static_cast<uint64_t>(about.st_size);
-  void* pages = bytes_ ? mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0) : nullptr;
-  close(file);
-  if (pages == MAP_FAILED) throw std::runtime_error("cannot map " + path);
-  data_ = static_cast<char*>(pages);
-}
-
-Mapping::~Mapping() {
-  if (data_ != nullptr) munmap(data_, bytes_);
-}
 
 Step::Step(const std::string& folder)
     : plan_(Plan::Read(folder + "/step.plan")),
@@ -95,6 +63,7 @@ Step::Bound Step::Bind(const KernelCall& call) {
     tensor.shape = const_cast<int64_t*>(operand.shape.data());
     tensor.strides = strides_.back().data();
     tensors_.push_back(tensor);
+    numbers_.push_back(operand.tensor);
     bound.arguments.push_back(cpu_runtime::Argument(&tensors_.back()));
   }
   return bound;
@@ -110,6 +79,7 @@ void Step::Use(size_t call, size_t variant) {
 
 void Step::Offload(const std::vector<size_t>& calls, Memory memory, bool timed) {
   gpu_ = Gpu::Open(folder_, plan_, arena_.data(), calls, memory, timed);
+  for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].data = Place(numbers_[i]);
 }
 
 float Step::Run(uint64_t number, const std::function<void(size_t call)>& before) {

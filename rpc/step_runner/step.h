@@ -12,30 +12,12 @@
 
 #include "../cpu_runtime/library.h"
 #include "gpu.h"
+#include "mapping.h"
 #include "plan.h"
 #include "settings.h"
 
 namespace autotune {
 namespace step_runner {
-
-/// Memory that belongs to this process alone until it ends: fresh pages, or a file's.
-class Mapping {
- public:
-  /// Fresh pages, none of them in memory yet.
-  explicit Mapping(uint64_t bytes);
-  /// A file, read only. Throws std::runtime_error where it cannot be read.
-  explicit Mapping(const std::string& path);
-  ~Mapping();
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  char* data() const { return data_; }
-  uint64_t bytes() const { return bytes_; }
-
- private:
-  char* data_ = nullptr;
-  uint64_t bytes_ = 0;
-};
 
 class Step {
  public:
@@ -71,7 +53,9 @@ class Step {
 
   Bound Bind(const KernelCall& call);
 
-  char* Place(size_t tensor) const { return arena_.data() + plan_.tensors[tensor].offset; }
+  char* Place(size_t tensor) const {
+    return gpu_ ? gpu_->Host(tensor) : arena_.data() + plan_.tensors[tensor].offset;
+  }
 
   Plan plan_;
   Mapping arena_;
@@ -80,6 +64,7 @@ class Step {
   std::vector<cpu_runtime::Library> libraries_;
   std::vector<std::vector<int64_t>> strides_;
   std::vector<DLTensor> tensors_;
+  std::vector<size_t> numbers_;  ///< Of the tensors.
   std::vector<std::vector<Bound>> calls_;  ///< The variants of each call, the call itself first.
   std::vector<size_t> used_;
   const std::string folder_;

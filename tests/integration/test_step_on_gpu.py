@@ -2,6 +2,7 @@
 
 import random
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
 from autotune.compiler.gpu_side import GpuRuns, GpuSide
 from autotune.compiler.scheduled import plain_gpu_program
 from autotune.compiler.step_runs import step_runs
+from autotune.measurement.observation import Line
+from autotune.measurement.step_runner import crossing_seconds
 from autotune.workloads import Kernel, StepForm, StepGraph, evaluate, formed, initial_values, tasks
 
 STEPS = 3
@@ -85,7 +88,89 @@ def test_losses_are_those_of_the_reference_wherever_calls_are_made(
 ) -> None:
     able = sorted(bundle[3].kernels)
     draw = random.Random(5)
-    some = [sorted(draw.sample(able, len(able) // 2)) for _ in range(6)]
+    some = [sorted(draw.sample(able, len(able) // 2)) for _ in range(3)]
     for calls in (able, able[::2], able[1::2], able[:1], able[-1:], *some):
         found = losses(run(bundle, tmp_path / "settings", calls, memory))
         assert found == pytest.approx(bundle[4], rel=1e-4), calls
+
+
+@pytest.mark.parametrize("memory", ["copy", "map"])
+def test_a_trace_tells_what_the_gpu_took_and_what_waited_for_it(
+    bundle: Bundle, tmp_path: Path, memory: str
+) -> None:
+    able = sorted(bundle[3].kernels)
+    for calls in (able, able[::2]):
+        lines = run(bundle, tmp_path / "settings", calls, memory, "--trace")
+        for traced, gpu, step in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
+            spans = [float(word) for word in traced.split()[2:]]
+            told = {
+                int(w.split(":")[0]): list(map(float, w.split(":")[1:])) for w in gpu.split()[1:]
+            }
+            total = 1e3 * float(step.split()[-1])
+            assert gpu.startswith("gpu ")
+            assert {call for call, (ran, _, _) in told.items() if ran} <= set(calls)
+            assert sum(ran for ran, _, _ in told.values()) <= 1.1 * total
+            for call, (_, waited, crossed) in told.items():
+                if call not in calls:
+                    assert waited + crossed <= spans[call] + 1.0
+
+
+def test_crossings_are_measured_once_for_each_size_and_order(bundle: Bundle) -> None:
+    program, folder, graph, side, _ = bundle
+    done = subprocess.run(
+        [program, folder, "--crossings"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    device, costs = crossing_seconds([Line(0.0, line) for line in done.stdout.splitlines()])
+    assert not device.gpu
+    used = {
+        (graph.by_name[name].bytes, side.orders.get(name))
+        for call in side.kernels
+        for name in (*graph.nodes[call].inputs, *graph.nodes[call].outputs)
+    }
+    for of_kind in costs.values():
+        kinds = [(graph.tensors[n].bytes, side.orders.get(graph.tensors[n].name)) for n in of_kind]
+        assert len(kinds) == len(set(kinds))
+        assert set(kinds) == used
+        for number, cost in of_kind.items():
+            ordered = graph.tensors[number].name in side.orders
+            assert cost.to_gpu > 0
+            assert cost.to_host > 0
+            assert ordered or cost.reorder_to_gpu == cost.reorder_to_host == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("\noffload 0 ", "\noffload 0 no_such_", "there is no kernel no_such_"),
+        ("\ngpu gpu ", "\ngpu ../gpu ", "does not lie beside the plan"),
+        (" 0,3,1,2\n", " 0,3,1,1\n", "no order of the tensor"),
+        (" > ", " > > > ", "a call has three parts"),
+    ],
+)
+def test_a_damaged_plan_is_refused_with_its_line(
+    bundle: Bundle, tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    folder = tmp_path / "step"
+    shutil.copytree(bundle[1], folder)
+    text = (folder / "step.plan").read_text()
+    assert old in text
+    (folder / "step.plan").write_text(text.replace(old, new, 1))
+    settings = tmp_path / "settings"
+    settings.write_text("setting - 1\ngpu 0\n")
+    done = subprocess.run(
+        [bundle[0], folder, "--settings", settings, "--steps", "1"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, complaint in done.stderr) == (1, True), done.stderr
+
+
+def test_a_program_without_opencl_says_so(bundle: Bundle, tmp_path: Path) -> None:
+    settings = tmp_path / "settings"
+    settings.write_text("setting - 1\ngpu 0\n")
+    program = step_bundle.runner("x86_64", android=False)
+    done = subprocess.run(
+        [program, bundle[1], "--settings", settings, "--steps", "1"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, "built without OpenCL" in done.stderr) == (1, True), done.stderr

@@ -65,15 +65,22 @@ class PlacementRun:
         Raises:
             StableDeviceError: The step does not run so.
         """
-        if any(event["event"] == PROBE for event in self._events):
-            return
+        for event in self._events:
+            if event["event"] == PROBE:
+                self._require(Measured.of_event(event))
+                return
         choice = replace(self._bench.untuned, gpu=self._placing.forms[0].all)
         measured = self._bench.steps.measure(None, choice)
         self._record(PROBE, {"configuration": None, **choice.to_json()}, measured)
-        if measured.figures is None:
-            raise StableDeviceError(f"the step does not run on the GPU: {measured.message}")
+        self._require(measured)
+        assert measured.figures is not None
         told = {"event": PROBE, **(measured.raw or {}), **choice.to_json()}
         self._bench.recall(None, {**told, "figures": vars(measured.figures)})
+
+    @staticmethod
+    def _require(measured: Measured) -> None:
+        if measured.figures is None:
+            raise StableDeviceError(f"the step does not run on the GPU: {measured.message}")
 
     def compared(self, configuration: CpuConfiguration) -> dict[str, Any] | None:
         """The best configuration's step on the CPU, on the GPU, and on both if that is best, in interleaved blocks.

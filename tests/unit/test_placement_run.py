@@ -188,6 +188,10 @@ def test_a_gpu_that_cannot_run_the_step_is_left_out() -> None:
     assert all(not choice.gpu for c, choice in device.measured if c)
     assert outcome.outcome.finals
     assert recorded[0]["event"] == "gpu_probe"
+    # Nor is it tried again when the run goes on.
+    again, device, _, _, _ = searched([0.001] * CALLS, events=recorded[:1])
+    assert again.placement is None
+    assert all(not choice.gpu for _, choice in device.measured)
 
 
 def test_the_probe_of_an_earlier_part_is_not_measured_again() -> None:

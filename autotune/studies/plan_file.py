@@ -119,7 +119,9 @@ def read_plan(path: Path) -> StepPlan:
             for number, call in enumerate(calls)
             if call["device"] == "gpu"
         }
-        memory: MemoryKind = "map" if gpu and told["gpu"]["memory"] == "map" else "copy"
+        memory = told["gpu"]["memory"] if gpu else "copy"
+        if memory not in ("copy", "map") or {call["device"] for call in calls} - {"cpu", "gpu"}:
+            raise ValueError("a place or a kind of memory that is not known")
         settings = tuple(dict(one) for one in told["settings"])
         numbers = tuple(int(call["setting"]) for call in calls)
         if not calls or not all(0 <= number < len(settings) for number in numbers):

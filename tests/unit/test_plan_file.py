@@ -23,10 +23,25 @@ PLAN: dict[str, Any] = {
         {"clusters": {"big": {"cores": 1, "khz": 710400}}, "threads": 1},
     ],
     "calls": [
-        {"kernel": "conv", "setting": 0, "schedule": {"digest": "d1", "formulation": "direct"}},
-        {"kernel": "relu", "setting": 0, "schedule": None},
-        {"kernel": "conv", "setting": 1, "schedule": {"digest": "d2", "formulation": "direct"}},
-        {"kernel": "conv", "setting": 0, "schedule": {"digest": "d2", "formulation": "direct"}},
+        {
+            "kernel": "conv",
+            "device": "cpu",
+            "setting": 0,
+            "schedule": {"digest": "d1", "formulation": "direct"},
+        },
+        {"kernel": "relu", "device": "cpu", "setting": 0, "schedule": None},
+        {
+            "kernel": "conv",
+            "device": "cpu",
+            "setting": 1,
+            "schedule": {"digest": "d2", "formulation": "direct"},
+        },
+        {
+            "kernel": "conv",
+            "device": "cpu",
+            "setting": 0,
+            "schedule": {"digest": "d2", "formulation": "direct"},
+        },
     ],
     "measured": {"time_s": 0.1},
 }
@@ -50,6 +65,22 @@ def test_a_plan_tells_schedules_cores_and_clocks(tmp_path: Path) -> None:
     assert not is_plan(tmp_path)
 
 
+def on_gpu(**more: Any) -> dict[str, Any]:
+    """The plan with its third call on the GPU."""
+    calls = [dict(call) for call in PLAN["calls"]]
+    calls[2] |= {"device": "gpu", "gpu_kernel": "conv_nchw", **more}
+    return {**PLAN, "calls": calls, "gpu": {"device": "a GPU", "memory": "map"}}
+
+
+def test_a_plan_tells_what_the_gpu_does(tmp_path: Path) -> None:
+    plan = read_plan(written(tmp_path, json.dumps(on_gpu())))
+    assert dict(plan.gpu) == {2: ("conv_nchw", "d2")}
+    assert (plan.on_gpu.calls, plan.on_gpu.memory) == ((2,), "map")
+    # What the CPU does not make needs no schedule there.
+    assert plan.used == {0: 0, 3: 1}
+    assert read_plan(written(tmp_path, json.dumps(PLAN))).on_gpu.calls == ()
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -60,6 +91,10 @@ def test_a_plan_tells_schedules_cores_and_clocks(tmp_path: Path) -> None:
         (json.dumps({**PLAN, "schema_version": 9}), "version 9"),
         (json.dumps({**PLAN, "calls": [{"kernel": "x"}]}), "damaged"),
         (json.dumps({**PLAN, "calls": []}), "damaged"),
+        (json.dumps({**on_gpu(), "gpu": None}), "damaged"),
+        (json.dumps({**on_gpu(), "gpu": {"memory": "wire"}}), "damaged"),
+        (json.dumps(on_gpu(schedule=None)), "damaged"),
+        (json.dumps(on_gpu(device="npu")), "damaged"),
         (json.dumps({**PLAN, "settings": PLAN["settings"][:1]}), "damaged"),
         (json.dumps({**PLAN, "step": {"model": 3, "runs": []}}), "damaged"),
         (json.dumps({k: v for k, v in PLAN.items() if k != "measured"}), "damaged"),

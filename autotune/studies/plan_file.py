@@ -119,7 +119,7 @@ def read_plan(path: Path) -> StepPlan:
             for number, call in enumerate(calls)
             if call["device"] == "gpu"
         }
-        memory = told["gpu"]["memory"] if gpu else "copy"
+        memory: MemoryKind = told["gpu"]["memory"] if gpu else "copy"
         if memory not in ("copy", "map") or {call["device"] for call in calls} - {"cpu", "gpu"}:
             raise ValueError("a place or a kind of memory that is not known")
         settings = tuple(dict(one) for one in told["settings"])

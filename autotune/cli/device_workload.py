@@ -60,7 +60,8 @@ class StepOptions:
     def from_json(cls, found: dict[str, Any]) -> StepOptions:
         """What `to_json` gave."""
         lists = {name: tuple(found.get(name, ())) for name in ("runs", "gpu_runs")}
-        return cls(**found | lists)
+        known = {name: found[name] for name in found if name in cls.__dataclass_fields__}
+        return cls(**known | lists)
 
 
 def step_options(

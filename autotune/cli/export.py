@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from autotune.compiler.export.variants import Variant
+    from autotune.studies.plan_file import StepPlan
 
 
 def export(
@@ -58,7 +59,8 @@ def export(
     """Writes tuned kernels as a library, with a manifest, licences and an example that checks them.
 
     Several runs, of several devices or clusters, become variants of one library, which takes the one that fits the
-    device, and untuned kernels where none does. A plan is a variant with the schedules that it chose from its runs.
+    device, and untuned kernels where none does. A plan is a variant with the schedules that it chose from its runs;
+    of the run of a joint search, its best plan is taken.
     `autotune verify DIR` checks what was written.
 
     \b
@@ -84,6 +86,8 @@ def export(
     from autotune.compiler.platforms import named_platform
     from autotune.studies.plan_file import is_plan
 
+    # Of a joint search's run its best plan is meant.
+    runs = [best if (best := path / "plans" / "best.json").is_file() else path for path in runs]
     if any(is_plan(path) for path in runs):
         variants = _with_plans(runs, soc or (), allow_stand_in, gpu=kind == "opencl")
     else:
@@ -130,7 +134,7 @@ def _with_plans(
             found += variants_of_runs([path], allow_stand_in=allow_stand_in, socs=socs_here)
             continue
         plan = read_plan(path)
-        options = planned_options(plan, None)
+        options = planned_options(plan, None, "put them back there")
         if gpu != bool(plan.gpu) and (gpu or not plan.schedules):
             raise UsageError(
                 f"{path} has all calls on the {'CPU' if gpu else 'GPU'}",
@@ -141,7 +145,8 @@ def _with_plans(
         if gpu:
             of_gpu = [Path(run) for run in options.gpu_runs]
             own = variants_of_runs(of_gpu, allow_stand_in=allow_stand_in, socs=[soc] * len(of_gpu))
-            found += with_schedules(own, dict(plan.gpu.values()))
+            source = _source(path)
+            found += with_schedules(own, dict(plan.gpu.values()), plan.figures, source)
             continue
         if plan.gpu:
             told = f"{path}: the GPU makes {len(plan.gpu)} of its calls: export them with --format opencl"
@@ -156,10 +161,24 @@ def _with_plans(
                 digests,
                 cluster="".join(training) if len(training) == 1 < len(clusters[0]) else "",
                 threads=max(one["threads"] for one in plan.settings),
+                khz=_clocks(plan),
+                figures=plan.figures,
                 allow_stand_in=allow_stand_in,
                 emulated=bool(plan.emulated),
                 soc=soc or str(plan.device.get("soc") or ""),
-                source=f"{path.resolve().parent.parent.name}/{path.name}",
+                source=_source(path),
             )
         )
     return unique(found)
+
+
+def _source(plan: Path) -> str:
+    return f"{plan.resolve().parent.parent.name}/{plan.name}"
+
+
+def _clocks(plan: StepPlan) -> list[tuple[str, int]]:
+    """Clocks that a plan holds throughout."""
+    if len(plan.settings) > 1:
+        return []
+    clusters = plan.settings[0]["clusters"]
+    return [(name, one["khz"]) for name, one in clusters.items() if one["cores"] and one["khz"]]

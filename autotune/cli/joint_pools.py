@@ -101,7 +101,7 @@ def joint_pools(
             raise UsageError(
                 f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
             )
-        cores = TuneRequest.from_json(run.about.get("request", {})).cores
+        cores = TuneRequest.of_run(run).cores
         results.append((cores.cluster if cores else HYBRID, run.result))
         winners.update(pooled(run))
         for task in run.result["tasks"]:

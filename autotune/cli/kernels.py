@@ -151,7 +151,7 @@ def kernels(
                 hint="give only --trials beside it, to raise the budget",
             )
         earlier = read_run(resume)
-        request = TuneRequest.from_json(earlier.about.get("request", {}))
+        request = TuneRequest.of_run(earlier)
         return carry_out(
             _with_trials(request, trials), resume.parent, earlier=earlier, as_json=json
         )

@@ -24,12 +24,20 @@ from autotune.studies.device_bench import DeviceBench, setting_of
 from autotune.studies.finals import Final, measure_again
 from autotune.studies.plan_file import StepPlan, read_plan
 from autotune.studies.texts import configuration_text, interval_text
+from autotune.workloads.graph import StepGraph
 
 _BLOCKS = 5
 
 
-def planned_options(plan: StepPlan, runs: Sequence[Path] | None) -> StepOptions:
+def planned_options(
+    plan: StepPlan, runs: Sequence[Path] | None, mend: str = "say where its runs are with --run"
+) -> StepOptions:
     """The step that a plan means, with the runs where they are now.
+
+    Args:
+        plan: The plan.
+        runs: Where its runs are; None for where the plan has them.
+        mend: What to do where one is not there.
 
     Raises:
         UsageError: A run is not where the plan has it.
@@ -48,7 +56,7 @@ def planned_options(plan: StepPlan, runs: Sequence[Path] | None) -> StepOptions:
         if not Path(run).is_dir():
             raise UsageError(
                 f"{plan.path} takes its kernels from {run}, which is not there",
-                hint="say where its runs are with --run",
+                hint=mend,
             )
     return options
 
@@ -95,6 +103,7 @@ def run_plan(
     chosen = planned_device(plan, device, ssh)
     clusters = chosen.info.clusters
     names = [cluster.name for cluster in clusters]
+    _check_settings(plan, clusters)
     configurations = [CpuConfiguration.from_json(one, names) for one in plan.settings]
     meter = benches.meter(chosen, "auto", needed=False)
     protocol = Protocol()
@@ -106,6 +115,8 @@ def run_plan(
         brought(options, None, chosen, progress, choice=PlannedChoice(plan.schedules)) as workload,
         benches.ready(chosen, workload.bring, meter, protocol, None) as steps,
     ):
+        assert workload.graph is not None
+        _check_calls(plan, workload.graph)
         if meter is not None:
             try:
                 steps.calibrate(setting_of(clusters, None))
@@ -151,6 +162,36 @@ def run_plan(
     else:
         _show(result)
     return 0
+
+
+def _check_settings(plan: StepPlan, clusters: Sequence[Cluster]) -> None:
+    """Refuses a plan whose cores and clocks the device does not have."""
+    known = {cluster.name: cluster for cluster in clusters}
+    for setting in plan.settings:
+        if set(setting["clusters"]) != set(known):
+            raise UsageError(
+                f"{plan.path} is for clusters {', '.join(setting['clusters'])}; there are {', '.join(known)}",
+                hint="search on this device first: autotune joint",
+            )
+        for name, own in setting["clusters"].items():
+            cluster = known[name]
+            if own["cores"] > len(cluster.cpus):
+                raise UsageError(
+                    f"{plan.path} wants {own['cores']} cores of {name}, which has {len(cluster.cpus)}"
+                )
+            if own["khz"] is not None and own["khz"] not in cluster.frequencies_khz:
+                raise UsageError(
+                    f"{plan.path} wants {name} at {own['khz']} kHz, which it does not have"
+                )
+
+
+def _check_calls(plan: StepPlan, graph: StepGraph) -> None:
+    """Refuses a plan that is of another step than its options mean."""
+    if plan.kernels != tuple(node.kernel.name for node in graph.nodes):
+        raise UsageError(
+            f"{plan.path} does not have the calls of {plan.step['model']}'s step",
+            hint="it was changed, or made by another version of autotune: search again",
+        )
 
 
 class _PlannedSteps:

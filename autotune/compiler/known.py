@@ -34,7 +34,7 @@ def known_schedules(paths: Sequence[Path], target: TargetSpec) -> Known:
             raise UsageError(
                 f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
             )
-        earlier = TuneRequest.from_json(run.about.get("request", {})).target
+        earlier = TuneRequest.of_run(run).target
         if (earlier.family, earlier.triple) != (target.family, target.triple):
             raise UsageError(
                 f"run {path} is for {earlier.name}, whose schedules are none for {target.name}",

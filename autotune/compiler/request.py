@@ -8,6 +8,7 @@ from typing import Any
 from autotune.compiler.spaces import Space
 from autotune.compiler.targets import TargetSpec
 from autotune.errors import RecordError, UsageError
+from autotune.records.folder import Run
 from autotune.workloads.graph import Task
 from autotune.workloads.spec import parse_kernel
 
@@ -96,6 +97,25 @@ class TuneRequest:
             "start_from": list(self.start_from),
             "records": list(self.records),
         }
+
+    @classmethod
+    def of_run(cls, run: Run) -> TuneRequest:
+        """What a run was asked to do.
+
+        Raises:
+            UsageError: It is no run of kernels.
+            RecordError: Its request is damaged.
+        """
+        content = run.about.get("request", {})
+        if isinstance(content, dict) and content.get("kind") != "kernels":
+            plan = run.path / "plans" / "best.json"
+            raise UsageError(
+                f"{run.path} is no run of `autotune kernels`",
+                hint=f"its plans are in {plan.parent}, such as {plan}"
+                if plan.is_file()
+                else "give a folder that `autotune kernels` has made",
+            )
+        return cls.from_json(content)
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> TuneRequest:

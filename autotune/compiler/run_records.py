@@ -47,7 +47,7 @@ def database_of_run(run: Run) -> Database:
     Raises:
         RecordError: It is no run of kernels, or its records are damaged.
     """
-    request = TuneRequest.from_json(run.about.get("request", {}))
+    request = TuneRequest.of_run(run)
     try:
         return _of_run(run, request)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:

@@ -22,7 +22,7 @@ from autotune.compiler.step_library import (
     step_function,
     step_library,
 )
-from autotune.compiler.targets import TargetSpec, tvm_target
+from autotune.compiler.targets import TargetSpec, same_code, tvm_target
 from autotune.errors import UsageError
 from autotune.records import read_run
 from autotune.workloads.graph import StepGraph, tasks
@@ -154,11 +154,11 @@ def step_runs(paths: Sequence[Path], *, triple: str = "") -> StepRuns:
             raise UsageError(
                 f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
             )
-        request = TuneRequest.from_json(run.about.get("request", {}))
-        if number and request.target != target:
+        request = TuneRequest.of_run(run)
+        if number and not same_code(request.target, target):
             raise UsageError(
-                f"run {path} is for {request.target.name}, the one before for {target.name}",
-                hint="give runs of one target",
+                f"run {path} is for {request.target.name}, and the one before for another target",
+                hint="give runs of one target; `autotune compare` shows what differs",
             )
         options = (request.space.limits, request.space.compile)
         if number and options != (space.limits, space.compile):

@@ -152,6 +152,11 @@ def on_cores(spec: TargetSpec, count: int) -> TargetSpec:
     return replace(spec, tvm=tuple({**dict(spec.tvm), "num-cores": count}.items()))
 
 
+def same_code(one: TargetSpec, other: TargetSpec) -> bool:
+    """Whether two targets' kernels go into one step or library: they may be for unlike numbers of cores."""
+    return on_cores(one, 1) == on_cores(other, 1)
+
+
 def _from_tag(path: Path, tag: str) -> dict[str, Any]:
     """What a tag of TVM's stands for."""
     from tvm.target import Target

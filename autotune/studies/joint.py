@@ -127,7 +127,8 @@ class JointBench:
         self.ran: dict[CpuConfiguration, Choice] = {}
         """What each configuration was last measured with."""
         self._points: list[tuple[float, float]] = []
-        self._errors: dict[str, list[float]] = {"time_s": [], "energy_j": []}
+        self._errors: dict[str, list[float]] = {"time_s": [], "energy_j": [], "call_s": []}
+        self._memory: dict[int, list[int]] = {}
         default = [
             next((i for i, s in enumerate(task.schedules) if s.digest == "default"), 0)
             for task in tasks
@@ -151,6 +152,7 @@ class JointBench:
         told: dict[str, Any] = choice.to_json()
         if configuration is not None and self._fitted:
             told["foretold"] = self.foretold(configuration, choice)
+            told["foretold_s"] = self._foretold_s(configuration, choice)
         measured = self.steps.measure(configuration, choice)
         raw = {**(measured.raw or {}), **told}
         self._take(configuration, choice, measured.figures, raw)
@@ -169,6 +171,26 @@ class JointBench:
             energy = None if energy is None or watts is None else energy + away * watts
         return {"time_s": time, "energy_j": energy}
 
+    def _foretold_s(self, configuration: CpuConfiguration, choice: Choice) -> list[float]:
+        """Seconds of a call of each task."""
+        found = self.predict(configuration)[0][self.model.table.rows(choice.rows)]
+        return [float(f"{seconds:.4g}") for seconds in found]
+
+    def timed(self, configuration: CpuConfiguration, choice: Choice) -> list[float | None]:
+        """Seconds that a call of each task took under a configuration with a choice; None where none did."""
+        if configuration not in self._seen:
+            return [None] * len(choice.schedules)
+        times, total = (x[self.model.table.rows(choice.rows)] for x in self._seen[configuration])
+        return [float(np.exp(t / n)) if n else None for n, t in zip(times, total, strict=True)]
+
+    def memory(self, form: int) -> tuple[float, list[float]] | None:
+        """What steps of a form took of memory, whatever the configuration: median and 95 %; None with too few."""
+        seen = self._memory.get(form, [])
+        if len(seen) < _FEW_ERRORS:
+            return None
+        low, middle, high = np.quantile(seen, [0.025, 0.5, 0.975])
+        return float(middle), [float(low), float(high)]
+
     def _on_cpu(self, choice: Choice) -> Floats:
         """How often the CPU runs each task."""
         times = np.asarray(self.counts[choice.form])
@@ -180,7 +202,7 @@ class JointBench:
         """Where 95 % of what was measured lay, around what had been foretold for it; None with too few steps.
 
         Args:
-            figure: `time_s` or `energy_j`.
+            figure: `time_s` or `energy_j` of a step, or `call_s` of a call.
             value: What is foretold.
         """
         errors = self._errors[figure]
@@ -308,6 +330,11 @@ class JointBench:
             real = getattr(figures, name)
             if value is not None and real is not None and real > 0:
                 self._errors[name].append(float(np.log(real / value)))
+        for told_s, real_s in zip(told.get("foretold_s") or (), task_s, strict=False):
+            if real_s is not None and told_s > 0 and real_s > 0:
+                self._errors["call_s"].append(float(np.log(real_s / told_s)))
+        if figures.memory_bytes is not None:
+            self._memory.setdefault(choice.form, []).append(figures.memory_bytes)
         self.ran[configuration] = choice
         self._forms_tried[choice.form] += 1
         if figures.energy_j is not None:

@@ -18,7 +18,7 @@ from autotune.studies.objective import Figures
 from autotune.studies.pareto import front, gain
 from autotune.studies.placement_run import PlacementRun
 from autotune.studies.repeats import Record
-from autotune.studies.result import Found, found_of
+from autotune.studies.result import Found, best_point, found_of
 from autotune.studies.study import Study
 from autotune.studies.turns import in_turns
 
@@ -143,7 +143,7 @@ class JointRun:
         theirs = found_of(self._sequential.request, other)
         if mine.best is None or theirs.best is None:
             return JointOutcome(outcome, None, placement)
-        told = self._compared(mine, theirs, len(other.trials))
+        told = self._compared(mine, theirs, other)
         return None if told is None else JointOutcome(outcome, told, placement)
 
     def _placement_run(self) -> PlacementRun | None:
@@ -205,21 +205,16 @@ class JointRun:
         request = self._study.request
         return contenders(request.objective, request.limits, self._study.trials())
 
-    def _compared(self, mine: Found, theirs: Found, measured: int) -> dict[str, Any] | None:
+    def _compared(self, mine: Found, theirs: Found, other: Outcome) -> dict[str, Any] | None:
         """How the two searches compare; None where it was interrupted."""
         assert mine.best is not None and theirs.best is not None
         rivals = (mine.trials[mine.best].configuration, theirs.trials[theirs.best].configuration)
         pairs = self._beside(rivals)
         if pairs is None:
             return None
-        figures = theirs.figures[theirs.best]
         told: dict[str, Any] = {
-            "measured": measured,
-            "best": {
-                **rivals[1].to_json(self._names),
-                "time_s": figures.time_s,
-                "energy_j": figures.energy_j,
-            },
+            "measured": len(other.trials),
+            "best": best_point(theirs, other, self._names),
             "blocks": len(pairs),
             "front": _fronts(mine, theirs),
         }

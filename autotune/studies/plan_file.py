@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +32,8 @@ class StepPlan:
         digests: The schedule of each call there; None where no run knows its kernel, or a GPU makes it.
         gpu: Kernel and schedule there of each call that a GPU makes, by its number.
         memory: How tensors get to the GPU and back.
+        figures: Milliseconds and millijoules of a call by kernel (of the GPU: its kernel there) and digest: as
+            measured in the search's steps, else as foretold; joules only foretold. None where nothing tells.
         measured: `time_s`, `energy_j`, `memory_bytes`, `celsius`, and `ci`.
     """
 
@@ -45,6 +47,7 @@ class StepPlan:
     digests: tuple[str | None, ...]
     gpu: Mapping[int, tuple[str, str]]
     memory: MemoryKind
+    figures: Mapping[tuple[str, str], tuple[float | None, float | None]]
     measured: Mapping[str, Any]
 
     @property
@@ -79,6 +82,38 @@ class StepPlan:
             if now != before:
                 found[call] = now
         return found
+
+
+def _setting(told: Mapping[str, Any]) -> dict[str, Any]:
+    threads, clusters = told["threads"], told["clusters"]
+    numbers = [threads, *(one["cores"] for one in clusters.values())]
+    numbers += [one["khz"] for one in clusters.values() if one["khz"] is not None]
+    if threads < 1 or not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError(f"a setting of {threads!r} threads, or its cores or clocks")
+    return dict(told)
+
+
+def _figures(
+    calls: Sequence[Mapping[str, Any]],
+) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+    found: dict[tuple[str, str], list[tuple[float | None, float | None]]] = {}
+    for call in calls:
+        if call["schedule"] is not None:
+            foretold = call.get("predicted") or {}
+            seconds = (call.get("measured") or foretold).get("time_s")
+            name = call["gpu_kernel"] if call["device"] == "gpu" else call["kernel"]
+            key = (str(name), str(call["schedule"]["digest"]))
+            found.setdefault(key, []).append((seconds, foretold.get("energy_j")))
+    return {
+        key: (_mean([t for t, _ in ones]), _mean([e for _, e in ones]))
+        for key, ones in found.items()
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """In thousandths; None where one is not known."""
+    known = [value for value in values if value is not None]
+    return 1e3 * sum(known) / len(known) if len(known) == len(values) else None
 
 
 def is_plan(path: Path) -> bool:
@@ -122,7 +157,7 @@ def read_plan(path: Path) -> StepPlan:
         memory: MemoryKind = told["gpu"]["memory"] if gpu else "copy"
         if memory not in ("copy", "map") or {call["device"] for call in calls} - {"cpu", "gpu"}:
             raise ValueError("a place or a kind of memory that is not known")
-        settings = tuple(dict(one) for one in told["settings"])
+        settings = tuple(_setting(one) for one in told["settings"])
         numbers = tuple(int(call["setting"]) for call in calls)
         if not calls or not all(0 <= number < len(settings) for number in numbers):
             raise ValueError("a call has no setting")
@@ -140,6 +175,7 @@ def read_plan(path: Path) -> StepPlan:
             digests,
             gpu,
             memory,
+            _figures(calls),
             dict(told["measured"]),
         )
     except OSError as error:

@@ -223,6 +223,12 @@ def _final_figures(trial: StudyTrial, finals: Sequence[Final]) -> Figures:
     return trial.figures
 
 
+def best_point(found: Found, outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
+    """The best as a result has it; there must be one."""
+    assert found.best is not None
+    return _point(found.trials[found.best], found.figures[found.best], outcome.finals, names)
+
+
 def _point(
     trial: StudyTrial,
     figures: Figures,

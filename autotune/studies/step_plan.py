@@ -48,6 +48,7 @@ def step_plan(
     names = [cluster.name for cluster in bench.clusters]
     table = bench.model.table
     told = [bench.predict(one.configuration) for one in settings]
+    timed = [bench.timed(one.configuration, one.choice) for one in settings]
     choice, placing = settings[0].choice, bench.placing
     on_gpu: dict[int, tuple[GpuKernel, float]] = {}
     if placing is not None:
@@ -69,12 +70,17 @@ def step_plan(
             "setting": at,
             "schedule": None,
             "predicted": None,
+            "measured": None,
         }
         if number in on_gpu:
             there, took = on_gpu[number]
             call |= {"device": "gpu", "gpu_kernel": there.name}
             call["schedule"] = {"digest": there.digest, "formulation": there.formulation}
-            call["predicted"] = {"time_s": took, "energy_j": watts and took * watts}
+            call["predicted"] = {
+                "time_s": took,
+                "energy_j": watts and took * watts,
+                "ci": {"time_s": bench.interval("call_s", took)},
+            }
         elif task is not None:
             chosen = settings[at].choice.schedules[task]
             schedule, row = table.tasks[task].schedules[chosen], int(table.first[task]) + chosen
@@ -83,7 +89,10 @@ def step_plan(
             call["predicted"] = {
                 "time_s": float(seconds[row]),
                 "energy_j": None if joules is None else float(joules[row]),
+                "ci": {"time_s": bench.interval("call_s", float(seconds[row]))},
             }
+            took_here = timed[at][task]
+            call["measured"] = None if took_here is None else {"time_s": took_here}
         calls.append(call)
     known = [call["predicted"] for call in calls if call["predicted"]]
     if placing is not None and on_gpu:
@@ -94,6 +103,7 @@ def step_plan(
         name: None if any(one[name] is None for one in known) else sum(one[name] for one in known)
         for name in ("time_s", "energy_j")
     }
+    size = bench.memory(choice.form)
     return {
         "schema_version": PLAN_SCHEMA_VERSION,
         "kind": KIND,
@@ -110,7 +120,11 @@ def step_plan(
         "memory": {"planned_bytes": memory.arena_bytes, "offsets": dict(memory.offsets)},
         "predicted": {
             **predicted,
-            "ci": {name: bench.interval(name, value) for name, value in predicted.items()},
+            "memory_bytes": size[0] if size else None,
+            "ci": {
+                **{name: bench.interval(name, value) for name, value in predicted.items()},
+                "memory_bytes": size[1] if size else None,
+            },
         },
         "measured": {
             name: point.get(name)

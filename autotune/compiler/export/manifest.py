@@ -90,6 +90,7 @@ def _variant(variant: Variant) -> dict[str, Any]:
         "target": variant.target.name,
         "cluster": variant.cluster or None,
         "threads": variant.threads or None,
+        "khz": dict(variant.khz) or None,
         "match": {
             "soc": variant.soc or None,
             "gpu": variant.gpu or None,

@@ -20,7 +20,7 @@ from autotune.compiler.scheduled import (
     winners_of,
 )
 from autotune.compiler.spaces import Limits, Space
-from autotune.compiler.targets import TargetSpec
+from autotune.compiler.targets import TargetSpec, same_code
 from autotune.errors import RecordError, UsageError
 from autotune.records import Result, TaskResult, read_run
 from autotune.records.folder import Run
@@ -90,6 +90,7 @@ class Variant:
         driver: Its OpenCL driver; empty without one.
         gpu: Its OpenCL device's name; empty without one.
         threads: Threads it was measured with; 0 unknown.
+        khz: Clocks it was measured with, by cluster; empty where they are not known, or were not held.
         device: Fingerprint of the device that it was measured on; empty for the safe variant.
         stand_in: Whether that device only stands in for the target's.
         source: Where it comes from, such as a run's folder name.
@@ -104,6 +105,7 @@ class Variant:
     driver: str = ""
     gpu: str = ""
     threads: int = 0
+    khz: tuple[tuple[str, int], ...] = ()
     device: tuple[tuple[str, Any], ...] = ()
     stand_in: bool = False
     source: str = ""
@@ -145,6 +147,8 @@ def variant_of_choice(
     *,
     cluster: str,
     threads: int,
+    khz: Sequence[tuple[str, int]],
+    figures: Mapping[tuple[str, str], tuple[float | None, float | None]],
     allow_stand_in: bool,
     emulated: bool,
     soc: str,
@@ -157,6 +161,8 @@ def variant_of_choice(
         digests: The schedule of each kernel, by its name.
         cluster: Cores that they were chosen for; empty for all.
         threads: Threads that they were chosen for.
+        khz: Clocks that they were chosen for, by cluster.
+        figures: Milliseconds and millijoules of each kernel and schedule there.
         allow_stand_in: See `variants_of_runs`.
         emulated: Whether a model told the times by which they were chosen.
         soc: Chip of the device; empty where it is not known.
@@ -168,7 +174,7 @@ def variant_of_choice(
     """
     parts = [_variant(path, allow_stand_in, soc) for path in paths]
     base = parts[0]
-    if other := next((one for one in parts if one.target != base.target), None):
+    if other := next((one for one in parts if not same_code(one.target, base.target)), None):
         raise UsageError(
             f"the plan's runs are for {base.target.name} and for {other.target.name}",
             hint="a library is for one target",
@@ -189,10 +195,7 @@ def variant_of_choice(
             _tuned(known[name].kernel, winner),
             winner.tuned,
             known[name].count,
-            # The pool's times are of the last timing; only winners were compared with the default.
-            replace(_figures(winner.task), speedup_interval=None)
-            if winner.task.digest != known[name].figures.schedule
-            else known[name].figures,
+            _chosen_figures(winner, figures.get((name, winner.task.digest), (None, None))),
         )
         for name, winner in chosen.items()
     )
@@ -203,33 +206,42 @@ def variant_of_choice(
         kernels=kernels,
         cluster=cluster,
         threads=threads,
+        khz=tuple(khz),
         soc="" if stand_in else base.soc,
         stand_in=stand_in,
         source=source,
     )
 
 
-def with_schedules(variants: Sequence[Variant], digests: Mapping[str, str]) -> list[Variant]:
+def with_schedules(
+    variants: Sequence[Variant],
+    digests: Mapping[str, str],
+    figures: Mapping[tuple[str, str], tuple[float | None, float | None]],
+    source: str,
+) -> list[Variant]:
     """Variants with those kernels alone that have the schedules of a choice.
 
     Args:
         variants: Of runs.
         digests: The schedule of each kernel, by its name.
+        figures: Milliseconds and millijoules of each kernel and schedule in the step that was chosen.
+        source: Where the choice comes from.
 
     Raises:
         RecordError: None has one of the schedules.
     """
-    found = [
-        replace(
-            variant,
-            kernels=tuple(
-                one
-                for one in variant.kernels
-                if digests.get(one.kernel.name) == one.figures.schedule
-            ),
-        )
-        for variant in variants
-    ]
+    found = []
+    for variant in variants:
+        kernels = []
+        for one in variant.kernels:
+            digest = one.figures.schedule
+            if digests.get(one.kernel.name) == digest:
+                ms, millijoules = figures.get((one.kernel.name, digest), (None, None))
+                here = replace(
+                    one.figures, tuned_ms=ms, energy_mj=millijoules, speedup_interval=None
+                )
+                kernels.append(replace(one, figures=here))
+        found.append(replace(variant, kernels=tuple(kernels), source=source))
     known = {one.kernel.name for one in _all(found)}
     if missing := sorted(digests.keys() - known):
         raise RecordError(f"the plan's runs do not have its schedule of {missing[0]}")
@@ -297,7 +309,7 @@ def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
         raise UsageError(
             f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
         )
-    request = TuneRequest.from_json(run.about.get("request", {}))
+    request = TuneRequest.of_run(run)
     try:
         result = Result.from_json(run.result)
     except (KeyError, TypeError) as error:
@@ -363,6 +375,18 @@ def _kernels(run: Run, request: TuneRequest) -> tuple[ExportedKernel, ...]:
             )
         )
     return tuple(found)
+
+
+def _chosen_figures(winner: Winner, found: tuple[float | None, float | None]) -> Figures:
+    """Of a schedule under the cores and clocks that it was chosen for, where its run's times do not hold."""
+    ms, millijoules = found
+    return replace(
+        _figures(winner.task),
+        default_ms=None,
+        tuned_ms=ms,
+        energy_mj=millijoules,
+        speedup_interval=None,
+    )
 
 
 def _figures(task: TaskResult) -> Figures:

@@ -54,6 +54,7 @@ def list_databases(
                 str(one["trials"]),
                 "; ".join(
                     f"{step['workload']}: {step['ms']:.3g} ms"
+                    + (f" ({step['cores']})" if len({s["cores"] for s in one["steps"]}) > 1 else "")
                     for step in one["steps"]
                     if step["ms"]
                 ),
@@ -83,12 +84,14 @@ def show(
     if json:
         write_json({**_summary(database, found), "kernels": rows})
         return
+    one_device = len({row["device"] for row in rows}) == 1
     write_table(
-        ("kernel", "role", "schedules", "trials", "default ms", "best ms", "formulation"),
+        ("kernel", "role", "cores", "schedules", "trials", "default ms", "best ms", "formulation"),
         [
             (
                 row["spec"],
                 row["role"],
+                row["cores"] if one_device else f"{row['device']}, {row['cores']}",
                 str(row["schedules"]),
                 str(row["trials"]),
                 _ms(row["default_ms"]),
@@ -163,39 +166,50 @@ def diff(
       autotune records diff records/sm8150-0a1b2c3d.records.gz logs/20260102T030405Z-arm-cpu-lenet
     """
     from autotune.cli.output import write_json, write_table
-    from autotune.records.database import difference
+    from autotune.records.database import Database, difference
 
     sides = (_whole(a), _whole(b))
-    rows = difference(*sides)
-    comparable = sides[0].identities == sides[1].identities
+    parts = [side.parts() for side in sides]
+    comparable = parts[0].keys() == parts[1].keys()
+    rows = [
+        (key[1], row)
+        for key in sorted({*parts[0], *parts[1]})
+        for row in difference(*(part.get(key, Database()) for part in parts))
+    ]
     if json:
         write_json(
             {
                 "a": str(a),
                 "b": str(b),
                 "same_device": comparable,
-                "kernels": [{**asdict(row), "better": row.better} for row in rows],
+                "kernels": [
+                    {**asdict(row), "cores": cores, "better": row.better} for cores, row in rows
+                ],
             }
         )
         return
     write_table(
-        ("kernel", "A ms", "B ms", "better", "A alone", "B alone"),
+        ("kernel", "cores", "A ms", "B ms", "better", "A alone", "B alone"),
         [
             (
                 row.task,
+                cores,
                 *(_ms(None if s is None else 1e3 * s) for s in row.best_s),
                 {"a": "A", "b": "B"}.get(row.better, "-"),
                 *map(str, row.alone),
             )
-            for row in rows
+            for cores, row in rows
         ],
         numbers=("A ms", "B ms", "A alone", "B alone"),
         whole=True,
     )
+    both = [row for _, row in rows if None not in row.best_s]
     for name, side in (("A", "a"), ("B", "b")):
-        print(f"{name} is better in {sum(row.better == side for row in rows)} of {len(rows)}")
+        print(f"{name} is better in {sum(row.better == side for row in both)} of {len(both)}")
     if not comparable:
-        print("A and B were measured on different devices or versions: their times do not compare")
+        print(
+            "A and B were not measured on the same devices, cores and versions; only what was is compared"
+        )
 
 
 def pull(
@@ -229,17 +243,22 @@ def _whole(path: Path) -> Database:
 
 
 def _summary(path: Path, database: Database) -> dict[str, Any]:
-    best = {task: rows[0].best_s for task, rows in database.tasks().items()}
-    steps = {}
-    for source in database.sources.values():
-        times = [
-            (task.count, min((s for s in (best.get(name), task.default_s) if s), default=None))
-            for name, task in source.tasks.items()
-        ]
-        batch = source.about["batch"]
-        name = f"{source.about['workload']}{'' if batch is None else f' b{batch}'}"
-        known = None if any(s is None for _, s in times) else sum(n * (s or 0) for n, s in times)
-        steps[name] = None if known is None else 1e3 * known
+    steps: dict[tuple[str, str, str], float | None] = {}
+    for (identity, cores), part in database.parts().items():
+        best = {task: rows[0].best_s for task, rows in part.tasks().items()}
+        for source in part.sources.values():
+            times = [
+                (task.count, min((s for s in (best.get(name), task.default_s) if s), default=None))
+                for name, task in source.tasks.items()
+            ]
+            batch = source.about["batch"]
+            name = f"{source.about['workload']}{'' if batch is None else f' b{batch}'}"
+            known = (
+                None if any(s is None for _, s in times) else sum(n * (s or 0) for n, s in times)
+            )
+            key = (identity.device, cores, name)
+            both = [seconds for seconds in (known, steps.get(key)) if seconds is not None]
+            steps[key] = min(both, default=None)
     return {
         "path": str(path),
         "identities": [asdict(one) for one in database.identities],
@@ -253,32 +272,43 @@ def _summary(path: Path, database: Database) -> dict[str, Any]:
             }
             for s in database.sources.values()
         ],
-        "tasks": len(best),
+        "tasks": len(database.tasks()),
         "schedules": len(database.schedules),
         "trials": database.trials,
-        "steps": [{"workload": name, "ms": ms} for name, ms in steps.items()],
+        "steps": [
+            {
+                "workload": name,
+                "device": device,
+                "cores": cores,
+                "ms": None if seconds is None else 1e3 * seconds,
+            }
+            for (device, cores, name), seconds in steps.items()
+        ],
     }
 
 
 def _tasks(database: Database) -> list[dict[str, Any]]:
     rows = []
-    for name, schedules in database.tasks().items():
-        searched = database.searched(name)
-        defaults = [one.default_s for one in searched if one.default_s is not None]
-        rows.append(
-            {
-                "name": name,
-                "spec": searched[0].spec,
-                "role": searched[0].role,
-                "schedules": len(schedules),
-                "trials": sum(one.trials for one in searched),
-                "default_ms": 1e3 * min(defaults) if defaults else None,
-                "best_ms": 1e3 * schedules[0].best_s,
-                "formulation": schedules[0].formulation,
-                "digest": schedules[0].digest,
-                "sources": sorted({key for one in schedules for key in one.seconds}),
-            }
-        )
+    for (identity, cores), part in database.parts().items():
+        for name, schedules in part.tasks().items():
+            searched = part.searched(name)
+            defaults = [one.default_s for one in searched if one.default_s is not None]
+            rows.append(
+                {
+                    "name": name,
+                    "spec": searched[0].spec,
+                    "role": searched[0].role,
+                    "device": identity.device,
+                    "cores": cores,
+                    "schedules": len(schedules),
+                    "trials": sum(one.trials for one in searched),
+                    "default_ms": 1e3 * min(defaults) if defaults else None,
+                    "best_ms": 1e3 * schedules[0].best_s,
+                    "formulation": schedules[0].formulation,
+                    "digest": schedules[0].digest,
+                    "sources": sorted({key for one in schedules for key in one.seconds}),
+                }
+            )
     return rows
 
 

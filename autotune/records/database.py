@@ -194,6 +194,11 @@ class Database:
         """What became of a task in each source that has it."""
         return [s.tasks[task] for _, s in sorted(self.sources.items()) if task in s.tasks]
 
+    def parts(self) -> dict[tuple[Identity, str], Database]:
+        """What was measured on each device, with each of its cores: only within one of these do times compare."""
+        keys = sorted({(source.identity, source.cores) for source in self.sources.values()})
+        return {key: self.of_device(*key) for key in keys}
+
     def of_device(self, identity: Identity, cores: str) -> Database:
         """What was measured on such a device, with such cores."""
         return self._of(lambda source: (source.identity, source.cores) == (identity, cores))

@@ -104,6 +104,28 @@ def test_stand_ins_and_real_devices_are_mixed_only_where_the_user_says_so(
     assert [len(one["identities"]) for one in parts["databases"]] == [1, 1]
 
 
+def test_clusters_of_one_phone_are_told_apart(tmp_path: Path) -> None:
+    runs = []
+    for name in ("big", "little"):
+        logs = tmp_path / name
+        done = autotune(
+            "kernels", "--op", MATMUL, *MODEL, "--cluster", name, "--trials", "4", "--logs", logs
+        )
+        assert done.returncode == 0, done.stderr
+        runs.append(one_folder(logs))
+    shown = autotune("records", "diff", *runs)
+    assert "0 of 0" in shown.stdout
+    assert "only what was is compared" in shown.stdout
+    best = [answered("records", "show", run)["kernels"][0] for run in runs]
+    assert best[0]["best_ms"] < best[1]["best_ms"]
+    (joined,) = answered("records", "merge", *runs, "--out", tmp_path / "both")["databases"]
+    together = answered("records", "show", joined["path"])
+    assert sorted(together["kernels"], key=lambda row: row["cores"]) == sorted(
+        best, key=lambda row: row["cores"]
+    )
+    assert len({step["cores"] for step in together["steps"]}) == 2
+
+
 def test_a_known_kernel_is_not_searched_from_nothing(store: Path, tmp_path: Path) -> None:
     (kernel,) = answered("records", "show", store)["kernels"]
     common = ("kernels", "--op", MATMUL, *MODEL, "--logs", tmp_path, "--records", store)

@@ -111,10 +111,15 @@ def point_of(result: dict[str, Any] | None, run: Path, name: str) -> dict[str, A
     """
     from autotune.errors import UsageError
 
-    if result is None or "points" not in result:
+    if result is None:
         raise UsageError(
-            f"{run} is no run of cpu-config that has ended",
-            hint=f"go on with it: autotune cpu-config --resume {run}",
+            f"{run} has not ended",
+            hint="go on with it: autotune cpu-config --resume, or joint --resume",
+        )
+    if "points" not in result:
+        raise UsageError(
+            f"{run} is no run of cpu-config or joint",
+            hint="`autotune cpu-config` finds configurations",
         )
     known: dict[str, Any] = {
         "best": result["best"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -32,7 +33,7 @@ from autotune.cli.joint_plans import (
 )
 from autotune.cli.search_options import BLOCKS, SEED
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
-from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt
+from autotune.cli.tuning import LiveProgress, about_this, go_on, stop_on_interrupt
 from autotune.errors import (
     INTERRUPTED,
     DeviceError,
@@ -223,8 +224,9 @@ def run_search(
                     choosing if joint else None,
                 )
                 if planned is None and interrupted():
-                    return INTERRUPTED
+                    outcome = None
         if outcome is None:
+            print(go_on(folder.path, name), file=sys.stderr)
             return INTERRUPTED
         found = result(study, bench, outcome, searched=trials)
         if asked.get("per_operator"):

@@ -65,4 +65,7 @@ def kernels_first(
         trials=trials, seed=1, cores=cores,
     )  # fmt: skip
     done = tuned(request, logs, None)
+    if done is None:
+        told = "and then search with them: the same `autotune joint` with --run and that folder"
+        print(f"autotune: {told}", file=sys.stderr)
     return None if done is None else done.path

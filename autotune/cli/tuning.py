@@ -123,7 +123,7 @@ def stop_on_interrupt(run: Path, command: str = "kernels") -> Iterator[Any]:
         if pressed:
             abandon()
             show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-            os.write(2, f"{show_cursor}{_go_on(run, command)}\n".encode())
+            os.write(2, f"{show_cursor}{go_on(run, command)}\n".encode())
             os._exit(INTERRUPTED)
         pressed = True
         print("autotune: stopping after this trial; Ctrl-C again to stop at once", file=sys.stderr)
@@ -218,7 +218,7 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
                 raise
             result = None  # It was waiting for a device.
     if result is None:
-        print(_go_on(folder.path), file=sys.stderr)
+        print(go_on(folder.path), file=sys.stderr)
         return None
     return Tuned(folder.path, result, notice)
 
@@ -264,7 +264,8 @@ def _experiences(
     return told, line
 
 
-def _go_on(run: Path, command: str = "kernels") -> str:
+def go_on(run: Path, command: str = "kernels") -> str:
+    """What to say of a run that was interrupted."""
     return (
         "autotune: interrupted; everything measured is kept. Go on with: "
         f"autotune {command} --resume {run}"

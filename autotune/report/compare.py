@@ -31,7 +31,9 @@ def compared(first: Run, second: Run) -> dict[str, Any]:
     kind = _one_kind(first, second)
     works = [_workload(run.about) for run in (first, second)]
     if works[0] != works[1]:
-        told = [", ".join(str(value) for value in work if value is not None) for work in works]
+        told = [
+            ", ".join(str(value) for value in work if value) or "another program" for work in works
+        ]
         raise UsageError(
             f"{first.path} is of {told[0]}, and {second.path} of {told[1]}",
             hint="runs of one model and one batch size can be compared",

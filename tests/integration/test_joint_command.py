@@ -72,7 +72,7 @@ def test_a_joint_search_on_a_model_leaves_plans_and_goes_on(tmp_path: Path) -> N
     assert len(kept) == 1
     more = joint("--resume", run, "--trials", 11)
     assert (more["n_measured"], more["sequential"]["measured"]) == (11, 11)
-    check_consumers(run, plans["fastest"], tmp_path)
+    check_consumers(run, json.loads((run / "plans" / "fastest.json").read_text()), tmp_path)
     refused = autotune("cpu-config", "--resume", str(run))
     assert (refused.returncode, "autotune joint --resume" in refused.stderr) == (2, True)
     replayed = autotune("report", str(run))
@@ -149,6 +149,48 @@ def check_consumers(run: Path, plan: dict[str, Any], folder: Path) -> None:
         if n != "default"
     }
     assert told == {call["schedule"]["digest"] for call in plan["calls"]}
+    check_figures(manifest, plan)
+    done = autotune("export", run, "--format", "tvm", "--allow-stand-in", "--out", folder / "run")
+    assert done.returncode == 0, done.stderr  # The run's best plan.
+    manifest = json.loads((folder / "run" / "manifest.json").read_text())
+    assert manifest["variants"][0]["source"].endswith("/best.json")
+    check_damage(run, plan, folder)
+
+
+def check_figures(manifest: dict[str, Any], plan: dict[str, Any]) -> None:
+    """Times and joules are those under the plan's cores and clocks, not those of the kernel runs."""
+    (variant,) = manifest["variants"]
+    clusters = plan["configuration"]["clusters"]
+    assert variant["khz"] == {name: c["khz"] for name, c in clusters.items() if c["cores"]}
+    assert variant["threads"] == plan["configuration"]["threads"]
+    for kernel in manifest["kernels"]:
+        calls = [call for call in plan["calls"] if call["kernel"] == kernel["name"]]
+        figures = kernel["figures"][variant["name"]]
+        seconds = [(call["measured"] or call["predicted"])["time_s"] for call in calls]
+        assert figures["tuned_ms"] == pytest.approx(1e3 * sum(seconds) / len(seconds))
+        joules = [call["predicted"]["energy_j"] for call in calls]
+        assert figures["energy_mj"] == pytest.approx(1e3 * sum(joules) / len(joules))
+        assert figures["default_ms"] is None
+
+
+def check_damage(run: Path, plan: dict[str, Any], folder: Path) -> None:
+    """What does not fit the step or the device is refused before anything is measured."""
+    settings = json.loads(json.dumps(plan["settings"]))
+    next(c for c in settings[0]["clusters"].values() if c["cores"])["khz"] = 123
+    other = [{**settings[0], "clusters": {"huge": {"cores": 1, "khz": None}}}]
+    for change, text in (
+        ({"calls": plan["calls"][:5]}, "does not have the calls"),
+        ({"settings": settings}, "123 kHz, which it does not have"),
+        ({"settings": other}, "is for clusters huge"),
+    ):
+        file = folder / "changed.json"
+        file.write_text(json.dumps({**plan, **change}))
+        done = autotune("step", "--plan", file, "--least-seconds", "0.2")
+        assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+    # What is not known is passed over.
+    file.write_text(json.dumps({**plan, "step": {**plan["step"], "mood": "good"}, "new": 1}))
+    done = autotune("step", "--plan", file, "--least-seconds", "0.2")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_memory_limit_brings_forms_that_save_memory(tmp_path: Path) -> None:

@@ -65,6 +65,17 @@ def test_a_plan_tells_schedules_cores_and_clocks(tmp_path: Path) -> None:
     assert not is_plan(tmp_path)
 
 
+def test_a_call_s_own_time_counts_before_what_was_foretold(tmp_path: Path) -> None:
+    foretold = {"time_s": 2.0, "energy_j": 3.0}
+    calls = [
+        {**PLAN["calls"][2], "predicted": foretold, "measured": {"time_s": 4.0}},
+        {**PLAN["calls"][3], "predicted": foretold, "measured": None},
+        {**PLAN["calls"][0], "predicted": {"time_s": 1.0, "energy_j": None}, "measured": None},
+    ]
+    plan = read_plan(written(tmp_path, json.dumps({**PLAN, "calls": calls})))
+    assert plan.figures == {("conv", "d2"): (3000.0, 3000.0), ("conv", "d1"): (1000.0, None)}
+
+
 def on_gpu(**more: Any) -> dict[str, Any]:
     """The plan with its third call on the GPU."""
     calls = [dict(call) for call in PLAN["calls"]]
@@ -96,6 +107,14 @@ def test_a_plan_tells_what_the_gpu_does(tmp_path: Path) -> None:
         (json.dumps(on_gpu(schedule=None)), "damaged"),
         (json.dumps(on_gpu(device="npu")), "damaged"),
         (json.dumps({**PLAN, "settings": PLAN["settings"][:1]}), "damaged"),
+        (
+            json.dumps({**PLAN, "settings": [{**one, "threads": "x"} for one in PLAN["settings"]]}),
+            "damaged",
+        ),
+        (
+            json.dumps({**PLAN, "settings": [{**one, "threads": 0} for one in PLAN["settings"]]}),
+            "damaged",
+        ),
         (json.dumps({**PLAN, "step": {"model": 3, "runs": []}}), "damaged"),
         (json.dumps({k: v for k, v in PLAN.items() if k != "measured"}), "damaged"),
     ],

@@ -1,8 +1,23 @@
 """Small steps that several tests run."""
 
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from autotune.workloads import Optimizer, StepBuilder, StepGraph, build_model
+from numpy.typing import NDArray
+
+from autotune.workloads import (
+    Optimizer,
+    StepBuilder,
+    StepGraph,
+    build_model,
+    evaluate,
+    initial_values,
+)
+
+Values = dict[str, NDArray[Any]]
 
 
 def net(batch: int, *, norm: bool = False, optimizer: str = "sgd") -> StepGraph:
@@ -30,3 +45,32 @@ def early_update() -> StepGraph:
     graph = replace(graph, nodes=(*nodes[: made + 1], update, *nodes[made + 1 :]))
     graph.validate()
     return graph
+
+
+def drawn_feed(graph: StepGraph, number: int) -> Values:
+    """Data, labels and masks of a step."""
+    drawn = initial_values(graph, 100 + number)
+    return {n: a for n, a in drawn.items() if graph.by_name[n].kind in ("input", "label")}
+
+
+def true_steps(
+    graph: StepGraph, values: Mapping[str, NDArray[Any]], feeds: Sequence[Values]
+) -> tuple[list[float], Values]:
+    """Losses of steps one after the other, and all values after the last, in float64."""
+    losses, now = [], dict(values)
+    for feed in feeds:
+        now |= feed
+        found = evaluate(graph, now, [graph.loss, *graph.updates.values()])
+        losses.append(float(found[graph.loss].reshape(-1)[0]))
+        now |= {old: found[new] for old, new in graph.updates.items()}
+    return losses, now
+
+
+def changed_plan(bundle: Path, folder: Path, old: str, new: str) -> Path:
+    """A copy of a step's files with a change in its plan."""
+    copy = folder / "step"
+    shutil.copytree(bundle, copy)
+    text = (copy / "step.plan").read_text()
+    assert old in text
+    (copy / "step.plan").write_text(text.replace(old, new, 1))
+    return copy

@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,9 @@ class StepOptions:
     def from_json(cls, found: dict[str, Any]) -> StepOptions:
         """What `to_json` gave."""
         lists = {name: tuple(found.get(name, ())) for name in ("runs", "gpu_runs")}
-        known = {name: found[name] for name in found if name in cls.__dataclass_fields__}
+        known = {
+            name: found[name] for name in found if name in {field.name for field in fields(cls)}
+        }
         return cls(**known | lists)
 
 
@@ -347,10 +349,9 @@ def device_step(
                 own.mkdir()
                 side = None
                 if on_gpu is not None:
-                    layouts = sorted(LAYOUTS, key=lambda one: one != own_form.layout)
-                    side = on_gpu.side(
-                        graph, [wanted.graph(replace(own_form, layout=one)) for one in layouts]
-                    )
+                    others = [one for one in LAYOUTS if one != own_form.layout]
+                    relaid = [wanted.graph(replace(own_form, layout=one)) for one in others]
+                    side = on_gpu.side(graph, [graph, *relaid])
                 files = _compiled(own, wanted, graph, runs, schedules, side, progress)
                 forms.append(StepFiles(graph, own, files, side))
         yield DeviceStep(tuple(forms), never, program, pools)

@@ -14,7 +14,7 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import Figures, Limits, Objective, best, values
 from autotune.studies.pareto import front, knee
 from autotune.studies.study import StudyTrial
-from autotune.studies.turns import in_turns
+from autotune.studies.turns import figures_of, in_turns
 
 _NORMAL = 1.96
 BEST = 3
@@ -133,17 +133,14 @@ def measure_again(
         [partial(bench.measure, one) for one in everyone],
         blocks=blocks,
         seed=seed,
-        told=lambda side, measured: told(everyone[side], measured),
+        told=lambda side, measured, _: told(everyone[side], measured),
         interrupted=interrupted,
         earlier=[
             (everyone.index(one) if one in everyone else len(everyone), measured)
             for one, measured in earlier
         ],
     )
-    kept = [
-        {block: run for block, run in runs.items() if run.figures is not None} for runs in found
-    ]
-    return [final_of(everyone[side], runs, seed) for side, runs in enumerate(kept) if runs]
+    return [final_of(everyone[side], runs, seed) for side, runs in enumerate(found) if runs]
 
 
 def final_of(
@@ -156,7 +153,7 @@ def final_of(
         measured: By block; at least one.
         seed: Of the bootstrap.
     """
-    known = {n: run.figures for n, run in measured.items() if run.figures is not None}
+    known = figures_of(measured)
     runs, blocks = list(measured.values()), list(known.values())
     time_s = bootstrap_median([f.time_s for f in blocks], seed=seed)
     joules = [f.energy_j for f in blocks if f.energy_j is not None]

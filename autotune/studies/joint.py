@@ -151,8 +151,7 @@ class JointBench:
         choice = self.untuned if configuration is None else self.choose(configuration)
         told: dict[str, Any] = choice.to_json()
         if configuration is not None and self._fitted:
-            told["foretold"] = self.foretold(configuration, choice)
-            told["foretold_s"] = self._foretold_s(configuration, choice)
+            told |= self._told(configuration, choice)
         measured = self.steps.measure(configuration, choice)
         raw = {**(measured.raw or {}), **told}
         self._take(configuration, choice, measured.figures, raw)
@@ -161,6 +160,10 @@ class JointBench:
 
     def foretold(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
         """What the calls of a step should take together: `time_s`, and `energy_j` or None."""
+        return dict(self._told(configuration, choice)["foretold"])
+
+    def _told(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
+        """What is foretold of a step, as events have it: of the step, and seconds of a call of each task."""
         seconds, joules = self.predict(configuration)
         rows, times = self.model.table.rows(choice.rows), self._on_cpu(choice)
         time = float(times @ seconds[rows])
@@ -169,12 +172,10 @@ class JointBench:
             away, watts = self.placing.away(choice.form, choice.gpu), self.placing.watts
             time += away
             energy = None if energy is None or watts is None else energy + away * watts
-        return {"time_s": time, "energy_j": energy}
-
-    def _foretold_s(self, configuration: CpuConfiguration, choice: Choice) -> list[float]:
-        """Seconds of a call of each task."""
-        found = self.predict(configuration)[0][self.model.table.rows(choice.rows)]
-        return [float(f"{seconds:.4g}") for seconds in found]
+        return {
+            "foretold": {"time_s": time, "energy_j": energy},
+            "foretold_s": [float(f"{one:.4g}") for one in seconds[rows]],
+        }
 
     def timed(self, configuration: CpuConfiguration, choice: Choice) -> list[float | None]:
         """Seconds that a call of each task took under a configuration with a choice; None where none did."""

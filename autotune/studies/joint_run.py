@@ -20,7 +20,7 @@ from autotune.studies.placement_run import PlacementRun
 from autotune.studies.repeats import Record
 from autotune.studies.result import Found, best_point, found_of
 from autotune.studies.study import Study
-from autotune.studies.turns import in_turns
+from autotune.studies.turns import figures_of, in_both, in_turns
 
 ROUND = "round"
 """The event of a configuration that is measured once more with other schedules."""
@@ -231,11 +231,8 @@ class JointRun:
         if any(event["configuration"] != told[event["side"]] for event in known):
             known = []  # Of another best, before more was measured.
         self._progress.phase("both searches' best", 2 * self._blocks)
-        done = 0
 
-        def record(side: int, measured: Measured) -> None:
-            nonlocal done
-            done += 1
+        def record(side: int, measured: Measured, done: int) -> None:
             self._record(_BESIDE, {"side": side, "configuration": told[side]}, measured)
             self._progress.step(done, ("joint", "sequential")[side])
 
@@ -249,12 +246,7 @@ class JointRun:
         )
         if self._interrupted():
             return None
-        return [
-            (one, two)
-            for block in mine.keys() & theirs.keys()
-            if (one := mine[block].figures) is not None
-            and (two := theirs[block].figures) is not None
-        ]
+        return in_both(figures_of(mine), figures_of(theirs))
 
 
 def _fronts(mine: Found, theirs: Found) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from autotune.studies.joint import Choice, JointBench
 from autotune.studies.objective import Objective
 from autotune.studies.placing import Crossed, Placing
 from autotune.studies.repeats import Record
-from autotune.studies.turns import in_turns
+from autotune.studies.turns import in_both, in_turns
 
 PROBE, PLACED = "gpu_probe", "placed"
 """The events of the whole step on the GPU before a search, and of placements beside each other after it."""
@@ -106,11 +106,8 @@ class PlacementRun:
         ):
             known = []  # Of another best, before more was measured.
         self._progress.phase("CPU and GPU", self._blocks * len(choices))
-        done = 0
 
-        def told(side: int, measured: Measured) -> None:
-            nonlocal done
-            done += 1
+        def told(side: int, measured: Measured, done: int) -> None:
             name = names[side]
             about = {"configuration": what, "place": name, "gpu": list(choices[name].gpu)}
             self._record(PLACED, about, measured)
@@ -150,24 +147,19 @@ class PlacementRun:
         self, choices: Mapping[str, Choice], found: Mapping[str, Mapping[int, Measured]]
     ) -> dict[str, Any]:
         finals = {
-            name: {block: run for block, run in runs.items() if run.figures is not None}
-            for name, runs in found.items()
+            name: final_of(None, runs, self._seed) if runs else None for name, runs in found.items()
         }
+        cpu = finals["cpu"]
         places: dict[str, Any] = {}
-        for name, runs in finals.items():
-            if not runs:
+        for name, final in finals.items():
+            if final is None:
                 places[name] = None
                 continue
-            final = final_of(None, runs, self._seed)
             places[name] = {**_figures(final), "gpu_calls": len(choices[name].gpu)}
             if choices[name].gpu:
-                places[name]["data_movement"] = _share(runs)
-            if name != "cpu" and finals["cpu"]:
-                pairs = [
-                    (cpu, own)
-                    for block in sorted(finals["cpu"].keys() & runs.keys())
-                    if (cpu := finals["cpu"][block].figures) and (own := runs[block].figures)
-                ]
+                places[name]["data_movement"] = _share(found[name])
+            if name != "cpu":
+                pairs = in_both(cpu.blocks if cpu else {}, final.blocks)
                 for figure in ("time_s", "energy_j"):
                     places[name][f"cpu_over_{figure}"] = figures_ratio(
                         pairs, figure, pairs[0] if pairs else (), self._seed

@@ -16,6 +16,7 @@ from autotune.studies.objective import Figures, Limits, Metric, Objective, best,
 from autotune.studies.pareto import front
 from autotune.studies.physics import constants
 from autotune.studies.study import Study, StudyRequest, StudyTrial
+from autotune.studies.turns import in_both
 
 SCHEMA_VERSION = 1
 _SHOWN: dict[Metric, Callable[[float], str]] = {
@@ -281,7 +282,7 @@ def _against(
     own = next((f for f in finals if f.configuration is None), None)
     if mine is None or own is None:
         return None
-    both = [(own.blocks[n], mine.blocks[n]) for n in sorted(own.blocks.keys() & mine.blocks.keys())]
+    both = in_both(own.blocks, mine.blocks)
     found: dict[str, Any] = {}
     for name in ("time_s", "energy_j"):
         ratio = figures_ratio(both, name, (own.figures, mine.figures), seed)

@@ -2,22 +2,22 @@
 #include "measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
+
+#include "../common/clock.h"
 
 namespace autotune {
 namespace kernel_runner {
 
 std::vector<double> Measure(const std::function<void()>& run, int repeat, double min_repeat_ms) {
-  using Clock = std::chrono::steady_clock;
   const double least = min_repeat_ms / 1e3;
   std::vector<double> seconds;
   int64_t calls = 1;
   while (seconds.size() < static_cast<size_t>(repeat)) {
-    const Clock::time_point start = Clock::now();
+    const double start = Now();
     for (int64_t i = 0; i < calls; ++i) run();
-    const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+    const double elapsed = Now() - start;
     if (elapsed >= least) {
       seconds.push_back(elapsed / static_cast<double>(calls));
       continue;

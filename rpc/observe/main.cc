@@ -247,7 +247,7 @@ int main(int argc, char** argv) {
   using namespace autotune::observe;
   const Options options = ParseOptions(argc, argv);
   if (options.clock) {
-    std::printf("%.9f\n", Now());
+    std::printf("%.9f\n", autotune::Now());
     return 0;
   }
   if (options.detach) Detach();

@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "../common/clock.h"
+
 namespace autotune {
 namespace observe {
-
-/// Seconds of CLOCK_MONOTONIC, which all times of a record are in.
-double Now();
 
 /// Writes the record: one JSON object a line, each in one write, so that a reader sees whole lines.
 class Recorder {

@@ -8,7 +8,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,12 +41,6 @@ std::runtime_error Failure(const std::string& what) {
 void Descriptor::Close() {
   if (fd_ >= 0) close(fd_);
   fd_ = -1;
-}
-
-double Now() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 Descriptor Listen(const std::string& address, int* port) {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include "../common/clock.h"
+
 namespace autotune {
 namespace server {
 
@@ -36,9 +38,6 @@ class Descriptor {
  private:
   int fd_ = -1;
 };
-
-/// Seconds of a clock that never jumps.
-double Now();
 
 /// Listens on an address and port (0: any); throws std::runtime_error. `port` becomes the port taken.
 Descriptor Listen(const std::string& address, int* port);

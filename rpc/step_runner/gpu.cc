@@ -2,23 +2,19 @@
 #include "gpu.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <set>
 #include <stdexcept>
 #include <tuple>
 
+#include "../common/clock.h"
+#include "../common/median.h"
 #include "gpu_memory.h"
 #include "opencl.h"
 
 namespace autotune {
 namespace step_runner {
 namespace {
-
-double Now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
 
 /// Tensors in places that host and GPU both use while the GPU makes some calls.
 std::set<size_t> Both(const Plan& plan, const std::vector<size_t>& calls) {
@@ -149,11 +145,6 @@ class OpenClGpu final : public Gpu {
   GpuTimes times_;
 };
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 /// Medians of a tensor's way to the GPU and back.
 std::pair<double, double> Cross(const OpenCl& cl, GpuMemory* memory, size_t tensor, int repeats) {
   std::vector<double> there, back;
@@ -171,7 +162,7 @@ std::pair<double, double> Cross(const OpenCl& cl, GpuMemory* memory, size_t tens
     there.push_back(middle - start);
     back.push_back(end - after);
   }
-  return {Median(there), Median(back)};
+  return {Median(std::move(there)), Median(std::move(back))};
 }
 
 }  // namespace

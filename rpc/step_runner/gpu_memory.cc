@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "../common/clock.h"
 
 namespace autotune {
 namespace step_runner {
@@ -208,13 +209,12 @@ void GpuMemory::Blocking(Action action) {
     return;
   }
   // It would wait for this as well.
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  const double start = Now();
   cl_.Finish();
-  const auto idle = Clock::now();
+  const double idle = Now();
   action();
-  times_.waited += std::chrono::duration<double>(idle - start).count();
-  times_.crossed += std::chrono::duration<double>(Clock::now() - idle).count();
+  times_.waited += idle - start;
+  times_.crossed += Now() - idle;
 }
 
 template <typename Action>

@@ -21,13 +21,12 @@
 //   crossing TENSOR copy 35.1 40.2 reorder 5.0 6.1
 //
 // Exit code 1 where the step fails, 2 for a wrong command line.
-#include <time.h>
-
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "../common/clock.h"
 #include "../cpu_runtime/thread_team.h"
 #include "../cpu_runtime/tvm_symbols.h"
 #include "gpu.h"
@@ -42,12 +41,6 @@ namespace {
 
 constexpr int kSwitchRepeats = 15;
 constexpr int kCrossingRepeats = 9;
-
-double Now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 void PrintCalls(const std::vector<double>& times) {
   std::printf("calls %.6f", times.front());

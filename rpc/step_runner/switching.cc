@@ -3,8 +3,10 @@
 
 #include <tvm/runtime/c_backend_api.h>
 
-#include <algorithm>
-#include <chrono>
+#include <utility>
+
+#include "../common/clock.h"
+#include "../common/median.h"
 
 namespace autotune {
 namespace step_runner {
@@ -23,16 +25,11 @@ int Work(int, TVMParallelGroupEnv*, void*) {
   return 0;
 }
 
-double Seconds() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
 /// Some parallel loops, as kernels have them.
 double Rounds() {
-  const double start = Seconds();
+  const double start = Now();
   for (int round = 0; round < kRounds; ++round) TVMBackendParallelLaunch(Work, nullptr, 0);
-  return Seconds() - start;
+  return Now() - start;
 }
 
 }  // namespace
@@ -47,15 +44,14 @@ void MeasureSwitches(const std::vector<Setting>& settings, int repeats,
       for (int i = 0; i < repeats; ++i) {
         between.To(from);
         Rounds();
-        const double start = Seconds();
+        const double start = Now();
         between.To(to);
-        const double changed = Seconds() - start;
+        const double changed = Now() - start;
         const double first = Rounds();
         const double settled = Rounds();
         costs.push_back(changed + first - settled);
       }
-      std::nth_element(costs.begin(), costs.begin() + repeats / 2, costs.end());
-      told(from, to, costs[static_cast<size_t>(repeats) / 2]);
+      told(from, to, Median(std::move(costs)));
     }
   }
 }

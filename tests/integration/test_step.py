@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steps import early_update, net
+from steps import drawn_feed, early_update, net, true_steps
 
 from autotune.compiler.scheduled import Winner
 from autotune.compiler.step import open_step
@@ -18,7 +18,6 @@ from autotune.workloads import (
     StepForm,
     StepGraph,
     TrainingStep,
-    evaluate,
     formed,
     initial_values,
     max_relative_error,
@@ -33,20 +32,11 @@ def runs() -> StepRuns:
     return step_runs([])
 
 
-def given(graph: StepGraph, number: int) -> dict[str, Any]:
-    values = initial_values(graph, 100 + number)
-    return {n: a for n, a in values.items() if graph.by_name[n].kind in ("input", "label")}
-
-
 def expected(graph: StepGraph, values: dict[str, Any]) -> tuple[list[float], dict[str, Any]]:
     """Losses and last values of some steps, in float64."""
-    values, losses = dict(values), []
-    for number in range(STEPS):
-        values |= given(graph, number)
-        found = evaluate(graph, values, [graph.loss, *graph.updates.values()])
-        losses.append(float(found[graph.loss].reshape(-1)[0]))
-        values |= {old: found[new] for old, new in graph.updates.items()}
-    return losses, {old: graph.by_name[old].restored(values[old]) for old in graph.updates}
+    feeds = [drawn_feed(graph, number) for number in range(STEPS)]
+    losses, now = true_steps(graph, values, feeds)
+    return losses, {old: graph.by_name[old].restored(now[old]) for old in graph.updates}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +55,7 @@ def test_steps_follow_their_float64_evaluation(
     values = initial_values(graph, 1)
     losses, last = expected(graph, values)
     with runs.library(graph) as library, open_step(graph, library, values) as session:
-        times = session.run([given(graph, number) for number in range(STEPS)])
+        times = session.run([drawn_feed(graph, number) for number in range(STEPS)])
         found = session.read([*graph.updates])
     assert times.losses == pytest.approx(losses, rel=1e-5)
     assert len(times.seconds) == STEPS
@@ -78,7 +68,7 @@ def test_an_update_out_of_place_is_there_in_the_next_step(runs: StepRuns) -> Non
     values = initial_values(graph, 1)
     losses, last = expected(graph, values)
     with runs.library(graph) as library, open_step(graph, library, values) as session:
-        times = session.run([given(graph, number) for number in range(STEPS)])
+        times = session.run([drawn_feed(graph, number) for number in range(STEPS)])
         found = session.read(["fc3.weight"])
     assert times.losses == pytest.approx(losses, rel=1e-5)
     assert max_relative_error(found["fc3.weight"], last["fc3.weight"]) < 1e-4
@@ -91,7 +81,7 @@ def test_peak_memory_is_what_was_predicted(runs: StepRuns) -> None:
             runs.library(graph) as library,
             open_step(graph, library, initial_values(graph, 1)) as session,
         ):
-            times = session.run([given(graph, 0)])
+            times = session.run([drawn_feed(graph, 0)])
             assert times.peak_bytes == pytest.approx(session.predicted_bytes, rel=0.02)
 
 

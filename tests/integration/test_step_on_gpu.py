@@ -2,12 +2,12 @@
 
 import random
 import re
-import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from steps import net
+from steps import changed_plan, drawn_feed, net, true_steps
 
 from autotune.compiler import spaces, step_bundle, targets
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
@@ -16,7 +16,7 @@ from autotune.compiler.scheduled import plain_gpu_program
 from autotune.compiler.step_runs import step_runs
 from autotune.measurement.observation import Line
 from autotune.measurement.step_runner import crossing_seconds
-from autotune.workloads import Kernel, StepForm, StepGraph, evaluate, formed, initial_values, tasks
+from autotune.workloads import Kernel, StepForm, StepGraph, formed, initial_values, tasks
 
 STEPS = 3
 Bundle = tuple[Path, Path, StepGraph, GpuSide, list[float]]
@@ -42,26 +42,19 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     graph, other = (formed(plain, StepForm(one)) for one in ("channels_last", "channels_first"))
     side = gpu_kernels(other).side(graph, [graph, other])
     values = initial_values(graph, 1)
-    feeds = []
-    for number in range(STEPS):
-        drawn = initial_values(graph, 100 + number)
-        feeds.append(
-            {n: a for n, a in drawn.items() if graph.by_name[n].kind in ("input", "label")}
-        )
+    feeds = [drawn_feed(graph, number) for number in range(STEPS)]
     folder = tmp_path_factory.mktemp("gpu")
     with step_runs([]).library(graph) as library:
         step_bundle.write_bundle(folder, graph, library, values, feeds, side)
-    losses, now = [], dict(values)
-    for feed in feeds:
-        found = evaluate(graph, now | feed, [graph.loss, *graph.updates.values()])
-        losses.append(float(found[graph.loss].reshape(-1)[0]))
-        now |= {old: found[new] for old, new in graph.updates.items()}
+    losses, _ = true_steps(graph, values, feeds)
     program = step_bundle.runner("x86_64", android=False, gpu=True)
     return program, folder, graph, side, losses
 
 
-def run(bundle: Bundle, settings: Path, calls: object, memory: str, *words: str) -> list[str]:
-    lines = ["setting - 2", f"memory {memory}", *(f"gpu {call}" for call in calls)]  # type: ignore[attr-defined]
+def run(
+    bundle: Bundle, settings: Path, calls: Sequence[int], memory: str, *words: str
+) -> list[str]:
+    lines = ["setting - 2", f"memory {memory}", *(f"gpu {call}" for call in calls)]
     settings.write_text("\n".join(lines) + "\n")
     done = subprocess.run(
         [bundle[0], bundle[1], "--settings", settings, "--steps", str(STEPS), *words],
@@ -151,11 +144,7 @@ def test_crossings_are_measured_once_for_each_size_and_order(bundle: Bundle) -> 
 def test_a_damaged_plan_is_refused_with_its_line(
     bundle: Bundle, tmp_path: Path, old: str, new: str, complaint: str
 ) -> None:
-    folder = tmp_path / "step"
-    shutil.copytree(bundle[1], folder)
-    text = (folder / "step.plan").read_text()
-    assert old in text
-    (folder / "step.plan").write_text(text.replace(old, new, 1))
+    folder = changed_plan(bundle[1], tmp_path, old, new)
     settings = tmp_path / "settings"
     settings.write_text("setting - 1\ngpu 0\n")
     done = subprocess.run(

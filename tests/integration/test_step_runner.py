@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steps import net
+from steps import changed_plan, drawn_feed, net, true_steps
 
 from autotune.compiler import step_bundle
 from autotune.compiler.scheduled import Winner
 from autotune.compiler.step_runs import step_runs
 from autotune.compiler.targets import ARM_TRIPLE
 from autotune.records import TaskResult
-from autotune.workloads import StepForm, evaluate, formed, initial_values, tasks
+from autotune.workloads import StepForm, formed, initial_values, tasks
 
 STEPS = 3
 _QEMU = shutil.which("qemu-aarch64-static")
@@ -32,21 +32,12 @@ def bundle(
         pytest.skip("qemu-user-static and g++-aarch64-linux-gnu are needed")
     graph = formed(net(4, norm=True, optimizer="momentum"), StepForm("channels_last"))
     values = initial_values(graph, 1)
-    feeds = []
-    for number in range(STEPS):
-        drawn = initial_values(graph, 100 + number)
-        feeds.append(
-            {n: a for n, a in drawn.items() if graph.by_name[n].kind in ("input", "label")}
-        )
+    feeds = [drawn_feed(graph, number) for number in range(STEPS)]
     folder = tmp_path_factory.mktemp(abi)
     runs = step_runs([], triple=ARM_TRIPLE if abi == "aarch64" else "")
     with runs.library(graph) as library:
         step_bundle.write_bundle(folder, graph, library, values, feeds)
-    losses, now = [], dict(values)
-    for feed in feeds:
-        found = evaluate(graph, now | feed, [graph.loss, *graph.updates.values()])
-        losses.append(float(found[graph.loss].reshape(-1)[0]))
-        now |= {old: found[new] for old, new in graph.updates.items()}
+    losses, _ = true_steps(graph, values, feeds)
     program = step_bundle.runner(abi, android=False)
     return [*_COMMANDS[abi], str(program)], folder, losses
 
@@ -56,17 +47,15 @@ def open_bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Pa
     """A step whose kernels have two schedules each."""
     graph = formed(net(4, norm=True, optimizer="momentum"), StepForm("channels_last"))
     values = initial_values(graph, 1)
-    drawn = initial_values(graph, 100)
-    feed = {n: a for n, a in drawn.items() if graph.by_name[n].kind in ("input", "label")}
+    feeds = [drawn_feed(graph, 0)]
     folder = tmp_path_factory.mktemp("open")
     task = TaskResult("", "", "", "", 1, None, None, None, None, None, 0, 0, {}, None, "", "")
     untuned = Winner(task, None)
     schedules = {one.kernel.name: [untuned, untuned] for one in tasks(graph)}
     with step_runs([]).library(graph, schedules=schedules) as library:
-        step_bundle.write_bundle(folder, graph, library, values, [feed])
-    loss = evaluate(graph, values | feed, [graph.loss])[graph.loss]
+        step_bundle.write_bundle(folder, graph, library, values, feeds)
     program = step_bundle.runner("x86_64", android=False)
-    return [str(program)], folder, [float(loss.reshape(-1)[0])]
+    return [str(program)], folder, true_steps(graph, values, feeds)[0]
 
 
 def test_calls_are_made_as_the_settings_say(
@@ -181,11 +170,7 @@ def test_a_damaged_plan_is_refused_with_its_line(
     new: str,
     complaint: str,
 ) -> None:
-    folder = tmp_path / "step"
-    shutil.copytree(bundle[1], folder)
-    text = (folder / "step.plan").read_text()
-    assert old in text
-    (folder / "step.plan").write_text(text.replace(old, new, 1))
+    folder = changed_plan(bundle[1], tmp_path, old, new)
     done = subprocess.run(
         [*bundle[0], str(folder), "--steps", "1"], capture_output=True, text=True, timeout=60
     )

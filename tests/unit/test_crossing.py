@@ -8,17 +8,17 @@ from steps import early_update, net
 
 from autotune.measurement.step_runner import CrossingSeconds, OpenClDevice
 from autotune.studies.placing import GpuForm, GpuKernel, Placing, gpu_form
-from autotune.workloads import StepForm, formed
+from autotune.workloads import StepForm, StepGraph, formed
 from autotune.workloads.crossing import counterparts, reordered, traffic
 
 
 @pytest.fixture(scope="module")
-def forms() -> tuple:  # type: ignore[type-arg]
+def forms() -> tuple[StepGraph, StepGraph]:
     plain = net(4, norm=True, optimizer="momentum")
-    return tuple(formed(plain, StepForm(one)) for one in ("channels_last", "channels_first"))
+    return formed(plain, StepForm("channels_last")), formed(plain, StepForm())
 
 
-def test_calls_of_another_layout_make_the_same_tensors(forms: tuple) -> None:  # type: ignore[type-arg]
+def test_calls_of_another_layout_make_the_same_tensors(forms: tuple[StepGraph, StepGraph]) -> None:
     last, first = forms
     found = counterparts(last, first)
     assert len(found) > len(last.nodes) // 2
@@ -28,7 +28,9 @@ def test_calls_of_another_layout_make_the_same_tensors(forms: tuple) -> None:  #
     assert counterparts(last, last) == dict(enumerate(last.nodes))
 
 
-def test_a_reordered_tensor_has_the_values_of_the_other_layout(forms: tuple) -> None:  # type: ignore[type-arg]
+def test_a_reordered_tensor_has_the_values_of_the_other_layout(
+    forms: tuple[StepGraph, StepGraph],
+) -> None:
     last, first = forms
     changed = 0
     for tensor in last.tensors:
@@ -49,7 +51,7 @@ def test_a_reordered_tensor_has_the_values_of_the_other_layout(forms: tuple) -> 
 
 
 @pytest.mark.parametrize("graph", [net(4, norm=True, optimizer="adam"), early_update()])
-def test_every_tensor_that_calls_share_is_there_once(graph) -> None:  # type: ignore[no-untyped-def]
+def test_every_tensor_that_calls_share_is_there_once(graph: StepGraph) -> None:
     found = {one.tensor: one for one in traffic(graph)}
     assert found[graph.loss].readers[-1] is None
     for tensor in graph.tensors:
@@ -57,8 +59,9 @@ def test_every_tensor_that_calls_share_is_there_once(graph) -> None:  # type: ig
             assert found[tensor.name].producer is None
         if tensor.kind in ("parameter", "state"):
             # The step before has written it.
-            writer = graph.nodes[found[tensor.name].producer]
-            assert graph.updates[tensor.name] in writer.outputs
+            writer = found[tensor.name].producer
+            assert writer is not None
+            assert graph.updates[tensor.name] in graph.nodes[writer].outputs
         assert tensor.kind != "updated" or tensor.name not in found
     reads = {name for node in graph.nodes for name in node.inputs}
     constants = {tensor.name for tensor in graph.tensors if tensor.kind == "constant"}

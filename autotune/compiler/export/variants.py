@@ -195,7 +195,11 @@ def variant_of_choice(
             _tuned(known[name].kernel, winner),
             winner.tuned,
             known[name].count,
-            _chosen_figures(winner, figures.get((name, winner.task.digest), (None, None))),
+            # The default's time is of the run's cores and clocks too.
+            _in_step(
+                replace(_figures(winner.task), default_ms=None),
+                figures.get((name, winner.task.digest)),
+            ),
         )
         for name, winner in chosen.items()
     )
@@ -377,16 +381,10 @@ def _kernels(run: Run, request: TuneRequest) -> tuple[ExportedKernel, ...]:
     return tuple(found)
 
 
-def _chosen_figures(winner: Winner, found: tuple[float | None, float | None]) -> Figures:
-    """Of a schedule under the cores and clocks that it was chosen for, where its run's times do not hold."""
-    ms, millijoules = found
-    return replace(
-        _figures(winner.task),
-        default_ms=None,
-        tuned_ms=ms,
-        energy_mj=millijoules,
-        speedup_interval=None,
-    )
+def _in_step(figures: Figures, found: tuple[float | None, float | None] | None) -> Figures:
+    """Of a schedule as it was chosen, by milliseconds and millijoules in that step: its run's times do not hold."""
+    ms, millijoules = found or (None, None)
+    return replace(figures, tuned_ms=ms, energy_mj=millijoules, speedup_interval=None)
 
 
 def _figures(task: TaskResult) -> Figures:

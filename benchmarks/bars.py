@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shlex
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autotune.compiler.runner import host_device
+from autotune.records.folder import write_json
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def run(
             "rows": report.rows,
         }
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(options.json, content)
     return 1 if any(bar.ok is False for bar in report.bars) else 0
 
 

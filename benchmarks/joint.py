@@ -168,7 +168,8 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
             report.row(
                 emulated=profile, seed=seed, dominated=beaten, gain=more, joint=a, sequential=b
             )
-        beaten, more = (float(np.median(column)) for column in zip(*figures, strict=True))
+        beaten = float(np.median([share for share, _ in figures]))
+        more = float(np.median([more for _, more in figures if more is not None]))
         name = f"emulated {profile}, {trials} steps measured"
         report.bar(
             f"{name}: of the sequential front, the joint one dominates",

@@ -10,6 +10,7 @@ from autotune.studies.texts import (
     configuration_text,
     doubts,
     exhaustive_text,
+    fronts_text,
     interval_text,
     joules_text,
     placement_texts,
@@ -70,10 +71,7 @@ def _show_sequential(other: dict[str, Any] | None) -> None:
         if (ratio := other[name]) is not None:
             print(f"{word}, kernels first and cores afterwards / joint: {ratio_text(ratio)}")
     if (fronts := other["front"]) is not None:
-        print(
-            f"the joint front dominates {fronts['dominated']:.0%} of that of kernels first; its hypervolume is "
-            f"{fronts['hypervolume_gain']:+.0%}"
-        )
+        print(fronts_text(fronts))
 
 
 def _row(point: dict[str, Any]) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +13,14 @@ _UNBROKEN = 10_000
 
 
 def write_json(content: Mapping[str, Any]) -> None:
-    """Writes one object with its `schema_version` to stdout."""
-    print(json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2))
+    """Writes one object with its `schema_version` to stdout.
+
+    Raises:
+        RecordError: It has a number that JSON does not have.
+    """
+    from autotune.records.json_text import json_text
+
+    print(json_text({"schema_version": SCHEMA_VERSION, **content}, 2))
 
 
 def write_table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import signal
@@ -46,6 +45,7 @@ from autotune.errors import INTERRUPTED, TransientDeviceError, UsageError
 from autotune.records import Result, RunFolder, TaskResult
 from autotune.records.database import merged
 from autotune.records.folder import Run
+from autotune.records.json_text import json_text
 
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
 
@@ -296,7 +296,7 @@ def _same_conditions(earlier: Run, runner: Runner) -> None:
 def show(result: Result, notice: str | None, *, as_json: bool) -> None:
     """Prints a result on stdout, as a table or as JSON."""
     if as_json:
-        print(json.dumps(result.to_json(), indent=2))
+        print(json_text(result.to_json(), 2))
         return
     columns = (
         "kernel",

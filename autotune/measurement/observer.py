@@ -266,7 +266,7 @@ class Observer:
         entries: list[dict[str, object]] = [{"clock": [offset.seconds, deviation_s]}]
         for kind, lines in (("meter", taken.readings), ("meter_error", taken.errors)):
             entries += [{kind: [time_s + offset.seconds, *texts]} for time_s, *texts in lines]
-        record.add("".join(f"{json.dumps(entry)}\n" for entry in entries).encode())
+        record.add("".join(f"{json.dumps(entry, allow_nan=False)}\n" for entry in entries).encode())
 
     def _follow(
         self,

@@ -13,6 +13,7 @@ from typing import Any
 
 from autotune.errors import RecordError
 from autotune.records.database import Database, Schedule, Source
+from autotune.records.json_text import json_text
 from autotune.records.lines import disk_error
 
 SUFFIX = ".records.gz"
@@ -39,7 +40,7 @@ def write_database(path: Path, database: Database) -> None:
     lines: list[dict[str, Any]] = [{"schema_version": SCHEMA_VERSION, "kind": _KIND}]
     lines += [{"source": source.to_json()} for _, source in sorted(database.sources.items())]
     lines += [{"schedule": one.to_json()} for _, one in sorted(database.schedules.items())]
-    text = "".join(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n" for line in lines)
+    text = "".join(json_text(line, sort_keys=True) + "\n" for line in lines)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import RecordError, UsageError
+from autotune.records.json_text import json_text
 from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
 
 RUN_SCHEMA_VERSION = 1
@@ -24,9 +25,9 @@ def write_json(path: Path, value: Any) -> None:
     """Writes a JSON file whole or not at all.
 
     Raises:
-        RecordError: It cannot be written.
+        RecordError: It cannot be written, or has a number that JSON does not have.
     """
-    write_text(path, json.dumps(value, indent=2) + "\n")
+    write_text(path, json_text(value, 2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -46,13 +47,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file.
+    """Reads a JSON file; `Infinity` and `NaN`, which earlier versions could write, are null.
 
     Raises:
         RecordError: It cannot be read, or is damaged.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:

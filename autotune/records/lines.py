@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import RecordError
+from autotune.records.json_text import json_text
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -44,9 +45,10 @@ class LineFile:
         """Writes one line in full, or leaves the file as it was.
 
         Raises:
-            RecordError: The disk is full or the write failed; a part that was written is cut off again.
+            RecordError: The disk is full or the write failed; a part that was written is cut off again. Or the
+                value has a number that JSON does not have.
         """
-        data = (json.dumps(value, separators=(",", ":")) + "\n").encode()
+        data = (json_text(value) + "\n").encode()
         size = os.fstat(self._fd).st_size
         written = 0
         try:

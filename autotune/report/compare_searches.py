@@ -65,6 +65,6 @@ def fronts(both: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None
         "reference": {"time_s": worst[0], "energy_j": worst[1]},
         "points": {"first": len(pairs[0]), "second": len(pairs[1])},
         "hypervolume": {"first": volumes[0], "second": volumes[1]},
-        "gain": more if math.isfinite(more) else None,
+        "gain": more,
         "dominated": {"first": of_first, "second": of_second},
     }

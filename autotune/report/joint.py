@@ -9,7 +9,13 @@ from typing import Any
 
 from autotune.report.bars import Ratio, intervals, stacked
 from autotune.report.page import download, table
-from autotune.studies.texts import configuration_text, interval_text, placement_texts, ratio_text
+from autotune.studies.texts import (
+    configuration_text,
+    fronts_text,
+    interval_text,
+    placement_texts,
+    ratio_text,
+)
 
 Plan = Mapping[str, Any]
 _DIGITS, _SEQUENTIAL = 8, "sequential"
@@ -47,10 +53,7 @@ def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
         html += "".join(f"<p>{escape(ratio.title)}</p>" for ratio in ratios)
         html += intervals("Kernels first, over joint", "kernels first / joint", ratios)
     if (fronts := other.get("front")) is not None:
-        html += (
-            f"<p>The joint front dominates {fronts['dominated']:.0%} of that of kernels first; its hypervolume is "
-            f"{fronts['hypervolume_gain']:+.0%}.</p>"
-        )
+        html += f"<p>{escape(fronts_text(fronts))}.</p>"
     return [("What joint search gained over kernels first, cores afterwards", html)]
 
 

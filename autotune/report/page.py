@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import csv
 import io
-import json
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from autotune.records.json_text import json_text
 from autotune.report.svg import LEFT, TOP, WIDTH, label
 
 _LIGHT = """--ink: #222; --soft: #555; --grid: #e2e2e2; --rule: #888; --paper: #fff; --box: #f5f5f5;
@@ -134,7 +134,7 @@ def facts(rows: Sequence[tuple[str, str]]) -> str:
 
 def download(name: str, content: Any) -> str:
     """A link that holds data as JSON."""
-    return _link(name, "application/json", json.dumps(content, indent=1))
+    return _link(name, "application/json", json_text(content, 1))
 
 
 def download_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -90,7 +89,7 @@ def knee(points: ArrayLike) -> int | None:
     return int(np.argmax(below)) if below.max() > 1e-9 else None
 
 
-def gain(mine: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
+def gain(mine: ArrayLike, theirs: ArrayLike) -> tuple[float, float | None]:
     """What a front is worth beside another one, of two objectives that are above zero.
 
     Areas are of logarithms, below the worst of both fronts.
@@ -101,12 +100,12 @@ def gain(mine: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
 
     Returns:
         The share of their points that one of mine equals or dominates, and the relative gain of my hypervolume;
-        infinite where theirs has none.
+        None where theirs has none, and mine has some.
     """
     own, other = (np.log(np.asarray(x, np.float64)).reshape(-1, 2) for x in (mine, theirs))
     beaten = (own[:, None, :] <= other[None]).all(axis=2).any(axis=0)
     worst = np.vstack([own, other]).max(axis=0)
     areas = [hypervolume(x, worst.tolist()) for x in (own, other)]
     if areas[1] == 0:
-        return float(beaten.mean()), 0.0 if areas[0] == 0 else math.inf
-    return float(beaten.mean()), areas[0] / areas[1] - 1
+        return float(beaten.mean()), 0.0 if areas[0] == 0 else None
+    return float(beaten.mean()), float(areas[0] / areas[1] - 1)

@@ -36,6 +36,13 @@ def ratio_text(found: Mapping[str, Any]) -> str:
     return f"{found['ratio']:.3g} ({told}): {found['verdict']}{doubt}"
 
 
+def fronts_text(found: Mapping[str, Any]) -> str:
+    """How the front of a joint search stands to that of kernels first and cores afterwards."""
+    told = f"the joint front dominates {found['dominated']:.0%} of that of kernels first"
+    gain = found["hypervolume_gain"]
+    return told if gain is None else f"{told}; its hypervolume is {gain:+.0%}"
+
+
 def placement_texts(found: Mapping[str, Any]) -> list[str]:
     """Where a step was best, on the CPU or on a GPU, and what that was measured beside; a line each."""
     places, able = found["places"], found["able"]

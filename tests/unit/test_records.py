@@ -1,12 +1,15 @@
 """Run folders: appended, locked, repaired after a kill, and clear when damaged or when the disk is full."""
 
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from autotune.cli.output import write_json as print_json
 from autotune.errors import RecordError, UsageError
 from autotune.records import (
     MOVEMENT,
@@ -16,7 +19,9 @@ from autotune.records import (
     read_run,
     step_shares,
 )
+from autotune.records.folder import read_json
 from autotune.records.lines import LineFile, cut_torn_line, read_lines
+from autotune.report.page import download
 
 
 def make(parent: Path) -> RunFolder:
@@ -30,6 +35,35 @@ def test_events_are_readable_while_the_run_is_open(tmp_path: Path) -> None:
     assert [event["digest"] for event in run.trials()] == ["a"]
     assert run.result is None
     assert run.about["request"] == {"kind": "kernels"}
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_a_number_that_json_does_not_have_gets_into_no_file_and_no_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: float
+) -> None:
+    value = {"sequential": {"fronts": [{"gain": 1.0}, {"gain": number}]}}
+    said = r"'sequential\.fronts\[1\]\.gain' is (inf|-inf|nan), and JSON has no such number"
+    with make(tmp_path) as folder:
+        writers: list[Callable[[], None]] = [
+            lambda: folder.event("trial", **value),
+            lambda: folder.result(value),
+            lambda: print_json(value),
+            lambda: print(download("a.json", value)),
+        ]
+        for write in writers:
+            with pytest.raises(RecordError, match=said):
+                write()
+        folder.event("trial", gain=None)
+    run = read_run(folder.path)
+    assert [event["event"] for event in run.events] == ["trial"]
+    assert run.result is None
+    assert capsys.readouterr().out == ""
+
+
+def test_a_result_of_an_earlier_version_with_infinity_is_read_as_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text('{"gain": Infinity, "lost": NaN, "time_s": 1.5}')
+    assert read_json(path) == {"gain": None, "lost": None, "time_s": 1.5}
 
 
 def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from autotune.studies.cpu_config import CpuConfigRun
 from autotune.studies.finals import measure_again, named_points
 from autotune.studies.model_search import Known, ModelSearch
 from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective, best, values
-from autotune.studies.pareto import front, hypervolume, improvement, knee
+from autotune.studies.pareto import front, gain, hypervolume, improvement, knee
 from autotune.studies.physics import Clocks, PowerModel, TimeModel
 from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.replay import TableBench, read_paper_table, search
@@ -37,7 +37,7 @@ from autotune.studies.space import CpuSpace
 from autotune.studies.storage import faults_told, hidden, open_storage, without_password
 from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of
 from autotune.studies.surrogate import Surrogate
-from autotune.studies.texts import doubts
+from autotune.studies.texts import doubts, fronts_text
 
 TABLE = Path(__file__).parents[1] / "data" / "meizu16t_alexnet_b16.csv"
 LITTLE = Cluster(
@@ -312,8 +312,17 @@ def test_fronts_and_hypervolumes_agree_with_counting(points: list[tuple[int, int
     assert hypervolume(points, (10, 10)) == cells
     known = np.asarray(points, np.float64)
     more = np.array([[3.0, 4.0], [9.0, 1.0]])
-    for point, gain in zip(more, improvement(more, known, (10, 10)), strict=True):
-        assert gain == pytest.approx(hypervolume([*points, tuple(point)], (10, 10)) - cells)
+    for point, added in zip(more, improvement(more, known, (10, 10)), strict=True):
+        assert added == pytest.approx(hypervolume([*points, tuple(point)], (10, 10)) - cells)
+
+
+def test_a_front_gains_over_another_one_only_where_that_has_an_area() -> None:
+    assert gain([(1.0, 2.0), (2.0, 1.0)], [(1.0, 2.0), (2.0, 1.0)]) == (1.0, 0.0)
+    assert gain([(1.0, 1.0)], [(2.0, 2.0)]) == (1.0, None)
+    assert gain([(2.0, 2.0)], [(1.0, 1.0)]) == (0.0, -1.0)
+    told = {"dominated": 1.0, "hypervolume_gain": None}
+    assert fronts_text(told) == "the joint front dominates 100% of that of kernels first"
+    assert fronts_text({**told, "hypervolume_gain": 0.12}).endswith("; its hypervolume is +12%")
 
 
 def test_the_knee_lies_furthest_below_the_line_between_the_ends() -> None:

@@ -242,7 +242,9 @@ def judge(
     middle = np.median(figures, axis=1)
     on_front = sorted(front(middle), key=lambda i: middle[i, 0])
     for index, schedule in enumerate(schedules):
-        time_s, energy_j = (bootstrap_median(figures[index, :, k].tolist(), seed=1) for k in (0, 1))
+        time_s, energy_j = (
+            bootstrap_median(figures[index, :, k].tolist(), positive=k == 0, seed=1) for k in (0, 1)
+        )
         report.row(
             role=role, digest=schedule.digest, on_front=index in on_front, ms=told(time_s, 1e3),
             mj=told(energy_j, 1e3), watts=float(middle[index, 1] / middle[index, 0]),
@@ -268,7 +270,9 @@ def judge(
     widths = [
         (i.high - i.low) / i.estimate
         for k in (0, 1)
-        for i in (bootstrap_median(figures[x, :, k].tolist(), seed=1) for x in on_front)
+        for i in (
+            bootstrap_median(figures[x, :, k].tolist(), positive=k == 0, seed=1) for x in on_front
+        )
     ]
     report.bar(
         f"{role}: widest interval of a figure on the front", 100 * max(widths), "at most", 20, "%"

@@ -63,32 +63,36 @@ def paired_speedup(
         return _bootstrap(ratios, seed, confidence)
     if len(ratios) == 1:
         return Interval(float(ratios[0]), 0.0, math.inf)
-    found = _student(np.log(ratios), confidence)
-    low, middle, high = np.exp([found.low, np.median(np.log(ratios)), found.high]).tolist()
-    return Interval(middle, min(low, middle), max(high, middle))
+    # Of an even number the geometric middle, so that either side over the other tells the same.
+    return _around(float(np.exp(np.median(np.log(ratios)))), _student_of_logs(ratios, confidence))
 
 
-def bootstrap_median(samples: Sequence[float], *, seed: int, confidence: float = 0.95) -> Interval:
+def bootstrap_median(
+    samples: Sequence[float], *, positive: bool, seed: int, confidence: float = 0.95
+) -> Interval:
     """Median with a percentile bootstrap interval (Efron and Tibshirani, 1993); Student's of fewer than eight.
 
     Args:
-        samples: Values, at least one; of one alone the interval is everything.
+        samples: Values, at least one; of one alone the interval is everything that they may be.
+        positive: Whether they are above zero by their nature, as seconds and bytes are: Student's interval is then
+            of their logarithms. Joules above idle are not: noise may take them below.
         seed: Seed of the resampling.
         confidence: Coverage of the interval, between 0 and 1.
 
     Raises:
-        ValueError: There is no value.
+        ValueError: There is no value, or one that is not above zero where all are.
     """
     if not samples:
         raise ValueError("no value has no median")
+    if positive and min(samples) <= 0:
+        raise ValueError(f"{min(samples)} is not above zero")
     values = np.asarray(samples, dtype=np.float64)
     if len(values) >= _LEAST_RESAMPLED:
         return _bootstrap(values, seed, confidence)
     middle = float(np.median(values))
     if len(values) == 1:
-        return Interval(middle, -math.inf, math.inf)
-    found = _student(values, confidence)
-    return Interval(middle, min(found.low, middle), max(found.high, middle))
+        return Interval(middle, 0.0 if positive else -math.inf, math.inf)
+    return _around(middle, (_student_of_logs if positive else _student)(values, confidence))
 
 
 def ratio_of_sums(
@@ -143,6 +147,18 @@ def _bootstrap(values: Floats, seed: int, confidence: float) -> Interval:
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(medians, [tail, 1.0 - tail])
     return Interval(float(np.median(values)), float(low), float(high))
+
+
+def _around(middle: float, found: Interval) -> Interval:
+    """An interval of a mean as one of a median, which lies within."""
+    return Interval(middle, min(found.low, middle), max(found.high, middle))
+
+
+def _student_of_logs(values: Floats, confidence: float) -> Interval:
+    """Geometric mean of two values or more; one end is infinite where they are many magnitudes apart."""
+    found = _student(np.log(values), confidence)
+    with np.errstate(over="ignore"):
+        return Interval(*np.exp([found.estimate, found.low, found.high]).tolist())
 
 
 def _student(values: Floats, confidence: float) -> Interval:

@@ -155,13 +155,15 @@ def final_of(
     """
     known = figures_of(measured)
     runs, blocks = list(measured.values()), list(known.values())
-    time_s = bootstrap_median([f.time_s for f in blocks], seed=seed)
+    time_s = bootstrap_median([f.time_s for f in blocks], positive=True, seed=seed)
     joules = [f.energy_j for f in blocks if f.energy_j is not None]
     doubts = [f.deviation_j for f in blocks if f.deviation_j is not None]
     energy_j = None
     if len(joules) == len(blocks):
         # The blocks' spread has their noise, but not what the meter and the baseline are off by in all of them.
-        energy_j = widened(bootstrap_median(joules, seed=seed), median(doubts) if doubts else 0.0)
+        energy_j = widened(
+            bootstrap_median(joules, positive=False, seed=seed), median(doubts) if doubts else 0.0
+        )
     hottest = [f.celsius for f in blocks if f.celsius is not None]
     memory = [f.memory_bytes for f in blocks if f.memory_bytes is not None]
     return Final(
@@ -180,7 +182,7 @@ def final_of(
             name: median([run.rails[name] for run in runs if name in run.rails])
             for name in runs[0].rails
         },
-        bootstrap_median(memory, seed=seed) if len(memory) == len(blocks) else None,
+        bootstrap_median(memory, positive=True, seed=seed) if len(memory) == len(blocks) else None,
         tuple(dict.fromkeys(mark for run in runs for mark in run.marks)),
         {
             name: median([run.seen_khz[name] for run in runs if name in run.seen_khz])

@@ -121,7 +121,7 @@ class JointBench:
         self._fitted = 0
         self._tried = np.zeros(len(self.model.table), np.int64)
         self._forms_tried = np.zeros(len(self.counts), np.int64)
-        self._seen: dict[CpuConfiguration, tuple[Floats, Floats]] = {}
+        self._seen: dict[CpuConfiguration, dict[int, list[float]]] = {}
         self._settled: dict[CpuConfiguration, Choice] | None = None
         self._again: dict[CpuConfiguration, Choice] = {}
         self.ran: dict[CpuConfiguration, Choice] = {}
@@ -177,12 +177,10 @@ class JointBench:
             "foretold_s": [float(f"{one:.4g}") for one in seconds[rows]],
         }
 
-    def timed(self, configuration: CpuConfiguration, choice: Choice) -> list[float | None]:
-        """Seconds that a call of each task took under a configuration with a choice; None where none did."""
-        if configuration not in self._seen:
-            return [None] * len(choice.schedules)
-        times, total = (x[self.model.table.rows(choice.rows)] for x in self._seen[configuration])
-        return [float(np.exp(t / n)) if n else None for n, t in zip(times, total, strict=True)]
+    def timed(self, configuration: CpuConfiguration, choice: Choice) -> list[Sequence[float]]:
+        """Seconds that a call of each task took under a configuration with a choice, a number a measurement."""
+        seen = self._seen.get(configuration, {})
+        return [tuple(seen.get(int(row), ())) for row in self.model.table.rows(choice.rows)]
 
     def memory(self, form: int) -> tuple[float, list[float]] | None:
         """What steps of a form took of memory, whatever the configuration: median and 95 %; None with too few."""
@@ -258,14 +256,15 @@ class JointBench:
         assert seconds is not None
         if configuration not in self._seen:
             return seconds, joules
-        times, total = self._seen[configuration]
-        timed = times > 0
-        rest = total[timed] / times[timed] - np.log(seconds[timed])
+        seen = self._seen[configuration]
+        timed = np.asarray(list(seen), np.int64)
+        times = np.asarray([len(own) for own in seen.values()])
+        rest = np.asarray([np.log(own).mean() for own in seen.values()]) - np.log(seconds[timed])
         # A step that ran slower than foretold in all its calls says nothing against the schedules in it.
         middle = float(np.median(rest)) * len(rest) / (len(rest) + _FEW)
         spread = float(np.std(rest)) if hopeful else 0.0
         shift = np.full(len(seconds), middle - spread)
-        shift[timed] = (times[timed] * rest + _BELIEF * middle) / (times[timed] + _BELIEF)
+        shift[timed] = (times * rest + _BELIEF * middle) / (times + _BELIEF)
         factor = np.exp(shift)
         return seconds * factor, None if joules is None else joules * factor
 
@@ -346,11 +345,9 @@ class JointBench:
         rows = self.model.table.rows(choice.rows)[ran]
         seconds = np.asarray([task_s[task] for task in ran], np.float64)
         self._tried[rows] += 1
-        times, total = self._seen.setdefault(
-            configuration, (np.zeros(len(self._tried)), np.zeros(len(self._tried)))
-        )
-        times[rows] += 1
-        total[rows] += np.log(np.maximum(seconds, _SMALLEST))
+        seen = self._seen.setdefault(configuration, {})
+        for row, took in zip(rows.tolist(), seconds.tolist(), strict=True):
+            seen.setdefault(row, []).append(max(took, _SMALLEST))
         watts = None
         # What a step draws beside a GPU says nothing of the CPU alone.
         if figures.energy_j is not None and not choice.gpu:

@@ -167,6 +167,10 @@ class Placing:
             found[call] = median(own) if own else alone * slower
         return found
 
+    def timed(self, form: int, call: int) -> Sequence[float]:
+        """Seconds that a call of a form took on the GPU in steps, a number a measurement."""
+        return tuple(self._seen.get((form, call), ()))
+
     def chosen(
         self, form: int, of_task: Floats, second: float, joule: float, cpu_watts: float
     ) -> tuple[tuple[int, ...], float]:

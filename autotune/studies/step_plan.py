@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.measurement.statistics import bootstrap_median
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.joint import Choice, JointBench
 from autotune.studies.placing import GpuKernel
@@ -13,6 +14,9 @@ from autotune.studies.plan_file import KIND, PLAN_SCHEMA_VERSION
 from autotune.workloads.crossing import GPU_ALIGNMENT
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.memory import ALIGNMENT, plan_memory
+
+_SEED = 1
+"""Of bootstrap intervals."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ def step_plan(
                 "energy_j": watts and took * watts,
                 "ci": {"time_s": bench.interval("call_s", took)},
             }
+            call["measured"] = _measured(placing.timed(choice.form, number)) if placing else None
         elif task is not None:
             chosen = settings[at].choice.schedules[task]
             schedule, row = table.tasks[task].schedules[chosen], int(table.first[task]) + chosen
@@ -91,8 +96,7 @@ def step_plan(
                 "energy_j": None if joules is None else float(joules[row]),
                 "ci": {"time_s": bench.interval("call_s", float(seconds[row]))},
             }
-            took_here = timed[at][task]
-            call["measured"] = None if took_here is None else {"time_s": took_here}
+            call["measured"] = _measured(timed[at][task])
         calls.append(call)
     known = [call["predicted"] for call in calls if call["predicted"]]
     if placing is not None and on_gpu:
@@ -131,3 +135,11 @@ def step_plan(
             for name in ("time_s", "energy_j", "memory_bytes", "celsius", "ci", "marks")
         },
     }
+
+
+def _measured(seconds: Sequence[float]) -> dict[str, Any] | None:
+    """What a call took in steps, a number a measurement; None where none had it."""
+    if not seconds:
+        return None
+    found = bootstrap_median(seconds, positive=True, seed=_SEED)
+    return {"time_s": found.estimate, "ci": {"time_s": found.ends}, "measurements": len(seconds)}

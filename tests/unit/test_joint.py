@@ -26,7 +26,9 @@ from autotune.studies.pools import TaskPool, pools
 from autotune.studies.ranges import CpuRanges
 from autotune.studies.roofline import Nests, Roofline
 from autotune.studies.space import CpuSpace
+from autotune.studies.step_plan import PlannedSetting, step_plan
 from autotune.studies.study import StudyRequest, study_of
+from autotune.workloads.models import build_model
 from autotune.workloads.schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
 
 SAMPLES = Path(__file__).parents[2] / "logs" / "samples" / "mobilenet-v2-b8-pools"
@@ -333,6 +335,39 @@ def test_a_schedule_that_was_timed_under_a_configuration_is_known_by_that() -> N
         bench.measure(BIG4)
     bench.settle()
     assert bench.choose(BIG4).schedules == (2,)
+
+
+def test_a_plan_has_of_each_call_what_steps_took_with_an_interval_where_several_measured_it() -> (
+    None
+):
+    graph = build_model("lenet", batch=2)
+    calls = len(graph.nodes)
+    found = small([1.0], [1.0])
+    bench = JointBench(Table([[4e-3], [2e-3]], [[1, 1]]), found, "latency", 1)
+    bench.measure(LITTLE1)
+    steps: list[float] = [4e-3, 5e-3, 4.2e-3]
+    for took in steps:
+        bench.recall(BIG4, {
+            "event": "trial", "chosen": [0, 0], "task_s": [took, None],
+            "figures": {"time_s": 2 * took, "energy_j": 1.0},
+        })  # fmt: skip
+
+    def planned(configuration: CpuConfiguration) -> list[dict[str, Any]]:
+        of_call = [0, 1, *[None] * (calls - 2)]
+        setting = PlannedSetting(configuration, Choice((0, 0)))
+        told = step_plan(bench, graph, of_call, {}, {}, [setting], [0] * calls, None)
+        return list(told["calls"])
+
+    first, second, other = planned(BIG4)[:3]
+    assert first["measured"]["time_s"] == 4.2e-3
+    assert first["measured"]["measurements"] == 3
+    low, high = first["measured"]["ci"]["time_s"]
+    assert 0 < low < 4e-3 < 5e-3 < high
+    assert second["measured"] is None
+    assert other["measured"] is other["predicted"] is None
+    # Of one measurement there is a time, and no interval.
+    once = {"time_s": 4e-3, "ci": {"time_s": None}, "measurements": 1}
+    assert planned(LITTLE1)[0]["measured"] == once
 
 
 def test_what_was_foretold_is_held_against_what_came_out() -> None:

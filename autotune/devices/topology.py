@@ -64,6 +64,13 @@ class Cluster:
     governors: tuple[str, ...]
     policies: tuple[str, ...]
 
+    def takes(self, khz: int) -> bool:
+        """Whether its clock can be set to this, as far as the system says."""
+        if self.frequencies_khz:
+            return khz in self.frequencies_khz
+        least, most = self.min_khz or 0, self.max_khz or khz
+        return bool(self.policies) and least <= khz <= most
+
 
 def cpu_list(text: str) -> tuple[int, ...]:
     """Core numbers of the kernel's lists: `0-3,6`, or `0 1 2` as `related_cpus` has them.

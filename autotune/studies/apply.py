@@ -10,7 +10,7 @@ from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo
 from autotune.devices.journal import Journal, held
 from autotune.devices.topology import Cluster
-from autotune.errors import StableDeviceError, UsageError
+from autotune.errors import StableDeviceError
 from autotune.studies.configuration import CpuConfiguration
 
 _CALL_S = 15.0
@@ -30,19 +30,17 @@ def apply(device: Device, info: DeviceInfo, configuration: CpuConfiguration) -> 
         What was set and read back, in words.
 
     Raises:
-        UsageError: The device has other clusters.
+        UsageError: The device has other clusters, or not those cores and clocks.
         StableDeviceError: It gives no root, or refuses; nothing is left changed then.
         DeviceError: Another run holds it.
     """
     configuration.cpus(info.clusters)
+    configuration.require_on(info.clusters, f"the configuration for {info.serial}")
     wanted = [
         (cluster, setting.khz)
         for cluster, setting in zip(info.clusters, configuration.clusters, strict=True)
         if setting.khz is not None
     ]
-    for cluster, khz in wanted:
-        if cluster.frequencies_khz and khz not in cluster.frequencies_khz:
-            raise UsageError(f"{info.serial}: cluster '{cluster.name}' has no clock of {khz} kHz")
     if wanted and not info.rooted:
         raise StableDeviceError(
             f"{info.serial} gives no root, and clocks cannot be set without it",

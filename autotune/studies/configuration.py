@@ -10,6 +10,9 @@ from autotune.devices.topology import Cluster
 from autotune.errors import UsageError
 from autotune.studies.texts import configuration_text
 
+MOST_THREADS_PER_CORE = 8
+"""More than these for each core that trains are a slip, and no configuration."""
+
 
 @dataclass(frozen=True, order=True)
 class ClusterSetting:
@@ -41,6 +44,11 @@ class CpuConfiguration:
             raise UsageError("a configuration needs a core and a thread")
         if any(s.cores < 0 or (not s.cores and s.khz is not None) for s in self.clusters):
             raise UsageError("a cluster that does not train is left alone")
+        if self.threads > MOST_THREADS_PER_CORE * self.cores:
+            raise UsageError(
+                f"{self.threads} threads on {self.cores} core{'s' * (self.cores > 1)}: "
+                f"{MOST_THREADS_PER_CORE} a core are the most"
+            )
 
     @property
     def cores(self) -> int:
@@ -63,6 +71,26 @@ class CpuConfiguration:
                 raise UsageError(f"{cluster.name} has no {setting.cores} cores")
             chosen += cluster.cpus[len(cluster.cpus) - setting.cores :]
         return tuple(sorted(chosen))
+
+    def require_on(self, clusters: Sequence[Cluster], what: str) -> None:
+        """Refuses cores and clocks that a device does not have.
+
+        Args:
+            clusters: The device's, as many as there are settings.
+            what: Who wants them, such as a plan's file.
+
+        Raises:
+            UsageError: A cluster has fewer cores, or its clock cannot be set to that.
+        """
+        for setting, cluster in zip(self.clusters, clusters, strict=True):
+            if setting.cores > len(cluster.cpus):
+                raise UsageError(
+                    f"{what} wants {setting.cores} cores of {cluster.name}, which has {len(cluster.cpus)}"
+                )
+            if setting.khz is not None and not cluster.takes(setting.khz):
+                raise UsageError(
+                    f"{what} wants {cluster.name} at {setting.khz} kHz, which it does not have"
+                )
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
         """A plain object: `{"clusters": {name: {"cores", "khz"}}, "threads"}`."""

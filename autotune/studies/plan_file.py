@@ -12,6 +12,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.measurement.step_runner import MemoryKind, OnGpu
+from autotune.studies.plan_schema import check, damaged
 
 PLAN_SCHEMA_VERSION = 1
 KIND = "plan"
@@ -84,15 +85,6 @@ class StepPlan:
         return found
 
 
-def _setting(told: Mapping[str, Any]) -> dict[str, Any]:
-    threads, clusters = told["threads"], told["clusters"]
-    numbers = [threads, *(one["cores"] for one in clusters.values())]
-    numbers += [one["khz"] for one in clusters.values() if one["khz"] is not None]
-    if threads < 1 or not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError(f"a setting of {threads!r} threads, or its cores or clocks")
-    return dict(told)
-
-
 def _figures(
     calls: Sequence[Mapping[str, Any]],
 ) -> dict[tuple[str, str], tuple[float | None, float | None]]:
@@ -102,7 +94,7 @@ def _figures(
             foretold = call.get("predicted") or {}
             seconds = (call.get("measured") or foretold).get("time_s")
             name = call["gpu_kernel"] if call["device"] == "gpu" else call["kernel"]
-            key = (str(name), str(call["schedule"]["digest"]))
+            key = (name, call["schedule"]["digest"])
             found.setdefault(key, []).append((seconds, foretold.get("energy_j")))
     return {
         key: (_mean([t for t, _ in ones]), _mean([e for _, e in ones]))
@@ -134,51 +126,37 @@ def read_plan(path: Path) -> StepPlan:
         )
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        if told["kind"] != KIND:
-            raise UsageError(f"{path} is no plan", hint="`autotune joint` writes plans")
-        if told["schema_version"] != PLAN_SCHEMA_VERSION:
-            raise UsageError(
-                f"{path} is a plan of version {told['schema_version']}, and this autotune reads "
-                f"{PLAN_SCHEMA_VERSION}",
-                hint="search again with this version of autotune",
-            )
-        calls = told["calls"]
-        digests = tuple(
-            None
-            if call["schedule"] is None or call["device"] == "gpu"
-            else str(call["schedule"]["digest"])
-            for call in calls
-        )
-        gpu = {
-            number: (str(call["gpu_kernel"]), str(call["schedule"]["digest"]))
-            for number, call in enumerate(calls)
-            if call["device"] == "gpu"
-        }
-        memory: MemoryKind = told["gpu"]["memory"] if gpu else "copy"
-        if memory not in ("copy", "map") or {call["device"] for call in calls} - {"cpu", "gpu"}:
-            raise ValueError("a place or a kind of memory that is not known")
-        settings = tuple(_setting(one) for one in told["settings"])
-        numbers = tuple(int(call["setting"]) for call in calls)
-        if not calls or not all(0 <= number < len(settings) for number in numbers):
-            raise ValueError("a call has no setting")
-        step = dict(told["step"])
-        if not isinstance(step["model"], str) or not isinstance(step["runs"], list):
-            raise TypeError("step")
-        return StepPlan(
-            path,
-            dict(told["device"]),
-            str(told["profile"] or ""),
-            step,
-            settings,
-            numbers,
-            tuple(str(call["kernel"]) for call in calls),
-            digests,
-            gpu,
-            memory,
-            _figures(calls),
-            dict(told["measured"]),
-        )
     except OSError as error:
         raise UsageError(f"no plan at {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path} is no plan, or a damaged one: {error!r}") from error
+    except ValueError as error:
+        raise damaged(path, f"it is not JSON: {error}") from error
+    if not isinstance(told, dict) or told.get("kind") != KIND:
+        raise UsageError(f"{path} is no plan", hint="`autotune joint` writes plans")
+    if told.get("schema_version") != PLAN_SCHEMA_VERSION:
+        raise UsageError(
+            f"{path} is a plan of version {told.get('schema_version')}, and this autotune reads "
+            f"{PLAN_SCHEMA_VERSION}",
+            hint="search again with this version of autotune",
+        )
+    check(path, told)
+    calls = told["calls"]
+    on_gpu = {number: call for number, call in enumerate(calls) if call["device"] == "gpu"}
+    return StepPlan(
+        path,
+        dict(told["device"]),
+        told["profile"] or "",
+        dict(told["step"]),
+        tuple(told["settings"]),
+        tuple(call["setting"] for call in calls),
+        tuple(call["kernel"] for call in calls),
+        tuple(
+            None
+            if call["schedule"] is None or call["device"] == "gpu"
+            else call["schedule"]["digest"]
+            for call in calls
+        ),
+        {n: (call["gpu_kernel"], call["schedule"]["digest"]) for n, call in on_gpu.items()},
+        told["gpu"]["memory"] if on_gpu else "copy",
+        _figures(calls),
+        dict(told["measured"]),
+    )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autotune.devices.topology import Cluster
 from autotune.errors import UsageError
-from autotune.studies.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.configuration import MOST_THREADS_PER_CORE, ClusterSetting, CpuConfiguration
 from autotune.studies.physics import Clocks
 from autotune.studies.ranges import ClusterRange, CpuRanges, Together
 
@@ -63,6 +63,11 @@ class CpuSpace:
             raise UsageError(
                 f"the device has no cluster '{min(unknown)}'",
                 hint=f"it has {', '.join(c.name for c in clusters)}",
+            )
+        if max(ranges.threads_per_core) > MOST_THREADS_PER_CORE:
+            raise UsageError(
+                f"threads_per_core is {max(ranges.threads_per_core):g}",
+                hint=f"{MOST_THREADS_PER_CORE} are the most",
             )
         settings = tuple(
             _settings(

@@ -43,6 +43,8 @@ PLAN: dict[str, Any] = {
             "schedule": {"digest": "d2", "formulation": "direct"},
         },
     ],
+    "configuration": {"clusters": {"big": {"cores": 4, "khz": 2419200}}, "threads": 4},
+    "memory": {"planned_bytes": 64, "offsets": {"w": 0}},
     "measured": {"time_s": 0.1},
 }
 
@@ -95,33 +97,85 @@ def test_a_plan_tells_what_the_gpu_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("{", "no plan, or a damaged one"),
-        ("[]", "no plan, or a damaged one"),
-        ("{}", "no plan, or a damaged one"),
+        ("{", "it is not JSON: Expecting property name"),
+        ("[]", "is no plan"),
+        ("{}", "is no plan"),
         (json.dumps({**PLAN, "kind": "result"}), "is no plan"),
-        (json.dumps({**PLAN, "schema_version": 9}), "version 9"),
-        (json.dumps({**PLAN, "calls": [{"kernel": "x"}]}), "damaged"),
-        (json.dumps({**PLAN, "calls": []}), "damaged"),
-        (json.dumps({**on_gpu(), "gpu": None}), "damaged"),
-        (json.dumps({**on_gpu(), "gpu": {"memory": "wire"}}), "damaged"),
-        (json.dumps(on_gpu(schedule=None)), "damaged"),
-        (json.dumps(on_gpu(device="npu")), "damaged"),
-        (json.dumps({**PLAN, "settings": PLAN["settings"][:1]}), "damaged"),
-        (
-            json.dumps({**PLAN, "settings": [{**one, "threads": "x"} for one in PLAN["settings"]]}),
-            "damaged",
-        ),
-        (
-            json.dumps({**PLAN, "settings": [{**one, "threads": 0} for one in PLAN["settings"]]}),
-            "damaged",
-        ),
-        (json.dumps({**PLAN, "step": {"model": 3, "runs": []}}), "damaged"),
-        (json.dumps({k: v for k, v in PLAN.items() if k != "measured"}), "damaged"),
+        (json.dumps({**PLAN, "schema_version": 9}), "is a plan of version 9"),
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, content: str, text: str) -> None:
-    with pytest.raises(UsageError, match=text):
+    with pytest.raises(UsageError, match=text) as told:
         read_plan(written(tmp_path, content))
+    assert told.value.hint
+
+
+def changed(path: str, value: Any, plan: dict[str, Any] = PLAN) -> dict[str, Any]:
+    """A plan with something else at a path of keys; `...` for nothing."""
+    whole = json.loads(json.dumps(plan))
+    keys = [int(key) if key.isdigit() else key for key in path.split(".")]
+    at = whole
+    for key in keys[:-1]:
+        at = at[key]
+    if value is ...:
+        del at[keys[-1]]
+    else:
+        at[keys[-1]] = value
+    return dict(whole)
+
+
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        *(
+            (changed(name, ...), f"'{name}' is missing")
+            for name in ("calls", "settings", "step", "device", "configuration", "memory", "measured")
+        ),
+        (changed("calls.1.schedule", ...), "'calls[1].schedule' is missing"),
+        (changed("calls.0.schedule.digest", 7), "'calls[0].schedule.digest' is 7: "),
+        (changed("calls", []), "'calls' is []: one or more is wanted"),
+        (changed("calls", None), "'calls' is null: "),
+        (changed("calls.2", "x"), "'calls[2]' is \"x\": an object is wanted"),
+        (changed("calls.0.device", "npu"), "'calls[0].device' is \"npu\": "),
+        (changed("calls.2.setting", 5), "'calls[2].setting' is 5, and 'settings' has 2"),
+        (changed("calls.0.measured", {"time_s": "x"}), "'calls[0].measured.time_s' is \"x\": "),
+        (changed("gpu", None, on_gpu()), "'gpu' is null, and the GPU makes call 2"),
+        (changed("gpu.memory", "wire", on_gpu()), "'gpu.memory' is \"wire\": "),
+        (on_gpu(schedule=None), "'calls[2].schedule' is null, and the GPU makes call 2"),
+        (on_gpu(gpu_kernel=None), "'calls[2].gpu_kernel' is null, and the GPU makes call 2"),
+        (changed("settings.0.threads", "x"), "'settings[0].threads' is \"x\": "),
+        (changed("settings.1.threads", 0), "'settings[1].threads' is 0: "),
+        (changed("settings.1.threads", 99), "'settings[1]': 99 threads on 1 core: 8 a core are the most"),
+        (changed("settings.0.clusters.big.khz", "2 GHz"), "'settings[0].clusters.big.khz' is \"2 GHz\": "),
+        (changed("settings.1.clusters.big.cores", 0), "'settings[1]': a configuration needs a core"),
+        (changed("configuration", None), "'configuration' is null: "),
+        (changed("configuration.threads", 99), "'configuration': 99 threads on 4 cores: 8 a core"),
+        (changed("memory", None), "'memory' is null: "),
+        (changed("memory.offsets.w", -1), "'memory.offsets.w' is -1: "),
+        (changed("measured.time_s", None), "'measured.time_s' is null: "),
+        (changed("step.model", 3), "'step.model' is 3: "),
+        (changed("step.runs", "logs/a"), "'step.runs' is \"logs/a\": "),
+        (changed("device.serial", ...), "'device.serial' is missing"),
+    ],
+)  # fmt: skip
+def test_a_damaged_plan_is_told_by_where_and_how_to_mend(
+    tmp_path: Path, plan: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(UsageError) as told:
+        read_plan(written(tmp_path, json.dumps(plan)))
+    assert f"best.json is no plan, or a damaged one: {text}" in told.value.message
+    assert "\n" not in told.value.message
+    assert not [word for word in ("Error", "None", "dict", "tuple") if word in told.value.message]
+    assert told.value.hint == "make it again: autotune joint"
+
+
+def test_a_damaged_plan_of_a_run_that_is_there_is_made_again_from_it(tmp_path: Path) -> None:
+    run = tmp_path / "logs" / "1-joint-sm8150"
+    (run / "plans").mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    with pytest.raises(UsageError) as told:
+        read_plan(written(run / "plans", json.dumps(changed("memory", None))))
+    assert told.value.hint == f"make it again: autotune joint --resume {run}"
 
 
 def test_a_folder_or_nothing_is_no_plan(tmp_path: Path) -> None:

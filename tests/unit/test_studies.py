@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.errors import RecordError, ToolchainError, TransientDeviceError, UsageError
+from autotune.studies.apply import apply
 from autotune.studies.bench import Measured
 from autotune.studies.claims import STALE_S, Claims, this_worker
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
@@ -226,6 +228,37 @@ def test_the_cores_of_a_configuration_are_the_last_of_their_cluster() -> None:
     assert CpuConfiguration.from_json(some.to_json(NAMES), NAMES) == some
     with pytest.raises(UsageError, match="needs a core"):
         CpuConfiguration((ClusterSetting(0), ClusterSetting(0)), 1)
+
+
+def test_clocks_that_a_device_does_not_have_are_not_applied(tmp_path: Path) -> None:
+    device = EmulatedDevice("meizu-16t")
+    info = probe(device)
+    listed = CpuConfiguration((ClusterSetting(1, 300_000), ClusterSetting(1, 1_234_567)), 2)
+    with pytest.raises(UsageError, match="wants big at 1234567 kHz, which it does not have"):
+        apply(device, info, listed)
+    # A host that shows no clocks has none that could be set; nor could one be held there.
+    bare = replace(info, clusters=(Cluster("all", (0, 1), None, None, None, (), (), ()),))
+    for rooted in (True, False):
+        with pytest.raises(UsageError, match="wants all at 1234567 kHz, which it does not have"):
+            apply(
+                device,
+                replace(bare, rooted=rooted),
+                CpuConfiguration((ClusterSetting(1, 1_234_567),), 1),
+            )
+    assert apply(device, bare, CpuConfiguration((ClusterSetting(2),), 2)) == []
+    # A driver without a list takes any clock between its limits.
+    any_clock = Cluster("all", (0, 1), None, 400_000, 2_000_000, (), (), ("/sys/policy0",))
+    assert [any_clock.takes(khz) for khz in (399_999, 400_000, 1_234_567, 2_000_001)] == [
+        False, True, True, False,
+    ]  # fmt: skip
+
+
+def test_threads_are_a_few_a_core() -> None:
+    with pytest.raises(UsageError, match="99 threads on 1 core: 8 a core are the most"):
+        CpuConfiguration((ClusterSetting(1),), 99)
+    assert CpuConfiguration((ClusterSetting(1),), 8).threads == 8
+    with pytest.raises(UsageError, match="threads_per_core is 9"):
+        small_space(threads_per_core=[1.0, 9.0])
 
 
 def test_a_large_space_is_drawn_from_without_being_listed() -> None:

@@ -195,7 +195,7 @@ def diff(
                 row.task,
                 cores,
                 *(_ms(None if s is None else 1e3 * s) for s in row.best_s),
-                {"a": "A", "b": "B"}.get(row.better, "-"),
+                {"a": "A", "b": "B"}.get(row.better or "", "-"),
                 *map(str, row.alone),
             )
             for cores, row in rows
@@ -204,7 +204,9 @@ def diff(
         whole=True,
     )
     both = [row for _, row in rows if None not in row.best_s]
-    for name, side in (("A", "a"), ("B", "b")):
+    if not both:
+        print("no kernel is in both: neither is better")
+    for name, side in (("A", "a"), ("B", "b")) if both else ():
         print(f"{name} is better in {sum(row.better == side for row in both)} of {len(both)}")
     if not comparable:
         print(

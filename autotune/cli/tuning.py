@@ -94,7 +94,7 @@ class LiveProgress:
         self._task = self._bar.add_task(name, total=total, detail="")
         self._name, self._total, self._shown = name, total, 0.0
         if not self._console.is_terminal and total:
-            self.notice(f"{name}: {total}")
+            self.notice(f"{name}: 0/{total}")
 
     def at(self, name: str, done: int, total: int) -> None:
         """Shows how far a phase is, which begins when it is first named."""

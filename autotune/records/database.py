@@ -261,9 +261,11 @@ class TaskDifference:
     alone: tuple[int, int]
 
     @property
-    def better(self) -> str:
-        """`a`, `b` or `equal`; the only one that has it is the better one."""
-        a, b = (float("inf") if s is None else s for s in self.best_s)
+    def better(self) -> str | None:
+        """`a`, `b` or `equal`; None where only one of the two has the kernel."""
+        a, b = self.best_s
+        if a is None or b is None:
+            return None
         return "equal" if a == b else "a" if a < b else "b"
 
 

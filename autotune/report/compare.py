@@ -190,13 +190,17 @@ def _warnings(first: Run, second: Run) -> list[str]:
         ("trials", "they had trials:"),
         ("cluster", "they are for the clusters"),
     ):
-        values = [_asked(run.about["request"], name) for run in (first, second)]
+        values = [_asked(run, name) for run in (first, second)]
         if values[0] != values[1]:
             found.append(f"{text} {values[0]} and {values[1]}")
     return found
 
 
-def _asked(request: Mapping[str, Any], name: str) -> Any:
+def _asked(run: Run, name: str) -> Any:
+    request = run.about["request"]
+    if name == "objective":
+        # What was really searched for: a request that left it at its default has none.
+        return (run.result or {}).get(name, request.get(name))
     if name == "cluster":
         return (request.get("cores") or {}).get("cluster") or "all cores"
     return request.get(name)

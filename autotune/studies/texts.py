@@ -81,12 +81,14 @@ def joules_text(point: Mapping[str, Any]) -> str:
 
 def exhaustive_text(whole: Mapping[str, Any], space: int) -> str:
     """How far a search was from the optimum of a space of so many configurations, all of which were measured."""
-    gap = whole["gap"]
-    told = "nothing that keeps the limits" if gap is None else f"within {gap:.1%} of the optimum"
-    return (
-        f"all {space} configurations measured: after {whole['searched']} the search had {told}, "
-        f"which it measured as number {whole['found_after']}"
-    )
+    gap, searched, number = whole["gap"], whole["searched"], whole["found_after"]
+    if number <= searched:
+        told = f"the search had found the optimum, as number {number} of its {searched}"
+    elif gap is None:
+        told = f"none of the {searched} of the search keeps the limits; the optimum came as number {number}"
+    else:
+        told = f"the search's best of {searched} is {gap:.1%} from the optimum, which came as number {number}"
+    return f"all {space} configurations were measured: {told}"
 
 
 def interval_text(ends: Sequence[float] | None) -> str:

@@ -185,6 +185,11 @@ def test_two_searches_are_compared_by_points_and_fronts(
     assert "they searched for pareto and edp" in found["warnings"]
     assert "two devices: a and b" in found["warnings"]
     assert len(plots((tmp_path / "both.html").read_text())) == 2
+    # A search whose objective was left at its default has it in its result.
+    edit(second / "run.json", lambda about: about["request"].update(objective=None))
+    edit(second / "result.json", lambda result: result.update(objective="latency"))
+    told = compared(read_run(first), read_run(second))["warnings"]
+    assert "they searched for pareto and latency" in told
     assert compare(first, second) == 0
     assert "of logarithms, below 4 s and 4 J" in capsys.readouterr().out
 

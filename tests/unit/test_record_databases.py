@@ -89,8 +89,8 @@ def test_a_difference_tells_which_is_better_and_what_each_alone_has() -> None:
     b = database(("a", "y", 0.5), ("a", "z", 0.2), ("c", "x", 1.0))
     rows = {row.task: row for row in difference(a, b)}
     assert (rows["a"].best_s, rows["a"].better, rows["a"].alone) == ((0.5, 0.2), "b", (1, 1))
-    assert (rows["b"].best_s, rows["b"].better, rows["b"].alone) == ((1.0, None), "a", (1, 0))
-    assert (rows["c"].better, rows["c"].alone) == ("b", (0, 1))
+    assert (rows["b"].best_s, rows["b"].better, rows["b"].alone) == ((1.0, None), None, (1, 0))
+    assert (rows["c"].better, rows["c"].alone) == (None, (0, 1))
     assert {row.better for row in difference(a, a)} == {"equal"}
 
 

@@ -14,6 +14,7 @@ from autotune.errors import UsageError
 from autotune.report.charts import Point, Series, heat_map, lines, scatter
 from autotune.report.cpu_config import cpu_config_page
 from autotune.report.svg import Axis
+from autotune.studies.texts import exhaustive_text
 
 EVIL = "<script>alert('x')</script>"
 
@@ -114,8 +115,18 @@ def test_a_plan_per_operator_is_shown(tmp_path: Path) -> None:
 def test_how_far_a_search_was_from_the_optimum_is_shown(tmp_path: Path) -> None:
     whole = {"searched": 3, "found_after": 9, "gap": 0.125}
     html = cpu_config_page(tmp_path, {}, TRIALS, {**RESULT, "exhaustive": whole, "space": 10})
-    assert "after 3 the search had within 12.5% of the optimum" in html
-    assert "number 9" in html
+    assert (
+        "all 10 configurations were measured: the search&#x27;s best of 3 is 12.5% from the optimum, which came "
+        "as number 9" in html
+    )
+    none = exhaustive_text({**whole, "gap": None}, 10)
+    assert none.endswith(
+        "none of the 3 of the search keeps the limits; the optimum came as number 9"
+    )
+    found = exhaustive_text({"searched": 2, "found_after": 1, "gap": 0.0}, 6)
+    assert found == (
+        "all 6 configurations were measured: the search had found the optimum, as number 1 of its 2"
+    )
 
 
 def test_what_others_of_a_shared_study_measured_is_shown_and_said(tmp_path: Path) -> None:

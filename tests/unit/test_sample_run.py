@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.cli.tuning import show
+from autotune.cli.tuning import LiveProgress, show
 from autotune.records import Result, read_run
 
 ROOT = Path(__file__).parents[2]
@@ -54,3 +54,13 @@ def test_a_narrow_terminal_loses_no_column(
     assert content is not None
     show(Result.from_json(content), "STAND-IN: measured on something else", as_json=False)
     assert capsys.readouterr().out == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_progress_without_a_terminal_begins_at_nothing_done(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with LiveProgress() as progress:
+        progress.phase("best again", 21)
+        for done in range(1, 4):
+            progress.step(done, "")
+    assert capsys.readouterr().err.splitlines() == ["best again: 0/21", "best again: 3/21"]

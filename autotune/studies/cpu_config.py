@@ -64,7 +64,8 @@ class CpuConfigRun:
         blocks: How often the best are measured again; 0 leaves that out, and challenges.
         reference_every: Trials between runs of the reference; 0 leaves them out.
         events: Those of an earlier part of this run.
-        searched: Called when the search has ended, before the best are measured again.
+        searched: Called when the search has ended, before the best are measured again; returns what is to be
+            measured again beside them.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class CpuConfigRun:
         blocks: int = 5,
         reference_every: int = REFERENCE_EVERY,
         events: Sequence[Mapping[str, Any]] = (),
-        searched: Callable[[], None] = lambda: None,
+        searched: Callable[[], Sequence[CpuConfiguration]] = tuple,
     ) -> None:
         self._study, self._bench, self._searched = study, bench, searched
         self._record, self._progress = record, progress
@@ -113,12 +114,14 @@ class CpuConfigRun:
         self._study.run(self._bench, self._told, self._interrupted, self._recorded)
         if self._interrupted():
             return None
-        self._searched()
+        beside = self._searched()
         trials = self._study.trials()
         again = contenders(request.objective, request.limits, trials) if self._blocks else []
         incumbent = self._repeats.incumbent
         if again and incumbent is not None and incumbent not in again:
             again[-1] = incumbent  # What stood its challenges, if others had luckier runs.
+        if again:
+            again += [one for one in beside if one not in again]
         finals: list[Final] = []
         if again:
             self._progress.phase("best again", self._blocks * (len(again) + 1))

@@ -120,6 +120,9 @@ class JointRun:
         outcome = self._search(self._study, self._bench, self._record, self._events, self._ended)
         if outcome is None:
             return None
+        mine = found_of(self._study.request, outcome)
+        if not self._placed_again(mine):
+            return None
         placement = self._placed
         if self._sequential is None:
             return JointOutcome(outcome, None, placement)
@@ -135,11 +138,10 @@ class JointRun:
                 for event in self._events
                 if event["event"].startswith(_SEQUENTIAL)
             ],
-            lambda: None,
+            tuple,
         )
         if other is None:
             return None
-        mine = found_of(self._study.request, outcome)
         theirs = found_of(self._sequential.request, other)
         if mine.best is None or theirs.best is None:
             return JointOutcome(outcome, None, placement)
@@ -169,15 +171,19 @@ class JointRun:
         bench: Bench,
         record: Record,
         events: Sequence[Mapping[str, Any]],
-        searched: Callable[[], None],
+        searched: Callable[[], Sequence[CpuConfiguration]],
     ) -> Outcome | None:
         return CpuConfigRun(
             study, bench, record, self._progress, interrupted=self._interrupted, blocks=self._blocks,
             reference_every=self._every, events=events, searched=searched,
         ).run()  # fmt: skip
 
-    def _ended(self) -> None:
-        """A small space is soon measured whole: what is left of the budget finds its best schedules."""
+    def _ended(self) -> list[CpuConfiguration]:
+        """A small space is soon measured whole: what is left of the budget finds its best schedules.
+
+        Returns:
+            What the CPU alone has as its best configuration, where everything stays there.
+        """
         request = self._study.request
         trials = self._study.trials()
         left = request.trials - len(trials)
@@ -186,15 +192,28 @@ class JointRun:
             self._progress.phase("other schedules", left)
         for done, configuration in zip(range(left), self._rounds(), strict=False):
             if self._interrupted():
-                return
+                return []
             measured = self._bench.measure(configuration)
             what = {"configuration": configuration.to_json(self._names)}
             self._record(ROUND, what, measured)
             self._progress.step(done + 1, configuration.text(self._names))
         best = self._best()
         if self._placing is not None and best and self._blocks:
-            self._placed = self._placing.compared(best[0])
+            self._placed = self._placing.compared(best[0], request.limits)
         self._bench.settle()
+        if self._placed is None or self._placed["best"] != "cpu":
+            return []
+        return [CpuConfiguration.from_json(self._placed["cpu_configuration"], self._names)]
+
+    def _placed_again(self, mine: Found) -> bool:
+        """Sets the best beside the CPU alone, where it is not what was; false where that was interrupted."""
+        if self._placing is None or self._placed is None or mine.best is None:
+            return True
+        best = mine.trials[mine.best].configuration
+        known = best.to_json(self._names) == self._placed["configuration"]
+        if not known and self._bench.choose(best).gpu:
+            self._placed["again"] = self._placing.compared_again(best)
+        return not self._interrupted()
 
     def _rounds(self) -> Iterator[CpuConfiguration]:
         best = self._best()[:_ROUNDS_OF]

@@ -16,7 +16,7 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.cpu_config import Progress
 from autotune.studies.finals import Final, figures_ratio, final_of
 from autotune.studies.joint import Choice, JointBench
-from autotune.studies.objective import Objective
+from autotune.studies.objective import Figures, Limits, Objective, best
 from autotune.studies.placing import Crossed, Placing
 from autotune.studies.repeats import Record
 from autotune.studies.turns import in_both, in_turns
@@ -58,6 +58,7 @@ class PlacementRun:
         self._interrupted, self._blocks, self._seed = interrupted, blocks, seed
         self._events, self._objective = events, objective
         self._names = [cluster.name for cluster in bench.clusters]
+        self._alone: tuple[CpuConfiguration, Choice]
 
     def probe(self) -> None:
         """Measures the step with all that the GPU can do of it, so that the search knows what that takes.
@@ -82,66 +83,126 @@ class PlacementRun:
         if measured.figures is None:
             raise StableDeviceError(f"the step does not run on the GPU: {measured.message}")
 
-    def compared(self, configuration: CpuConfiguration) -> dict[str, Any] | None:
-        """The best configuration's step on the CPU, on the GPU, and on both if that is best, in interleaved blocks.
+    def compared(self, configuration: CpuConfiguration, limits: Limits) -> dict[str, Any] | None:
+        """The best configuration's step on the GPU, and on both if that is best, beside the CPU alone, in turns.
 
-        From then on the search stays where the step was best: the GPU only has a part in it where that is surely
-        better than the CPU alone.
+        The CPU alone has the configuration that should suit it best, which may be another one. From then on the
+        search stays where the step was best: the GPU only has a part in it where that is surely better than the
+        CPU alone.
+
+        Args:
+            configuration: The best of the search.
+            limits: What the CPU's own best should keep.
 
         Returns:
             As the search's result has it (docs/joint.md); None where it was interrupted.
         """
         chosen = self._bench.choose(configuration)
+        self._alone = self._best_alone(configuration, chosen, limits)
         form = self._placing.forms[chosen.form]
-        choices = {"cpu": replace(chosen, gpu=()), "gpu": replace(chosen, gpu=form.all)}
+        sides = {"cpu": self._alone, "gpu": (configuration, replace(chosen, gpu=form.all))}
         if chosen.gpu and chosen.gpu != form.all:
-            choices["mixed"] = chosen
-        names = list(choices)
-        what = configuration.to_json(self._names)
-        known = [event for event in self._events if event["event"] == PLACED]
-        if any(
-            (event["configuration"], event["gpu"]) != (what, list(choices[event["place"]].gpu))
-            for event in known
-            if event["place"] in choices
-        ):
-            known = []  # Of another best, before more was measured.
-        self._progress.phase("CPU and GPU", self._blocks * len(choices))
-
-        def told(side: int, measured: Measured, done: int) -> None:
-            name = names[side]
-            about = {"configuration": what, "place": name, "gpu": list(choices[name].gpu)}
-            self._record(PLACED, about, measured)
-            self._progress.step(done, name)
-
-        found = in_turns(
-            [partial(self._bench.steps.measure, configuration, choices[name]) for name in names],
-            blocks=self._blocks,
-            seed=self._seed,
-            told=told,
-            interrupted=self._interrupted,
-            earlier=[
-                (names.index(event["place"]), Measured.of_event(event))
-                for event in known
-                if event["place"] in names
-            ],
-        )
-        if self._interrupted():
+            sides["mixed"] = (configuration, chosen)
+        places = self._measured(configuration, sides)
+        if places is None:
             return None
-        places = self._places(choices, dict(zip(names, found, strict=True)))
-        best = _best(places, self._objective)
-        if best != "mixed":
-            self._placing.only = "gpu" if best == "gpu" else "cpu"
+        place = _best(places, self._objective)
+        if place != "mixed":
+            self._placing.only = "gpu" if place == "gpu" else "cpu"
         return {
             "gpu": self._placing.device.name,
             "stand_in": not self._placing.device.gpu,
             "memory": form.memory,
             "calls": form.calls,
             "able": len(form.kernels),
-            "best": best,
-            "configuration": what,
+            "best": place,
+            "sure": place != "cpu" or _surely_best(places, self._objective),
+            "configuration": configuration.to_json(self._names),
+            "cpu_configuration": self._alone[0].to_json(self._names),
             "places": places,
+            "again": None,
             "crossings": [_crossed(one) for one in form.crossed],
         }
+
+    def compared_again(self, configuration: CpuConfiguration) -> dict[str, Any] | None:
+        """Another configuration that turned out best, where its calls are now, beside the CPU alone, in turns.
+
+        Returns:
+            `configuration`, `places` and `sure` as above; None where it was interrupted.
+        """
+        chosen = self._bench.choose(configuration)
+        every = chosen.gpu == self._placing.forms[chosen.form].all
+        sides = {"cpu": self._alone, "gpu" if every else "mixed": (configuration, chosen)}
+        places = self._measured(configuration, sides)
+        if places is None:
+            return None
+        return {
+            "configuration": configuration.to_json(self._names),
+            "places": places,
+            "sure": _best(places, self._objective) != "cpu",
+        }
+
+    def _best_alone(
+        self, configuration: CpuConfiguration, chosen: Choice, limits: Limits
+    ) -> tuple[CpuConfiguration, Choice]:
+        """Of what was measured, the configuration that suits the CPU alone best, as foretold, and the choice there.
+
+        The one that is given where nothing tells of joules, or where none should keep the limits.
+        """
+        ran = {configuration: chosen, **self._bench.ran}
+        every = list(ran)
+        told = [Figures(**self._bench.foretold(one, replace(ran[one], gpu=()))) for one in every]
+        known = self._objective == "latency" or all(one.energy_j is not None for one in told)
+        found = every[(best(self._objective, limits, told) if known else None) or 0]
+        before, self._placing.only = self._placing.only, "cpu"
+        choice = self._bench.choose(found)
+        self._placing.only = before
+        return found, choice
+
+    def _measured(
+        self,
+        configuration: CpuConfiguration,
+        sides: Mapping[str, tuple[CpuConfiguration, Choice]],
+    ) -> dict[str, Any] | None:
+        """What each place takes, measured in interleaved blocks; None where it was interrupted."""
+        names = list(sides)
+        beside = configuration.to_json(self._names)
+        about = {
+            name: {
+                "configuration": own.to_json(self._names), "place": name, "gpu": list(choice.gpu),
+                "beside": beside,
+            }
+            for name, (own, choice) in sides.items()
+        }  # fmt: skip
+        known = [
+            event
+            for event in self._events
+            if event["event"] == PLACED and event.get("beside", event["configuration"]) == beside
+        ]
+        if any(
+            {"beside": beside, **{key: event[key] for key in ("configuration", "place", "gpu")}}
+            != about.get(event["place"])
+            for event in known
+        ):
+            known = []  # Of other choices, before more was measured.
+        self._progress.phase("CPU and GPU", self._blocks * len(sides))
+
+        def told(side: int, measured: Measured, done: int) -> None:
+            self._record(PLACED, about[names[side]], measured)
+            self._progress.step(done, names[side])
+
+        found = in_turns(
+            [partial(self._bench.steps.measure, *sides[name]) for name in names],
+            blocks=self._blocks,
+            seed=self._seed,
+            told=told,
+            interrupted=self._interrupted,
+            earlier=[(names.index(event["place"]), Measured.of_event(event)) for event in known],
+        )
+        if self._interrupted():
+            return None
+        choices = {name: choice for name, (_, choice) in sides.items()}
+        return self._places(choices, dict(zip(names, found, strict=True)))
 
     def _places(
         self, choices: Mapping[str, Choice], found: Mapping[str, Mapping[int, Measured]]
@@ -169,18 +230,34 @@ class PlacementRun:
 
 def _best(places: Mapping[str, Any], objective: Objective) -> str:
     """Where a step is best: on the CPU, unless somewhere else is surely better."""
-    names = {"latency": ("time_s",), "energy": ("energy_j",)}.get(objective, ("time_s", "energy_j"))
     found = "cpu"
     least = np.inf
-    for name, place in places.items():
-        if name == "cpu" or place is None:
-            continue
-        told = [place[f"cpu_over_{figure}"] for figure in names]
-        verdicts = {ratio["verdict"] for ratio in told if ratio is not None}
-        value = np.prod([1 / ratio["ratio"] for ratio in told if ratio is not None])
+    for name, told in _ratios(places, objective).items():
+        verdicts = {ratio["verdict"] for ratio in told}
+        value = np.prod([1 / ratio["ratio"] for ratio in told])
         if "better" in verdicts and "worse" not in verdicts and value < least:
             found, least = name, value
     return found
+
+
+def _surely_best(places: Mapping[str, Any], objective: Objective) -> bool:
+    """Whether everywhere else a step is surely worse than on the CPU."""
+    ratios = _ratios(places, objective)
+    return len(ratios) == len(places) - 1 and all(
+        "worse" in verdicts and "better" not in verdicts
+        for verdicts in ({ratio["verdict"] for ratio in told} for told in ratios.values())
+    )
+
+
+def _ratios(places: Mapping[str, Any], objective: Objective) -> dict[str, list[dict[str, Any]]]:
+    """The CPU alone over each other place that could be measured, of what is to be small."""
+    names = {"latency": ("time_s",), "energy": ("energy_j",)}.get(objective, ("time_s", "energy_j"))
+    every = {
+        name: [place[f"cpu_over_{figure}"] for figure in names]
+        for name, place in places.items()
+        if name != "cpu" and place is not None
+    }
+    return {name: [one for one in told if one is not None] for name, told in every.items()}
 
 
 def _figures(final: Final) -> dict[str, Any]:

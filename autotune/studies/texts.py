@@ -45,13 +45,44 @@ def fronts_text(found: Mapping[str, Any]) -> str:
 
 def placement_texts(found: Mapping[str, Any]) -> list[str]:
     """Where a step was best, on the CPU or on a GPU, and what that was measured beside; a line each."""
-    places, able = found["places"], found["able"]
-    words = {
-        "cpu": "the whole step is best on the CPU",
-        "gpu": f"the step is best on the GPU ({able} of its {found['calls']} calls)",
-        "mixed": "the step is best on both",
-    }
-    told = [f"{words[found['best']]}; the GPU is {found['gpu']}"]
+    told = [f"{_where(found)}; the GPU is {found['gpu']}"]
+    alone = found.get("cpu_configuration") or found["configuration"]
+    own, others = (_with_threads(one) for one in (alone, found["configuration"]))
+    apart = f"the CPU alone with {own}, which suits it best, and the GPU's share with {others}"
+    told.append(
+        f"measured in turns: {apart}" if own != others else f"measured in turns, with {own}"
+    )
+    told += _places_texts(found["places"])
+    if (again := found.get("again")) is not None:
+        last = _with_threads(again["configuration"])
+        told.append(f"then in turns with that CPU alone, what turned out best in the end: {last}")
+        told += _places_texts(again["places"])
+    if found["stand_in"]:
+        told.append("STAND-IN: OpenCL's device here is no GPU; these are not a phone's figures")
+    return told
+
+
+def _where(found: Mapping[str, Any]) -> str:
+    """Where a step is best, as surely as it is known."""
+    if found["best"] == "cpu":
+        if found.get("sure"):
+            return "the whole step is best on the CPU"
+        return "the whole step stays on the CPU, as no other place is surely better"
+    calls = f"on the GPU ({found['able']} of its {found['calls']} calls)"
+    there = {"gpu": calls, "mixed": "on both"}[found["best"]]
+    if (again := found.get("again")) is None or again["sure"]:
+        return f"the step is best {there}"
+    return f"the step was better {there}, but what turned out best in the end is not surely so"
+
+
+def _with_threads(configuration: Mapping[str, Any]) -> str:
+    threads = configuration["threads"]
+    return f"{configuration_text(configuration)}, {threads} thread{'s' * (threads > 1)}"
+
+
+def _places_texts(places: Mapping[str, Any]) -> list[str]:
+    """The CPU alone over each other place; a line each."""
+    told = []
     for name, place in places.items():
         if name == "cpu":
             continue
@@ -65,8 +96,6 @@ def placement_texts(found: Mapping[str, Any]) -> list[str]:
         if place["data_movement"] is not None:
             parts.append(f"{place['data_movement']:.0%} of it moves data")
         told.append(f"{place['gpu_calls']} calls on the GPU: {'; '.join(parts)}")
-    if found["stand_in"]:
-        told.append("STAND-IN: OpenCL's device here is no GPU; these are not a phone's figures")
     return told
 
 

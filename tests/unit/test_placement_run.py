@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -11,11 +12,12 @@ import pytest
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.measurement.step_runner import OpenClDevice
 from autotune.studies.bench import Measured
-from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.joint import Choice, JointBench
 from autotune.studies.joint_run import JointOutcome, JointRun, KeptSchedules
 from autotune.studies.objective import NO_LIMITS, Figures, Objective
 from autotune.studies.placement import Crossing
+from autotune.studies.placement_run import PlacementRun
 from autotune.studies.placing import GpuForm, GpuKernel, Placing
 from autotune.studies.pools import pools
 from autotune.studies.ranges import CpuRanges
@@ -65,6 +67,29 @@ class Device:
         return Measured("ok", figures=Figures(on_cpu + away, energy), raw=raw)
 
 
+class Noisy(Device):
+    """Steps are off by a factor, up and down."""
+
+    def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
+        found = super().measure(configuration, choice)
+        return times(found, (0.7, 1.4, 1.1)[len(self.measured) % 3])
+
+
+class Lucky(Device):
+    """Two cores do better beside a GPU than one, but the first step with one core is a lucky one."""
+
+    def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
+        found = super().measure(configuration, choice)
+        one = [c for c, _ in self.measured if c is not None and c.cores == 1]
+        alone = configuration is not None and configuration.cores == 1
+        return times(found, (0.5 if len(one) == 1 else 1.2) if alone else 1.0)
+
+
+def times(found: Measured, factor: float) -> Measured:
+    assert found.figures is not None
+    return replace(found, figures=replace(found.figures, time_s=factor * found.figures.time_s))
+
+
 class Silent:
     def __init__(self) -> None:
         self.notices: list[str] = []
@@ -77,15 +102,8 @@ class Silent:
         self.notices.append(text)
 
 
-def searched(
-    real: Sequence[float],
-    *,
-    promised: Sequence[float] | None = None,
-    crossing: float = 1e-4,
-    objective: Objective = "latency",
-    broken: bool = False,
-    events: Sequence[dict[str, Any]] = (),
-) -> tuple[JointOutcome, Device, JointBench, Silent, list[dict[str, Any]]]:
+def joint_bench(device: Device, promised: Sequence[float], objective: Objective) -> JointBench:
+    """A bench on a device whose GPU can make every call, as fast as its runs have promised."""
     traits = ScheduleTraits((NestTraits(1e6, 64, 1.0, (1e5,) * len(CACHE_SIZES)),)).to_json()
     pool = [{"digest": "default", "formulation": "direct", "ms": CPU_MS, "traits": traits}]
     tasks = pools(
@@ -94,15 +112,34 @@ def searched(
             for n in range(CALLS)
         ]})]
     )  # fmt: skip
-    device = Device(real, crossing, broken=broken)
     kernels = {
-        call: GpuKernel(f"g{call}", "d", "direct", seconds)
-        for call, seconds in enumerate(promised or real)
+        call: GpuKernel(f"g{call}", "d", "direct", seconds) for call, seconds in enumerate(promised)
     }
-    crossings = tuple(Crossing(c, (c + 1,), crossing, crossing) for c in range(CALLS - 1))
+    crossings = tuple(
+        Crossing(c, (c + 1,), device.crossing, device.crossing) for c in range(CALLS - 1)
+    )
     form = GpuForm(CALLS, kernels, crossings, (), "copy")
     placing = Placing([form], [list(range(CALLS))], OpenClDevice("a GPU, 1", gpu=True))
-    bench = JointBench(device, tasks, objective, 1, None, placing)
+    return JointBench(device, tasks, objective, 1, None, placing)
+
+
+def searched(
+    real: Sequence[float],
+    *,
+    promised: Sequence[float] | None = None,
+    crossing: float = 1e-4,
+    objective: Objective = "latency",
+    broken: bool = False,
+    events: Sequence[dict[str, Any]] = (),
+    kind: type[Device] = Device,
+    blocks: int = 2,
+) -> tuple[JointOutcome, Device, JointBench, Silent, list[dict[str, Any]]]:
+    device = kind(real, crossing, broken=broken)
+    bench = joint_bench(device, promised or real, objective)
+    for event in events:
+        if event["event"] in ("trial", "round", "final", "gpu_probe"):
+            what = event["configuration"]
+            bench.recall(what and CpuConfiguration.from_json(what, ["all"]), event)
     request = StudyRequest(
         CpuSpace.of(CLUSTERS, CpuRanges(), clocks=True), objective, NO_LIMITS, 3, "tpe", True, 1
     )
@@ -117,7 +154,7 @@ def searched(
     progress = Silent()
     run = JointRun(
         study_of(request, optuna.storages.InMemoryStorage(), "x"), bench, None,
-        KeptSchedules(bench, Choice((0,) * CALLS)), record, progress, interrupted=lambda: False, blocks=2,
+        KeptSchedules(bench, Choice((0,) * CALLS)), record, progress, interrupted=lambda: False, blocks=blocks,
         reference_every=0, events=events,
     )  # fmt: skip
     outcome = run.run()
@@ -136,7 +173,81 @@ def test_a_slow_gpu_is_measured_and_the_whole_step_stays_on_the_cpu() -> None:
     assert all(
         not choice.gpu for c, choice in device.measured if c and choice.gpu != tuple(range(CALLS))
     )
-    assert placement_texts(found)[0].startswith("the whole step is best on the CPU")
+    told = placement_texts(found)
+    assert told[0].startswith("the whole step is best on the CPU")
+    assert told[1].startswith("measured in turns, with 2 all ")
+
+
+def test_on_a_tie_the_step_is_said_to_stay_on_the_cpu() -> None:
+    found = searched([0.005] * CALLS, kind=Noisy, blocks=3)[0].placement
+    assert found is not None
+    assert found["places"]["gpu"]["cpu_over_time_s"]["verdict"] == "tie"
+    assert (found["best"], found["sure"]) == ("cpu", False)
+    told = placement_texts(found)[0]
+    assert told.startswith("the whole step stays on the CPU, as no other place is surely better; ")
+
+
+def test_the_cpu_alone_is_compared_with_the_configuration_that_suits_it_best() -> None:
+    # With one core the GPU is the faster one, and with two cores the CPU alone is faster than that.
+    real = [0.007] * CALLS
+    one, two = (CpuConfiguration((ClusterSetting(n, 2_000_000),), n) for n in (1, 2))
+    bench = joint_bench(Device(real, 1e-4), real, "latency")
+    for configuration in (one, two):
+        bench.measure(configuration)
+    assert bench.ran[one].gpu
+    assert bench.placing is not None
+    recorded: list[dict[str, Any]] = []
+    run = PlacementRun(
+        bench, bench.placing, lambda kind, what, measured: recorded.append(dict(what)), Silent(),
+        interrupted=lambda: False, blocks=2, objective="latency", seed=1, events=(),
+    )  # fmt: skip
+    found = run.compared(one, NO_LIMITS)
+    assert found is not None
+    assert (found["configuration"], found["cpu_configuration"]) == (
+        one.to_json(["all"]),
+        two.to_json(["all"]),
+    )
+    assert found["places"]["cpu"]["time_s"] == pytest.approx(0.03)
+    assert (found["best"], found["sure"]) == ("cpu", True)
+    assert {(e["place"], e["configuration"]["threads"]) for e in recorded} == {
+        ("cpu", 2),
+        ("gpu", 1),
+    }
+    assert placement_texts(found)[1] == (
+        "measured in turns: the CPU alone with 2 all 2000 MHz, 2 threads, which suits it best, and the GPU's share "
+        "with 1 all 2000 MHz, 1 thread"
+    )
+
+
+def test_what_turns_out_best_in_the_end_is_set_beside_the_cpu_alone_too() -> None:
+    outcome, _, _, _, recorded = searched([0.001] * CALLS, kind=Lucky)
+    found = outcome.placement
+    assert found is not None
+    assert found["best"] == "gpu"
+    assert found["configuration"]["threads"] == 1
+    assert found["again"]["configuration"]["threads"] == 2
+    ratio = found["again"]["places"]["gpu"]["cpu_over_time_s"]
+    assert (ratio["ratio"], ratio["verdict"]) == (pytest.approx(5.0), "better")
+    assert found["again"]["sure"]
+    told = placement_texts(found)
+    assert told[0].startswith("the step is best on the GPU (6 of its 6 calls); ")
+    unsure = {**found, "again": {**found["again"], "sure": False}}
+    assert placement_texts(unsure)[0].startswith(
+        "the step was better on the GPU (6 of its 6 calls), but what turned out best in the end is not surely so"
+    )
+    assert "with that CPU alone, what turned out best in the end: 2 all" in told[3]
+    assert told[4].startswith("6 calls on the GPU: time, CPU alone / this: 5")
+    # Gone on with, none of this is measured again; the study, which was in memory, is.
+    again = searched([0.001] * CALLS, kind=Lucky, events=recorded)
+    assert again[0].placement == found
+    assert {event["event"] for event in again[-1]} == {"trial"}
+
+
+def test_where_everything_stays_on_the_cpu_its_own_best_is_measured_again() -> None:
+    outcome, *_ = searched([0.05] * CALLS)
+    assert outcome.placement is not None
+    own = CpuConfiguration.from_json(outcome.placement["cpu_configuration"], ["all"])
+    assert own in [final.configuration for final in outcome.outcome.finals]
 
 
 def test_a_fast_gpu_has_the_whole_step() -> None:

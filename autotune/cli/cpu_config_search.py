@@ -148,6 +148,7 @@ def run_search(
             return INTERRUPTED
         step = replace(step, runs=(str(tuned),))
         asked["step"] = step.to_json()
+        request = replace(request, workload=_workload_text(asked))
     about = about_this(
         {**asked, "trials": trials, "storage": kept},
         chosen.info.to_json() | {"name": chosen.info.serial},

@@ -90,7 +90,19 @@ def test_without_a_run_the_kernels_are_tuned_first(tmp_path: Path) -> None:
     assert json.loads((kernel_run / "result.json").read_text())["trials"] == 20
     plan = json.loads((joint_run / "plans" / "best.json").read_text())
     assert plan["step"]["runs"] == [str(kernel_run)]
+    assert all(
+        (call["measured"]["ci"]["time_s"] is None) == (call["measured"]["measurements"] == 1)
+        for call in plan["calls"]
+    )
     check_changes(plan, tmp_path)
+    # What is said of a damaged plan holds: the run makes it again.
+    file = joint_run / "plans" / "best.json"
+    file.write_text(json.dumps({**plan, "memory": None}))
+    refused = autotune("step", "--plan", file)
+    assert f"make it again: autotune joint --resume {joint_run}" in refused.stderr
+    done = autotune("joint", "--resume", joint_run)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(file.read_text())["memory"] == plan["memory"]
 
 
 def check_changes(plan: dict[str, Any], folder: Path) -> None:

@@ -27,16 +27,12 @@ def breakdown(
       autotune breakdown logs/20260102T030405Z-cpu-squeezenet1-1
     """
     from autotune.cli.output import write_json, write_table
-    from autotune.errors import RecordError, UsageError
+    from autotune.errors import RecordError
     from autotune.records import Result, read_run, step_shares
 
-    found = read_run(run)
-    if found.result is None:
-        raise UsageError(
-            f"run {run} has not ended", hint=f"go on with: autotune kernels --resume {run}"
-        )
+    content = read_run(run).ended()
     try:
-        result = Result.from_json(found.result)
+        result = Result.from_json(content)
     except (KeyError, TypeError) as error:
         raise RecordError(f"{run / 'result.json'} is damaged: {error}") from error
     shares = step_shares(result)

@@ -135,7 +135,7 @@ def search(
     if context.invoked_subcommand is not None:
         return 0
     from autotune.cli.cpu_config_search import run_search
-    from autotune.cli.device_workload import step_options
+    from autotune.cli.step_options import step_options
 
     step = step_options(
         model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout

@@ -11,6 +11,7 @@ from autotune.cli.output import write_json
 
 if TYPE_CHECKING:
     from autotune.devices.info import DeviceInfo
+    from autotune.records.folder import Run
 
 
 def apply(
@@ -23,7 +24,7 @@ def apply(
     point: Annotated[
         str | None,
         typer.Option(
-            help="best, or one of the named points: fastest, least_energy, least_edp, knee, ... [default: best]"
+            help="best, or a named point: fastest, least_energy, least_edp, knee, pareto-1, ... [default: best]"
         ),
     ] = None,
     device: Annotated[
@@ -68,7 +69,7 @@ def apply(
     else:
         found = read_run(run)
         point = point or "best"
-        chosen = point_of(found.result, run, point)
+        chosen = point_of(found, point)
         before, emulate = found.about["device"], found.about.get("request", {}).get("emulate")
     if chosen.get("clusters") is None:
         raise UsageError(f"'{point}' is the system's own choice: there is nothing to set")
@@ -103,34 +104,34 @@ def apply(
     return 0
 
 
-def point_of(result: dict[str, Any] | None, run: Path, name: str) -> dict[str, Any]:
+def point_of(run: Run, name: str) -> dict[str, Any]:
     """A named point of a search that has ended.
 
     Raises:
         UsageError: It has not ended, or has no such point.
     """
     from autotune.errors import UsageError
+    from autotune.records.kinds import kind_of
 
-    if result is None:
+    if kind_of(run.about) not in ("cpu-config", "joint"):
         raise UsageError(
-            f"{run} has not ended",
-            hint="go on with it: autotune cpu-config --resume, or joint --resume",
-        )
-    if "points" not in result:
-        raise UsageError(
-            f"{run} is no run of cpu-config or joint",
+            f"{run.path} is no run of cpu-config or joint",
             hint="`autotune cpu-config` finds configurations",
         )
+    result = run.ended()
     known: dict[str, Any] = {
         "best": result["best"],
         "default": result["default"],
         **result["points"],
+        "sequential": (result.get("sequential") or {}).get("best"),
     }
-    point = known.get(name.replace("-", "_"))
+    front = {f"pareto_{number}": one for number, one in enumerate(result["pareto"], start=1)}
+    point = {**known, **front}.get(name.replace("-", "_"))
     if point is None:
         raise UsageError(
             f"the run has no point '{name}'",
-            hint=f"one of {', '.join(n for n, p in known.items() if p)}",
+            hint=f"one of {', '.join(n for n, p in known.items() if p)}"
+            + (f", or pareto-1 to pareto-{len(front)}" if front else ""),
         )
     return dict(point)
 

@@ -38,7 +38,8 @@ def compare(
     """
     from autotune.cli import bench as benches
     from autotune.cli.cpu_config_apply import point_of
-    from autotune.cli.device_workload import StepOptions, brought, given_command
+    from autotune.cli.device_workload import brought, given_command
+    from autotune.cli.step_options import PUT_BACK, StepOptions
     from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import StableDeviceError, UsageError
@@ -51,7 +52,7 @@ def compare(
     if not 0 <= seed < 2**32:
         raise UsageError(f"--seed is {seed}", hint="give a whole number from 0 to 4294967295")
     found = read_run(run)
-    points = [point_of(found.result, run, name) for name in (first, second)]
+    points = [point_of(found, name) for name in (first, second)]
     asked = found.about["request"]
     chosen = benches.choose(asked["device"], asked["ssh"] or (), asked["emulate"])
     clusters = chosen.info.clusters
@@ -65,7 +66,9 @@ def compare(
     ]
     if settings[0] == settings[1]:
         raise UsageError(f"'{first}' and '{second}' are the same configuration")
-    step = StepOptions.from_json(asked["step"]) if asked.get("step") else None
+    step = None
+    if asked.get("step"):
+        step = StepOptions.from_json(asked["step"]).placed(run, PUT_BACK)
     command = given_command(
         step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
     )

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from optuna.storages import BaseStorage
-
 from autotune.cli import bench as benches
 from autotune.cli.bench import Chosen
 from autotune.cli.cpu_config import LARGEST, TRIALS
@@ -19,7 +17,6 @@ from autotune.cli.cpu_config_table import show
 from autotune.cli.device_workload import (
     DeviceWorkload,
     OpenChoice,
-    StepOptions,
     brought,
     given_command,
 )
@@ -32,7 +29,15 @@ from autotune.cli.joint_plans import (
     write_plans,
 )
 from autotune.cli.search_options import BLOCKS, SEED
+from autotune.cli.step_options import PUT_BACK, StepOptions
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
+from autotune.cli.study_place import (
+    lasting,
+    lasting_space,
+    same_storage,
+    shared_study,
+    study_place,
+)
 from autotune.cli.tuning import LiveProgress, about_this, go_on, stop_on_interrupt
 from autotune.errors import (
     INTERRUPTED,
@@ -57,15 +62,11 @@ from autotune.studies.repeats import REFERENCE_EVERY
 from autotune.studies.result import Found, found_of, nearest_text, result
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import (
-    default_url,
     faults_told,
     hidden,
-    open_storage,
-    without_password,
 )
-from autotune.studies.study import SAMPLERS, Study, StudyRequest, study_of
+from autotune.studies.study import SAMPLERS, StudyRequest, study_of
 
-_STUDY = "cpu-config"
 _LARGEST_SEED = 2**32 - 1
 """Optuna's samplers draw by NumPy's older generator."""
 
@@ -105,8 +106,10 @@ def run_search(
                 hint=f"autotune joint --resume {resume}" if asked.get("joint") else "",
             )
         if storage is not None:
-            asked["storage"] = _same_storage(asked["storage"], storage)
+            asked["storage"] = same_storage(asked["storage"], storage)
         trials = asked["trials"] if trials is None else trials
+    else:
+        asked |= {"space": lasting_space(asked["space"]), "storage": lasting(asked["storage"])}
     trials = TRIALS if trials is None else trials
     _check(asked)
     name = "joint" if joint else "cpu-config"
@@ -121,6 +124,10 @@ def run_search(
             )
         request = replace(request, trials=size)
     step = StepOptions.from_json(asked["step"]) if asked.get("step") else None
+    if step is not None and resume is not None:
+        step = step.placed(resume, PUT_BACK)
+        # The model is called as it was: processes that share a study know it by that name.
+        asked["step"] |= {"runs": list(step.runs), "gpu_runs": list(step.gpu_runs)}
     command = given_command(
         step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
     )
@@ -146,7 +153,7 @@ def run_search(
         tuned = kernels_first(asked, step, chosen, logs or Path("logs"))
         if tuned is None:
             return INTERRUPTED
-        step = replace(step, runs=(str(tuned),))
+        step = replace(step, runs=(str(tuned.absolute()),))
         asked["step"] = step.to_json()
         request = replace(request, workload=_workload_text(asked))
     about = about_this(
@@ -154,7 +161,7 @@ def run_search(
         chosen.info.to_json() | {"name": chosen.info.serial},
     )
     # A study that others share is refused before anything is made or measured.
-    shared = _shared_study(asked, request)
+    shared = shared_study(asked, request)
     blocks = BLOCKS if asked["blocks"] is None else asked["blocks"]
     every = asked.get("reference_every")
     with (
@@ -189,14 +196,14 @@ def run_search(
                 folder.event("start_temperature", low_c=steps.band.low_c, high_c=steps.band.high_c)
             bench = DeviceBench(steps, needs_energy=wanted, limits=request.limits)
             calibrated(steps, setting_of(bench.clusters, None), folder, progress, needed=wanted)
-            study = shared or study_of(request, *_study_place(asked, folder))
+            study = shared or study_of(request, *study_place(asked, folder))
             every = REFERENCE_EVERY if every is None else every
             if joint:
                 choosing = joint_bench(steps, bench, workload, request, events)
                 choosing.others = study.trials
                 beside = None
                 if asked.get("sequential") is not False:
-                    storage, label = _study_place(asked, folder)
+                    storage, label = study_place(asked, folder)
                     beside = study_of(
                         replace(request, workload=f"{request.workload} sequential"),
                         storage,
@@ -321,30 +328,6 @@ def _check(asked: dict[str, Any]) -> None:
         raise UsageError(f"--seed is {asked['seed']}", hint=f"give one up to {_LARGEST_SEED}")
     if asked["study"] is not None and not asked["study"].strip():
         raise UsageError("--study is empty", hint="give a name, or leave it out")
-
-
-def _same_storage(before: str | None, given: str) -> str:
-    """The storage of a run that goes on, which may be given again for its password."""
-    if before is None or without_password(before) != without_password(given):
-        raise UsageError(
-            f"the run's study is in {before or 'its own folder'}, not in {hidden(given)}",
-            hint="beside --resume, --storage only tells the password again",
-        )
-    return given
-
-
-def _shared_study(asked: dict[str, Any], request: StudyRequest) -> Study | None:
-    """The study in --storage; None where it is kept in the run's folder."""
-    if asked["storage"] is None:
-        return None
-    storage = open_storage(asked["storage"])
-    with faults_told(f"see whether {hidden(asked['storage'])} answers"):
-        return study_of(request, storage, asked["study"] or _STUDY)
-
-
-def _study_place(asked: dict[str, Any], folder: RunFolder) -> tuple[BaseStorage, str]:
-    """Where a study is kept, and its name: in --storage, or in the run's folder."""
-    return open_storage(asked["storage"] or default_url(folder.path)), asked["study"] or _STUDY
 
 
 def _request(asked: dict[str, Any], trials: int, chosen: Chosen) -> StudyRequest:

@@ -6,13 +6,14 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autotune.cli.bench import Bring, Chosen, on_device
 from autotune.cli.joint_pools import JointPools, joint_pools
+from autotune.cli.step_options import StepOptions
 from autotune.cli.workload import step_feeds, step_form, training_step
 from autotune.devices.journal import EMULATED_KIND
 from autotune.errors import UsageError
@@ -35,69 +36,6 @@ _EMULATED_STEP = r"^step \d+"
 _FOLDER, _WORK = "step", "step.work"
 _FEEDS, _FEEDS_BYTES = 8, 64 * 2**20
 _SEED = 1
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """The step that options of the command line mean; None where one is not given."""
-
-    model: str
-    batch: int | None = None
-    classes: int | None = None
-    optimizer: str | None = None
-    input_shape: str | None = None
-    runs: tuple[str, ...] = ()
-    micro_batch: int | None = None
-    recompute: int | None = None
-    layout: str | None = None
-    gpu_runs: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """As a run's folder keeps it."""
-        return asdict(self) | {"runs": list(self.runs), "gpu_runs": list(self.gpu_runs)}
-
-    @classmethod
-    def from_json(cls, found: dict[str, Any]) -> StepOptions:
-        """What `to_json` gave."""
-        lists = {name: tuple(found.get(name, ())) for name in ("runs", "gpu_runs")}
-        known = {
-            name: found[name] for name in found if name in {field.name for field in fields(cls)}
-        }
-        return cls(**known | lists)
-
-
-def step_options(
-    model: str | None,
-    batch: int | None,
-    classes: int | None,
-    optimizer: str | None,
-    input_shape: str | None,
-    runs: Sequence[Path] | None,
-    micro_batch: int | None,
-    recompute: int | None,
-    layout: str | None,
-) -> StepOptions | None:
-    """The step that options mean; None where they mean none.
-
-    Raises:
-        UsageError: They say something of a step, but not which.
-    """
-    others = (batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout)
-    if model is None:
-        if any(other is not None for other in others):
-            raise UsageError("--batch, --run and the like go with --model", hint="give --model")
-        return None
-    return StepOptions(
-        model,
-        batch,
-        classes,
-        optimizer,
-        input_shape,
-        tuple(map(str, runs or ())),
-        micro_batch,
-        recompute,
-        layout,
-    )
 
 
 def given_command(

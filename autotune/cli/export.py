@@ -15,15 +15,28 @@ if TYPE_CHECKING:
 
 
 def export(
+    out: Annotated[Path, typer.Option("--out", help="Folder to write; made if it is missing.")],
     runs: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="RUN|PLAN...",
             help="Folders of finished runs, or plans of `autotune joint`.",
             show_default=False,
         ),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder to write; made if it is missing.")],
+    ] = None,
+    plan: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of RUN|PLAN...: export this plan of `autotune joint`; may be repeated.",
+        ),
+    ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER", help="Where a run of the plans is, if it was moved; may be repeated."
+        ),
+    ] = None,
     kind: Annotated[
         str, typer.Option("--format", metavar="tvm|c|opencl", help="What to write.")
     ] = "tvm",
@@ -74,7 +87,7 @@ def export(
       autotune export logs/20260102T030405Z-cpu-lenet --out build/lenet-kernels
       autotune export logs/20260102T030405Z-cpu-lenet --format c --name lenet --out build/lenet-c
       autotune export logs/*-arm-cpu-lenet --format c --for android-arm64 --out build/lenet-android
-      autotune export logs/20260102T030405Z-joint-sm8150/plans/best.json --format c --out build/lenet-best
+      autotune export --plan logs/20260102T030405Z-joint-sm8150/plans/best.json --format c --out build/lenet-best
       autotune export logs/*-adreno-lenet logs/*-mali-lenet --format opencl --out build/lenet-gpu
     """
     import json as json_module
@@ -84,14 +97,25 @@ def export(
     from autotune.compiler.export.exporter import export as write_export
     from autotune.compiler.export.variants import variants_of_runs
     from autotune.compiler.platforms import named_platform
-    from autotune.studies.plan_file import is_plan
+    from autotune.errors import UsageError
 
-    # Of a joint search's run its best plan is meant.
-    runs = [best if (best := path / "plans" / "best.json").is_file() else path for path in runs]
-    if any(is_plan(path) for path in runs):
-        variants = _with_plans(runs, soc or (), allow_stand_in, gpu=kind == "opencl")
+    if (not runs) == (not plan):
+        raise UsageError(
+            "give either runs and plans, or plans with --plan",
+            hint="such as autotune export logs/20260102T030405Z-cpu-lenet --out build/lenet",
+        )
+    sources = _sources(runs or (), plan or ())
+    if not all(isinstance(one, Path) for one in sources):
+        opencl = kind == "opencl"
+        variants = _with_plans(sources, run or (), soc or (), allow_stand_in, gpu=opencl)
+    elif run:
+        raise UsageError(
+            "--run says where a plan's runs are, and there is no plan",
+            hint="name runs to export without --run",
+        )
     else:
-        variants = variants_of_runs(runs, allow_stand_in=allow_stand_in, socs=soc or ())
+        paths = [one for one in sources if isinstance(one, Path)]
+        variants = variants_of_runs(paths, allow_stand_in=allow_stand_in, socs=soc or ())
     with LiveProgress() as progress:
         manifest = write_export(
             variants,
@@ -112,10 +136,30 @@ def export(
         print("STAND-IN: some were measured on another device than they are for", file=sys.stderr)
 
 
+def _sources(named: Sequence[Path], plans: Sequence[Path]) -> list[Path | StepPlan]:
+    """Runs and plans that are exported; of a joint search's run its best plan is meant."""
+    from autotune.studies.plan_file import is_plan, read_plan
+
+    best = ((path, path / "plans" / "best.json") for path in named)
+    paths = [plan if plan.is_file() else path for path, plan in best]
+    return [
+        *(read_plan(path) if is_plan(path) else path for path in paths),
+        *(read_plan(path) for path in plans),
+    ]
+
+
 def _with_plans(
-    paths: Sequence[Path], socs: Sequence[str], allow_stand_in: bool, *, gpu: bool
+    sources: Sequence[Path | StepPlan],
+    moved: Sequence[Path],
+    socs: Sequence[str],
+    allow_stand_in: bool,
+    *,
+    gpu: bool,
 ) -> tuple[Variant, ...]:
-    """The variants of runs and plans, in their order; a plan's are of the calls that the GPU makes, or the CPU."""
+    """The variants of runs and plans, in their order; a plan's are of the calls that the GPU makes, or the CPU.
+
+    Of the runs that were moved, a plan does not get those that are another plan's by their names.
+    """
     from autotune.cli.planned_step import planned_options
     from autotune.compiler.export.variants import (
         unique,
@@ -124,17 +168,23 @@ def _with_plans(
         with_schedules,
     )
     from autotune.errors import UsageError
-    from autotune.studies.plan_file import is_plan, read_plan
 
     found: list[Variant] = []
-    for number, path in enumerate(paths):
+    for number, plan in enumerate(sources):
         soc = socs[number] if number < len(socs) else ""
-        if not is_plan(path):
+        if isinstance(plan, Path):
             socs_here = [soc] if soc else []
-            found += variants_of_runs([path], allow_stand_in=allow_stand_in, socs=socs_here)
+            found += variants_of_runs([plan], allow_stand_in=allow_stand_in, socs=socs_here)
             continue
-        plan = read_plan(path)
-        options = planned_options(plan, None, "put them back there")
+        path = plan.path
+        others = {
+            name
+            for one in sources
+            if not isinstance(one, Path) and one is not plan
+            for name in _names(one)
+        }
+        foreign = others - _names(plan)
+        options = planned_options(plan, [run for run in moved if run.resolve().name not in foreign])
         if gpu != bool(plan.gpu) and (gpu or not plan.schedules):
             raise UsageError(
                 f"{path} has all calls on the {'CPU' if gpu else 'GPU'}",
@@ -170,6 +220,11 @@ def _with_plans(
             )
         )
     return unique(found)
+
+
+def _names(plan: StepPlan) -> set[str]:
+    """What the folders of a plan's runs are called."""
+    return {Path(run).name for run in (*plan.step["runs"], *plan.step.get("gpu_runs", ()))}
 
 
 def _source(plan: Path) -> str:

@@ -110,7 +110,7 @@ def joint(
       autotune joint --resume logs/20260102T030405Z-joint-sm8150
     """
     from autotune.cli.cpu_config_search import run_search
-    from autotune.cli.device_workload import step_options
+    from autotune.cli.step_options import step_options
     from autotune.errors import UsageError
 
     step = step_options(model, batch, classes, optimizer, input_shape, run, None, None, layout)
@@ -121,7 +121,7 @@ def joint(
     if gpu_run:
         if step is None:
             raise UsageError("--gpu-run goes with --model", hint="give --model")
-        step = replace(step, gpu_runs=tuple(map(str, gpu_run)))
+        step = replace(step, gpu_runs=tuple(str(one.absolute()) for one in gpu_run))
     if kernel_trials is not None and (resume is not None or (step and step.runs)):
         raise UsageError(
             "--kernel-trials is for kernels that are tuned first, and the run has some",

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.cli.bench import Chosen
 from autotune.cli.cluster import HYBRID, chosen_cores
-from autotune.cli.device_workload import StepOptions
+from autotune.cli.step_options import StepOptions
 from autotune.cli.tuning import tuned
 from autotune.cli.workload import step_form, training_step
 from autotune.compiler import spaces, targets

@@ -124,6 +124,8 @@ def kernels(
       autotune kernels --target adreno --model squeezenet1_0 --tracker 127.0.0.1:9190 --key sm8150 --records records
       autotune kernels --resume logs/20260102T030405Z-cpu-lenet
     """
+    from dataclasses import replace
+
     from autotune.cli.cluster import chosen_cores
     from autotune.cli.fleet import fleet_of, target_on
     from autotune.cli.tuning import carry_out
@@ -131,6 +133,7 @@ def kernels(
     from autotune.compiler.targets import on_cores
     from autotune.errors import UsageError
     from autotune.records import read_run
+    from autotune.records.places import place_of
     from autotune.workloads import tasks
 
     of_model = {
@@ -152,6 +155,8 @@ def kernels(
             )
         earlier = read_run(resume)
         request = TuneRequest.of_run(earlier)
+        start = tuple(str(place_of(one, resume) or one) for one in request.start_from)
+        request = replace(request, start_from=start)
         return carry_out(
             _with_trials(request, trials), resume.parent, earlier=earlier, as_json=json
         )
@@ -192,8 +197,8 @@ def kernels(
             seed=_positive("--seed", 1 if seed is None else seed),
             fleet=fleet,
             cores=cores,
-            start_from=tuple(map(str, start_from or ())),
-            records=tuple(map(str, records or ())),
+            start_from=tuple(str(one.absolute()) for one in start_from or ()),
+            records=tuple(str(one.absolute()) for one in records or ()),
         ),
         Path("logs") if logs is None else logs,
         earlier=None,

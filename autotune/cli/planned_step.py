@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune.cli import bench as benches
-from autotune.cli.device_workload import PlannedChoice, StepOptions, brought
+from autotune.cli.device_workload import PlannedChoice, brought
 from autotune.cli.output import write_json, write_table
+from autotune.cli.step_options import GIVE, StepOptions
 from autotune.cli.tuning import LiveProgress
 from autotune.devices.topology import Cluster
 from autotune.errors import NothingMeasuredError, StableDeviceError, UsageError
@@ -29,36 +30,20 @@ from autotune.workloads.graph import StepGraph
 _BLOCKS = 5
 
 
-def planned_options(
-    plan: StepPlan, runs: Sequence[Path] | None, mend: str = "say where its runs are with --run"
-) -> StepOptions:
+def planned_options(plan: StepPlan, runs: Sequence[Path]) -> StepOptions:
     """The step that a plan means, with the runs where they are now.
 
     Args:
         plan: The plan.
-        runs: Where its runs are; None for where the plan has them.
-        mend: What to do where one is not there.
+        runs: Where its runs are, if they were moved; see `StepOptions.placed`.
 
     Raises:
-        UsageError: A run is not where the plan has it.
+        UsageError: A run is not found.
     """
     options = StepOptions.from_json(plan.step)
     if not plan.gpu:
         options = replace(options, gpu_runs=())
-    if runs:
-        names = {Path(run).name for run in options.gpu_runs}
-        for_gpu = tuple(str(run) for run in runs if run.resolve().name in names)
-        others = tuple(str(run) for run in runs if run.resolve().name not in names)
-        options = replace(
-            options, runs=others or options.runs, gpu_runs=for_gpu or options.gpu_runs
-        )
-    for run in (*options.runs, *options.gpu_runs):
-        if not Path(run).is_dir():
-            raise UsageError(
-                f"{plan.path} takes its kernels from {run}, which is not there",
-                hint=mend,
-            )
-    return options
+    return options.placed(plan.path, GIVE, runs)
 
 
 def planned_device(plan: StepPlan, device: str | None, ssh: Sequence[str]) -> benches.Chosen:
@@ -99,7 +84,7 @@ def run_plan(
     """
     benches.number("--least-seconds", least_seconds, 0)
     plan = read_plan(path)
-    options = planned_options(plan, runs)
+    options = planned_options(plan, runs or ())
     chosen = planned_device(plan, device, ssh)
     clusters = chosen.info.clusters
     names = [cluster.name for cluster in clusters]

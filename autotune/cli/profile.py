@@ -98,8 +98,9 @@ def profile(
     from dataclasses import asdict, replace
 
     from autotune.cli import bench as benches
-    from autotune.cli.device_workload import brought, given_command, step_options
+    from autotune.cli.device_workload import brought, given_command
     from autotune.cli.output import write_json
+    from autotune.cli.step_options import step_options
     from autotune.cli.step_records import at_most, calibrated
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import NothingMeasuredError, UsageError
@@ -209,7 +210,7 @@ def _setting(
     if of is not None:
         if cpus is not None or threads is not None:
             raise UsageError("--of gives cores and threads", hint="leave --cpus and --threads out")
-        shown = point_of(read_run(of).result, of, point)
+        shown = point_of(read_run(of), point)
         if shown.get("clusters") is None:
             return setting_of(clusters, None)
         return setting_of(clusters, CpuConfiguration.from_json(shown, [c.name for c in clusters]))

@@ -59,7 +59,7 @@ def _page(found: Run) -> str:
         RecordError: Its records are damaged.
     """
     from autotune.errors import RecordError, UsageError
-    from autotune.report.about import kind_of
+    from autotune.records.kinds import kind_of
 
     kind = kind_of(found.about)
     if kind is None:
@@ -91,28 +91,23 @@ def _unfinished(run: Run, kind: str) -> str:
         UsageError: There is nothing to show of it yet.
     """
     from autotune.errors import UsageError
+    from autotune.records.kinds import how_to_end
 
+    how = how_to_end(run.path, run.about)
     if kind == "profile":
-        step = run.about["request"].get("profile")
-        given = step if isinstance(step, dict) else {}
-        options = [f"--{name} {given[name]}" for name in ("model", "batch") if given.get(name)]
-        raise UsageError(
-            f"{run.path} has no result: it did not end",
-            hint=f"profile again: autotune profile {' '.join(options) or '...'}",
-        )
-    resume = "" if kind == "comparison" else f"autotune {kind} --resume {run.path}"
+        raise UsageError(f"{run.path} has no result: it did not end", hint=how)
     measured = {"kernels": ("default", "trial"), "comparison": ("run",)}.get(kind, ("trial",))
     done = [event for event in run.events if event["event"] in measured]
     if not any(event.get("status") == "ok" for event in done):
         raise UsageError(
             f"{run.path} has not ended, and nothing was measured yet",
-            hint=f"go on with it: {resume}" if resume else "compare again",
+            hint=how,
         )
     trials = sum(event["event"] != "default" for event in done)
     asked = run.about["request"].get("trials")
     told = f"This run has not ended: {trials}{f' of {asked}' if asked else ''} measurements. "
     told += "Nothing was measured again at the end, so that figures are of single measurements."
-    return f"{told} Go on with it: {resume}" if resume else told
+    return f"{told} {how[0].upper()}{how[1:]}"
 
 
 def _kernels(run: Run, unfinished: str) -> str:

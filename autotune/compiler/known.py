@@ -30,11 +30,8 @@ def known_schedules(paths: Sequence[Path], target: TargetSpec) -> Known:
     found: dict[tuple[str, str], dict[str, tuple[float, Any]]] = {}
     for path in paths:
         run = read_run(path)
-        if run.result is None:
-            raise UsageError(
-                f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
-            )
         earlier = TuneRequest.of_run(run).target
+        result = run.ended()
         if (earlier.family, earlier.triple) != (target.family, target.triple):
             raise UsageError(
                 f"run {path} is for {earlier.name}, whose schedules are none for {target.name}",
@@ -42,7 +39,7 @@ def known_schedules(paths: Sequence[Path], target: TargetSpec) -> Known:
             )
         try:
             traces = {event["digest"]: event["trace"] for event in run.trials()}
-            for task in Result.from_json(run.result).tasks:
+            for task in Result.from_json(result).tasks:
                 for one in task.pool:
                     if one.digest != DEFAULT:
                         own = found.setdefault((task.name, one.formulation), {})

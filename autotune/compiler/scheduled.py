@@ -107,7 +107,7 @@ def winners_of(
         if missing := [digest for digest in some if (name, digest) not in known]:
             raise UsageError(
                 f"no run has schedule {missing[0]} of {name}",
-                hint="give the runs that the plan was made from with --run",
+                hint="the plan was changed, or made from other runs: name those with --run",
             )
     return {name: [known[name, digest] for digest in some] for name, some in digests.items()}
 

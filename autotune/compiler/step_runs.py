@@ -150,11 +150,8 @@ def step_runs(paths: Sequence[Path], *, triple: str = "") -> StepRuns:
     known: dict[str, Winner] = {}
     for number, path in enumerate(paths):
         run = read_run(path)
-        if run.result is None:
-            raise UsageError(
-                f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
-            )
         request = TuneRequest.of_run(run)
+        run.ended()
         if number and not same_code(request.target, target):
             raise UsageError(
                 f"run {path} is for {request.target.name}, and the one before for another target",

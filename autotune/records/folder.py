@@ -14,7 +14,9 @@ from typing import Any
 
 from autotune.errors import RecordError, UsageError
 from autotune.records.json_text import json_text
+from autotune.records.kinds import how_to_end
 from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
+from autotune.records.places import is_run
 
 RUN_SCHEMA_VERSION = 1
 _RUN, _EVENTS, _RESULT, _LOCK = "run.json", "events.jsonl", "result.json", "run.lock"
@@ -80,6 +82,16 @@ class Run:
         """The events that are trials."""
         return [event for event in self.events if event["event"] == "trial"]
 
+    def ended(self) -> dict[str, Any]:
+        """Content of `result.json`.
+
+        Raises:
+            UsageError: The run has not ended.
+        """
+        if self.result is None:
+            raise UsageError(f"{self.path} has not ended", hint=how_to_end(self.path, self.about))
+        return self.result
+
 
 def read_run(path: Path) -> Run:
     """Reads a run, finished or not, without changing it.
@@ -88,7 +100,7 @@ def read_run(path: Path) -> Run:
         UsageError: There is no run at that path.
         RecordError: A file of it is damaged.
     """
-    if not (path / _RUN).is_file():
+    if not is_run(path):
         raise UsageError(
             f"no run at {path}: {_RUN} is missing",
             hint="give a folder that a run has made in logs/",

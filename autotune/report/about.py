@@ -1,29 +1,15 @@
-"""What every page tells of its run: of which kind it is, what was asked, on what, with which versions."""
+"""What every page tells of its run: what was asked, on what, with which versions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
+from autotune.records.kinds import Kind, kind_of
 from autotune.report.page import download, facts
 
-Kind = Literal["kernels", "joint", "cpu-config", "profile", "comparison"]
 _TOLD_APART = ("tasks", "space", "kind", "step", "profile")
-
-
-def kind_of(about: Mapping[str, Any]) -> Kind | None:
-    """The kind of a run, by its `run.json`; None where it is none that has a page."""
-    request = about.get("request")
-    if not isinstance(request, Mapping):
-        return None
-    if request.get("kind") == "kernels":
-        return "kernels"
-    if "objective" in request:
-        return "joint" if request.get("joint") else "cpu-config"
-    if "profile" in request:
-        return "profile"
-    return "comparison" if {"run", "first", "second", "by"} <= request.keys() else None
 
 
 def device_name(device: Mapping[str, Any]) -> str:
@@ -94,3 +80,6 @@ def _text(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(str, value))
     return str(value) if not isinstance(value, Mapping) else json.dumps(value)
+
+
+__all__ = ["Kind", "asked", "device_name", "emulated_notice", "kind_of"]

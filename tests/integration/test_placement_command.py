@@ -118,7 +118,7 @@ def test_a_plan_with_calls_on_the_gpu_is_carried_out_and_exported(
     ("words", "text"),
     [
         (("--emulate", "meizu-16t"), "the models of phones have no GPU"),
-        (("--device", "local", "--gpu-run", "nowhere"), "no run at nowhere"),
+        (("--device", "local", "--gpu-run", "nowhere"), "/nowhere: run.json is missing"),
     ],
 )
 def test_a_gpu_that_makes_no_sense_is_one_line(

@@ -18,6 +18,7 @@ from autotune.compiler.export.variants import Variant, kernels_of
 from autotune.compiler.platforms import Platform
 from autotune.errors import UsageError
 from autotune.records.folder import write_json
+from autotune.records.places import is_run
 
 Format = Literal["tvm", "c", "opencl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -62,11 +63,15 @@ def export(
         The manifest, as written to `manifest.json`.
 
     Raises:
-        UsageError: The variants do not fit the format, or `out` cannot be written.
+        UsageError: The variants do not fit the format, or `out` is a run's folder or cannot be written.
         RecordError: Their records are damaged.
         ToolchainError: A compiler is missing, or fails.
     """
     c_source.check_name(name)
+    if is_run(out):
+        raise UsageError(
+            f"{out} is the folder of a run", hint="give a folder of its own with --out"
+        )
     if not variants:
         raise UsageError("there is nothing to export")
     if kind == "c":

@@ -248,7 +248,10 @@ def with_schedules(
         found.append(replace(variant, kernels=tuple(kernels), source=source))
     known = {one.kernel.name for one in _all(found)}
     if missing := sorted(digests.keys() - known):
-        raise RecordError(f"the plan's runs do not have its schedule of {missing[0]}")
+        raise RecordError(
+            f"the plan's runs do not have its schedule of {missing[0]}",
+            hint="the plan was changed, or made from other runs: name those with --run",
+        )
     return [variant for variant in found if variant.kernels]
 
 
@@ -309,13 +312,10 @@ def _tuned(kernel: Kernel, winner: Winner) -> Callable[[Any], Any]:
 
 def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
     run = read_run(path)
-    if run.result is None:
-        raise UsageError(
-            f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
-        )
+    content = run.ended()
     request = TuneRequest.of_run(run)
     try:
-        result = Result.from_json(run.result)
+        result = Result.from_json(content)
     except (KeyError, TypeError) as error:
         raise RecordError(f"{path / 'result.json'} is damaged: {error}") from error
     if result.stand_in and not allow_stand_in:

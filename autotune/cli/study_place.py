@@ -1,0 +1,62 @@
+"""Where a search keeps its study, and the files that its options name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from optuna.storages import BaseStorage
+
+from autotune.errors import UsageError
+from autotune.records import RunFolder
+from autotune.studies.storage import (
+    JOURNAL_PREFIX,
+    default_url,
+    faults_told,
+    hidden,
+    open_storage,
+    without_password,
+)
+from autotune.studies.study import Study, StudyRequest, study_of
+
+_STUDY = "cpu-config"
+
+
+def same_storage(before: str | None, given: str) -> str:
+    """The storage of a run that goes on, which may be given again for its password."""
+    known, again = (without_password(lasting(url) or "") for url in (before, given))
+    if before is None or known != again:
+        raise UsageError(
+            f"the run's study is in {before or 'its own folder'}, not in {hidden(given)}",
+            hint="beside --resume, --storage only tells the password again",
+        )
+    return given
+
+
+def lasting_space(space: str | None) -> str | None:
+    """A --space as a run keeps it: a file is found from any working directory."""
+    return str(Path(space).absolute()) if space and Path(space).is_file() else space
+
+
+def lasting(url: str | None) -> str | None:
+    """A --storage as a run keeps it: a journal is found from any working directory."""
+    if url is None or not url.startswith(JOURNAL_PREFIX):
+        return url
+    return f"{JOURNAL_PREFIX}{Path(url.removeprefix(JOURNAL_PREFIX)).absolute()}"
+
+
+def shared_study(asked: dict[str, Any], request: StudyRequest) -> Study | None:
+    """The study in --storage; None where it is kept in the run's folder."""
+    if asked["storage"] is None:
+        return None
+    storage = open_storage(asked["storage"])
+    with faults_told(f"see whether {hidden(asked['storage'])} answers"):
+        return study_of(request, storage, asked["study"] or _STUDY)
+
+
+def study_place(asked: dict[str, Any], folder: RunFolder) -> tuple[BaseStorage, str]:
+    """Where a study is kept, and its name: in --storage, or in the run's folder."""
+    return open_storage(asked["storage"] or default_url(folder.path)), asked["study"] or _STUDY
+
+
+__all__ = ["lasting", "lasting_space", "same_storage", "shared_study", "study_place"]

@@ -1,0 +1,49 @@
+"""Of which command a run is, and how one that did not end is ended."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+Kind = Literal["kernels", "joint", "cpu-config", "profile", "comparison"]
+
+
+def kind_of(about: Mapping[str, Any]) -> Kind | None:
+    """The kind of a run, by its `run.json`; None where it is of no command that is known."""
+    request = about.get("request")
+    if not isinstance(request, Mapping):
+        return None
+    if request.get("kind") == "kernels":
+        return "kernels"
+    if "objective" in request:
+        return "joint" if request.get("joint") else "cpu-config"
+    if "profile" in request:
+        return "profile"
+    return "comparison" if {"run", "first", "second", "by"} <= request.keys() else None
+
+
+def how_to_end(path: Path, about: Mapping[str, Any]) -> str:
+    """What to do with a run that did not end, with its command; empty where that is not known.
+
+    Args:
+        path: Its folder.
+        about: Content of its `run.json`.
+    """
+    kind = kind_of(about)
+    if kind is None:
+        return ""
+    if kind == "profile":
+        step = about["request"]["profile"]
+        given = step if isinstance(step, Mapping) else {}
+        options = [f"--{name} {given[name]}" for name in ("model", "batch") if given.get(name)]
+        return f"profile again: autotune profile {' '.join(options) or '...'}"
+    if kind == "comparison":
+        asked = about["request"]
+        words = [str(asked[name]) for name in ("run", "first", "second")]
+        return f"compare again: autotune cpu-config compare {shlex.join(words)}"
+    return f"go on with it: autotune {kind} --resume {shlex.quote(str(path))}"
+
+
+__all__ = ["Kind", "how_to_end", "kind_of"]

@@ -241,6 +241,8 @@ def run_search(
             found["per_operator"] = planned
         if joint and whole is not None:
             found["sequential"], found["placement"] = whole.sequential, whole.placement
+            assert workload.pools is not None
+            found["warnings"] = list(workload.pools.warnings)
             choosing.listen()
             points = plan_points(choosing, workload, found)
             found["plans"] = write_plans(folder, choosing, workload, asked, points)

@@ -45,6 +45,8 @@ def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
     if best and best["rails"]:
         told = ", ".join(f"{name} {joules:.4g}" for name, joules in best["rails"].items())
         print(f"J a step of the best, by rail: {told}")
+    for warning in found.get("warnings", ()):
+        print(f"warning: {warning}")
     for name, mark in doubts(shown, found["marks"]):
         print(f"doubtful: {name}: {mark}")
     if (plan := found.get("per_operator")) is not None:

@@ -257,8 +257,10 @@ def device_step(
     if isinstance(choice, OpenChoice):
         fixed = options.micro_batch is not None or options.recompute is not None
         pools = joint_pools(
-            paths, wanted, form.layout, form if fixed else None, choice.memory_bytes
+            paths, wanted, form.layout, form if fixed else None, choice.memory_bytes, chosen
         )
+        for warning in pools.warnings:
+            progress.notice(f"warning: {warning}")
         schedules = pools.schedules
         graphs = [(one.form, one.graph) for one in pools.forms]
     else:

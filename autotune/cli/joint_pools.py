@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.cli.bench import Chosen
+from autotune.cli.run_devices import other_devices
 from autotune.errors import UsageError
 from autotune.records import read_run
+from autotune.records.folder import Run
 from autotune.studies.pools import HYBRID, TaskPool, pools
 from autotune.workloads.memory import plan_memory
 
@@ -48,12 +51,14 @@ class JointPools:
         forms: The step's forms; the plain one first, where it fits.
         schedules: How each kernel can be computed, in the order of its pool.
         winners: Index of the schedule of each task that its runs found to be fastest.
+        warnings: What speaks against the runs: that they are of other devices.
     """
 
     tasks: tuple[TaskPool, ...]
     forms: tuple[JointForm, ...]
     schedules: Mapping[str, Sequence[Winner]]
     winners: tuple[int, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def counts(self) -> NDArray[np.float64]:
@@ -72,6 +77,7 @@ def joint_pools(
     layout: LayoutName,
     only: StepForm | None,
     memory_bytes: int | None,
+    chosen: Chosen,
 ) -> JointPools:
     """The pools of runs, and the forms of a step whose kernels they know.
 
@@ -84,6 +90,7 @@ def joint_pools(
         layout: Its layout.
         only: The one form that was asked for; None for any.
         memory_bytes: What a step may take; None without a limit.
+        chosen: The device that is searched.
 
     Raises:
         UsageError: A run has not ended, none knows a kernel of the step, or no form of it fits.
@@ -95,16 +102,14 @@ def joint_pools(
     results: list[tuple[str, Mapping[str, Any]]] = []
     winners: dict[tuple[str, str], Winner] = {}
     fastest: dict[str, tuple[float, str]] = {}
+    read: list[Run] = []
     for path in runs:
         run = read_run(path)
-        if run.result is None:
-            raise UsageError(
-                f"run {path} has not ended", hint=f"go on with: autotune kernels --resume {path}"
-            )
-        cores = TuneRequest.of_run(run).cores
-        results.append((cores.cluster if cores else HYBRID, run.result))
+        cores, result = TuneRequest.of_run(run).cores, run.ended()
+        results.append((cores.cluster if cores else HYBRID, result))
+        read.append(run)
         winners.update(pooled(run))
-        for task in run.result["tasks"]:
+        for task in result["tasks"]:
             if task["tuned_ms"] is not None:
                 own = (task["tuned_ms"], task["digest"])
                 fastest[task["name"]] = min(own, fastest.get(task["name"], own))
@@ -143,6 +148,7 @@ def joint_pools(
             own.index(fastest[task.name][1]) if fastest.get(task.name, (0, ""))[1] in own else 0
             for task, own in zip(tasks, digests, strict=True)
         ),
+        other_devices(read, chosen),
     )
 
 

@@ -57,9 +57,10 @@ def cpu_config_page(
         ("Every measurement", _shared(others, trials) + _trials(trials)),
         asked(about, None if unfinished else result),
     ]
+    warnings = [f"Warning: {text}" for text in result.get("warnings", ())]
     what = "Schedules, cores and clocks" if joint else "CPU configuration"
     title = f"{what} of {device_name(device)} for {result['objective']}"
-    return page(title, [unfinished, emulated_notice(device)], sections)
+    return page(title, [unfinished, emulated_notice(device), *warnings], sections)
 
 
 def _rounds(events: Sequence[Mapping[str, Any]], first: int) -> list[dict[str, Any]]:

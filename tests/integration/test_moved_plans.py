@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import one_folder
@@ -144,3 +145,21 @@ def test_an_interrupted_joint_run_says_how_to_end_it(
     for command in (("export", run, "--out", project / "out"), ("cpu-config", "apply", run)):
         assert done(*command) == 2
         assert f"autotune joint --resume {run}" in capsys.readouterr().err
+
+
+def test_kernels_of_another_device_are_told(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernels = one_folder(project / "logs" / "kernels")
+    assert json.loads((joint_run(project) / "result.json").read_text())["warnings"] == []
+    logs = project / "other"
+    common = (*LENET, "--run", kernels, "--trials", 1, *SHORT, "--logs", logs)
+    assert done("joint", "--emulate", "three-cluster", *common, "--json") == 0
+    shown = capsys.readouterr()
+    result: dict[str, Any] = json.loads(shown.out)
+    (told,) = result["warnings"]
+    assert "emulated meizu-16t" in told
+    assert "emulated three-cluster" in told
+    assert "warning: the kernels of --run were tuned on" in shown.err
+    assert done("report", one_folder(logs)) == 0
+    assert told in (one_folder(logs) / "report.html").read_text()

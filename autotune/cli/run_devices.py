@@ -1,0 +1,65 @@
+"""Whether kernels were tuned on the device that is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune.cli.bench import Chosen
+from autotune.devices.local import LocalDevice
+from autotune.records.folder import Run
+
+
+def other_devices(runs: Sequence[Run], chosen: Chosen) -> tuple[str, ...]:
+    """What speaks against kernel runs whose times are of another device than the one that is searched, in words.
+
+    A tracker's key says nothing of a device: behind one, serials tell, where they are none of TVM's own server.
+
+    Args:
+        runs: The runs.
+        chosen: The device that is searched.
+    """
+    from autotune.compiler.request import TuneRequest
+    from autotune.compiler.run_records import identity_of
+
+    here = _name(chosen)
+    others: dict[str, bool] = {}
+    for run in runs:
+        device = run.about.get("device")
+        if not device:
+            continue
+        name = identity_of(TuneRequest.of_run(run), device, "")[0].device
+        others[name] = others.get(name, False) or _is_other(device, chosen, here)
+    if foreign := [name for name, other in others.items() if other]:
+        return (
+            f"the kernels of --run were tuned on {', '.join(foreign)}, and the search is on {here}: what is fast "
+            "there need not be fast here",
+        )
+    if len(others) > 1:
+        return (f"the kernels of --run were tuned on different devices: {', '.join(others)}",)
+    return ()
+
+
+def _name(chosen: Chosen) -> str:
+    """What a kernel run on the device would be of, as far as that is known."""
+    from autotune.compiler.runner import host_device
+    from autotune.emulator.device import EmulatedDevice
+
+    if isinstance(chosen.device, EmulatedDevice):
+        return f"emulated {chosen.device.profile.name}"
+    if chosen.device.kind == LocalDevice.kind:
+        return host_device().name
+    return f"{chosen.info.serial} ({chosen.info.soc})"
+
+
+def _is_other(device: Mapping[str, Any], chosen: Chosen, here: str) -> bool:
+    """Whether a kernel run's device is surely not the chosen one."""
+    serials = (device.get("details") or {}).get("serials", ())
+    if serials and not any(":" in serial for serial in serials):
+        return chosen.info.serial not in serials
+    if serials:
+        return False
+    return device["name"] not in (here, chosen.info.model, chosen.info.soc)
+
+
+__all__ = ["other_devices"]

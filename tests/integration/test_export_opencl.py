@@ -93,6 +93,24 @@ def test_the_example_needs_no_tvm(library: Path, tmp_path: Path) -> None:
     assert [json.loads(line)["status"] for line in lines] == ["ok"] * 3
 
 
+def test_cmake_finds_the_loader_by_the_lines_of_the_readme(library: Path, tmp_path: Path) -> None:
+    lines = re.findall(
+        r"^    ((?:find_package|target_link_libraries).*)$",
+        (library / "README.md").read_text(),
+        re.MULTILINE,
+    )
+    found, linked = (line.replace(".../lib/cmake", f"{library}/lib/cmake") for line in lines)
+    head = "cmake_minimum_required(VERSION 3.18)\nproject(app LANGUAGES CXX)\n"
+    made = f"{head}{found}\nadd_executable(app main.cc)\n{linked}\n"
+    (tmp_path / "CMakeLists.txt").write_text(made)
+    (tmp_path / "main.cc").write_text(
+        "#include <autotune_opencl.hpp>\nint main() { return autotune_opencl::Status().ok() ? 0 : 1; }\n"
+    )
+    for command in (["cmake", "-S", ".", "-B", "build"], ["cmake", "--build", "build"]):
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert said(tmp_path / "build" / "app") == ""
+
+
 def test_kernels_of_every_kind_are_right(tmp_path: Path) -> None:
     # With two or more samples: TVM's own default is wrong for some fused updates of one, and no run would take it.
     kernels = kinds("mobilenet_v2", 2)

@@ -151,23 +151,14 @@ def run_plan(
 
 def _check_settings(plan: StepPlan, clusters: Sequence[Cluster]) -> None:
     """Refuses a plan whose cores and clocks the device does not have."""
-    known = {cluster.name: cluster for cluster in clusters}
+    known = [cluster.name for cluster in clusters]
     for setting in plan.settings:
         if set(setting["clusters"]) != set(known):
             raise UsageError(
                 f"{plan.path} is for clusters {', '.join(setting['clusters'])}; there are {', '.join(known)}",
                 hint="search on this device first: autotune joint",
             )
-        for name, own in setting["clusters"].items():
-            cluster = known[name]
-            if own["cores"] > len(cluster.cpus):
-                raise UsageError(
-                    f"{plan.path} wants {own['cores']} cores of {name}, which has {len(cluster.cpus)}"
-                )
-            if own["khz"] is not None and own["khz"] not in cluster.frequencies_khz:
-                raise UsageError(
-                    f"{plan.path} wants {name} at {own['khz']} kHz, which it does not have"
-                )
+        CpuConfiguration.from_json(setting, known).require_on(clusters, str(plan.path))
 
 
 def _check_calls(plan: StepPlan, graph: StepGraph) -> None:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.records.kinds import Kind, kind_of
 from autotune.report.page import download, facts
 
 _TOLD_APART = ("tasks", "space", "kind", "step", "profile")
@@ -80,6 +79,3 @@ def _text(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(str, value))
     return str(value) if not isinstance(value, Mapping) else json.dumps(value)
-
-
-__all__ = ["Kind", "asked", "device_name", "emulated_notice", "kind_of"]

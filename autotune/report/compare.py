@@ -8,7 +8,8 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.records.folder import Run
-from autotune.report.about import Kind, device_name, kind_of
+from autotune.records.kinds import Kind, kind_of
+from autotune.report.about import device_name
 from autotune.report.compare_kernels import compared_kernels
 from autotune.report.compare_searches import compared_searches
 from autotune.report.compare_steps import compared_profiles
@@ -75,13 +76,7 @@ def _one_kind(first: Run, second: Run) -> Kind:
             hint="only runs of one kind can be compared",
         )
     for run in (first, second):
-        if run.result is None:
-            raise UsageError(
-                f"{run.path} has not ended",
-                hint=f"go on with it: autotune {kinds[0]} --resume {run.path}"
-                if kinds[0] != "profile"
-                else "profile again",
-            )
+        run.ended()
     return kinds[0]
 
 

@@ -11,10 +11,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autotune.compiler.aligned_vectors import aligned_vectors
 from autotune.compiler.default_schedule import default_schedule
 from autotune.compiler.schedule_traits import traits
 from autotune.compiler.targets import ARM_TRIPLE
@@ -84,7 +86,10 @@ def build(request: Message) -> Message:
         return {}
     # The argument checks of the packed interface take as long to compile as a small kernel; they
     # are kept in exported libraries only.
-    with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+    with (
+        tvm.transform.PassContext(config={"tirx.disable_assert": True}),
+        nullcontext() if request["untuned"] else aligned_vectors(),
+    ):
         library = tvm.compile(program, target)
     triple = str(target.host.attrs.get("mtriple", "")) if target.host else ""
     library.export_library(request["output"], fcompile=linker(triple, fast=True))

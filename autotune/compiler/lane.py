@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.compiler import product_strategy
 from autotune.compiler.candidate import Candidate
 from autotune.compiler.cost_model import (
     FeatureExtractor,
@@ -18,6 +19,7 @@ from autotune.compiler.cost_model import (
 )
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.plain import plain
+from autotune.compiler.product_strategy import ProductFeatures
 from autotune.compiler.rejections import RejectionCounter
 from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator
 from autotune.compiler.spaces import Space
@@ -70,7 +72,7 @@ class Lane:
         formulation: How to compute it.
         space: The search space.
         target: The TVM target.
-        ranker: The cost model that all lanes share.
+        ranker: The cost model that all lanes share whose formulations one rule schedules.
         seed: Seed of the search, at least 1.
         threads: Threads that sampling may use.
     """
@@ -92,7 +94,8 @@ class Lane:
         self._space = space
         self._target = target
         self._ranker = ranker
-        self._features = FeatureExtractor()
+        self._product = bool(formulation.rule)
+        self._features: Any = ProductFeatures() if self._product else FeatureExtractor()
         self._seed = seed
         self._threads = threads
         self._context: Any = None
@@ -137,9 +140,7 @@ class Lane:
         for less; so the context is made anew, with generations, once it has learnt.
         """
         from tvm.s_tir import meta_schedule as ms
-        from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 
-        search = self._space.search
         self._evolves = self._ranker.version > 0
         self._samples = False
         logger = logging.getLogger(f"autotune.search.{self.name}")
@@ -150,16 +151,8 @@ class Lane:
             self._context = ms.TuneContext(
                 prim_func(self.kernel, self.formulation),
                 target=self._target,
-                space_generator=space_generator(self._space),
-                search_strategy=EvolutionarySearch(
-                    population_size=search.population if self._evolves else search.min_unmeasured,
-                    init_measured_ratio=search.measured_share,
-                    init_min_unmeasured=search.min_unmeasured,
-                    max_fail_count=search.max_failed_batches,
-                    genetic_num_iters=search.generations if self._evolves else 0,
-                    genetic_mutate_prob=search.mutation_probability,
-                    eps_greedy=search.explore,
-                ),
+                space_generator=space_generator(self._space, product=self._product),
+                search_strategy=self._strategy(),
                 task_name=self.name,
                 rand_state=self._seed,
                 num_threads=self._threads,
@@ -168,6 +161,22 @@ class Lane:
         if self._database is None:
             self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(self._context.mod)
+
+    def _strategy(self) -> Any:
+        from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
+
+        search = self._space.search
+        if self._product:
+            return product_strategy.strategy(self._space, self._ranker, self._seed)
+        return EvolutionarySearch(
+            population_size=search.population if self._evolves else search.min_unmeasured,
+            init_measured_ratio=search.measured_share,
+            init_min_unmeasured=search.min_unmeasured,
+            max_fail_count=search.max_failed_batches,
+            genetic_num_iters=search.generations if self._evolves else 0,
+            genetic_mutate_prob=search.mutation_probability,
+            eps_greedy=search.explore,
+        )
 
     def _start_sampling(self) -> None:
         """Makes the sketches that samples are of.
@@ -179,7 +188,7 @@ class Lane:
         self._context.pre_tuning(
             _MAX_TRIALS,
             self._space.search.trials_per_round,
-            design_spaces(program, self._target, self._space),
+            design_spaces(program, self._target, self._space, product=self._product),
             self._database,
             metaschedule_model(self._ranker, self._features),
         )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from autotune.compiler import spaces
+from autotune.compiler import implicit_gemm, spaces
 from autotune.errors import ToolchainError
 
 
@@ -34,31 +34,56 @@ def no_tensor_intrinsics() -> Iterator[None]:
         del tvm.s_tir.tensor_intrin
 
 
-def space_generator(space: spaces.Space) -> Any:
-    """Builds the `PostOrderApply` generator with the space's rules, checks and mutators."""
+def space_generator(space: spaces.Space, *, product: bool = False) -> Any:
+    """Builds the `PostOrderApply` generator with the space's rules, checks and mutators.
+
+    Args:
+        space: The search space.
+        product: Whether the program is a matrix product, which one rule schedules; else all the others do.
+    """
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
+    if product:
+        rule, limits = space.product_limits()
+        return PostOrderApply(
+            sch_rules=[implicit_gemm.schedule_rule(rule, limits)],
+            postprocs=[implicit_gemm.check(rule, limits)],
+            mutator_probs={},
+        )
     return PostOrderApply(
-        sch_rules=[_rule(rule) for rule in space.rules],
+        sch_rules=[
+            _rule(rule) for rule in space.rules if not isinstance(rule, spaces.ImplicitGemm)
+        ],
         postprocs=_checks(space),
         mutator_probs=_mutators(space),
     )
 
 
-def design_spaces(program: Any, target: Any, space: spaces.Space) -> list[Any]:
+def design_spaces(
+    program: Any, target: Any, space: spaces.Space, *, product: bool = False
+) -> list[Any]:
     """All sketches of a program: those of each variant of the space, one after the other.
 
     TVM's tiling rule can leave caching of the result open, but not of the operands; a space that asks for
     operands that `may` be cached is explored as two.
+
+    Args:
+        program: The unscheduled program.
+        target: The TVM target.
+        space: The search space.
+        product: See `space_generator`.
     """
     from tvm.s_tir.meta_schedule import TuneContext
 
     sketches: list[Any] = []
-    for variant in _variants(space):
+    for variant in [space] if product else _variants(space):
         for attempt in _fallbacks(variant):
             with no_tensor_intrinsics():
                 context = TuneContext(
-                    program, target=target, space_generator=space_generator(attempt), num_threads=1
+                    program,
+                    target=target,
+                    space_generator=space_generator(attempt, product=product),
+                    num_threads=1,
                 )
             try:
                 sketches += context.generate_design_space()
@@ -70,6 +95,8 @@ def design_spaces(program: Any, target: Any, space: spaces.Space) -> list[Any]:
             raise ToolchainError(
                 f"the search space makes no schedule: {str(failure).strip().splitlines()[-1]}"
             )
+    if not sketches:
+        raise ToolchainError("the search space makes no schedule of this size")
     return sketches
 
 
@@ -142,6 +169,7 @@ def _rule(rule: spaces.Rule) -> Any:
             return rules.RandomComputeLocation()
         case spaces.AutoBind():
             return rules.AutoBind(rule.max_blocks, list(rule.thread_extents))
+    raise AssertionError(f"{rule.kind} is no rule among others")
 
 
 def _reuse(reuse: spaces.Reuse | None) -> Any:

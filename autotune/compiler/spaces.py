@@ -102,6 +102,53 @@ class AutoBind(_Strict):
     thread_extents: tuple[PositiveInt, ...] = (32, 64, 128, 256)
 
 
+class ImplicitGemm(_Strict):
+    """Cuts the product of a `gemm` formulation into tiles of work-groups, work-items and registers.
+
+    A work-group's tile is strided x items x vector rows and as many columns; see `compiler/implicit_gemm.py`.
+    """
+
+    kind: Literal["implicit_gemm"]
+    row_items: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4, 8, 16, 32), description="Work-items along the rows."
+    )
+    column_items: tuple[PositiveInt, ...] = Field(
+        default=(4, 8, 16, 32, 64),
+        description="Work-items along the columns, which are contiguous.",
+    )
+    strided: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 3, 4), description="Parts of a work-item's tile that lie apart."
+    )
+    vectors: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4, 8), description="Neighbouring rows or columns of such a part."
+    )
+    depths: tuple[PositiveInt, ...] = Field(
+        default=(4, 8, 16, 32), description="Steps of the reduction that are gathered at once."
+    )
+    unrolled: tuple[PositiveInt, ...] = Field(
+        default=(1, 4, 8, 16), description="Steps of the reduction that are straight-line code."
+    )
+    loads: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4), description="Elements of a load from global memory."
+    )
+    parts: tuple[PositiveInt, ...] = Field(
+        default=(2, 4, 8, 16, 32, 64, 128),
+        description="Work-groups that share a reduction; a second kernel adds what they found.",
+    )
+    pipelined: tuple[bool, ...] = Field(
+        default=(False, True),
+        description="Whether the next tile is gathered while this one is multiplied.",
+    )
+    fewest_items: PositiveInt = Field(default=32, description="Fewest work-items of a work-group.")
+    most_accumulators: PositiveInt = Field(
+        default=128, description="Most results that a work-item keeps in registers."
+    )
+    most_unrolled: PositiveInt = Field(
+        default=1024,
+        description="Most multiply-adds of a work-item in straight-line code: more compiles slowly.",
+    )
+
+
 Rule = Annotated[
     InlineConstants
     | AutoInline
@@ -110,7 +157,8 @@ Rule = Annotated[
     | MultiLevelTiling
     | ParallelVectorizeUnroll
     | RandomComputeLocation
-    | AutoBind,
+    | AutoBind
+    | ImplicitGemm,
     Field(discriminator="kind"),
 ]
 
@@ -258,6 +306,12 @@ class Space(_Strict):
         description="Formulations to choose from by `operator.role`; a role left out has them all.",
     )
 
+    def product_limits(self) -> tuple[ImplicitGemm, Limits]:
+        """The rule of products, which the space has, and what a work-group may use."""
+        (rule,) = (rule for rule in self.rules if isinstance(rule, ImplicitGemm))
+        assert self.limits is not None
+        return rule, self.limits
+
     def without_threads(self) -> Space:
         """The same space for kernels too small to share among threads."""
         rules = tuple(
@@ -307,6 +361,11 @@ def load(path: Path) -> Space:
         ) from error
     if space.family == "opencl" and space.limits is None:
         raise UsageError(f"search space {path}: key limits: an opencl space needs its limits")
+    products = [rule for rule in space.rules if isinstance(rule, ImplicitGemm)]
+    if products and (space.family != "opencl" or len(products) > 1):
+        raise UsageError(
+            f"search space {path}: key rules: implicit_gemm is a rule of opencl spaces, and stands there once"
+        )
     return space
 
 

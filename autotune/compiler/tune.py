@@ -98,7 +98,7 @@ class KernelRun:
         self._interrupted = interrupted
         self._earlier = earlier
         self._cores = cores()
-        self._ranker = ScheduleRanker(seed=request.seed, warmup=request.space.search.model_warmup)
+        self._rankers: dict[str, ScheduleRanker] = {}
         self._target: Any = None
         self._entries: list[Entry] = []
         self._database = TuningDatabase(folder)
@@ -109,9 +109,10 @@ class KernelRun:
         request, kernel = self._request, task.kernel
         search = request.space.search
         names = request.space.formulations.get(f"{kernel.operator.name}.{kernel.role}")
+        rules = {rule.kind for rule in request.space.rules}
         lanes = [
             self._lane(kernel, formulation, request.seed * 7919 + index * 31 + number)
-            for number, formulation in enumerate(formulations(kernel, names))
+            for number, formulation in enumerate(formulations(kernel, names, rules))
         ]
         for lane in lanes:
             lane.give(self._known.get((kernel.name, lane.formulation.name), ()))
@@ -133,9 +134,16 @@ class KernelRun:
             formulation,
             space=space.without_threads() if small else space,
             target=self._target,
-            ranker=self._ranker,
+            ranker=self._ranker(formulation.rule),
             seed=1 + seed % (2**31 - 2),
             threads=self._cores,
+        )
+
+    def _ranker(self, rule: str) -> ScheduleRanker:
+        """The cost model of the formulations that a rule of their own schedules, or of all the others."""
+        return self._rankers.setdefault(
+            rule,
+            ScheduleRanker(seed=self._request.seed, warmup=self._request.space.search.model_warmup),
         )
 
     def _lane_apart(self, kernel: Kernel, formulation: str) -> Lane:

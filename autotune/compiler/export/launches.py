@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.compiler.aligned_vectors import aligned_vectors
 from autotune.errors import AutotuneError
 
 _ARGUMENT_SLOT, _DATA_FIELD = 15, 1  # Of `tvm_struct_get`: an argument's value, a tensor's data.
@@ -103,7 +104,8 @@ def opencl_program(name: str, program: Any, target: Any) -> OpenCLProgram:
     if len(devices) != 1:
         raise AutotuneError(f"{name} runs on {len(devices)} kinds of devices at once, not on one")
     (device,) = devices.values()
-    generated = tvm.get_global_func("target.build.opencl")(finish_device()(device), target)
+    with aligned_vectors():
+        generated = tvm.get_global_func("target.build.opencl")(finish_device()(device), target)
     source = str(generated.inspect_source())
     if _IMAGE.search(source):
         raise AutotuneError(

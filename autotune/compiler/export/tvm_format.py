@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler import kernel_runner
+from autotune.compiler.aligned_vectors import aligned_vectors
 from autotune.compiler.build_worker import linker
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check
@@ -72,10 +73,11 @@ def _write_library(variant: Variant, library: Path) -> None:
     import tvm
 
     # Each kernel is compiled with the options that it was measured with.
-    parts = [
-        tvm.compile(module_of(kernels, target, str), target)
-        for target, kernels in groups(variant, len(variant.kernels))
-    ]
+    with aligned_vectors():
+        parts = [
+            tvm.compile(module_of(kernels, target, str), target)
+            for target, kernels in groups(variant, len(variant.kernels))
+        ]
     for part in parts[1:]:
         parts[0].mod.import_module(part.mod)
     parts[0].export_library(str(library), fcompile=linker(variant.target.triple, fast=False))

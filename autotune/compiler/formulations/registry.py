@@ -8,7 +8,7 @@ this package and one `@formulation` line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
@@ -35,6 +35,7 @@ class Formulation:
             definition, which is also what the untuned default schedule compiles.
         define: Builds the tensor expression.
         applies: Whether it fits a particular operator (shape).
+        rule: Kind of the search-space rule that schedules it; empty where any space's rules do.
     """
 
     operator: str
@@ -42,6 +43,7 @@ class Formulation:
     name: str
     define: Define
     applies: Callable[[Any], bool]
+    rule: str = ""
 
 
 Follow = Callable[[Any, Any, Tensors], Tensors]
@@ -52,7 +54,12 @@ _REGISTRY: dict[tuple[str, str], dict[str, Formulation]] = {}
 
 
 def formulation(
-    operator: str, role: str, name: str, *, applies: Callable[[Any], bool] = lambda _: True
+    operator: str,
+    role: str,
+    name: str,
+    *,
+    applies: Callable[[Any], bool] = lambda _: True,
+    rule: str = "",
 ) -> Callable[[Define], Define]:
     """Registers the decorated function as a formulation of a role of an operator."""
 
@@ -60,7 +67,7 @@ def formulation(
         entries = _REGISTRY.setdefault((operator, role), {})
         if name in entries:
             raise ValueError(f"formulation {operator}.{role}.{name} is registered twice")
-        entries[name] = Formulation(operator, role, name, define, applies)
+        entries[name] = Formulation(operator, role, name, define, applies, rule)
         return define
 
     return register
@@ -83,12 +90,15 @@ def _load() -> None:
             import_module(f"{package}.{module.name}")
 
 
-def formulations(kernel: Kernel, allowed: Sequence[str] | None = None) -> tuple[Formulation, ...]:
+def formulations(
+    kernel: Kernel, allowed: Sequence[str] | None = None, rules: Collection[str] | None = None
+) -> tuple[Formulation, ...]:
     """Lists the formulations that fit a kernel.
 
     Args:
         kernel: The operator and role to compute.
         allowed: Names to choose from, in order of preference; None takes all that are registered.
+        rules: Kinds of the rules that the search space has; None for all that there are.
 
     Raises:
         UsageError: `allowed` names a formulation that is not registered, or none of them fits.
@@ -102,7 +112,12 @@ def formulations(kernel: Kernel, allowed: Sequence[str] | None = None) -> tuple[
                 f"{kernel.operator.name}.{kernel.role} has no formulation {name!r}",
                 hint=f"known: {', '.join(known)}",
             )
-    fitting = tuple(known[name] for name in names if known[name].applies(kernel.operator))
+    fitting = tuple(
+        known[name]
+        for name in names
+        if known[name].applies(kernel.operator)
+        and (rules is None or known[name].rule in ("", *rules))
+    )
     if not fitting:
         raise UsageError(
             f"no formulation of {kernel.operator.name}.{kernel.role} fits {kernel.spec}",

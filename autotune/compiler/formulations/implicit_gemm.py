@@ -1,0 +1,343 @@
+"""Convolutions and matmuls as one matrix product each, for the rule `implicit_gemm` to schedule.
+
+An operand is a stage of its own that gathers elements as the product wants them, with zeros around them
+(Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014). The rule computes it tile by tile, so it
+is never in memory as a whole. All axes are padded to lengths that tiles divide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import te, tirx
+
+from autotune.compiler.formulations.layouts import compute, filter_reader, reader
+from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.workloads.operators import Conv2d, Matmul
+
+RULE = "implicit_gemm"
+PRODUCT = "autotune.product"
+"""Annotation of a product's block: whether each operand lies along the reduction in memory, as two integers."""
+
+_WASTE = 1 / 16
+_SHORT_WASTE = 1 / 5
+_SHORT = 8
+_LEAST = 4
+_MOST = {"extent": 128, "depth": 1024}
+
+Read = Callable[[Any, Any, Any], Any]
+"""The element of an operand at (batch, position, place in the reduction), inside of both extents."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One side of a product.
+
+    Attributes:
+        extent: Its rows (of the first operand) or columns (of the second).
+        read: Its elements.
+        along_depth: Whether neighbours in memory follow the reduction, rather than the extent.
+        inside: Whether an element exists that lies inside of both extents, where some do not; else it is zero.
+    """
+
+    extent: int
+    read: Read
+    along_depth: bool
+    inside: Callable[[Any, Any, Any], list[Any]] = lambda g, i, k: []
+
+
+def padded(extent: int, most: int) -> int:
+    """The extent, made longer so that large tiles divide it, unless that costs too much for nothing.
+
+    Args:
+        extent: At least 1.
+        most: The largest tile that is wished for, a power of two.
+
+    Returns:
+        A multiple of the largest power of two up to `most` that adds at most a sixteenth; of 8, where that adds at
+        most a fifth; else of 4.
+    """
+    size = most
+    while size > _LEAST:
+        allowed = _WASTE if size > _SHORT else _SHORT_WASTE
+        longer = -(-extent // size) * size
+        if longer - extent <= allowed * extent:
+            return longer
+        size //= 2
+    return -(-extent // _LEAST) * _LEAST
+
+
+def _product(a: Operand, b: Operand, depth: int, *, batch: int = 1) -> Callable[..., Any]:
+    """Reads the products of the rows of a and the columns of b: (batch, row, column)."""
+    long = padded(depth, _MOST["depth"])
+
+    def gathered(side: Operand, name: str) -> Any:
+        wide = padded(side.extent, _MOST["extent"])
+
+        def value(g: Any, k: Any, i: Any) -> Any:
+            inside = side.inside(g, i, k)
+            inside += [i < side.extent] if wide > side.extent else []
+            inside += [k < depth] if long > depth else []
+            element = side.read(g, i, k)
+            if not inside:
+                return element
+            return te.if_then_else(tirx.all(*inside), element, te.const(0.0, "float32"))
+
+        return te.compute((batch, long, wide), value, name=name)
+
+    rows, columns = gathered(a, "rows"), gathered(b, "columns")
+    rk = te.reduce_axis((0, long), "rk")
+    product = te.compute(
+        (batch, rows.shape[2], columns.shape[2]),
+        lambda g, i, j: te.sum(rows[g, rk, i] * columns[g, rk, j], axis=rk),
+        name="product",
+        attrs={PRODUCT: [int(a.along_depth), int(b.along_depth)]},
+    )
+    return lambda g, i, j: product[g, i, j]
+
+
+def _dense(conv: Conv2d) -> bool:
+    return conv.groups == 1
+
+
+def _of_image(
+    conv: Conv2d, channels: Operand, pixels: Operand, depth: int, *, batch: int = 1
+) -> Callable[..., Any]:
+    """The product that makes an image: reads it as (batch, channel, pixel). What is contiguous is the columns."""
+    if conv.channels_last:
+        product = _product(pixels, channels, depth, batch=batch)
+        return lambda g, i, p: product(g, p, i)
+    return _product(channels, pixels, depth, batch=batch)
+
+
+def _taps(conv: Conv2d, channels: int, size: tuple[int, int], k: Any) -> tuple[Any, Any, Any]:
+    """The channel and the tap at a place of a reduction over channels and a window, in the layout's order."""
+    high, wide = size
+    if conv.channels_last:
+        return k % channels, k // channels // wide, k // channels % wide
+    return k // (high * wide), k // wide % high, k % wide
+
+
+def _window(conv: Conv2d, x: Any) -> tuple[Callable[..., Any], Callable[..., list[Any]]]:
+    """Reads x under the window: (pixel of y, channel, tap), and whether that lies inside of the image."""
+    (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
+    read, area = reader(conv, x), conv.oh * conv.ow
+
+    def at(p: Any, r: Any, s: Any) -> tuple[Any, Any]:
+        return (p % area // conv.ow) * sh + r * dh - ph, (p % conv.ow) * sw + s * dw - pw
+
+    def value(p: Any, i: Any, r: Any, s: Any) -> Any:
+        return read(p // area, i, *at(p, r, s))
+
+    def inside(p: Any, r: Any, s: Any) -> list[Any]:
+        y, z = at(p, r, s)
+        return _between(y, ph, (conv.oh - 1) * sh + (conv.r - 1) * dh - ph, conv.h) + _between(
+            z, pw, (conv.ow - 1) * sw + (conv.s - 1) * dw - pw, conv.w
+        )
+
+    return value, inside
+
+
+def _between(at: Any, before: int, last: int, size: int) -> list[Any]:
+    """What is to be asked so that an index is inside: nothing where it always is."""
+    return ([at >= 0] if before > 0 else []) + ([at < size] if last >= size else [])
+
+
+@formulation("conv2d", "forward", "gemm", rule=RULE, applies=_dense)
+def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """y[k, pixel] = weight[k, (c, r, s)] x x[(c, r, s), pixel]."""
+    x, weight = inputs
+    filters, (image, inside) = filter_reader(conv, weight), _window(conv, x)
+
+    def taps(k: Any) -> tuple[Any, Any, Any]:
+        return _taps(conv, conv.c, (conv.r, conv.s), k)
+
+    def pixel(g: Any, p: Any, k: Any) -> Any:
+        i, r, s = taps(k)
+        return image(p, i, r, s)
+
+    def framed(g: Any, p: Any, k: Any) -> list[Any]:
+        _, r, s = taps(k)
+        return inside(p, r, s)
+
+    last = conv.channels_last
+    product = _of_image(
+        conv,
+        Operand(conv.k, lambda g, o, k: filters(o, *taps(k)), along_depth=not last),
+        Operand(conv.n * conv.oh * conv.ow, pixel, along_depth=last, inside=framed),
+        conv.c * conv.r * conv.s,
+    )
+
+    def value(b: Any, o: Any, i: Any, j: Any) -> Any:
+        return product(0, o, (b * conv.oh + i) * conv.ow + j)
+
+    return [compute(conv, (conv.n, conv.k, conv.oh, conv.ow), value, "y")]
+
+
+def _phased(conv: Conv2d) -> bool:
+    return conv.groups == 1 and (conv.stride == (1, 1) or conv.dilation == (1, 1))
+
+
+def _shifted(phase: Any, by: int, stride: int) -> Any:
+    """(phase + by) % stride for a phase below the stride, by a comparison: TVM 0.27 goes wrong on sums of such."""
+    by %= stride
+    if by == 0:
+        return phase
+    return tirx.Select(phase < stride - by, phase + by, phase + (by - stride))
+
+
+@formulation("conv2d", "data_grad", "gemm", rule=RULE, applies=_phased)
+def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """dx[c, pixel] = weight[c, (k, r, s)] x dy[(k, r, s), pixel], a product for each phase of the stride.
+
+    A phase is the set of pixels that lie alike to the stride, and takes every stride-th tap.
+    """
+    dy, weight = inputs
+    (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
+    filters, gradient = filter_reader(conv, weight), reader(conv, dy)
+    high, wide = -(-conv.h // sh), -(-conv.w // sw)
+    size = th, tw = -(-conv.r // sh), -(-conv.s // sw)
+
+    def tap(g: Any, k: Any) -> tuple[Any, Any, Any]:
+        """The output channel and the tap, which may lie beyond the filter's end."""
+        o, t, u = _taps(conv, conv.k, size, k)
+        if conv.stride == (1, 1):
+            return o, t, u
+        return o, _shifted(g // sw, ph, sh) + t * sh, _shifted(g % sw, pw, sw) + u * sw
+
+    def at(g: Any, p: Any, k: Any) -> tuple[Any, Any, Any, Any]:
+        o, t, u = _taps(conv, conv.k, size, k)
+        y, z = p % (high * wide) // wide, p % wide
+        if conv.stride == (1, 1):
+            return p // (high * wide), o, y + ph - t * dh, z + pw - u * dw
+        return (
+            p // (high * wide),
+            o,
+            y + (g // sw + ph) // sh - t,
+            z + (g % sw + pw) // sw - u,
+        )
+
+    def weights(g: Any, i: Any, k: Any) -> Any:
+        o, r, s = tap(g, k)
+        return filters(o, i, r, s)
+
+    def exists(g: Any, i: Any, k: Any) -> list[Any]:
+        _, r, s = tap(g, k)
+        return ([r < conv.r] if th * sh > conv.r else []) + (
+            [s < conv.s] if tw * sw > conv.s else []
+        )
+
+    def inside(g: Any, p: Any, k: Any) -> list[Any]:
+        _, _, y, z = at(g, p, k)
+        if conv.stride == (1, 1):
+            first = ph - (conv.r - 1) * dh, pw - (conv.s - 1) * dw
+            last = conv.h - 1 + ph, conv.w - 1 + pw
+        else:
+            first = ph // sh - (th - 1), pw // sw - (tw - 1)
+            last = high - 1 + (sh - 1 + ph) // sh, wide - 1 + (sw - 1 + pw) // sw
+        return _between(y, -first[0], last[0], conv.oh) + _between(z, -first[1], last[1], conv.ow)
+
+    channels_last = conv.channels_last
+    product = _of_image(
+        conv,
+        Operand(conv.c, weights, along_depth=True, inside=exists),
+        Operand(
+            conv.n * high * wide,
+            lambda g, p, k: gradient(*at(g, p, k)),
+            along_depth=channels_last,
+            inside=inside,
+        ),
+        conv.k * th * tw,
+        batch=sh * sw,
+    )
+
+    def value(b: Any, i: Any, y: Any, z: Any) -> Any:
+        if conv.stride == (1, 1):
+            return product(0, i, (b * high + y) * wide + z)
+        phase = y % sh * sw + z % sw
+        return product(phase, i, (b * high + y // sh) * wide + z // sw)
+
+    return [compute(conv, (conv.n, conv.c, conv.h, conv.w), value, "dx")]
+
+
+@formulation("conv2d", "weight_grad", "gemm", rule=RULE, applies=_dense)
+def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """dweight[k, (c, r, s)] = dy[k, pixel] x x[pixel, (c, r, s)]."""
+    x, dy = inputs
+    image, inside = _window(conv, x)
+    gradient, area, last = reader(conv, dy), conv.oh * conv.ow, conv.channels_last
+
+    def taps(j: Any) -> tuple[Any, Any, Any]:
+        return _taps(conv, conv.c, (conv.r, conv.s), j)
+
+    def pixel(g: Any, j: Any, p: Any) -> Any:
+        i, r, s = taps(j)
+        return image(p, i, r, s)
+
+    def framed(g: Any, j: Any, p: Any) -> list[Any]:
+        _, r, s = taps(j)
+        return inside(p, r, s)
+
+    under = Operand(conv.c * conv.r * conv.s, pixel, along_depth=not last, inside=framed)
+    out = Operand(
+        conv.k,
+        lambda g, o, p: gradient(p // area, o, p % area // conv.ow, p % conv.ow),
+        along_depth=not last,
+    )
+    if last:
+        product = _product(under, out, conv.n * area)
+        return [
+            te.compute(
+                (conv.r, conv.s, conv.c, conv.k),
+                lambda r, s, i, o: product(0, (r * conv.s + s) * conv.c + i, o),
+                name="dweight",
+            )
+        ]
+    product = _product(out, under, conv.n * area)
+    return [
+        te.compute(
+            (conv.k, conv.c, conv.r, conv.s),
+            lambda o, i, r, s: product(0, o, (i * conv.r + r) * conv.s + s),
+            name="dweight",
+        )
+    ]
+
+
+def _matrices(a: Operand, b: Operand, depth: int, name: str) -> Tensors:
+    product = _product(a, b, depth)
+    return [te.compute((a.extent, b.extent), lambda i, j: product(0, i, j), name=name)]
+
+
+@formulation("matmul", "forward", "gemm", rule=RULE)
+def matmul_forward(mm: Matmul, inputs: Tensors) -> Tensors:
+    x, weight = inputs
+    return _matrices(
+        Operand(mm.m, lambda g, i, k: x[i, k], along_depth=True),
+        Operand(mm.n, lambda g, j, k: weight[j, k], along_depth=True),
+        mm.k,
+        "y",
+    )
+
+
+@formulation("matmul", "data_grad", "gemm", rule=RULE)
+def matmul_data_grad(mm: Matmul, inputs: Tensors) -> Tensors:
+    dy, weight = inputs
+    return _matrices(
+        Operand(mm.m, lambda g, i, k: dy[i, k], along_depth=True),
+        Operand(mm.k, lambda g, j, k: weight[k, j], along_depth=False),
+        mm.n,
+        "dx",
+    )
+
+
+@formulation("matmul", "weight_grad", "gemm", rule=RULE)
+def matmul_weight_grad(mm: Matmul, inputs: Tensors) -> Tensors:
+    x, dy = inputs
+    return _matrices(
+        Operand(mm.n, lambda g, i, k: dy[k, i], along_depth=False),
+        Operand(mm.k, lambda g, j, k: x[k, j], along_depth=False),
+        mm.m,
+        "dweight",
+    )

@@ -1,0 +1,221 @@
+"""Tiles of a matrix product on a GPU, and what they ask of a device: no TVM here, so they cost microseconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.compiler.spaces import ImplicitGemm, Limits
+
+PADDING = 4
+"""Elements that keep the columns of a tile in local memory off the same bank."""
+
+_FLOAT_BYTES = 4
+_TRIES = 20_000
+_MUTATION_TRIES = 40
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product: batch x rows x columns sums over depth, all padded to lengths that tiles divide.
+
+    Attributes:
+        rows_along, columns_along: Whether an operand's neighbours in memory follow the reduction.
+        batch: Products of equal sizes.
+        rows, columns, depth: Extents of the result and of the reduction.
+    """
+
+    rows_along: bool
+    columns_along: bool
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Every decision of a product's schedule. A work-group has strided x items x vector rows, and as many columns.
+
+    Attributes:
+        parts: Work-groups that share a reduction.
+        row_strided, column_strided: Parts of a work-item's rows and columns that lie apart.
+        row_items, column_items: Work-items along them.
+        row_vector, column_vector: Neighbours in each part.
+        deep: Steps of the reduction that are gathered at once.
+        unrolled: Those of them that are straight-line code.
+        row_load, column_load: Elements of a load from global memory.
+        pipelined: Whether the next tile is gathered while one is multiplied.
+    """
+
+    parts: int
+    row_strided: int
+    row_items: int
+    row_vector: int
+    column_strided: int
+    column_items: int
+    column_vector: int
+    deep: int
+    unrolled: int
+    row_load: int
+    column_load: int
+    pipelined: bool
+
+    @cached_property
+    def items(self) -> int:
+        """Work-items of a work-group."""
+        return self.row_items * self.column_items
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of a work-group."""
+        return self.row_strided * self.row_items * self.row_vector
+
+    @cached_property
+    def columns(self) -> int:
+        """Columns of a work-group."""
+        return self.column_strided * self.column_items * self.column_vector
+
+    @property
+    def own_rows(self) -> int:
+        """Rows of a work-item."""
+        return self.row_strided * self.row_vector
+
+    @property
+    def own_columns(self) -> int:
+        """Columns of a work-item."""
+        return self.column_strided * self.column_vector
+
+    @property
+    def accumulators(self) -> int:
+        """Results that a work-item keeps in registers."""
+        return self.own_rows * self.own_columns
+
+    def divides(self, product: Product) -> bool:
+        """Whether every cut is without rest: an uneven one would take the guard off the result's stores."""
+        return (
+            product.rows % self.rows == 0
+            and product.columns % self.columns == 0
+            and product.depth % (self.parts * self.deep) == 0
+            and self.deep % self.unrolled == 0
+            and self.deep * self.rows % (self.items * self.row_load) == 0
+            and self.deep * self.columns % (self.items * self.column_load) == 0
+        )
+
+    def groups(self, product: Product) -> int:
+        """Work-groups of the launch."""
+        tiles = (product.rows // self.rows) * (product.columns // self.columns)
+        return tiles * product.batch * self.parts
+
+    def local_bytes(self, product: Product) -> int:
+        """Local memory of a work-group."""
+        row = self.rows + (PADDING if product.rows_along else 0)
+        column = self.columns + (PADDING if product.columns_along else 0)
+        return self.deep * (row + column) * _FLOAT_BYTES * (2 if self.pipelined else 1)
+
+    def features(self, product: Product) -> NDArray[np.float32]:
+        """What a cost model needs to know, sizes as logarithms to the base 2."""
+        groups, items = self.groups(product), self.items
+        loads = self.deep * (self.rows / self.row_load + self.columns / self.column_load)
+        sizes = (
+            product.batch, product.rows, product.columns, product.depth,
+            *(getattr(self, name) for name in NAMES[:-1]),
+            self.rows, self.columns, self.own_rows, self.own_columns,
+            items, groups, items * groups, self.accumulators, self.local_bytes(product),
+            product.depth // self.parts // self.deep,
+            loads / items,
+            self.rows * self.columns / (self.rows + self.columns),
+            self.accumulators / (self.own_rows + self.own_columns),
+            self.own_rows / self.own_columns,
+        )  # fmt: skip
+        flags = (product.rows_along, product.columns_along, self.pipelined)
+        return np.array([*map(math.log2, sizes), *flags], dtype=np.float32)
+
+
+NAMES = tuple(field.name for field in fields(Tile))
+
+
+class Tiles:
+    """The tiles of a product that a rule has and a device can run.
+
+    Args:
+        product: What is cut.
+        rule: The choices.
+        limits: What a work-group may use.
+        seed: Seed of what is drawn.
+    """
+
+    def __init__(self, product: Product, rule: ImplicitGemm, limits: Limits, seed: int) -> None:
+        self.product = product
+        self._rule = rule
+        self._limits = limits
+        self._random = Random(seed)
+        self.choices = choices(product, rule)
+
+    def fits(self, tile: Tile) -> bool:
+        """Whether the product can be cut so, and a work-group of the device can run it."""
+        rule, limits = self._rule, self._limits
+        return (
+            rule.fewest_items <= tile.items <= limits.max_threads_per_block
+            and tile.items % limits.sub_group_size == 0
+            and tile.accumulators <= rule.most_accumulators
+            and tile.accumulators * tile.unrolled <= rule.most_unrolled
+            and tile.divides(self.product)
+            and tile.local_bytes(self.product) <= limits.max_local_memory_bytes
+        )
+
+    def drawn(self, count: int) -> Iterator[Tile]:
+        """Up to `count` tiles at random, perhaps with doubles; fewer where hardly any fits."""
+        names = list(self.choices)
+        for _ in range(_TRIES):
+            if count <= 0:
+                return
+            tile = Tile(**{name: self._random.choice(self.choices[name]) for name in names})
+            if self.fits(tile):
+                count -= 1
+                yield tile
+
+    def mutated(self, tile: Tile) -> Tile:
+        """A tile that differs in one or two decisions; the same, where none was found that fits."""
+        names = [name for name, values in self.choices.items() if len(values) > 1]
+        for _ in range(_MUTATION_TRIES if names else 0):
+            changed = self._random.sample(
+                names, min(len(names), self._random.choice((1, 1, 2, 2, 3)))
+            )
+            other = replace(
+                tile, **{name: self._random.choice(self.choices[name]) for name in changed}
+            )
+            if other != tile and self.fits(other):
+                return other
+        return tile
+
+
+def choices(product: Product, rule: ImplicitGemm) -> Mapping[str, Sequence[Any]]:
+    """What each decision may be; see `Tile`. Only what divides the product."""
+
+    def dividing(values: Sequence[int], extent: int) -> Sequence[int]:
+        return [value for value in values if extent % value == 0] or [1]
+
+    return {
+        "parts": dividing(
+            (1, *rule.parts), product.depth // math.gcd(product.depth, min(rule.depths))
+        ),
+        "row_strided": dividing(rule.strided, product.rows),
+        "row_items": dividing(rule.row_items, product.rows),
+        "row_vector": dividing(rule.vectors, product.rows),
+        "column_strided": dividing(rule.strided, product.columns),
+        "column_items": dividing(rule.column_items, product.columns),
+        "column_vector": dividing(rule.vectors, product.columns),
+        "deep": dividing(rule.depths, product.depth),
+        "unrolled": rule.unrolled,
+        "row_load": rule.loads,
+        "column_load": rule.loads,
+        "pipelined": rule.pipelined,
+    }

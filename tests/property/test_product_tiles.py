@@ -1,0 +1,96 @@
+"""Tiles of products: whatever is drawn or changed divides the product and fits the device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.compiler.cost_model import ScheduleRanker
+from autotune.compiler.product_tiles import Product, Tile, Tiles
+from autotune.compiler.spaces import ImplicitGemm, Limits
+from autotune.compiler.tile_search import TileSearch
+
+LIMITS = Limits(max_threads_per_block=256, max_local_memory_bytes=32768, sub_group_size=1)
+RULE = ImplicitGemm(kind="implicit_gemm")
+
+PRODUCTS = st.builds(
+    Product,
+    rows_along=st.booleans(),
+    columns_along=st.booleans(),
+    batch=st.integers(1, 4),
+    rows=st.integers(1, 64).map(lambda n: 4 * n),
+    columns=st.integers(1, 64).map(lambda n: 4 * n),
+    depth=st.integers(1, 64).map(lambda n: 4 * n),
+)
+
+
+def _check(tile: Tile, product: Product) -> None:
+    assert product.rows % (tile.row_strided * tile.row_items * tile.row_vector) == 0
+    assert product.columns % (tile.column_strided * tile.column_items * tile.column_vector) == 0
+    assert product.depth % (tile.parts * tile.deep) == 0
+    assert tile.deep % tile.unrolled == 0
+    assert 32 <= tile.row_items * tile.column_items <= 256
+    assert tile.groups(product) * tile.rows * tile.columns == (
+        product.batch * product.rows * product.columns * tile.parts
+    )
+    elements = tile.deep * (tile.rows + tile.columns) * (2 if tile.pipelined else 1)
+    assert 4 * elements <= tile.local_bytes(product) <= 32768
+
+
+@given(PRODUCTS, st.integers(0, 10**6))
+@settings(deadline=None, max_examples=40)
+def test_drawn_and_mutated_tiles_divide_the_product_and_fit(product: Product, seed: int) -> None:
+    tiles = Tiles(product, RULE, LIMITS, seed)
+    for tile in tiles.drawn(6):
+        _check(tile, product)
+        other = tiles.mutated(tile)
+        _check(other, product)
+        features = other.features(product)
+        assert np.isfinite(features).all()
+        assert other == tile or not np.array_equal(features, tile.features(product))
+
+
+@given(PRODUCTS, st.integers(0, 10**6))
+@settings(deadline=None, max_examples=10)
+def test_the_same_seed_draws_the_same_tiles(product: Product, seed: int) -> None:
+    one, other = (list(Tiles(product, RULE, LIMITS, seed).drawn(5)) for _ in range(2))
+    assert one == other
+
+
+SQUARE = Product(rows_along=True, columns_along=True, batch=1, rows=1024, columns=1024, depth=1024)
+
+
+def _seconds(tile: Tile) -> float:
+    """A made-up device that likes large tiles of many items, and no split of the reduction."""
+    return (1 / tile.rows + 1 / tile.columns) * (1 + tile.parts) * (1 + 64 / tile.items)
+
+
+def _search(seed: int, warmup: int) -> tuple[TileSearch, ScheduleRanker]:
+    ranker = ScheduleRanker(seed=seed, warmup=warmup)
+    return TileSearch(Tiles(SQUARE, RULE, LIMITS, seed), ranker, 0.1, seed), ranker
+
+
+def test_a_search_proposes_nothing_twice() -> None:
+    search, _ = _search(seed=3, warmup=10**6)
+    proposed = [tile for _ in range(12) for tile in search.propose(8, [])]
+    assert len(proposed) == len(set(proposed)) == 96
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_it_has_learnt_makes_its_proposals_faster(seed: int) -> None:
+    search, ranker = _search(seed, warmup=24)
+    known: list[Tile] = []
+    for _ in range(12):
+        best = sorted(known, key=_seconds)[:24]
+        tried = search.propose(8, best)
+        known += tried
+        ranker.learn("m", [t.features(SQUARE) for t in tried], [_seconds(t) for t in tried])
+    at_random = np.median([_seconds(tile) for tile in known[:24]])
+    assert np.median([_seconds(tile) for tile in known[-24:]]) < at_random / 3
+
+
+def test_a_product_too_small_for_any_work_group_has_no_tile() -> None:
+    tiny = Product(rows_along=True, columns_along=False, batch=1, rows=4, columns=4, depth=4)
+    assert list(Tiles(tiny, RULE, LIMITS, seed=1).drawn(3)) == []

@@ -32,6 +32,7 @@ from autotune.cli.fleet import fleet_runner
 from autotune.cli.output import write_table
 from autotune.cli.verbosity import LOGGER
 from autotune.compiler.build_worker import linker
+from autotune.compiler.device_limits import asked
 from autotune.compiler.entries import DEFAULT
 from autotune.compiler.experience import Experience, experience
 from autotune.compiler.known import known_schedules
@@ -183,6 +184,8 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
         linker(request.target.triple, fast=True)
     if earlier is not None:
         _same_conditions(earlier, runner)
+    else:
+        request = asked(request, runner.device)
     known = known_schedules([Path(name) for name in request.start_from], request.target)
     experiences, what = _experiences(request, runner, earlier)
     cluster = request.cores.cluster if request.cores else ""

@@ -1,6 +1,7 @@
 """A build worker: turns scheduled programs into shared libraries, or into their traits, one request at a time.
 
-Request: `{"program": TVM JSON, "target": target JSON, "untuned": bool, "traits": bool, "output": path}`.
+Request: `{"program": TVM JSON, "target": target JSON, "untuned": bool, "traits": bool, "programs": bool,
+"output": path}`, where `programs` asks for OpenCL programs to be compiled too, into the folder that keeps them.
 Answer: `{}` or `{"error": text}`.
 """
 
@@ -16,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autotune.compiler import opencl_sidecar
 from autotune.compiler.aligned_vectors import aligned_vectors
 from autotune.compiler.default_schedule import default_schedule
 from autotune.compiler.schedule_traits import traits
@@ -93,6 +95,9 @@ def build(request: Message) -> Message:
         library = tvm.compile(program, target)
     triple = str(target.host.attrs.get("mtriple", "")) if target.host else ""
     library.export_library(request["output"], fcompile=linker(triple, fast=True))
+    if request["programs"]:
+        opencl_sidecar.load()
+        opencl_sidecar.compile_programs(str(library.mod.imports[0].inspect_source()))
     return {}
 
 

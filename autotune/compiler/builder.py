@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autotune.compiler.opencl_sidecar import PROGRAMS_VARIABLE
 from autotune.compiler.workers import Job, Worker, WorkerLost, WorkerPool
 from autotune.measurement import Outcome
 
@@ -39,15 +40,21 @@ class Builder:
         workers: Processes; no more than there are cores.
         timeout_s: Seconds after which a compile is killed, and its worker replaced.
         temporary: Folder for the workers' temporary files, which a killed compile leaves behind.
+        programs: Folder that this host's OpenCL programs are kept in, which are then compiled by the workers;
+            None leaves that to whoever runs them.
     """
 
-    def __init__(self, *, workers: int, timeout_s: float, temporary: Path) -> None:
+    def __init__(
+        self, *, workers: int, timeout_s: float, temporary: Path, programs: Path | None = None
+    ) -> None:
         self._timeout_s = timeout_s
+        self._programs = programs is not None
         environment = {
             # The OpenCL part stays source text until a device loads it: no driver in a build worker.
             "TVM_COMPILE_FORCE_FALLBACK": "1",
             "OMP_NUM_THREADS": "1",
             "TMPDIR": str(temporary),
+            **({PROGRAMS_VARIABLE: str(programs)} if programs is not None else {}),
         }
         self._pool = WorkerPool(
             lambda: Worker("autotune.compiler.build_worker", environment=environment), workers
@@ -68,6 +75,7 @@ class Builder:
                     "target": request.target,
                     "untuned": request.untuned,
                     "traits": request.traits,
+                    "programs": self._programs,
                     "output": str(request.output),
                 },
                 self._timeout_s,

@@ -46,7 +46,15 @@ _SERVER_FROM_SOURCES = NativePart(
     name="server",
     target="autotune_server",
     artifact="server/autotune_server",
-    sources=("CMakeLists.txt", "cmake", "common", "opencl", "runtime_shims", "server"),
+    sources=(
+        "CMakeLists.txt",
+        "cmake",
+        "common",
+        "opencl",
+        "opencl_loader",
+        "runtime_shims",
+        "server",
+    ),
     definitions=(
         ("AUTOTUNE_RUNTIME", "sources"),
         ("AUTOTUNE_OPENCL", "OFF"),
@@ -57,7 +65,7 @@ _OPENCL = NativePart(
     name="sidecar",
     target="autotune_opencl",
     artifact=_SIDECAR,
-    sources=("CMakeLists.txt", "cmake", "common", "opencl"),
+    sources=("CMakeLists.txt", "cmake", "common", "opencl", "opencl_loader"),
     definitions=(("AUTOTUNE_SERVER", "OFF"), *_NO_RUNNERS),
 )
 

@@ -13,7 +13,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.formulations.implicit_gemm import PRODUCT
-from autotune.compiler.product_tiles import NAMES, PADDING, Product, Tile, Tiles, choices
+from autotune.compiler.product_tiles import (
+    NAMES,
+    PADDING,
+    Choices,
+    Product,
+    Tile,
+    Tiles,
+    choices,
+    staged,
+)
 from autotune.compiler.spaces import ImplicitGemm, Limits
 
 _ADDING_ITEMS = 128
@@ -37,7 +46,7 @@ def schedule_rule(rule: ImplicitGemm, limits: Limits) -> Any:
             if product is None:
                 return [sch]
             return [
-                _scheduled(sch.copy(), block, product, rule, tile)
+                _scheduled(sch.copy(), block, product, choices(product, rule, limits), tile, limits)
                 for tile in _samples(Tiles(product, rule, limits, seed=1))
             ]
 
@@ -148,19 +157,24 @@ class Sketches:
         return schedule
 
 
-def _scheduled(sch: Any, block: Any, product: Product, rule: ImplicitGemm, tile: Tile) -> Any:
-    _Sketch(sch, product, rule, tile).make(block)
+def _scheduled(
+    sch: Any, block: Any, product: Product, values: Choices, tile: Tile, limits: Limits
+) -> Any:
+    _Sketch(sch, product, values, tile, through_local=staged(limits)).make(block)
     return sch
 
 
 class _Sketch:
     """A sketch in the making, by the decisions of one tile."""
 
-    def __init__(self, sch: Any, product: Product, rule: ImplicitGemm, tile: Tile) -> None:
+    def __init__(
+        self, sch: Any, product: Product, values: Choices, tile: Tile, *, through_local: bool
+    ) -> None:
         self._sch = sch
         self._product = product
-        self._choices = choices(product, rule)
+        self._choices = values
         self._tile = tile
+        self._through_local = through_local
         self._split = tile.parts > 1
 
     def make(self, block: Any) -> None:
@@ -236,10 +250,13 @@ class _Sketch:
         items = (row_cut[1], column_cut[1])
         along = (self._product.rows_along, self._product.columns_along)
         for index, (operand, along_depth) in enumerate(zip(operands, along, strict=True)):
+            load = self._decided(("row_load", "column_load")[index])
+            if not self._through_local:
+                self._gather(operand, within, along_depth=along_depth)
+                continue
             registers = sch.cache_read(block, index, "local")
             sch.compute_at(registers, step, preserve_unit_loops=True)
             sch.vectorize(sch.get_loops(registers)[-1])
-            load = self._decided(("row_load", "column_load")[index])
             self._stage(operand, steps, items, load, along_depth=along_depth)
         for loop in (step, row, *sch.get_loops(written)[-2:]):
             sch.unroll(loop)
@@ -248,6 +265,18 @@ class _Sketch:
         if self._tile.pipelined:
             sch.annotate(steps, _PIPELINE, [0, 0, 1])
             sch.annotate(steps, "software_pipeline_order", [0, 1, 2])
+
+    def _gather(self, operand: Any, within: Any, *, along_depth: bool) -> None:
+        """Gathers what a work-item needs for some steps into its registers, vectors of neighbours in memory."""
+        sch = self._sch
+        sch.set_scope(operand, 0, "local")
+        sch.compute_at(operand, within, preserve_unit_loops=True)
+        deep, wide = sch.get_loops(operand)[-2:]
+        if along_depth:
+            sch.reorder(wide, deep)
+            deep, wide = wide, deep
+        sch.unroll(deep)
+        sch.vectorize(wide)
 
     def _stage(
         self, operand: Any, steps: Any, items: tuple[Any, Any], load: Any, *, along_depth: bool

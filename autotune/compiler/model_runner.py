@@ -33,6 +33,7 @@ class ModelRunner:
 
     apart = True
     models = True
+    programs: Path | None = None
 
     def __init__(
         self,

@@ -21,8 +21,10 @@ from autotune.compiler.native_build import Log, NativePart, rpc_sources
 from autotune.errors import ToolchainError
 
 __all__ = [
+    "PROGRAMS_VARIABLE",
     "OpenCLDevice",
     "autoload",
+    "compile_programs",
     "devices",
     "ensure",
     "library_path",
@@ -35,12 +37,15 @@ _PART = NativePart(
     name="sidecar",
     target="autotune_opencl",
     artifact="libautotune_opencl.so",
-    sources=("CMakeLists.txt", "common", "opencl"),
+    sources=("CMakeLists.txt", "common", "opencl", "opencl_loader"),
     definitions=(("AUTOTUNE_KERNEL_RUNNER", "OFF"), ("AUTOTUNE_SERVER", "OFF")),
 )
 _CREATE_MODULE = "ffi.Module.create.opencl"
 _LIST_DEVICES = "autotune.opencl.devices"
 _SET_PROFILING = "autotune.opencl.set_profiling"
+_COMPILE = "autotune.opencl.compile"
+PROGRAMS_VARIABLE = "AUTOTUNE_OPENCL_PROGRAMS"
+"""Names the folder that compiled programs are kept in, by source, device and driver."""
 _RUNTIME_PACKAGES = "sudo apt install ocl-icd-libopencl1 pocl-opencl-icd"
 
 # Kept for the life of the process: TVM holds pointers into the library.
@@ -182,6 +187,18 @@ def set_profiling(enabled: bool) -> None:
         ToolchainError: The library is not loaded.
     """
     _function(_SET_PROFILING)(enabled)
+
+
+def compile_programs(source: str) -> None:
+    """Compiles the kernels of an OpenCL source as TVM writes it for this machine's first device.
+
+    With a folder in `AUTOTUNE_OPENCL_PROGRAMS` they are kept there, and whoever launches them finds them.
+
+    Raises:
+        ToolchainError: The library is not loaded.
+        RuntimeError: The driver does not compile them; the text has its build log.
+    """
+    _function(_COMPILE)(source)
 
 
 def _is_registered(name: str) -> bool:

@@ -105,7 +105,12 @@ class Tile:
             and product.columns % self.columns == 0
             and product.depth % (self.parts * self.deep) == 0
             and self.deep % self.unrolled == 0
-            and self.deep * self.rows % (self.items * self.row_load) == 0
+        )
+
+    def shared_evenly(self) -> bool:
+        """Whether the work-items of a work-group gather equal shares of the operands' tiles."""
+        return (
+            self.deep * self.rows % (self.items * self.row_load) == 0
             and self.deep * self.columns % (self.items * self.column_load) == 0
         )
 
@@ -139,6 +144,9 @@ class Tile:
         return np.array([*map(math.log2, sizes), *flags], dtype=np.float32)
 
 
+Choices = Mapping[str, Sequence[Any]]
+"""Values of each decision, by its name."""
+
 NAMES = tuple(field.name for field in fields(Tile))
 
 
@@ -156,19 +164,25 @@ class Tiles:
         self.product = product
         self._rule = rule
         self._limits = limits
+        self._staged = staged(limits)
         self._random = Random(seed)
-        self.choices = choices(product, rule)
+        self.choices = choices(product, rule, limits)
 
     def fits(self, tile: Tile) -> bool:
         """Whether the product can be cut so, and a work-group of the device can run it."""
         rule, limits = self._rule, self._limits
         return (
             rule.fewest_items <= tile.items <= limits.max_threads_per_block
+            and tile.column_items <= limits.max_item_sizes[0]
+            and tile.row_items <= limits.max_item_sizes[1]
             and tile.items % limits.sub_group_size == 0
             and tile.accumulators <= rule.most_accumulators
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.divides(self.product)
-            and tile.local_bytes(self.product) <= limits.max_local_memory_bytes
+            and (not self._staged or tile.shared_evenly())
+            and (
+                not self._staged or tile.local_bytes(self.product) <= limits.max_local_memory_bytes
+            )
         )
 
     def drawn(self, count: int) -> Iterator[Tile]:
@@ -197,8 +211,14 @@ class Tiles:
         return tile
 
 
-def choices(product: Product, rule: ImplicitGemm) -> Mapping[str, Sequence[Any]]:
+def staged(limits: Limits) -> bool:
+    """Whether operands go through local memory: not where that is ordinary memory, which only adds copies."""
+    return limits.local_memory == "local"
+
+
+def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
     """What each decision may be; see `Tile`. Only what divides the product."""
+    through_local = staged(limits)
 
     def dividing(values: Sequence[int], extent: int) -> Sequence[int]:
         return [value for value in values if extent % value == 0] or [1]
@@ -215,7 +235,7 @@ def choices(product: Product, rule: ImplicitGemm) -> Mapping[str, Sequence[Any]]
         "column_vector": dividing(rule.vectors, product.columns),
         "deep": dividing(rule.depths, product.depth),
         "unrolled": rule.unrolled,
-        "row_load": rule.loads,
-        "column_load": rule.loads,
-        "pipelined": rule.pipelined,
+        "row_load": rule.loads if through_local else (1,),
+        "column_load": rule.loads if through_local else (1,),
+        "pipelined": rule.pipelined if through_local else (False,),
     }

@@ -40,6 +40,7 @@ class QemuRunner:
 
     apart = False
     models = False
+    programs: Path | None = None
 
     def __init__(self) -> None:
         self._command = kernel_runner.command("aarch64-linux-gnu")

@@ -56,6 +56,7 @@ class RpcRunner:
 
     apart = True
     models = False
+    programs: Path | None = None
 
     def __init__(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import platform
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.compiler.host import cores, kernel_threads, runtime_environment
+from autotune.compiler.opencl_sidecar import PROGRAMS_VARIABLE
 from autotune.compiler.steady import USUAL, Held, Steady
 from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
 from autotune.compiler.workers import Message, Worker, WorkerLost
@@ -115,6 +118,8 @@ class Runner(Protocol):
     """Whether the device is not this host: it may then measure while this host builds."""
     models: bool
     """Whether nothing runs: times follow from a schedule's traits, which is what is built then."""
+    programs: Path | None
+    """Where OpenCL programs for the device are kept, which build workers compile; None where they cannot."""
 
     def at_once(self) -> int:
         """How many candidates can be measured at the same time; asked again for every round."""
@@ -148,7 +153,6 @@ class LocalRunner:
         look: What the host tells of itself.
     """
 
-    apart = False
     models = False
 
     def __init__(
@@ -159,10 +163,13 @@ class LocalRunner:
         look: Look = host_conditions,
     ) -> None:
         self.device = device
+        self.apart = dict(device.details).get("type", "cpu") != "cpu"
+        self.programs = Path(tempfile.mkdtemp(prefix="autotune-programs-")) if self.apart else None
+        kept = {PROGRAMS_VARIABLE: str(self.programs)} if self.programs is not None else {}
         self._worker = Worker(
             "autotune.compiler.run_worker",
             [device.kind, *map(str, cpus)],
-            runtime_environment(len(cpus)),
+            {**runtime_environment(len(cpus)), **kept},
         )
         self._look = look
         self._stopped = threading.Event()
@@ -209,6 +216,8 @@ class LocalRunner:
     def stop(self) -> None:
         self._stopped.set()
         self._worker.stop()
+        if self.programs is not None:
+            shutil.rmtree(self.programs, ignore_errors=True)
 
 
 def outcome_of(held: Held[Outcome]) -> Outcome:
@@ -370,6 +379,11 @@ def opencl_fingerprint(target: TargetSpec, found: OpenCLDevice) -> DeviceFingerp
             ("max_work_group_size", found.max_work_group_size),
             ("local_mem_bytes", found.local_mem_bytes),
             ("local_mem_type", found.local_mem_type),
+            ("max_work_item_sizes", found.max_work_item_sizes),
+            ("sub_group_size", found.sub_group_size),
+            ("native_float_vector_width", found.native_float_vector_width),
+            ("image2d_max", found.image2d_max),
+            ("fp16", found.fp16),
         ),
         stand_in=not real,
     )

@@ -174,13 +174,53 @@ class Mutations(_Strict):
 
 
 class Limits(_Strict):
-    """What one work-group may use on the target; every candidate is checked against it."""
+    """What a work-group may use on an OpenCL device, and what that has; every candidate is checked against it.
 
-    max_threads_per_block: PositiveInt
-    max_local_memory_bytes: PositiveInt
-    sub_group_size: PositiveInt = Field(
-        description="Fewest work-items a work-group may have; 1 asks for nothing."
+    It is asked from the device. What is given in a file makes it narrower; the defaults are what any GPU has.
+    """
+
+    max_threads_per_block: PositiveInt = 256
+    max_item_sizes: tuple[PositiveInt, PositiveInt, PositiveInt] = Field(
+        default=(256, 256, 64), description="Most work-items of a work-group in each dimension."
     )
+    max_local_memory_bytes: PositiveInt = 32768
+    local_memory: Literal["local", "global"] = Field(
+        default="local",
+        description="`global` where local memory is ordinary memory, and staging data in it gains nothing.",
+    )
+    sub_group_size: PositiveInt = Field(
+        default=1, description="Fewest work-items a work-group may have; 1 asks for nothing."
+    )
+    vector_width: PositiveInt = Field(default=4, description="Native width of a float vector.")
+    image2d_max: tuple[NonNegativeInt, NonNegativeInt] = Field(
+        default=(0, 0), description="Largest width and height of an image; zeros without images."
+    )
+    fp16: bool = Field(default=False, description="Whether kernels may compute in half precision.")
+    compute_units: PositiveInt = 1
+
+    def within(self, other: Limits) -> Limits:
+        """What both allow."""
+        given = other.model_fields_set
+        narrower = {
+            "max_threads_per_block": min(self.max_threads_per_block, other.max_threads_per_block),
+            "max_item_sizes": _least(self.max_item_sizes, other.max_item_sizes),
+            "max_local_memory_bytes": min(
+                self.max_local_memory_bytes, other.max_local_memory_bytes
+            ),
+            "local_memory": "global"
+            if "global" in (self.local_memory, other.local_memory)
+            else "local",
+            "sub_group_size": max(self.sub_group_size, other.sub_group_size),
+            "vector_width": min(self.vector_width, other.vector_width),
+            "image2d_max": _least(self.image2d_max, other.image2d_max),
+            "fp16": self.fp16 and other.fp16,
+            "compute_units": min(self.compute_units, other.compute_units),
+        }
+        return self.model_copy(update={key: narrower[key] for key in narrower if key in given})
+
+
+def _least(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(min, one, other))
 
 
 class Compile(_Strict):
@@ -295,7 +335,10 @@ class Space(_Strict):
         default="channels_first",
         description="Order of images and filters in memory, over a whole step.",
     )
-    limits: Limits | None = None
+    limits: Limits | None = Field(
+        default=None,
+        description="OpenCL: narrower limits than the device tells, or any GPU has where none is asked.",
+    )
     compile: Compile = Compile()
     search: Search = Search()
     measure: Measure = Measure()
@@ -360,7 +403,7 @@ def load(path: Path) -> Space:
             hint="the schema is search_spaces/schema.json",
         ) from error
     if space.family == "opencl" and space.limits is None:
-        raise UsageError(f"search space {path}: key limits: an opencl space needs its limits")
+        space = space.model_copy(update={"limits": Limits()})
     products = [rule for rule in space.rules if isinstance(rule, ImplicitGemm)]
     if products and (space.family != "opencl" or len(products) > 1):
         raise UsageError(

@@ -199,7 +199,12 @@ class KernelRun:
         """Starts the workers, and imports TVM here while they do."""
         request, measure = self._request, self._request.space.measure
         work = scratch()
-        builder = Builder(workers=self._cores, timeout_s=measure.build_timeout_s, temporary=work)
+        builder = Builder(
+            workers=self._cores,
+            timeout_s=measure.build_timeout_s,
+            temporary=work,
+            programs=self._runner.programs,
+        )
         try:
             builder.start()
             self._runner.start()

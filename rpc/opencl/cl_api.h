@@ -21,6 +21,7 @@ namespace opencl {
   X(clCreateContext)                 \
   X(clCreateImage)                   \
   X(clCreateKernel)                  \
+  X(clCreateProgramWithBinary)       \
   X(clCreateProgramWithSource)       \
   X(clEnqueueCopyBuffer)             \
   X(clEnqueueCopyBufferToImage)      \
@@ -40,6 +41,7 @@ namespace opencl {
   X(clGetPlatformIDs)                \
   X(clGetPlatformInfo)               \
   X(clGetProgramBuildInfo)           \
+  X(clGetProgramInfo)                \
   X(clReleaseCommandQueue)           \
   X(clReleaseContext)                \
   X(clReleaseEvent)                  \

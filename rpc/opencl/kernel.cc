@@ -8,6 +8,7 @@
 
 #include "cl_error.h"
 #include "memory.h"
+#include "program_cache.h"
 
 namespace autotune {
 namespace opencl {
@@ -29,20 +30,6 @@ std::string SizesText(const std::array<size_t, 3>& sizes, uint32_t dims) {
     text += (axis == 0 ? "" : "x") + std::to_string(sizes[axis]);
   }
   return text;
-}
-
-std::string BuildLog(cl_program program, cl_device_id device) {
-  const ClApi& api = Api();
-  size_t size = 0;
-  if (api.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size) !=
-          CL_SUCCESS ||
-      size <= 1) {
-    return "(the driver gives no build log)";
-  }
-  std::string log(size, '\0');
-  api.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, &log[0], nullptr);
-  log.resize(log.find_last_not_of(std::string("\0\n ", 3)) + 1);
-  return log;
 }
 
 /// A scalar in the width that the kernel declares; TVM hands all scalars over with 64 bits.
@@ -151,18 +138,8 @@ Kernel::Built& Kernel::BuiltFor(Device* device) {
 
   const ClApi& api = Api();
   auto built = std::make_unique<Built>();
-  const char* text = source_.c_str();
-  const size_t length = source_.size();
+  built->program = BuiltProgram(device, source_, std::string("kernel ") + name_);
   cl_int code = CL_SUCCESS;
-  built->program = api.clCreateProgramWithSource(device->context(), 1, &text, &length, &code);
-  Check(code, std::string("clCreateProgramWithSource of kernel ") + name_);
-  const cl_device_id id = device->info().id;
-  code = api.clBuildProgram(built->program, 1, &id, "", nullptr, nullptr);
-  if (code != CL_SUCCESS) {
-    TVM_FFI_THROW(RuntimeError) << "OpenCL: " << ErrorName(code) << " while building kernel "
-                                << name_ << " for " << device->info().name << ":\n"
-                                << BuildLog(built->program, id);
-  }
   built->kernel = api.clCreateKernel(built->program, name_, &code);
   Check(code, std::string("clCreateKernel of ") + name_);
   Check(api.clGetKernelInfo(built->kernel, CL_KERNEL_NUM_ARGS, sizeof(built->num_args),

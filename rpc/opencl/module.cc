@@ -5,6 +5,7 @@
 #include <tvm/ffi/memory.h>
 
 #include "byte_stream.h"
+#include "program_cache.h"
 
 namespace autotune {
 namespace opencl {
@@ -101,6 +102,17 @@ ffi::Module CreateModule(ffi::Bytes code, ffi::String format,
   return ffi::Module(ffi::make_object<ClModule>(std::string(format), std::move(own),
                                                 std::string(code.data(), code.size()),
                                                 std::move(inspectable)));
+}
+
+void CompilePrograms(const std::string& code) {
+  const std::string delimiter(kDelimiter);
+  Device& device = GetDevice(0);
+  for (size_t at = code.find(delimiter); at != std::string::npos;
+       at = code.find(delimiter, at + delimiter.size())) {
+    const size_t begin = at + delimiter.size();
+    const std::string name = code.substr(begin, code.find('\n', begin) - begin);
+    Api().clReleaseProgram(BuiltProgram(&device, SourceOf(code, name), "kernel " + name));
+  }
 }
 
 ffi::Module LoadModule(ffi::Bytes bytes) {

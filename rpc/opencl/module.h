@@ -54,6 +54,10 @@ tvm::ffi::Module CreateModule(tvm::ffi::Bytes code, tvm::ffi::String format,
                               tvm::ffi::Map<tvm::ffi::String, tvm::ffi::ObjectRef> functions,
                               tvm::ffi::Map<tvm::ffi::String, tvm::ffi::String> inspectable);
 
+/// Compiles every kernel of a source text for the first device, as each is compiled at its first launch. Of use where
+/// programs are kept (program_cache.h): a launch then finds them.
+void CompilePrograms(const std::string& code);
+
 /// What TVM calls for an OpenCL module inside an exported library.
 tvm::ffi::Module LoadModule(tvm::ffi::Bytes bytes);
 

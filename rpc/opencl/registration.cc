@@ -62,6 +62,7 @@ void RegisterRuntime() {
 TVM_FFI_STATIC_INIT_BLOCK() {
   ffi::reflection::GlobalDef()
       .def("autotune.opencl.devices", [] { return ffi::String(DevicesJson()); })
+      .def("autotune.opencl.compile", [](const ffi::String& code) { CompilePrograms(code); })
       .def("autotune.opencl.set_profiling", [](bool enabled) { SetProfiling(enabled); });
   // A TVM that was built with its own OpenCL keeps it: to register a name twice is an error, and at
   // this point it would end the process.

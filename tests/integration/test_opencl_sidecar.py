@@ -365,6 +365,82 @@ class TestLibraries:
         assert path.exists()
 
 
+# Adds a constant to one element, and prints the result.
+ADDED = """
+import numpy as np
+import tvm
+from tvm import te
+from autotune.compiler import opencl_sidecar
+
+a = te.placeholder((1,), name="A")
+schedule = tvm.s_tir.Schedule(te.create_prim_func([a, te.compute((1,), lambda i: a[i] + {}, name="B")]))
+(loop,) = schedule.get_loops(schedule.get_sblock("B"))
+schedule.bind(loop, "threadIdx.x")
+built = tvm.compile(schedule.mod, target=tvm.target.Target("opencl", host="llvm"))
+device = tvm.device("opencl", 0)
+given, found = (tvm.runtime.tensor(np.zeros(1, "float32"), device) for _ in range(2))
+if {}:
+    opencl_sidecar.compile_programs(built.mod.imports[0].inspect_source())
+else:
+    built["main"](given, found)
+print(float(found.numpy()[0]))
+"""
+
+
+class TestKeptPrograms:
+    """Programs in the folder that AUTOTUNE_OPENCL_PROGRAMS names."""
+
+    def _added(self, constant: float, folder: Path, *, only_compile: bool = False) -> float:
+        code = ADDED.format(constant, only_compile)
+        return float(child_json(code, AUTOTUNE_OPENCL_PROGRAMS=str(folder)))
+
+    def _kept(self, folder: Path) -> Path:
+        (kept,) = folder.iterdir()
+        return kept
+
+    def test_a_launch_takes_what_was_compiled_before(self, tvm: Any, tmp_path: Path) -> None:
+        """The kept program of one source is put in the place of another's: then that is what runs."""
+        one, other = tmp_path / "one", tmp_path / "made" / "other"
+        assert self._added(1.0, one) == 1.0
+        assert self._added(2.0, other, only_compile=True) == 0.0
+        first, second = self._kept(one).read_bytes(), self._kept(other)
+        program = self._parts(first)[1]
+        key = self._parts(second.read_bytes())[0]
+        second.write_bytes(self._head(key + program, len(key)) + key + program)
+        assert self._added(2.0, other) == 1.0
+
+    def test_a_damaged_program_is_compiled_anew(self, tvm: Any, tmp_path: Path) -> None:
+        assert self._added(1.0, tmp_path) == 1.0
+        kept = self._kept(tmp_path)
+        whole = kept.read_bytes()
+        kept.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        assert self._added(1.0, tmp_path) == 1.0
+        assert self._parts(kept.read_bytes())[0] == self._parts(whole)[0]
+
+    def test_a_program_that_the_driver_refuses_is_compiled_anew(
+        self, tvm: Any, tmp_path: Path
+    ) -> None:
+        assert self._added(1.0, tmp_path) == 1.0
+        kept = self._kept(tmp_path)
+        key, _ = self._parts(kept.read_bytes())
+        kept.write_bytes(self._head(key + b"none", len(key)) + key + b"none")
+        assert self._added(1.0, tmp_path) == 1.0
+
+    @staticmethod
+    def _parts(content: bytes) -> tuple[bytes, bytes]:
+        """Key and program of a file."""
+        head, rest = content.split(b"\n", 1)
+        size = int(head.split()[1])
+        return rest[:size], rest[size:]
+
+    @staticmethod
+    def _head(rest: bytes, key_size: int) -> bytes:
+        total = 14695981039346656037
+        for byte in rest:
+            total = (total ^ byte) * 1099511628211 % 2**64
+        return f"autotune-opencl-1 {key_size} {len(rest) - key_size} {total:016x}\n".encode()
+
+
 class TestTimes:
     @pytest.fixture(params=[False, True], ids=["host clock", "device clock"])
     def profiling(self, tvm: Any, request: pytest.FixtureRequest) -> Iterator[bool]:
@@ -503,8 +579,8 @@ class TestBuild:
                 assert opencl_sidecar.library_path() != here
         with monkeypatch.context() as patch:
             sources = tmp_path / "rpc"
-            (sources / "opencl").mkdir(parents=True)
-            (sources / "common").mkdir()
+            for folder in ("opencl", "opencl_loader", "common"):
+                (sources / folder).mkdir(parents=True)
             (sources / "CMakeLists.txt").write_text("# other\n")
             patch.setattr(native_build, "rpc_sources", lambda: sources)
             other = opencl_sidecar.library_path()
@@ -551,8 +627,8 @@ class TestBuild:
     ) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         sources = tmp_path / "rpc"
-        (sources / "opencl").mkdir(parents=True)
-        (sources / "common").mkdir()
+        for folder in ("opencl", "opencl_loader", "common"):
+            (sources / folder).mkdir(parents=True)
         (sources / "opencl" / "bad.cc").write_text("int main() { return no_such_name; }\n")
         (sources / "CMakeLists.txt").write_text(
             "cmake_minimum_required(VERSION 3.18)\nproject(bad LANGUAGES CXX)\n"

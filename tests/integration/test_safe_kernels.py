@@ -15,10 +15,12 @@ from autotune.compiler import spaces
 from autotune.compiler.aligned_vectors import aligned_vectors
 from autotune.compiler.build_worker import linker
 from autotune.compiler.cost_model import ScheduleRanker
+from autotune.compiler.device_limits import asked
 from autotune.compiler.formulations import formulations
 from autotune.compiler.lane import Lane
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
-from autotune.compiler.runner import MeasureRequest, measurement_message
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.runner import DeviceFingerprint, MeasureRequest, measurement_message
 from autotune.compiler.scheduled import plain_gpu_program
 from autotune.compiler.targets import find, tvm_target
 from autotune.compiler.workers import Worker
@@ -41,7 +43,7 @@ SPECS = (
     ("opencl", "conv2d:n=1,c=4,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1,groups=4"),
     ("opencl", "matmul:m=5,n=36,k=20"),
     ("mali", "conv2d:n=1,c=3,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1"),
-    ("adreno", "matmul:m=4,n=12,k=20"),
+    ("mali", "matmul:m=4,n=36,k=20"),
     ("opencl", "bias:n=2,c=3,s=20,relu=1"),
     ("opencl", "max_pool2d:n=1,c=2,h=9,w=10,r=3,s=3,stride=2,pad=1,ceil=1"),
     ("opencl", "avg_pool2d:n=2,c=3,h=8,w=8,r=2,s=2,stride=2,pad=0"),
@@ -92,23 +94,24 @@ def _run(library: Path, data: Path, folder: Path) -> tuple[float | None, str]:
 
 def _libraries(kernel: Kernel, name: str, folder: Path) -> Iterator[tuple[str, Path]]:
     """Schedules that the search would try, built as the search builds them."""
-    target = find(name)
-    space = spaces.load(target.space_path())
-    tvm_s = tvm_target(target, space.limits)
+    spec = find(name)
+    asking = TuneRequest(spec, spaces.load(spec.space_path()), "", None, (), 1, 1)
+    space = asked(asking, DeviceFingerprint("", "opencl", "", (), stand_in=True)).space
+    target = tvm_target(spec, space.limits)
     rules = {rule.kind for rule in space.rules}
     for formulation in formulations(kernel, None, rules):
         lane = Lane(
             kernel,
             formulation,
             space=space,
-            target=tvm_s,
+            target=target,
             ranker=ScheduleRanker(seed=1, warmup=24),
             seed=1,
             threads=1,
         )
         for candidate in lane.propose(_SAMPLES if formulation.rule else 1):
             with tvm.transform.PassContext(config={"tirx.disable_assert": True}), aligned_vectors():
-                built = tvm.compile(candidate.scheduled(), tvm_s)
+                built = tvm.compile(candidate.scheduled(), target)
             path = folder / f"{candidate.digest}.so"
             built.export_library(str(path), fcompile=linker("", fast=True))
             yield f"{lane.name} {candidate.digest}", path

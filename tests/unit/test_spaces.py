@@ -48,7 +48,7 @@ def test_shipped_schema_is_the_one_of_the_models() -> None:
             "formulations.conv2d.forward",
             "least 1",
         ),
-        (GOOD.replace('"cpu"', '"opencl"'), "limits", "needs its limits"),
+        (GOOD + '[[rules]]\nkind = "implicit_gemm"\n', "rules", "of opencl spaces"),
         (
             GOOD + "[compile]\nllvm_unroll_threshold = true\n",
             "compile.llvm_unroll_threshold",

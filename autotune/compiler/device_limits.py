@@ -1,0 +1,64 @@
+"""What OpenCL kernels may use: asked from the device where there is one, else what the target's devices have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.runner import DeviceFingerprint
+from autotune.compiler.spaces import Limits
+
+# On Mali local memory is plain memory (Arm, "Mali GPU OpenCL Developer Guide", on the use of local memory).
+_PLAIN_LOCAL_MEMORY = ("mali",)
+
+
+def asked(request: TuneRequest, device: DeviceFingerprint) -> TuneRequest:
+    """A request whose space has the limits of the device that it is measured on.
+
+    A device that only stands in for the target's narrows what the target's devices are assumed to allow. What the
+    request's own space or target gives narrows it further.
+    """
+    if request.target.family != "opencl":
+        return request
+    plain = dict(request.target.tvm).get("device", "") in _PLAIN_LOCAL_MEMORY
+    limits = Limits(local_memory="global" if plain else "local")
+    told = dict(device.details)
+    if "max_work_group_size" in told:
+        here = _told(told)
+        if (
+            device.stand_in
+        ):  # Its work-groups count; that its local memory is plain says nothing of the target's.
+            here = here.model_copy(update={"local_memory": limits.local_memory})
+            limits = limits.within(here)
+        else:
+            limits = here
+    for narrower in (request.space.limits, _of_target(dict(request.target.tvm))):
+        if narrower is not None:
+            limits = limits.within(narrower)
+    return replace(request, space=request.space.model_copy(update={"limits": limits}))
+
+
+def _of_target(tvm: dict[str, Any]) -> Limits:
+    """What a target's own description gives."""
+    names = {
+        "max_threads_per_block": "max_threads_per_block",
+        "max_shared_memory_per_block": "max_local_memory_bytes",
+        "thread_warp_size": "sub_group_size",
+    }
+    return Limits(**{names[key]: tvm[key] for key in names if key in tvm})
+
+
+def _told(told: dict[str, Any]) -> Limits:
+    """What a device's fingerprint tells."""
+    return Limits(
+        max_threads_per_block=told["max_work_group_size"],
+        max_item_sizes=(*told["max_work_item_sizes"], 1, 1)[:3],
+        max_local_memory_bytes=told["local_mem_bytes"],
+        local_memory=told["local_mem_type"],
+        sub_group_size=max(1, told["sub_group_size"]),
+        vector_width=max(1, told["native_float_vector_width"]),
+        image2d_max=told["image2d_max"],
+        fp16=told["fp16"],
+        compute_units=max(1, told["compute_units"]),
+    )

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compiled programs, kept on disk so that a program is compiled once for a device and its driver.
+#ifndef AUTOTUNE_OPENCL_PROGRAM_CACHE_H_
+#define AUTOTUNE_OPENCL_PROGRAM_CACHE_H_
+
+#include <string>
+
+#include "cl_api.h"
+#include "device.h"
+
+namespace autotune {
+namespace opencl {
+
+/// The program of a source text, built for a device: from the cache where it is there, else compiled and put there.
+/// The cache is the folder that AUTOTUNE_OPENCL_PROGRAMS names; without it every program is compiled.
+/// Throws with the driver's build log where it does not compile; `what` says for whom.
+cl_program BuiltProgram(Device* device, const std::string& source, const std::string& what);
+
+}  // namespace opencl
+}  // namespace autotune
+
+#endif  // AUTOTUNE_OPENCL_PROGRAM_CACHE_H_

@@ -1,0 +1,84 @@
+"""Limits of OpenCL kernels: the device's own, or the target's where something stands in for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from autotune.compiler import spaces
+from autotune.compiler.device_limits import asked
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.runner import DeviceFingerprint
+from autotune.compiler.spaces import Limits
+from autotune.compiler.targets import find
+
+TOLD: dict[str, Any] = {
+    "max_work_group_size": 1024,
+    "max_work_item_sizes": (1024, 512, 64),
+    "local_mem_bytes": 49152,
+    "local_mem_type": "local",
+    "sub_group_size": 64,
+    "native_float_vector_width": 1,
+    "image2d_max": (16384, 16384),
+    "fp16": True,
+    "compute_units": 6,
+}
+
+
+def _request(target: str) -> TuneRequest:
+    spec = find(target)
+    return TuneRequest(spec, spaces.load(spec.space_path()), "m", None, (), 1, 1)
+
+
+def _device(*, stand_in: bool, **told: Any) -> DeviceFingerprint:
+    return DeviceFingerprint("d", "opencl", "1", tuple(told.items()), stand_in)
+
+
+def _limits(request: TuneRequest) -> Limits:
+    assert request.space.limits is not None
+    return request.space.limits
+
+
+def test_a_device_tells_its_own_limits() -> None:
+    limits = _limits(asked(_request("adreno"), _device(stand_in=False, **TOLD)))
+    assert limits == Limits(
+        max_threads_per_block=1024,
+        max_item_sizes=(1024, 512, 64),
+        max_local_memory_bytes=49152,
+        local_memory="local",
+        sub_group_size=64,
+        vector_width=1,
+        image2d_max=(16384, 16384),
+        fp16=True,
+        compute_units=6,
+    )
+
+
+def test_a_stand_in_only_narrows_what_the_target_is_assumed_to_have() -> None:
+    small = {**TOLD, "local_mem_bytes": 16384, "local_mem_type": "global"}
+    for target, local_memory in (("mali", "global"), ("adreno", "local")):
+        limits = _limits(asked(_request(target), _device(stand_in=True, **small)))
+        assert (limits.max_threads_per_block, limits.max_local_memory_bytes) == (256, 16384)
+        assert limits.local_memory == local_memory
+        assert not limits.fp16
+
+
+def test_without_an_answer_the_limits_are_what_any_gpu_has() -> None:
+    assert _limits(asked(_request("opencl"), _device(stand_in=False))) == Limits()
+
+
+def test_a_space_and_a_target_of_the_users_own_narrow_them() -> None:
+    request = _request("opencl")
+    request = replace(
+        request,
+        space=request.space.model_copy(update={"limits": Limits(max_local_memory_bytes=8192)}),
+        target=replace(request.target, tvm=(*request.target.tvm, ("max_threads_per_block", 96))),
+    )
+    limits = _limits(asked(request, _device(stand_in=False, **TOLD)))
+    assert (limits.max_threads_per_block, limits.max_local_memory_bytes) == (96, 8192)
+    assert limits.sub_group_size == 64
+
+
+def test_a_processor_has_none() -> None:
+    request = _request("cpu")
+    assert asked(request, _device(stand_in=False, cores=2)) == request

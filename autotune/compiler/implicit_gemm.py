@@ -12,10 +12,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.formulations.implicit_gemm import PRODUCT
 from autotune.compiler.product_tiles import (
     NAMES,
     PADDING,
+    PRODUCT,
     Choices,
     Product,
     Tile,

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from autotune.compiler.spaces import ImplicitGemm, Limits
 
+PRODUCT = "autotune.product"
+"""Annotation of a product's block: whether each operand lies along the reduction in memory, as two integers."""
+
 PADDING = 4
 """Elements that keep the columns of a tile in local memory off the same bank."""
 

@@ -153,7 +153,7 @@ def test_ctrl_c_keeps_the_steps_that_are_done() -> None:
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if line.startswith("steps: 1000000"):
+        if line.startswith("steps: 0/1000000"):
             break
     time.sleep(2)
     process.send_signal(signal.SIGINT)

@@ -15,12 +15,10 @@ from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, filter_reader, reader
 from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.product_tiles import PRODUCT
 from autotune.workloads.operators import Conv2d, Matmul
 
 RULE = "implicit_gemm"
-PRODUCT = "autotune.product"
-"""Annotation of a product's block: whether each operand lies along the reduction in memory, as two integers."""
-
 _WASTE = 1 / 16
 _SHORT_WASTE = 1 / 5
 _SHORT = 8

@@ -269,6 +269,6 @@ def test_a_formulation_that_does_not_exist_is_refused() -> None:
     from autotune.errors import UsageError
 
     kernel = Kernel(Matmul(2, 2, 2), "forward")
-    with pytest.raises(UsageError, match="known: .*direct"):
+    with pytest.raises(UsageError, match=r"known: .*direct"):
         formulations(kernel, ["winograd"])
     assert math.isfinite(kernel.flops)

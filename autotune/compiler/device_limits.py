@@ -21,18 +21,15 @@ def asked(request: TuneRequest, device: DeviceFingerprint) -> TuneRequest:
     """
     if request.target.family != "opencl":
         return request
-    plain = dict(request.target.tvm).get("device", "") in _PLAIN_LOCAL_MEMORY
-    limits = Limits(local_memory="global" if plain else "local")
+    maker = dict(request.target.tvm).get("device", "")
+    limits = Limits(local_memory="global" if maker in _PLAIN_LOCAL_MEMORY else "local")
     told = dict(device.details)
     if "max_work_group_size" in told:
         here = _told(told)
-        if (
-            device.stand_in
-        ):  # Its work-groups count; that its local memory is plain says nothing of the target's.
+        if device.stand_in and maker:
+            # That a stand-in's local memory is plain says nothing of the target's.
             here = here.model_copy(update={"local_memory": limits.local_memory})
-            limits = limits.within(here)
-        else:
-            limits = here
+        limits = limits.within(here) if device.stand_in else here
     for narrower in (request.space.limits, _of_target(dict(request.target.tvm))):
         if narrower is not None:
             limits = limits.within(narrower)

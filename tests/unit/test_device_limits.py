@@ -56,7 +56,7 @@ def test_a_device_tells_its_own_limits() -> None:
 
 def test_a_stand_in_only_narrows_what_the_target_is_assumed_to_have() -> None:
     small = {**TOLD, "local_mem_bytes": 16384, "local_mem_type": "global"}
-    for target, local_memory in (("mali", "global"), ("adreno", "local")):
+    for target, local_memory in (("mali", "global"), ("adreno", "local"), ("opencl", "global")):
         limits = _limits(asked(_request(target), _device(stand_in=True, **small)))
         assert (limits.max_threads_per_block, limits.max_local_memory_bytes) == (256, 16384)
         assert limits.local_memory == local_memory

@@ -16,12 +16,9 @@ from autotune.compiler.product_tiles import (
     NAMES,
     PADDING,
     PRODUCT,
-    Choices,
     Product,
     Tile,
     Tiles,
-    choices,
-    staged,
 )
 from autotune.compiler.spaces import ImplicitGemm, Limits
 
@@ -45,10 +42,9 @@ def schedule_rule(rule: ImplicitGemm, limits: Limits) -> Any:
             product = _product_of(sch.get(block))
             if product is None:
                 return [sch]
-            return [
-                _scheduled(sch.copy(), block, product, choices(product, rule, limits), tile, limits)
-                for tile in _samples(Tiles(product, rule, limits, seed=1))
-            ]
+            tiles = Tiles(product, rule, limits, seed=1)
+            sketches = [_Sketch(sch.copy(), tiles, tile) for tile in _samples(tiles)]
+            return [sketch.made(block) for sketch in sketches]
 
         def clone(self) -> Any:
             return Rule()
@@ -64,10 +60,10 @@ def check(rule: ImplicitGemm, limits: Limits) -> Any:
     @derived_object
     class Fits(PyPostproc):  # type: ignore[misc]  # TVM ships no annotations
         def _initialize_with_tune_context(self, context: Any) -> None:
-            self._product = product_of(context.mod)
+            self._tiles = Tiles(product_of(context.mod), rule, limits, seed=1)
 
         def apply(self, sch: Any) -> bool:
-            return Tiles(self._product, rule, limits, seed=1).fits(tile_of(sch.trace))
+            return self._tiles.fits(tile_of(sch.trace))
 
         def clone(self) -> Any:
             return Fits()
@@ -96,8 +92,7 @@ def _product_of(block: Any) -> Product | None:
 
 def _samples(tiles: Tiles) -> list[Tile]:
     """A tile of each kind of sketch that the product has."""
-    kinds = {(tile.parts > 1, tile.pipelined): tile for tile in tiles.drawn(_SKETCHES)}
-    return list(kinds.values())
+    return list({tile.kind: tile for tile in tiles.drawn(_SKETCHES)}.values())
 
 
 def _decisions(tile: Tile) -> list[str]:
@@ -131,14 +126,11 @@ class Sketches:
 
     def __init__(self, module: Any, sketches: Sequence[Any]) -> None:
         self._module = module
-        self._traces = {}
-        for sketch in sketches:
-            tile = tile_of(sketch.trace)
-            self._traces[tile.parts > 1, tile.pipelined] = sketch.trace
+        self._traces = {tile_of(sketch.trace).kind: sketch.trace for sketch in sketches}
 
     def has(self, tile: Tile) -> bool:
         """Whether there is a sketch of the tile's kind."""
-        return (tile.parts > 1, tile.pipelined) in self._traces
+        return tile.kind in self._traces
 
     def schedule(self, tile: Tile) -> Any:
         """The schedule with every decision as the tile has it."""
@@ -152,33 +144,23 @@ class Sketches:
                 return decision
             return [int(one) for one in attributes[0]].index(getattr(tile, next(wanted)))
 
-        trace = self._traces[tile.parts > 1, tile.pipelined]
-        trace.apply_to_schedule(schedule, False, decide)
+        self._traces[tile.kind].apply_to_schedule(schedule, False, decide)
         return schedule
-
-
-def _scheduled(
-    sch: Any, block: Any, product: Product, values: Choices, tile: Tile, limits: Limits
-) -> Any:
-    _Sketch(sch, product, values, tile, through_local=staged(limits)).make(block)
-    return sch
 
 
 class _Sketch:
     """A sketch in the making, by the decisions of one tile."""
 
-    def __init__(
-        self, sch: Any, product: Product, values: Choices, tile: Tile, *, through_local: bool
-    ) -> None:
+    def __init__(self, sch: Any, tiles: Tiles, tile: Tile) -> None:
         self._sch = sch
-        self._product = product
-        self._choices = values
+        self._product = tiles.product
+        self._choices = tiles.choices
+        self._through_local = tiles.staged
         self._tile = tile
-        self._through_local = through_local
         self._split = tile.parts > 1
 
-    def make(self, block: Any) -> None:
-        """Schedules everything."""
+    def made(self, block: Any) -> Any:
+        """Schedules everything; the schedule."""
         sch = self._sch
         sch.unannotate(block, PRODUCT)
         last = self._joined_consumers(block)
@@ -190,6 +172,7 @@ class _Sketch:
             self._cut(block)
         # At the end: to move a block takes its guard away.
         sch.reverse_compute_inline(last)
+        return sch
 
     def _decided(self, name: str) -> Any:
         """A decision of the search."""

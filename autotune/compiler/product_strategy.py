@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from autotune.compiler import implicit_gemm
 from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.product_tiles import Tiles
+from autotune.compiler.product_tiles import Product, Tiles
 from autotune.compiler.spaces import Space
 from autotune.compiler.tile_search import TileSearch
 
@@ -74,9 +74,14 @@ def strategy(space: Space, ranker: ScheduleRanker, seed: int) -> Any:
 
 
 class ProductFeatures:
-    """Feature vectors of schedules of products, from their tiles."""
+    """Feature vectors of schedules of one product, from their tiles."""
+
+    def __init__(self) -> None:
+        self._product: Product | None = None
 
     def __call__(self, context: Any, candidates: Sequence[Any]) -> list[NDArray[np.float32]]:
-        """Feature vectors of `MeasureCandidate`s of one tuning context, in their order."""
-        product = implicit_gemm.product_of(context.mod)
-        return [implicit_gemm.tile_of(one.sch.trace).features(product) for one in candidates]
+        """Feature vectors of `MeasureCandidate`s of the product's tuning context, in their order."""
+        if self._product is None:
+            self._product = implicit_gemm.product_of(context.mod)
+        tiles = [implicit_gemm.tile_of(one.sch.trace) for one in candidates]
+        return [tile.features(self._product) for tile in tiles]

@@ -71,6 +71,11 @@ class Tile:
     column_load: int
     pipelined: bool
 
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        """What sets sketches apart: whether work-groups share a reduction, and whether loads overlap products."""
+        return self.parts > 1, self.pipelined
+
     @cached_property
     def items(self) -> int:
         """Work-items of a work-group."""
@@ -167,7 +172,7 @@ class Tiles:
         self.product = product
         self._rule = rule
         self._limits = limits
-        self._staged = staged(limits)
+        self.staged = staged(limits)
         self._random = Random(seed)
         self.choices = choices(product, rule, limits)
 
@@ -182,10 +187,8 @@ class Tiles:
             and tile.accumulators <= rule.most_accumulators
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.divides(self.product)
-            and (not self._staged or tile.shared_evenly())
-            and (
-                not self._staged or tile.local_bytes(self.product) <= limits.max_local_memory_bytes
-            )
+            and (not self.staged or tile.shared_evenly())
+            and (not self.staged or tile.local_bytes(self.product) <= limits.max_local_memory_bytes)
         )
 
     def drawn(self, count: int) -> Iterator[Tile]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.compiler.formulations import Formulation
 
 ThreadAxis = Literal["blockIdx.x", "blockIdx.y", "vthread.x", "threadIdx.x", "threadIdx.y"]
 
@@ -138,6 +142,12 @@ class ImplicitGemm(_Strict):
     pipelined: tuple[bool, ...] = Field(
         default=(False, True),
         description="Whether the next tile is gathered while this one is multiplied.",
+    )
+    alone: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether no other formulation is tried where this rule schedules one: on a large GPU those "
+        "without tiles in local memory take seconds.",
     )
     fewest_items: PositiveInt = Field(default=32, description="Fewest work-items of a work-group.")
     most_accumulators: PositiveInt = Field(
@@ -348,6 +358,11 @@ class Space(_Strict):
         default_factory=dict,
         description="Formulations to choose from by `operator.role`; a role left out has them all.",
     )
+
+    def preferred(self, fitting: Sequence[Formulation]) -> Sequence[Formulation]:
+        """The formulations to try of those that fit a kernel."""
+        alone = {rule.kind for rule in self.rules if isinstance(rule, ImplicitGemm) and rule.alone}
+        return [one for one in fitting if one.rule in alone] or fitting
 
     def product_limits(self) -> tuple[ImplicitGemm, Limits]:
         """The rule of products, which the space has, and what a work-group may use."""

@@ -112,7 +112,9 @@ class KernelRun:
         rules = {rule.kind for rule in request.space.rules}
         lanes = [
             self._lane(kernel, formulation, request.seed * 7919 + index * 31 + number)
-            for number, formulation in enumerate(formulations(kernel, names, rules))
+            for number, formulation in enumerate(
+                request.space.preferred(formulations(kernel, names, rules))
+            )
         ]
         for lane in lanes:
             lane.give(self._known.get((kernel.name, lane.formulation.name), ()))

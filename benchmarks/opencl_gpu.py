@@ -1,0 +1,440 @@
+"""Training kernels on a GPU through OpenCL: ours against stock MetaSchedule, CLBlast, and cuBLAS or cuDNN.
+
+Convolutions of the five CNNs and matmuls at batch 16, in every role, in float32. Ours and stock's are tuned with the
+same number of trials; then all sides are timed in one run, in interleaved blocks, and every result is checked
+against float64. A turn launches a kernel until it has filled some milliseconds and waits for the last one; PyTorch's
+turns are CUDA graphs, with TF32 off, in the layout that is faster. CLBlast computes convolutions as im2col and GEMM,
+the faster of two ways; it has no groups, so depthwise convolutions are left out there.
+
+Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there. `--pocl` instead asks on this
+host's OpenCL whether the same spaces beat TVM's default schedule on SqueezeNet 1.1's training step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+import numpy as np
+from bars import Report, run
+from clblast import ClBlast
+from clblast import available as clblast_available
+from numpy.typing import NDArray
+
+from autotune.compiler import opencl_sidecar
+from autotune.compiler.host import cores
+from autotune.measurement import median, paired_speedup
+from autotune.records import read_run
+from autotune.workloads import (
+    Conv2d,
+    Kernel,
+    Matmul,
+    max_relative_error,
+    parse_operator,
+    random_inputs,
+)
+
+TRIALS = 256
+TOLERANCE = 1e-4
+BLOCKS = 11
+TURN_S = 5e-3
+ROLES = ("forward", "data_grad", "weight_grad")
+SHAPES = {
+    "matmul 512": "matmul:m=512,n=512,k=512",
+    "matmul 1024": "matmul:m=1024,n=1024,k=1024",
+    "matmul 2048": "matmul:m=2048,n=2048,k=2048",
+    "AlexNet's first fully connected layer": "matmul:m=16,n=4096,k=9216",
+    "AlexNet's second": "matmul:m=16,n=4096,k=4096",
+    "AlexNet's third": "matmul:m=16,n=1000,k=4096",
+    "3x3, GoogLeNet": "conv2d:n=16,c=64,h=56,w=56,k=192,r=3,s=3,stride=1,pad=1",
+    "3x3, SqueezeNet": "conv2d:n=16,c=16,h=55,w=55,k=64,r=3,s=3,stride=1,pad=1",
+    "1x1, GoogLeNet": "conv2d:n=16,c=192,h=28,w=28,k=64,r=1,s=1,stride=1,pad=0",
+    "5x5, AlexNet": "conv2d:n=16,c=64,h=27,w=27,k=192,r=5,s=5,stride=1,pad=2",
+    "11x11 stride 4, AlexNet": "conv2d:n=16,c=3,h=224,w=224,k=64,r=11,s=11,stride=4,pad=2",
+    "7x7 stride 2, GoogLeNet": "conv2d:n=16,c=3,h=224,w=224,k=64,r=7,s=7,stride=2,pad=3",
+    "depthwise, MobileNetV2": "conv2d:n=16,c=144,h=56,w=56,k=144,r=3,s=3,stride=1,pad=1,groups=144",
+    "depthwise stride 2, MobileNetV2": "conv2d:n=16,c=144,h=56,w=56,k=144,r=3,s=3,stride=2,pad=1,groups=144",
+}
+QUICK = {
+    "matmul": "matmul:m=16,n=32,k=32",
+    "3x3": "conv2d:n=2,c=4,h=8,w=8,k=8,r=3,s=3,stride=1,pad=1",
+}
+Array = NDArray[Any]
+Turn = Callable[[int], None]  # launches so often, and waits
+
+
+def kernels(quick: bool) -> dict[str, Kernel]:
+    """All kernels by the name that rows have."""
+    found = {}
+    for name, spec in (QUICK if quick else SHAPES).items():
+        forward_only = quick or name.startswith("matmul ")
+        for role in ROLES[:1] if forward_only else ROLES:
+            found[f"{name}, {role}"] = Kernel(parse_operator(spec), role)
+    return found
+
+
+def ours_of(kernel: Kernel, runs: Path) -> Path | None:
+    """The finished run of a kernel; None when it is still to be made."""
+    for folder in sorted((runs / "ours" / kernel.name).glob("*")):
+        if read_run(folder).result is not None:
+            return folder
+    return None
+
+
+def tune_ours(kernel: Kernel, trials: int, runs: Path) -> None:
+    """Tunes with `autotune kernels`."""
+    logs = runs / "ours" / kernel.name
+    shutil.rmtree(logs, ignore_errors=True)
+    command = [sys.executable, "-m", "autotune", "kernels", "--target", "opencl"]
+    command += ["--op", kernel.spec, "--role", kernel.role, "--trials", str(trials)]
+    subprocess.run([*command, "--logs", str(logs), "--quiet"], stdout=subprocess.DEVNULL)
+
+
+def tune_stock(kernel: Kernel, trials: int, runs: Path) -> None:
+    """Tunes with stock MetaSchedule, in a process of its own."""
+    program = Path(__file__).with_name("stock_search.py")
+    folder = runs / "stock" / kernel.name
+    command = [sys.executable, str(program), "opencl", kernel.spec, kernel.role, str(trials)]
+    subprocess.run([*command, str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
+    """Makes the runs that are not there yet, as long as the time allows; ours first."""
+    trials = 8 if report.quick else TRIALS
+    minutes = report.options.minutes
+    until = time.monotonic() + 60 * minutes if minutes else float("inf")
+    for side in report.options.sides:
+        for name, kernel in wanted.items():
+            there = (
+                ours_of(kernel, runs)
+                if side == "ours"
+                else (runs / "stock" / kernel.name / "stock.json").is_file()
+            )
+            if there or time.monotonic() > until:
+                continue
+            began = time.monotonic()
+            (tune_ours if side == "ours" else tune_stock)(kernel, trials, runs)
+            print(f"{side}, {name}: tuned in {time.monotonic() - began:.0f} s", flush=True)
+
+
+def exported(wanted: dict[str, Kernel], runs: Path, out: Path) -> dict[str, Path]:
+    """Our winners as libraries, exported as users do it."""
+
+    def library(name: str) -> tuple[str, Path] | None:
+        run_folder = ours_of(wanted[name], runs)
+        if run_folder is None:
+            return None
+        folder = out / wanted[name].name
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "autotune", "export", str(run_folder), "--out"),
+                *(str(folder), "--allow-stand-in", "--quiet"),
+            ],
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        (found,) = (folder / "lib").glob("*.so")
+        return name, found
+
+    with ThreadPoolExecutor(cores()) as pool:
+        return dict(one for one in pool.map(library, wanted) if one is not None)
+
+
+class Tvm:
+    """Libraries of TVM's on the OpenCL device, with one set of operands."""
+
+    def __init__(self, inputs: Sequence[Array], shape: Sequence[int]) -> None:
+        import tvm
+
+        self._tvm = tvm
+        self._device = tvm.device("opencl", 0)
+        self._inputs = [tvm.runtime.tensor(one, device=self._device) for one in inputs]
+        self._shape = tuple(shape)
+        self._output = tvm.runtime.tensor(np.zeros(self._shape, "float32"), device=self._device)
+
+    def turn(self, library: Path, symbol: str) -> Turn:
+        function = self._tvm.runtime.load_module(str(library))[symbol]
+
+        def launched(times: int) -> None:
+            for _ in range(times):
+                function(*self._inputs, self._output)
+            self._device.sync()
+
+        return launched
+
+    def result(self, turn: Turn) -> Array:
+        """What a library computes, into an output that held something else."""
+        self._output.copyfrom(np.full(self._shape, np.nan, "float32"))
+        turn(1)
+        return np.asarray(self._output.numpy())
+
+
+class Torch:
+    """PyTorch's kernels and float64 references, on a GPU where it has one."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self._torch = torch
+        self.gpu = torch.cuda.is_available()
+        self._device = "cuda" if self.gpu else "cpu"
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
+
+    def call(
+        self, kernel: Kernel, inputs: Sequence[Array], *, double: bool = False, last: bool = False
+    ) -> Callable[[], Any]:
+        """Computes the kernel."""
+        torch, op = self._torch, kernel.operator
+        a, b = (torch.as_tensor(one, device=self._device) for one in inputs)
+        if double:
+            a, b = a.double(), b.double()
+        if isinstance(op, Matmul):
+            return {
+                "forward": lambda: a @ b.t(),
+                "data_grad": lambda: a @ b,
+                "weight_grad": lambda: b.t() @ a,
+            }[kernel.role]
+        assert isinstance(op, Conv2d)
+        if last:
+            a, b = (one.contiguous(memory_format=torch.channels_last) for one in (a, b))
+        rest = (list(op.stride), list(op.pad), list(op.dilation))
+        if kernel.role == "forward":
+            return lambda: torch.conv2d(a, b, None, *rest, op.groups)
+        shape = (op.n, op.c, op.h, op.w)
+        filters = (op.k, op.c // op.groups, op.r, op.s)
+        order = torch.channels_last if last else torch.contiguous_format
+        missing = torch.zeros(
+            shape if kernel.role == "data_grad" else filters, dtype=a.dtype, device=self._device
+        ).contiguous(memory_format=order)
+        dy, x, weight = (a, missing, b) if kernel.role == "data_grad" else (b, a, missing)
+        index = ROLES.index(kernel.role) - 1
+        mask = [index == 0, index == 1, False]
+        return lambda: torch.ops.aten.convolution_backward(
+            dy, x, weight, [0], *rest, False, [0, 0], op.groups, mask
+        )[index]
+
+    def result(self, call: Callable[[], Any]) -> Array:
+        """What a call computes."""
+        return np.asarray(call().cpu().numpy())
+
+    def turn(self, call: Callable[[], Any]) -> Turn:
+        """Calls in CUDA graphs of ten."""
+        torch = self._torch
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                call()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(10):
+                call()
+
+        def launched(times: int) -> None:
+            for _ in range(-(-times // 10)):
+                graph.replay()
+            torch.cuda.synchronize()
+
+        return launched
+
+
+def seconds_of(turn: Turn, times: int) -> float:
+    """Seconds of one launch in a turn of so many."""
+    turn(10)
+    began = time.perf_counter()
+    turn(times)
+    return (time.perf_counter() - began) / times
+
+
+def enough(turn: Turn) -> int:
+    """Launches that fill a turn, in tens."""
+    once = min(seconds_of(turn, 10) for _ in range(2))
+    return 10 * max(1, round(TURN_S / once / 10))
+
+
+@contextmanager
+def sides_of(
+    kernel: Kernel, ours: Path, stock: Path, torch: Torch, blast: ClBlast | None, seed: int
+) -> Iterator[tuple[dict[str, Turn], dict[str, float]]]:
+    """What each side launches, and its largest error."""
+    inputs = random_inputs(kernel, seed)
+    wanted = torch.result(torch.call(kernel, inputs, double=True))
+    tvm = Tvm(inputs, wanted.shape)
+    turns = {"ours": tvm.turn(ours, kernel.name)}
+    if stock.is_file():
+        turns["stock"] = tvm.turn(stock, "main")
+    errors = {side: max_relative_error(tvm.result(turn), wanted) for side, turn in turns.items()}
+    if torch.gpu:
+        for side, last in (("library", False), ("library, channels last", True)):
+            if last and isinstance(kernel.operator, Matmul):
+                continue
+            call = torch.call(kernel, inputs, last=last)
+            errors[side] = max_relative_error(torch.result(call), wanted)
+            turns[side] = torch.turn(call)
+    buffers: list[Any] = []
+    if blast is not None and getattr(kernel.operator, "groups", 1) == 1:
+        ways, result, buffers = blast.ways(kernel, inputs)
+        for number, way in enumerate(ways):
+
+            def launched(times: int, way: Callable[[], None] = way) -> None:
+                for _ in range(times):
+                    way()
+                blast.finish()
+
+            launched(1)
+            turns[f"clblast {number}"] = launched
+            errors[f"clblast {number}"] = max_relative_error(
+                blast.download(result, wanted.shape), wanted
+            )
+    try:
+        yield turns, errors
+    finally:
+        if blast is not None:
+            blast.free(buffers)
+
+
+def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
+    """Times all sides on every kernel that is tuned."""
+    torch = Torch()
+    blast = ClBlast() if clblast_available() else None
+    if blast is None:
+        print("CLBlast is not installed: its side is left out (apt-get install libclblast1)")
+    opencl_sidecar.load()
+    device = opencl_sidecar.devices()[0]
+    report.row(what="device", **asdict(device))
+    gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
+    worst = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        libraries = exported(wanted, runs, Path(folder))
+        for number, (name, library) in enumerate(libraries.items()):
+            kernel = wanted[name]
+            stock = runs / "stock" / kernel.name / "stock.so"
+            with sides_of(kernel, library, stock, torch, blast, number + 1) as (turns, errors):
+                times = {side: enough(turn) for side, turn in turns.items()}
+                order = np.random.default_rng(number)
+                samples: dict[str, list[float]] = {side: [] for side in turns}
+                for _ in range(3 if report.quick else BLOCKS):
+                    for side in order.permutation(list(turns)):
+                        samples[side].append(seconds_of(turns[side], times[side]))
+            worst = max(worst, errors["ours"])
+            shown = [f"ours {1e3 * median(samples['ours']):.4g} ms"]
+            for family, ratios in gains.items():
+                rivals = [side for side in turns if side.split(",")[0].split(" ")[0] == family]
+                if not rivals:
+                    continue
+                best = min(rivals, key=lambda side: median(samples[side]))
+                speed = paired_speedup(samples[best], samples["ours"], seed=1)
+                ratios[name] = speed.estimate
+                shown.append(
+                    f"{best} {1e3 * median(samples[best]):.4g} ms = {speed.estimate:.3g}x "
+                    f"({speed.low:.3g}-{speed.high:.3g})"
+                )
+            report.row(
+                what="kernel", kernel=name, spec=kernel.spec, role=kernel.role, errors=errors,
+                ms={side: 1e3 * median(one) for side, one in samples.items()},
+                ratios={family: ratios.get(name) for family, ratios in gains.items()},
+                gflops=kernel.flops / median(samples["ours"]) / 1e9,
+            )  # fmt: skip
+            print(f"{name}: " + ", ".join(shown), flush=True)
+    judge(report, gains, worst, len(wanted) - len(libraries))
+
+
+def judge(report: Report, gains: dict[str, dict[str, float]], worst: float, missing: int) -> None:
+    report.bar("kernels that are not tuned", missing, "at most", 0, "kernels")
+    report.bar("largest relative error against float64", worst, "at most", TOLERANCE, "")
+    goals = {
+        "stock": ("stock MetaSchedule", 3.0, 1.0),
+        "clblast": ("CLBlast", 1.2, None),
+        "library": ("cuBLAS and cuDNN", 0.6, 0.4),
+    }
+    for family, (name, mean, least) in goals.items():
+        ratios = gains[family]
+        if not ratios:
+            continue
+        report.bar(
+            f"against {name}, geometric mean of {len(ratios)}",
+            geometric_mean(ratios.values()), "at least", mean, "x",
+        )  # fmt: skip
+        if least is not None:
+            slowest = min(ratios, key=lambda one: ratios[one])
+            report.bar(
+                f"against {name}, slowest: {slowest}", ratios[slowest], "at least", least, "x"
+            )
+
+
+def pocl(report: Report) -> None:
+    """SqueezeNet 1.1's step on this host's OpenCL: every convolution and matmul against the default schedule."""
+    trials, batch = (24, 1) if report.quick else (2000, 4)
+    model = "lenet" if report.quick else "squeezenet1_1"
+    with tempfile.TemporaryDirectory() as logs:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "autotune", "kernels", "--target", "opencl"),
+                *("--model", model, "--batch", str(batch), "--trials", str(trials)),
+                *("--logs", logs, "--json"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    result = json.loads(done.stdout)
+    report.row(what="device", **result["device"])
+    slower, gains = 0, []
+    for task in result["tasks"]:
+        if task["operator"] not in ("conv2d", "matmul") or task["default_ms"] is None:
+            continue
+        report.row(what="kernel", **{key: task[key] for key in ("name", "default_ms", "tuned_ms", "speedup", "ci", "formulation")})  # fmt: skip
+        gains.append(task["default_ms"] / task["tuned_ms"])
+        if task["digest"] == "default" or not task["ci"] or task["ci"][0] <= 1:
+            slower += 1
+            print(f"not faster than the default schedule: {task['name']}")
+    report.bar(
+        f"PoCL, {model}: convolutions and matmuls not faster than the default schedule, of {len(gains)}",
+        slower, "at most", 0, "kernels",
+    )  # fmt: skip
+    print(f"PoCL, {model}: geometric mean {geometric_mean(gains):.3g}x the default schedule")
+
+
+def measure(report: Report) -> None:
+    options = report.options
+    if options.pocl:
+        return pocl(report)
+    wanted = kernels(report.quick)
+    with tempfile.TemporaryDirectory() as temporary:
+        runs = options.runs or Path(temporary)
+        number, parts = (int(one) for one in options.part.split("/"))
+        mine = dict(list(wanted.items())[number - 1 :: parts])
+        tune(mine, report, runs)
+        if parts == 1 and not options.only_tune:
+            compare(report, wanted, runs)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="keep the tuning here")
+    parser.add_argument(
+        "--part", default="1/1", metavar="I/N", help="tune every N-th kernel only; do not compare"
+    )
+    parser.add_argument("--minutes", type=float, help="begin no tuning after so many minutes")
+    parser.add_argument(
+        "--sides", nargs="*", choices=["ours", "stock"], default=["ours", "stock"],
+        help="tune only these (default: both)",
+    )  # fmt: skip
+    parser.add_argument("--only-tune", action="store_true", help="do not compare")
+    parser.add_argument("--pocl", action="store_true", help="this host's OpenCL instead of a GPU")
+
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__ or "", measure, add_options))

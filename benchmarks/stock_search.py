@@ -1,0 +1,151 @@
+"""Stock MetaSchedule: its own space, search, cost model and callbacks, with our workers that build and measure.
+
+TVM's `LocalBuilder` starts its processes anew for every round and imports every tensor intrinsic in each, so that
+hundreds of trials of it take an hour. Which schedules are tried is stock's alone; a schedule counts with the
+median of its samples, as ours do, and only when its result is right.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler import spaces, targets
+from autotune.compiler.builder import Builder, target_text
+from autotune.compiler.candidate import Candidate
+from autotune.compiler.device_limits import asked
+from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.host import cores
+from autotune.compiler.reference_data import ReferenceData
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.rules import no_tensor_intrinsics
+from autotune.compiler.runner import runner_for
+from autotune.compiler.trials import Bench, BuildTargets
+from autotune.measurement import Outcome
+from autotune.workloads import Kernel, parse_operator
+from autotune.workloads.graph import Task
+
+ROUND = 64
+_SEED = 1
+
+
+def search(kernel: Kernel, target_name: str, trials: int, folder: Path) -> dict[str, Any]:
+    """Tunes a kernel as stock MetaSchedule does.
+
+    Args:
+        kernel: What to tune, in its plain definition.
+        target_name: `cpu` or `opencl`, of this host.
+        trials: Trials that stock may have.
+        folder: Where the best program goes, as `stock.so` and, with what was tried, `stock.json`.
+
+    Returns:
+        What `stock.json` says.
+    """
+    spec = targets.find(target_name)
+    space = spaces.load(spaces.folder() / spec.space_file)
+    runner = runner_for(spec)
+    request = TuneRequest(spec, space, "stock", None, (Task(kernel, 1, ()),), trials, _SEED)
+    limits = asked(request, runner.device).space.limits
+    target = targets.tvm_target(spec, limits)
+    work = Path(tempfile.mkdtemp(prefix="stock-"))
+    builder = Builder(workers=cores(), timeout_s=30.0, temporary=work, programs=runner.programs)
+    text = target_text(target)
+    try:
+        builder.start()
+        runner.start()
+        data = ReferenceData(work / "data", _SEED)
+        bench = Bench(
+            builder, runner, data, space.measure, BuildTargets(text, text), work / "libraries"
+        )
+        with closing(bench):
+            return _tuned(bench, kernel, target, trials, folder)
+    finally:
+        builder.stop()
+        runner.stop()
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path) -> dict[str, Any]:
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder
+    from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerResult
+
+    tried: list[Outcome] = []
+    numbers = count()
+    best = [math.inf]
+    best_after: list[tuple[int, float]] = []
+    folder.mkdir(parents=True, exist_ok=True)
+
+    @derived_object
+    class OurBuilder(PyBuilder):  # type: ignore[misc]
+        def build(self, build_inputs: Any) -> Any:
+            candidates = [Candidate.of(f"stock-{next(numbers)}", one.mod) for one in build_inputs]
+            return [
+                BuilderResult(None, built.message)
+                if isinstance(built, Outcome)
+                else BuilderResult(str(built), None)
+                for built in bench.build(candidates)
+            ]
+
+    @derived_object
+    class Finished(PyRunnerFuture):  # type: ignore[misc]
+        def __init__(self, outcome: Outcome) -> None:
+            super().__init__()
+            self._outcome = outcome
+
+        def done(self) -> bool:
+            return True
+
+        def result(self) -> Any:
+            if self._outcome.ok:
+                return RunnerResult([self._outcome.seconds], None)
+            return RunnerResult(None, f"{self._outcome.status}: {self._outcome.message}")
+
+    @derived_object
+    class OurRunner(PyRunner):  # type: ignore[misc]
+        def run(self, runner_inputs: Any) -> Any:
+            return [Finished(self._measured(Path(one.artifact_path))) for one in runner_inputs]
+
+        def _measured(self, library: Path) -> Outcome:
+            outcome = bench.run(kernel, library, best[0])
+            tried.append(outcome)
+            if outcome.ok and outcome.seconds < best[0]:
+                best[0] = outcome.seconds
+                best_after.append((len(tried), outcome.seconds))
+                shutil.copy(library, folder / "stock.so")
+            return outcome
+
+    program = prim_func(kernel, formulations(kernel, ["direct"])[0])
+    began = time.monotonic()
+    with no_tensor_intrinsics(), tempfile.TemporaryDirectory() as work:
+        ms.tune_tir(
+            program, target, work, max_trials_global=trials, num_trials_per_iter=min(ROUND, trials),
+            builder=OurBuilder(), runner=OurRunner(), num_tuning_cores="logical", seed=_SEED,
+        )  # fmt: skip
+    right = [outcome for outcome in tried if outcome.ok]
+    answer = {
+        "asked": trials,
+        "built": next(numbers),
+        "measured": len(tried),
+        "right": len(right),
+        "best_s": best[0] if right else None,
+        "best_after": best_after,
+        "wall_s": time.monotonic() - began,
+    }
+    (folder / "stock.json").write_text(json.dumps(answer))
+    return answer
+
+
+if __name__ == "__main__":
+    _, name, spec_text, role, asked_trials, where = sys.argv
+    one = Kernel(parse_operator(spec_text), role)
+    print(json.dumps(search(one, name, int(asked_trials), Path(where))))

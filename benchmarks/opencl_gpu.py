@@ -1,10 +1,10 @@
 """Training kernels on a GPU through OpenCL: ours against stock MetaSchedule, CLBlast, and cuBLAS or cuDNN.
 
-Convolutions of the five CNNs and matmuls at batch 16, in every role, in float32. Ours and stock's are tuned with the
-same number of trials; then all sides are timed in one run, in interleaved blocks, and every result is checked
-against float64. A turn launches a kernel until it has filled some milliseconds and waits for the last one; PyTorch's
-turns are CUDA graphs, with TF32 off, in the layout that is faster. CLBlast computes convolutions as im2col and GEMM,
-the faster of two ways; it has no groups, so depthwise convolutions are left out there.
+Convolutions of the five CNNs and matmuls at batch 16, in every role, in float32. Ours and stock's are tuned with
+the same number of trials; then all sides are timed in one run, in interleaved blocks, and every result is checked
+against float64. A turn launches a kernel until it has filled some milliseconds and waits for the last one;
+PyTorch's turns are CUDA graphs, with TF32 off, in the layout that is faster. CLBlast computes convolutions as
+im2col and GEMM, the faster of two ways; it has no groups, so depthwise convolutions are left out there.
 
 Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there. `--pocl` instead asks on this
 host's OpenCL whether the same spaces beat TVM's default schedule on SqueezeNet 1.1's training step.
@@ -50,6 +50,7 @@ TRIALS = 256
 TOLERANCE = 1e-4
 BLOCKS = 11
 TURN_S = 5e-3
+_PATIENCE_S = 1200
 ROLES = ("forward", "data_grad", "weight_grad")
 SHAPES = {
     "matmul 512": "matmul:m=512,n=512,k=512",
@@ -99,7 +100,7 @@ def tune_ours(kernel: Kernel, trials: int, runs: Path) -> None:
     shutil.rmtree(logs, ignore_errors=True)
     command = [sys.executable, "-m", "autotune", "kernels", "--target", "opencl"]
     command += ["--op", kernel.spec, "--role", kernel.role, "--trials", str(trials)]
-    subprocess.run([*command, "--logs", str(logs), "--quiet"], stdout=subprocess.DEVNULL)
+    _run([*command, "--logs", str(logs), "--quiet"])
 
 
 def tune_stock(kernel: Kernel, trials: int, runs: Path) -> None:
@@ -107,7 +108,17 @@ def tune_stock(kernel: Kernel, trials: int, runs: Path) -> None:
     program = Path(__file__).with_name("stock_search.py")
     folder = runs / "stock" / kernel.name
     command = [sys.executable, str(program), "opencl", kernel.spec, kernel.role, str(trials)]
-    subprocess.run([*command, str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _run([*command, str(folder)])
+
+
+def _run(command: Sequence[str]) -> None:
+    """Runs a child; one that does not end in time, or fails, leaves its kernel untuned."""
+    try:
+        subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_PATIENCE_S
+        )
+    except subprocess.TimeoutExpired:
+        print(f"given up after {_PATIENCE_S} s: {' '.join(command[1:])}", flush=True)
 
 
 def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:

@@ -254,7 +254,8 @@ class Torch:
             for _ in range(10):
                 call()
 
-        def launched(times: int) -> None:
+        def launched(times: int, kept: Callable[[], Any] = call) -> None:
+            """Holds on to the call, whose operands the graph reads."""
             for _ in range(-(-times // 10)):
                 graph.replay()
             torch.cuda.synchronize()
@@ -407,7 +408,8 @@ def pocl(report: Report) -> None:
     for task in result["tasks"]:
         if task["operator"] not in ("conv2d", "matmul") or task["default_ms"] is None:
             continue
-        report.row(what="kernel", **{key: task[key] for key in ("name", "default_ms", "tuned_ms", "speedup", "ci", "formulation")})  # fmt: skip
+        names = ("name", "default_ms", "tuned_ms", "speedup", "ci", "formulation")
+        report.row(what="kernel", **{key: task[key] for key in names})
         gains.append(task["default_ms"] / task["tuned_ms"])
         if task["digest"] == "default" or not task["ci"] or task["ci"][0] <= 1:
             slower += 1
@@ -422,7 +424,8 @@ def pocl(report: Report) -> None:
 def measure(report: Report) -> None:
     options = report.options
     if options.pocl:
-        return pocl(report)
+        pocl(report)
+        return
     wanted = kernels(report.quick)
     with tempfile.TemporaryDirectory() as temporary:
         runs = options.runs or Path(temporary)

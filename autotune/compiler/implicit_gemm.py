@@ -8,7 +8,6 @@ second kernel adds their parts (split-K).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,131 +20,52 @@ from autotune.compiler.product_tiles import (
     Tiles,
 )
 from autotune.compiler.spaces import ImplicitGemm, Limits
+from autotune.compiler.tile_rules import add_parts, decided, joined_consumers
 
-_ADDING_ITEMS = 128
 _BANKS = 16
-_SKETCHES = 512
 _PIPELINE = "software_pipeline_stage"
 
 
-def schedule_rule(rule: ImplicitGemm, limits: Limits) -> Any:
-    """The rule as TVM's `ScheduleRule`: a sketch for each way to share the reduction and to overlap loads."""
-    from tvm.ir.utils import derived_object
-    from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
-
-    @derived_object
-    class Rule(PyScheduleRule):  # type: ignore[misc]  # TVM ships no annotations
-        def _initialize_with_tune_context(self, context: Any) -> None:
-            """Nothing of the context is needed."""
-
-        def apply(self, sch: Any, block: Any) -> list[Any]:
-            product = _product_of(sch.get(block))
-            if product is None:
-                return [sch]
-            tiles = Tiles(product, rule, limits, seed=1)
-            sketches = [_Sketch(sch.copy(), tiles, tile) for tile in _samples(tiles)]
-            return [sketch.made(block) for sketch in sketches]
-
-        def clone(self) -> Any:
-            return Rule()
-
-    return Rule()
-
-
-def check(rule: ImplicitGemm, limits: Limits) -> Any:
-    """A `Postproc` that refuses tiles which do not divide the product, or are too large for the device."""
-    from tvm.ir.utils import derived_object
-    from tvm.s_tir.meta_schedule.postproc import PyPostproc
-
-    @derived_object
-    class Fits(PyPostproc):  # type: ignore[misc]  # TVM ships no annotations
-        def _initialize_with_tune_context(self, context: Any) -> None:
-            self._tiles = Tiles(product_of(context.mod), rule, limits, seed=1)
-
-        def apply(self, sch: Any) -> bool:
-            return self._tiles.fits(tile_of(sch.trace))
-
-        def clone(self) -> Any:
-            return Fits()
-
-    return Fits()
-
-
-def product_of(module: Any) -> Product:
-    """The product of an unscheduled program of a `gemm` formulation."""
-    from tvm.s_tir import Schedule
-
-    sch = Schedule(module)
-    (product,) = filter(
-        None, (_product_of(sch.get(b)) for b in sch.get_child_blocks(sch.get_sblock("root")))
-    )
-    return product
-
-
-def _product_of(block: Any) -> Product | None:
-    if PRODUCT not in block.annotations:
-        return None
-    rows_along, columns_along = (bool(int(way)) for way in block.annotations[PRODUCT])
-    batch, rows, columns, depth = (int(var.dom.extent) for var in block.iter_vars)
-    return Product(rows_along, columns_along, batch, rows, columns, depth)
-
-
-def _samples(tiles: Tiles) -> list[Tile]:
-    """A tile of each kind of sketch that the product has."""
-    return list({tile.kind: tile for tile in tiles.drawn(_SKETCHES)}.values())
-
-
-def _decisions(tile: Tile) -> list[str]:
-    """Names of a sketch's decisions, in the order of its trace."""
-    return list(NAMES[:-1] if tile.parts > 1 else NAMES[1:-1])
-
-
-def tile_of(trace: Any) -> Tile:
-    """The tile that a trace of the rule makes."""
-    values: list[Any] = []
-    pipelined = False
-    for instruction in trace.insts:
-        kind = instruction.kind.name
-        if kind == "SampleCategorical":
-            candidates = instruction.attrs[0]
-            values.append(int(candidates[int(trace.get_decision(instruction))]))
-        elif kind == "Annotate" and str(instruction.attrs[0]) == _PIPELINE:
-            pipelined = True
-    if len(values) < len(NAMES) - 1:
-        values = [1, *values]
-    return Tile(**dict(zip(NAMES, [*values, pipelined], strict=True)))
-
-
-class Sketches:
-    """Makes schedules of tiles from the rule's sketches.
+class Products:
+    """The rule as a `TileRule`: a sketch for each way to share the reduction and to overlap loads.
 
     Args:
-        module: The unscheduled program.
-        sketches: What the rule made of it.
+        rule: The choices.
+        limits: What a work-group may use.
     """
 
-    def __init__(self, module: Any, sketches: Sequence[Any]) -> None:
-        self._module = module
-        self._traces = {tile_of(sketch.trace).kind: sketch.trace for sketch in sketches}
+    mark = PRODUCT
 
-    def has(self, tile: Tile) -> bool:
-        """Whether there is a sketch of the tile's kind."""
-        return tile.kind in self._traces
+    def __init__(self, rule: ImplicitGemm, limits: Limits) -> None:
+        self._rule = rule
+        self._limits = limits
 
-    def schedule(self, tile: Tile) -> Any:
-        """The schedule with every decision as the tile has it."""
-        from tvm.s_tir import Schedule
+    def tiles(self, block: Any, seed: int) -> Tiles:
+        """See `TileRule`."""
+        rows_along, columns_along = (bool(int(way)) for way in block.annotations[PRODUCT])
+        batch, rows, columns, depth = (int(var.dom.extent) for var in block.iter_vars)
+        product = Product(rows_along, columns_along, batch, rows, columns, depth)
+        return Tiles(product, self._rule, self._limits, seed)
 
-        schedule = Schedule(self._module)
-        wanted = iter(_decisions(tile))
+    def kind(self, tile: Tile) -> tuple[bool, bool]:
+        """See `TileRule`."""
+        return tile.kind
 
-        def decide(instruction: Any, inputs: Any, attributes: Any, decision: Any) -> Any:
-            if instruction.kind.name != "SampleCategorical":
-                return decision
-            return [int(one) for one in attributes[0]].index(getattr(tile, next(wanted)))
+    def decisions(self, tile: Tile) -> Sequence[str]:
+        """See `TileRule`; whether loads overlap products is not sampled."""
+        return NAMES[:-1] if tile.parts > 1 else NAMES[1:-1]
 
-        self._traces[tile.kind].apply_to_schedule(schedule, False, decide)
-        return schedule
+    def tile(self, decided: Sequence[int], trace: Any) -> Tile:
+        """See `TileRule`."""
+        pipelined = any(
+            one.kind.name == "Annotate" and str(one.attrs[0]) == _PIPELINE for one in trace.insts
+        )
+        parts = () if len(decided) == len(NAMES) - 1 else (1,)
+        return Tile(**dict(zip(NAMES, (*parts, *decided, pipelined), strict=True)))
+
+    def sketch(self, sch: Any, block: Any, tiles: Tiles, tile: Tile) -> Any:
+        """See `TileRule`."""
+        return _Sketch(sch, tiles, tile).made(block)
 
 
 class _Sketch:
@@ -153,8 +73,8 @@ class _Sketch:
 
     def __init__(self, sch: Any, tiles: Tiles, tile: Tile) -> None:
         self._sch = sch
+        self._tiles = tiles
         self._product = tiles.product
-        self._choices = tiles.choices
         self._through_local = tiles.staged
         self._tile = tile
         self._split = tile.parts > 1
@@ -162,12 +82,11 @@ class _Sketch:
     def made(self, block: Any) -> Any:
         """Schedules everything; the schedule."""
         sch = self._sch
-        sch.unannotate(block, PRODUCT)
-        last = self._joined_consumers(block)
+        last = joined_consumers(sch, block)
         if self._split:
             outer, _ = sch.split(sch.get_loops(block)[3], [self._decided("parts"), None])
             self._cut(sch.rfactor(outer, 0))
-            self._add_parts(block)
+            add_parts(sch, block)
         else:
             self._cut(block)
         # At the end: to move a block takes its guard away.
@@ -175,32 +94,7 @@ class _Sketch:
         return sch
 
     def _decided(self, name: str) -> Any:
-        """A decision of the search."""
-        values = [int(value) for value in self._choices[name]]
-        chances = [1.0 / len(values)] * len(values)
-        return self._sch.sample_categorical(
-            values, chances, decision=values.index(getattr(self._tile, name))
-        )
-
-    def _joined_consumers(self, block: Any) -> Any:
-        """Makes one block of all that follows the product, element by element."""
-        (last,) = self._sch.get_consumers(block)
-        while following := self._sch.get_consumers(last):
-            self._sch.compute_inline(last)
-            (last,) = following
-        return last
-
-    def _add_parts(self, block: Any) -> None:
-        """The second kernel: a work-item adds the parts of one element."""
-        sch, product = self._sch, self._product
-        elements = product.batch * product.rows * product.columns
-        *result, part = sch.get_loops(block)
-        written = sch.cache_write(block, 0, "local")
-        groups, items = sch.split(sch.fuse(*result), [None, math.gcd(elements, _ADDING_ITEMS)])
-        sch.bind(groups, "blockIdx.x")
-        sch.bind(items, "threadIdx.x")
-        sch.reverse_compute_at(written, items, preserve_unit_loops=True)
-        sch.decompose_reduction(block, part)
+        return decided(self._sch, self._tiles, self._tile, name)
 
     def _cut(self, block: Any) -> None:
         """Cuts the product into tiles, and gathers its operands where a work-group uses them."""

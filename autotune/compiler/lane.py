@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.compiler import product_strategy
+from autotune.compiler import tile_strategy
 from autotune.compiler.candidate import Candidate
 from autotune.compiler.cost_model import (
     FeatureExtractor,
@@ -19,10 +19,10 @@ from autotune.compiler.cost_model import (
 )
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.plain import plain
-from autotune.compiler.product_strategy import ProductFeatures
 from autotune.compiler.rejections import RejectionCounter
-from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator
+from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator, tile_rule
 from autotune.compiler.spaces import Space
+from autotune.compiler.tile_strategy import TileFeatures
 from autotune.compiler.transfer import adapted
 from autotune.errors import ToolchainError
 from autotune.measurement import Outcome
@@ -94,8 +94,8 @@ class Lane:
         self._space = space
         self._target = target
         self._ranker = ranker
-        self._product = bool(formulation.rule)
-        self._features: Any = ProductFeatures() if self._product else FeatureExtractor()
+        self._own = tile_rule(space, formulation.rule) if formulation.rule else None
+        self._features: Any = TileFeatures(self._own) if self._own else FeatureExtractor()
         self._seed = seed
         self._threads = threads
         self._context: Any = None
@@ -151,7 +151,7 @@ class Lane:
             self._context = ms.TuneContext(
                 prim_func(self.kernel, self.formulation),
                 target=self._target,
-                space_generator=space_generator(self._space, product=self._product),
+                space_generator=space_generator(self._space, self._own),
                 search_strategy=self._strategy(),
                 task_name=self.name,
                 rand_state=self._seed,
@@ -166,8 +166,8 @@ class Lane:
         from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 
         search = self._space.search
-        if self._product:
-            return product_strategy.strategy(self._space, self._ranker, self._seed)
+        if self._own:
+            return tile_strategy.strategy(self._own, search.explore, self._ranker, self._seed)
         return EvolutionarySearch(
             population_size=search.population if self._evolves else search.min_unmeasured,
             init_measured_ratio=search.measured_share,
@@ -188,7 +188,7 @@ class Lane:
         self._context.pre_tuning(
             _MAX_TRIALS,
             self._space.search.trials_per_round,
-            design_spaces(program, self._target, self._space, product=self._product),
+            design_spaces(program, self._target, self._space, self._own),
             self._database,
             metaschedule_model(self._ranker, self._features),
         )

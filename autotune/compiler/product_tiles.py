@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
-from random import Random
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler.spaces import ImplicitGemm, Limits
+from autotune.compiler.tile_space import Choices, TileSpace, dividing, names_of
 
 PRODUCT = "autotune.product"
 """Annotation of a product's block: whether each operand lies along the reduction in memory, as two integers."""
@@ -21,8 +19,6 @@ PADDING = 4
 """Elements that keep the columns of a tile in local memory off the same bank."""
 
 _FLOAT_BYTES = 4
-_TRIES = 20_000
-_MUTATION_TRIES = 40
 
 
 @dataclass(frozen=True)
@@ -152,13 +148,10 @@ class Tile:
         return np.array([*map(math.log2, sizes), *flags], dtype=np.float32)
 
 
-Choices = Mapping[str, Sequence[Any]]
-"""Values of each decision, by its name."""
-
-NAMES = tuple(field.name for field in fields(Tile))
+NAMES = names_of(Tile)
 
 
-class Tiles:
+class Tiles(TileSpace[Tile]):
     """The tiles of a product that a rule has and a device can run.
 
     Args:
@@ -169,12 +162,15 @@ class Tiles:
     """
 
     def __init__(self, product: Product, rule: ImplicitGemm, limits: Limits, seed: int) -> None:
+        super().__init__(Tile, choices(product, rule, limits), seed)
         self.product = product
         self._rule = rule
         self._limits = limits
         self.staged = staged(limits)
-        self._random = Random(seed)
-        self.choices = choices(product, rule, limits)
+
+    def features(self, tile: Tile) -> NDArray[np.float32]:
+        """See `TileSpace`."""
+        return tile.features(self.product)
 
     def fits(self, tile: Tile) -> bool:
         """Whether the product can be cut so, and a work-group of the device can run it."""
@@ -191,31 +187,6 @@ class Tiles:
             and (not self.staged or tile.local_bytes(self.product) <= limits.max_local_memory_bytes)
         )
 
-    def drawn(self, count: int) -> Iterator[Tile]:
-        """Up to `count` tiles at random, perhaps with doubles; fewer where hardly any fits."""
-        names = list(self.choices)
-        for _ in range(_TRIES):
-            if count <= 0:
-                return
-            tile = Tile(**{name: self._random.choice(self.choices[name]) for name in names})
-            if self.fits(tile):
-                count -= 1
-                yield tile
-
-    def mutated(self, tile: Tile) -> Tile:
-        """A tile that differs in one or two decisions; the same, where none was found that fits."""
-        names = [name for name, values in self.choices.items() if len(values) > 1]
-        for _ in range(_MUTATION_TRIES if names else 0):
-            changed = self._random.sample(
-                names, min(len(names), self._random.choice((1, 1, 2, 2, 3)))
-            )
-            other = replace(
-                tile, **{name: self._random.choice(self.choices[name]) for name in changed}
-            )
-            if other != tile and self.fits(other):
-                return other
-        return tile
-
 
 def staged(limits: Limits) -> bool:
     """Whether operands go through local memory: not where that is ordinary memory, which only adds copies."""
@@ -225,9 +196,6 @@ def staged(limits: Limits) -> bool:
 def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
     """What each decision may be; see `Tile`. Only what divides the product."""
     through_local = staged(limits)
-
-    def dividing(values: Sequence[int], extent: int) -> Sequence[int]:
-        return [value for value in values if extent % value == 0] or [1]
 
     return {
         "parts": dividing(

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from autotune.compiler import implicit_gemm, spaces
+from autotune.compiler import spaces, tile_rules
+from autotune.compiler.depthwise import Windows
+from autotune.compiler.implicit_gemm import Products
 from autotune.errors import ToolchainError
 
 
@@ -34,33 +36,40 @@ def no_tensor_intrinsics() -> Iterator[None]:
         del tvm.s_tir.tensor_intrin
 
 
-def space_generator(space: spaces.Space, *, product: bool = False) -> Any:
+def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
+    """The rule of a kind of formulation of its own, which the space has, for the device that it knows."""
+    (rule,) = (rule for rule in space.rules if rule.kind == kind)
+    assert space.limits is not None
+    if isinstance(rule, spaces.ImplicitGemm):
+        return Products(rule, space.limits)
+    assert isinstance(rule, spaces.Depthwise)
+    return Windows(rule, space.limits)
+
+
+def space_generator(space: spaces.Space, own: tile_rules.TileRule | None = None) -> Any:
     """Builds the `PostOrderApply` generator with the space's rules, checks and mutators.
 
     Args:
         space: The search space.
-        product: Whether the program is a matrix product, which one rule schedules; else all the others do.
+        own: The rule of the program's own, which then schedules it by itself; else all the others do.
     """
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-    if product:
-        rule, limits = space.product_limits()
+    if own is not None:
         return PostOrderApply(
-            sch_rules=[implicit_gemm.schedule_rule(rule, limits)],
-            postprocs=[implicit_gemm.check(rule, limits)],
+            sch_rules=[tile_rules.schedule_rule(own)],
+            postprocs=[tile_rules.check(own)],
             mutator_probs={},
         )
     return PostOrderApply(
-        sch_rules=[
-            _rule(rule) for rule in space.rules if not isinstance(rule, spaces.ImplicitGemm)
-        ],
+        sch_rules=[_rule(rule) for rule in space.rules if not isinstance(rule, spaces.BY_TILES)],
         postprocs=_checks(space),
         mutator_probs=_mutators(space),
     )
 
 
 def design_spaces(
-    program: Any, target: Any, space: spaces.Space, *, product: bool = False
+    program: Any, target: Any, space: spaces.Space, own: tile_rules.TileRule | None = None
 ) -> list[Any]:
     """All sketches of a program: those of each variant of the space, one after the other.
 
@@ -71,18 +80,18 @@ def design_spaces(
         program: The unscheduled program.
         target: The TVM target.
         space: The search space.
-        product: See `space_generator`.
+        own: See `space_generator`.
     """
     from tvm.s_tir.meta_schedule import TuneContext
 
     sketches: list[Any] = []
-    for variant in [space] if product else _variants(space):
+    for variant in [space] if own else _variants(space):
         for attempt in _fallbacks(variant):
             with no_tensor_intrinsics():
                 context = TuneContext(
                     program,
                     target=target,
-                    space_generator=space_generator(attempt, product=product),
+                    space_generator=space_generator(attempt, own),
                     num_threads=1,
                 )
             try:

@@ -159,6 +159,37 @@ class ImplicitGemm(_Strict):
     )
 
 
+class Depthwise(_Strict):
+    """Cuts the planes of a depthwise convolution and its gradients among work-items, each with some neighbours.
+
+    What a work-item's windows see is read into registers once; see `compiler/depthwise.py`.
+    """
+
+    kind: Literal["depthwise"]
+    planes: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4, 8, 16, 32), description="Planes of a work-group."
+    )
+    row_items: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4, 7, 8, 14, 16, 28, 32), description="Work-items along the rows."
+    )
+    column_items: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4, 7, 8, 14, 16, 28, 32, 56),
+        description="Work-items along the columns, which are contiguous.",
+    )
+    own: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4, 7, 8), description="Neighbouring rows or columns of a work-item."
+    )
+    alone: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether no other formulation is tried where this rule schedules one.",
+    )
+    fewest_items: PositiveInt = Field(default=32, description="Fewest work-items of a work-group.")
+    most_registers: PositiveInt = Field(
+        default=160, description="Most values that a work-item keeps in registers."
+    )
+
+
 Rule = Annotated[
     InlineConstants
     | AutoInline
@@ -168,9 +199,14 @@ Rule = Annotated[
     | ParallelVectorizeUnroll
     | RandomComputeLocation
     | AutoBind
-    | ImplicitGemm,
+    | ImplicitGemm
+    | Depthwise,
     Field(discriminator="kind"),
 ]
+
+
+BY_TILES = (ImplicitGemm, Depthwise)
+"""Rules that schedule formulations of their own, and search their tiles by themselves."""
 
 
 class Mutations(_Strict):
@@ -361,14 +397,8 @@ class Space(_Strict):
 
     def preferred(self, fitting: Sequence[Formulation]) -> Sequence[Formulation]:
         """The formulations to try of those that fit a kernel."""
-        alone = {rule.kind for rule in self.rules if isinstance(rule, ImplicitGemm) and rule.alone}
+        alone = {rule.kind for rule in self.rules if isinstance(rule, BY_TILES) and rule.alone}
         return [one for one in fitting if one.rule in alone] or fitting
-
-    def product_limits(self) -> tuple[ImplicitGemm, Limits]:
-        """The rule of products, which the space has, and what a work-group may use."""
-        (rule,) = (rule for rule in self.rules if isinstance(rule, ImplicitGemm))
-        assert self.limits is not None
-        return rule, self.limits
 
     def without_threads(self) -> Space:
         """The same space for kernels too small to share among threads."""
@@ -419,10 +449,10 @@ def load(path: Path) -> Space:
         ) from error
     if space.family == "opencl" and space.limits is None:
         space = space.model_copy(update={"limits": Limits()})
-    products = [rule for rule in space.rules if isinstance(rule, ImplicitGemm)]
-    if products and (space.family != "opencl" or len(products) > 1):
+    own = [rule.kind for rule in space.rules if isinstance(rule, BY_TILES)]
+    if own and (space.family != "opencl" or len(set(own)) < len(own)):
         raise UsageError(
-            f"search space {path}: key rules: implicit_gemm is a rule of opencl spaces, and stands there once"
+            f"search space {path}: key rules: {own[0]} is a rule of opencl spaces, and stands there once"
         )
     return space
 

@@ -1,15 +1,16 @@
-"""The search over tiles of a product: a population that the cost model judges, evolved between measurements."""
+"""The search over tiles: a population that the cost model judges, evolved between measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.product_tiles import Tile, Tiles
+from autotune.compiler.tile_space import Tile, TileSpace
 
 _FRESH = 384
 _PARENTS = 64
@@ -17,17 +18,19 @@ _CHILDREN = 192
 _GENERATIONS = 4
 
 
-class TileSearch:
+class TileSearch(Generic[Tile]):
     """Proposes tiles that were not proposed before.
 
     Args:
         tiles: The tiles that there are.
-        ranker: The cost model; it learns of `Tile.features`.
+        ranker: The cost model; it learns of `TileSpace.features`.
         explore: Share of a round that is taken at random.
         seed: Seed of what is random.
     """
 
-    def __init__(self, tiles: Tiles, ranker: ScheduleRanker, explore: float, seed: int) -> None:
+    def __init__(
+        self, tiles: TileSpace[Tile], ranker: ScheduleRanker, explore: float, seed: int
+    ) -> None:
         self._tiles = tiles
         self._ranker = ranker
         self._explore = explore
@@ -74,6 +77,6 @@ class TileSearch:
             self._scored_by = self._ranker.version
         unknown = [tile for tile in dict.fromkeys(population) if tile not in self._scores]
         if unknown:
-            found = self._ranker.score([tile.features(self._tiles.product) for tile in unknown])
+            found = self._ranker.score([self._tiles.features(tile) for tile in unknown])
             self._scores.update(zip(unknown, map(float, found), strict=True))
         return np.array([self._scores[tile] for tile in population])

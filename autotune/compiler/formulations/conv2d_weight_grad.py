@@ -16,22 +16,9 @@ from autotune.compiler.formulations.conv2d_forward import (
     padded,
     padded_nhwc,
 )
-from autotune.compiler.formulations.layouts import reader
+from autotune.compiler.formulations.layouts import compute_filters, reader
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import Conv2d
-
-
-def _filters(conv: Conv2d, value: Any, name: str, outer: tuple[int, ...] = ()) -> Any:
-    """A tensor of filters in the operator's layout by ``value(*outer, o, i, r, s)``."""
-    per_group, depth = conv.c // conv.groups, len(outer)
-    if not conv.channels_last:
-        return te.compute((*outer, conv.k, per_group, conv.r, conv.s), value, name=name)
-
-    def last(*index: Any) -> Any:
-        r, s, i, o = index[depth:]
-        return value(*index[:depth], o, i, r, s)
-
-    return te.compute((*outer, conv.r, conv.s, per_group, conv.k), last, name=name)
 
 
 def _correlate(conv: Conv2d, x: Read, dy: Any) -> Tensors:
@@ -44,7 +31,7 @@ def _correlate(conv: Conv2d, x: Read, dy: Any) -> Tensors:
         taken = x(rn, channel(o, i), ri * sh + r * dh, rj * sw + s * dw)
         return te.sum(gradient(rn, o, ri, rj) * taken, axis=[rn, ri, rj])
 
-    return [_filters(conv, value, "dweight")]
+    return [compute_filters(conv, value, "dweight")]
 
 
 @formulation("conv2d", "weight_grad", "direct")
@@ -109,7 +96,7 @@ def split_rows(conv: Conv2d, inputs: Tensors) -> Tensors:
         taken = image(rn, channel(o, i), row * sh + r * dh, rj * sw + s * dw)
         return te.sum(gradient(rn, o, row, rj) * taken, axis=[rn, rj])
 
-    partial = _filters(conv, value, "dweight_rows", (conv.oh,))
+    partial = compute_filters(conv, value, "dweight_rows", (conv.oh,))
     row = te.reduce_axis((0, conv.oh), "row")
     return [
         te.compute(

@@ -13,8 +13,9 @@ from typing import Any
 
 from tvm import te, tirx
 
-from autotune.compiler.formulations.layouts import compute, filter_reader, reader
+from autotune.compiler.formulations.layouts import compute, compute_filters, filter_reader, reader
 from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.strides import shifted
 from autotune.compiler.product_tiles import PRODUCT
 from autotune.workloads.operators import Conv2d, Matmul
 
@@ -178,14 +179,6 @@ def _phased(conv: Conv2d) -> bool:
     return conv.groups == 1 and (conv.stride == (1, 1) or conv.dilation == (1, 1))
 
 
-def _shifted(phase: Any, by: int, stride: int) -> Any:
-    """(phase + by) % stride for a phase below the stride, by a comparison: TVM 0.27 goes wrong on sums of such."""
-    by %= stride
-    if by == 0:
-        return phase
-    return tirx.Select(phase < stride - by, phase + by, phase + (by - stride))
-
-
 @formulation("conv2d", "data_grad", "gemm", rule=RULE, applies=_phased)
 def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     """dx[c, pixel] = weight[c, (k, r, s)] x dy[(k, r, s), pixel], a product for each phase of the stride.
@@ -203,7 +196,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
         o, t, u = _taps(conv, conv.k, size, k)
         if conv.stride == (1, 1):
             return o, t, u
-        return o, _shifted(g // sw, ph, sh) + t * sh, _shifted(g % sw, pw, sw) + u * sw
+        return o, shifted(g // sw, ph, sh) + t * sh, shifted(g % sw, pw, sw) + u * sw
 
     def at(g: Any, p: Any, k: Any) -> tuple[Any, Any, Any, Any]:
         o, t, u = _taps(conv, conv.k, size, k)
@@ -284,23 +277,15 @@ def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
         lambda g, o, p: gradient(p // area, o, p % area // conv.ow, p % conv.ow),
         along_depth=not last,
     )
-    if last:
-        product = _product(under, out, conv.n * area)
-        return [
-            te.compute(
-                (conv.r, conv.s, conv.c, conv.k),
-                lambda r, s, i, o: product(0, (r * conv.s + s) * conv.c + i, o),
-                name="dweight",
-            )
-        ]
-    product = _product(out, under, conv.n * area)
-    return [
-        te.compute(
-            (conv.k, conv.c, conv.r, conv.s),
-            lambda o, i, r, s: product(0, o, (i * conv.r + r) * conv.s + s),
-            name="dweight",
-        )
-    ]
+    sides = (under, out) if last else (out, under)
+    product = _product(*sides, conv.n * area)
+
+    def value(o: Any, i: Any, r: Any, s: Any) -> Any:
+        if last:
+            return product(0, (r * conv.s + s) * conv.c + i, o)
+        return product(0, o, (i * conv.r + r) * conv.s + s)
+
+    return [compute_filters(conv, value, "dweight")]
 
 
 def _matrices(a: Operand, b: Operand, depth: int, name: str) -> Tensors:

@@ -21,6 +21,21 @@ def compute(op: Any, shape: tuple[int, ...], value: Callable[..., Any], name: st
     return te.compute((n, *size, c), last, name=name)
 
 
+def compute_filters(
+    op: Any, value: Callable[..., Any], name: str, outer: tuple[int, ...] = ()
+) -> Any:
+    """Defines a tensor of filters in the operator's layout by ``value(*outer, o, i, r, s)``."""
+    per_group, depth = op.c // op.groups, len(outer)
+    if not op.channels_last:
+        return te.compute((*outer, op.k, per_group, op.r, op.s), value, name=name)
+
+    def last(*index: Any) -> Any:
+        r, s, i, o = index[depth:]
+        return value(*index[:depth], o, i, r, s)
+
+    return te.compute((*outer, op.r, op.s, per_group, op.k), last, name=name)
+
+
 def reader(op: Any, tensor: Any) -> Callable[..., Any]:
     """Reads a tensor [n, c, ...] that is stored in the operator's layout, channels first."""
     if not op.channels_last:

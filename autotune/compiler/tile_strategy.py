@@ -1,4 +1,4 @@
-"""MetaSchedule's search over schedules of a product: tiles are searched, and only those chosen become schedules.
+"""MetaSchedule's search over tiles: they are searched, and only those chosen become schedules.
 
 A tile costs microseconds, a schedule some ten milliseconds; TVM's evolutionary search makes a schedule of every
 sample, of which nine in ten do not fit.
@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.compiler import implicit_gemm
 from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.product_tiles import Product, Tiles
-from autotune.compiler.spaces import Space
+from autotune.compiler.tile_rules import Sketches, TileRule, tile_of, tiles_of
 from autotune.compiler.tile_search import TileSearch
+from autotune.compiler.tile_space import TileSpace
 
 _BREEDING = 24
 
 
-def strategy(space: Space, ranker: ScheduleRanker, seed: int) -> Any:
+def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) -> Any:
     """The search as TVM's `SearchStrategy`.
 
     Args:
-        space: The search space, with the rule of products.
-        ranker: The cost model; see `ProductFeatures`.
+        rule: The rule that cuts the program.
+        explore: Share of a round that is taken at random.
+        ranker: The cost model; see `TileFeatures`.
         seed: Seed of what is random.
     """
     from tvm.ir.utils import derived_object
@@ -42,21 +42,19 @@ def strategy(space: Space, ranker: ScheduleRanker, seed: int) -> Any:
         def pre_tuning(
             self, max_trials: int, per_round: int, spaces: Any, database: Any, model: Any
         ) -> None:
-            tiles = Tiles(
-                implicit_gemm.product_of(self._module), *space.product_limits(), seed=seed
-            )
+            tiles = tiles_of(rule, self._module, seed)
             self._per_round = int(per_round)
             self._database = database
             self._workload = database.commit_workload(self._module)
-            self._sketches = implicit_gemm.Sketches(self._module, spaces)
-            self._search = TileSearch(tiles, ranker, space.search.explore, seed)
+            self._sketches = Sketches(rule, self._module, spaces)
+            self._search = TileSearch(tiles, ranker, explore, seed)
 
         def post_tuning(self) -> None:
             """Nothing is to be undone."""
 
         def generate_measure_candidates(self) -> Any:
             known = self._database.get_top_k(self._workload, _BREEDING)
-            best = [implicit_gemm.tile_of(record.trace) for record in known]
+            best = [tile_of(rule, record.trace) for record in known]
             made = [
                 self._sketches.schedule(tile)
                 for tile in self._search.propose(self._per_round, best)
@@ -73,15 +71,16 @@ def strategy(space: Space, ranker: ScheduleRanker, seed: int) -> Any:
     return Strategy()
 
 
-class ProductFeatures:
-    """Feature vectors of schedules of one product, from their tiles."""
+class TileFeatures:
+    """Feature vectors of schedules of one program, from their tiles."""
 
-    def __init__(self) -> None:
-        self._product: Product | None = None
+    def __init__(self, rule: TileRule) -> None:
+        self._rule = rule
+        self._tiles: TileSpace[Any] | None = None
 
     def __call__(self, context: Any, candidates: Sequence[Any]) -> list[NDArray[np.float32]]:
-        """Feature vectors of `MeasureCandidate`s of the product's tuning context, in their order."""
-        if self._product is None:
-            self._product = implicit_gemm.product_of(context.mod)
-        tiles = [implicit_gemm.tile_of(one.sch.trace) for one in candidates]
-        return [tile.features(self._product) for tile in tiles]
+        """Feature vectors of `MeasureCandidate`s of the program's tuning context, in their order."""
+        if self._tiles is None:
+            self._tiles = tiles_of(self._rule, context.mod, seed=1)
+        tiles = [tile_of(self._rule, one.sch.trace) for one in candidates]
+        return [self._tiles.features(tile) for tile in tiles]

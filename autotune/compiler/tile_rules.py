@@ -1,0 +1,167 @@
+"""Rules that cut one kind of formulation into tiles, and what MetaSchedule needs to search them.
+
+Such a formulation marks its main block. Its rule makes a sketch of each kind of schedule, whose decisions are
+categorical samples in a fixed order: a tile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from autotune.compiler.tile_space import TileSpace
+
+_SKETCHES = 512
+_ADDING_ITEMS = 128
+
+
+class TileRule(Protocol):
+    """How one kind of formulation is cut."""
+
+    mark: str
+    """Annotation of the block that is cut."""
+
+    def tiles(self, block: Any, seed: int) -> TileSpace[Any]:
+        """The tiles of a marked block."""
+
+    def kind(self, tile: Any) -> Any:
+        """What sets the sketches of two tiles apart, beside their decisions."""
+
+    def decisions(self, tile: Any) -> Sequence[str]:
+        """Names of a sketch's decisions, in the order of its trace."""
+
+    def tile(self, decided: Sequence[int], trace: Any) -> Any:
+        """The tile of a trace, from what it decides."""
+
+    def sketch(self, sch: Any, block: Any, tiles: Any, tile: Any) -> Any:
+        """Schedules everything; the schedule."""
+
+
+def schedule_rule(rule: TileRule) -> Any:
+    """The rule as TVM's `ScheduleRule`."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
+
+    @derived_object
+    class Rule(PyScheduleRule):  # type: ignore[misc]  # TVM ships no annotations
+        def _initialize_with_tune_context(self, context: Any) -> None:
+            """Nothing of the context is needed."""
+
+        def apply(self, sch: Any, block: Any) -> list[Any]:
+            if rule.mark not in sch.get(block).annotations:
+                return [sch]
+            tiles = rule.tiles(sch.get(block), seed=1)
+            samples = {rule.kind(tile): tile for tile in tiles.drawn(_SKETCHES)}
+            copies = [(sch.copy(), tile) for tile in samples.values()]
+            for copy, _ in copies:
+                copy.unannotate(block, rule.mark)
+            return [rule.sketch(copy, block, tiles, tile) for copy, tile in copies]
+
+        def clone(self) -> Any:
+            return Rule()
+
+    return Rule()
+
+
+def check(rule: TileRule) -> Any:
+    """A `Postproc` that refuses tiles which do not divide the kernel, or are too large for the device."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.postproc import PyPostproc
+
+    @derived_object
+    class Fits(PyPostproc):  # type: ignore[misc]  # TVM ships no annotations
+        def _initialize_with_tune_context(self, context: Any) -> None:
+            self._tiles = tiles_of(rule, context.mod, seed=1)
+
+        def apply(self, sch: Any) -> bool:
+            return self._tiles.fits(tile_of(rule, sch.trace))
+
+        def clone(self) -> Any:
+            return Fits()
+
+    return Fits()
+
+
+def tiles_of(rule: TileRule, module: Any, seed: int) -> TileSpace[Any]:
+    """The tiles of an unscheduled program that a formulation of the rule made."""
+    from tvm.s_tir import Schedule
+
+    sch = Schedule(module)
+    blocks = map(sch.get, sch.get_child_blocks(sch.get_sblock("root")))
+    (marked,) = (block for block in blocks if rule.mark in block.annotations)
+    return rule.tiles(marked, seed)
+
+
+def tile_of(rule: TileRule, trace: Any) -> Any:
+    """The tile that a trace of the rule makes."""
+    return rule.tile(
+        [
+            int(instruction.attrs[0][int(trace.get_decision(instruction))])
+            for instruction in trace.insts
+            if instruction.kind.name == "SampleCategorical"
+        ],
+        trace,
+    )
+
+
+def decided(sch: Any, tiles: TileSpace[Any], tile: Any, name: str) -> Any:
+    """Makes a decision of the search a part of a sketch."""
+    values = [int(value) for value in tiles.choices[name]]
+    chances = [1.0 / len(values)] * len(values)
+    return sch.sample_categorical(values, chances, decision=values.index(getattr(tile, name)))
+
+
+def joined_consumers(sch: Any, block: Any) -> Any:
+    """Makes one block of all that follows a block, element by element."""
+    (last,) = sch.get_consumers(block)
+    while following := sch.get_consumers(last):
+        sch.compute_inline(last)
+        (last,) = following
+    return last
+
+
+def add_parts(sch: Any, block: Any) -> None:
+    """The second kernel of a shared reduction: a work-item adds the parts of one element."""
+    *result, part = sch.get_loops(block)
+    elements = math.prod(int(sch.get(loop).extent) for loop in result)
+    written = sch.cache_write(block, 0, "local")
+    groups, items = sch.split(sch.fuse(*result), [None, math.gcd(elements, _ADDING_ITEMS)])
+    sch.bind(groups, "blockIdx.x")
+    sch.bind(items, "threadIdx.x")
+    sch.reverse_compute_at(written, items, preserve_unit_loops=True)
+    sch.decompose_reduction(block, part)
+
+
+class Sketches:
+    """Makes schedules of tiles from a rule's sketches.
+
+    Args:
+        rule: The rule.
+        module: The unscheduled program.
+        sketches: What the rule made of it.
+    """
+
+    def __init__(self, rule: TileRule, module: Any, sketches: Sequence[Any]) -> None:
+        self._rule = rule
+        self._module = module
+        self._traces = {rule.kind(tile_of(rule, sketch.trace)): sketch.trace for sketch in sketches}
+
+    def has(self, tile: Any) -> bool:
+        """Whether there is a sketch of the tile's kind."""
+        return self._rule.kind(tile) in self._traces
+
+    def schedule(self, tile: Any) -> Any:
+        """The schedule with every decision as the tile has it."""
+        from tvm.s_tir import Schedule
+
+        schedule = Schedule(self._module)
+        wanted = iter(self._rule.decisions(tile))
+
+        def decide(instruction: Any, inputs: Any, attributes: Any, decision: Any) -> Any:
+            if instruction.kind.name != "SampleCategorical":
+                return decision
+            return [int(one) for one in attributes[0]].index(getattr(tile, next(wanted)))
+
+        self._traces[self._rule.kind(tile)].apply_to_schedule(schedule, False, decide)
+        return schedule

@@ -114,9 +114,8 @@ class WindowTiles(TileSpace[WindowTile]):
         if window.filters:  # One dimension: a tree adds up what all items have.
             sizes = (items, 1, 1)
         return (
-            rule.fewest_items <= items <= limits.max_threads_per_block
+            max(rule.fewest_items, limits.sub_group_size) <= items <= limits.max_threads_per_block
             and all(map(int.__le__, sizes, limits.max_item_sizes))
-            and items % limits.sub_group_size == 0
             and window.planes % tile.planes == 0
             and window.rows % (tile.row_items * tile.rows) == 0
             and window.columns % (tile.column_items * tile.columns) == 0
@@ -131,11 +130,12 @@ class WindowTiles(TileSpace[WindowTile]):
         if not window.filters:
             groups *= window.rows * window.columns // area
         own = tile.rows * tile.columns
+        lanes = -(-items // self._limits.sub_group_size) * self._limits.sub_group_size
         sizes = (
             window.channels, window.planes, window.rows, window.columns,
             *window.phases, *window.taps, *window.stride,
             *(getattr(tile, name) for name in NAMES),
             tile.row_items * tile.rows, tile.column_items * tile.columns,
-            items, groups, items * groups, own, self.registers(tile), self.seen(tile) / own,
+            items, lanes / items, groups, items * groups, own, self.registers(tile), self.seen(tile) / own,
         )  # fmt: skip
         return np.array([*map(math.log2, sizes), window.filters], dtype=np.float32)

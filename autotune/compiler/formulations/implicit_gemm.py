@@ -253,6 +253,67 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     return [compute(conv, (conv.n, conv.c, conv.h, conv.w), value, "dx")]
 
 
+def _strided(conv: Conv2d) -> bool:
+    return conv.groups == 1 and conv.stride != (1, 1) and conv.dilation == (1, 1)
+
+
+@formulation("conv2d", "data_grad", "gemm_phases", rule=RULE, applies=_strided)
+def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """dx[(c, phase), position] = weight[(c, phase), (k, e, f)] x dy[(k, e, f), position], one product.
+
+    A position is stride x stride pixels: the phases. All of them take the same window of dy, some with zeros for
+    weights, so that an image of few channels is still a product of many rows.
+    """
+    dy, weight = inputs
+    (sh, sw), (ph, pw) = conv.stride, conv.pad
+    filters, gradient = filter_reader(conv, weight), reader(conv, dy)
+    high, wide = -(-conv.h // sh), -(-conv.w // sw)
+    first = -((conv.r - 1 - ph) // sh), -((conv.s - 1 - pw) // sw)
+    size = (sh - 1 + ph) // sh - first[0] + 1, (sw - 1 + pw) // sw - first[1] + 1
+
+    def tap(i: Any, k: Any) -> tuple[Any, Any, Any]:
+        """The output channel and the tap, which may lie outside of the filter."""
+        o, e, f = _taps(conv, conv.k, size, k)
+        u, v = i // sw % sh, i % sw
+        return o, u + (ph - first[0] * sh) - e * sh, v + (pw - first[1] * sw) - f * sw
+
+    def weights(g: Any, i: Any, k: Any) -> Any:
+        o, r, s = tap(i, k)
+        return filters(o, i // (sh * sw), r, s)
+
+    def exists(g: Any, i: Any, k: Any) -> list[Any]:
+        _, r, s = tap(i, k)
+        return [r >= 0, r < conv.r, s >= 0, s < conv.s]
+
+    def at(p: Any, k: Any) -> tuple[Any, Any, Any, Any]:
+        o, e, f = _taps(conv, conv.k, size, k)
+        y, z = p % (high * wide) // wide, p % wide
+        return p // (high * wide), o, y + e + first[0], z + f + first[1]
+
+    def inside(g: Any, p: Any, k: Any) -> list[Any]:
+        _, _, y, z = at(p, k)
+        last = high - 1 + first[0] + size[0] - 1, wide - 1 + first[1] + size[1] - 1
+        return _between(y, -first[0], last[0], conv.oh) + _between(z, -first[1], last[1], conv.ow)
+
+    product = _of_image(
+        conv,
+        Operand(conv.c * sh * sw, weights, along_depth=True, inside=exists),
+        Operand(
+            conv.n * high * wide,
+            lambda g, p, k: gradient(*at(p, k)),
+            along_depth=conv.channels_last,
+            inside=inside,
+        ),
+        conv.k * size[0] * size[1],
+    )
+
+    def value(b: Any, i: Any, y: Any, z: Any) -> Any:
+        row = (i * sh + y % sh) * sw + z % sw
+        return product(0, row, (b * high + y // sh) * wide + z // sw)
+
+    return [compute(conv, (conv.n, conv.c, conv.h, conv.w), value, "dx")]
+
+
 @formulation("conv2d", "weight_grad", "gemm", rule=RULE, applies=_dense)
 def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     """dweight[k, (c, r, s)] = dy[k, pixel] x x[pixel, (c, r, s)]."""

@@ -167,6 +167,10 @@ class Tiles(TileSpace[Tile]):
         self._rule = rule
         self._limits = limits
         self.staged = staged(limits)
+        # A small product has no more items than results.
+        most = max(self.choices["row_items"]) * max(self.choices["column_items"])
+        self._fewest = min(most, rule.fewest_items)
+        self._lanes = min(most, limits.sub_group_size)
 
     def features(self, tile: Tile) -> NDArray[np.float32]:
         """See `TileSpace`."""
@@ -176,10 +180,10 @@ class Tiles(TileSpace[Tile]):
         """Whether the product can be cut so, and a work-group of the device can run it."""
         rule, limits = self._rule, self._limits
         return (
-            rule.fewest_items <= tile.items <= limits.max_threads_per_block
+            self._fewest <= tile.items <= limits.max_threads_per_block
             and tile.column_items <= limits.max_item_sizes[0]
             and tile.row_items <= limits.max_item_sizes[1]
-            and tile.items % limits.sub_group_size == 0
+            and tile.items % self._lanes == 0
             and tile.accumulators <= rule.most_accumulators
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.divides(self.product)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
+from itertools import product
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -36,7 +39,7 @@ class TileSpace(ABC, Generic[Tile]):
 
     Args:
         make: The class of the tiles.
-        choices: What each decision may be.
+        choices: What each decision may be, in the tiles' order.
         seed: Seed of what is drawn.
     """
 
@@ -53,8 +56,19 @@ class TileSpace(ABC, Generic[Tile]):
     def features(self, tile: Tile) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""
 
+    @cached_property
+    def _every(self) -> list[Tile] | None:
+        """All tiles that fit; None where there are too many to look at each."""
+        if math.prod(map(len, self.choices.values())) > _TRIES:
+            return None
+        made = (self._make(*values) for values in product(*self.choices.values()))
+        return [tile for tile in made if self.fits(tile)]
+
     def drawn(self, count: int) -> Iterator[Tile]:
         """Up to `count` tiles at random, perhaps with doubles; fewer where hardly any fits."""
+        if self._every is not None:
+            yield from self._random.sample(self._every, min(count, len(self._every)))
+            return
         names = list(self.choices)
         for _ in range(_TRIES):
             if count <= 0:

@@ -82,6 +82,10 @@ class WindowTiles(TileSpace[WindowTile]):
         self.window = window
         self._rule = rule
         self._limits = limits
+        # A small plane has no more items than pixels.
+        along = () if window.filters else ("planes",)
+        most = math.prod(max(choices[name]) for name in (*along, "row_items", "column_items"))
+        self._fewest = min(most, max(rule.fewest_items, limits.sub_group_size))
 
     def items(self, tile: WindowTile) -> int:
         """Work-items of a work-group."""
@@ -111,10 +115,14 @@ class WindowTiles(TileSpace[WindowTile]):
         rule, limits, window = self._rule, self._limits, self.window
         items = self.items(tile)
         sizes = (tile.column_items, tile.row_items, tile.planes)
-        if window.filters:  # One dimension: a tree adds up what all items have.
+        if window.filters:
+            # One dimension: a tree adds up what all items have. With a single item along an axis, TVM makes one
+            # loop of that axis' steps and neighbours.
+            if tile.row_items == 1 or tile.column_items == 1:
+                return False
             sizes = (items, 1, 1)
         return (
-            max(rule.fewest_items, limits.sub_group_size) <= items <= limits.max_threads_per_block
+            self._fewest <= items <= limits.max_threads_per_block
             and all(map(int.__le__, sizes, limits.max_item_sizes))
             and window.planes % tile.planes == 0
             and window.rows % (tile.row_items * tile.rows) == 0

@@ -41,6 +41,7 @@ SPECS = (
     ("opencl", "conv2d:n=2,c=3,h=7,w=7,k=5,r=3,s=3,stride=1,pad=1"),
     ("opencl", "conv2d:n=2,c=3,h=7,w=7,k=5,r=3,s=3,stride=2,pad=1"),
     ("opencl", "conv2d:n=1,c=4,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1,groups=4"),
+    ("opencl", "conv2d:n=2,c=4,h=7,w=9,k=4,r=3,s=3,stride=2,pad=1,groups=4"),
     ("opencl", "matmul:m=5,n=36,k=20"),
     ("mali", "conv2d:n=1,c=3,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1"),
     ("mali", "matmul:m=4,n=36,k=20"),

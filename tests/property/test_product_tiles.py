@@ -31,7 +31,9 @@ def _check(tile: Tile, product: Product) -> None:
     assert product.columns % (tile.column_strided * tile.column_items * tile.column_vector) == 0
     assert product.depth % (tile.parts * tile.deep) == 0
     assert tile.deep % tile.unrolled == 0
-    assert 32 <= tile.row_items * tile.column_items <= 256
+    items = tile.row_items * tile.column_items
+    assert items <= 256
+    assert items >= min(32, (product.rows & -product.rows) * (product.columns & -product.columns))
     assert tile.groups(product) * tile.rows * tile.columns == (
         product.batch * product.rows * product.columns * tile.parts
     )
@@ -91,6 +93,8 @@ def test_what_it_has_learnt_makes_its_proposals_faster(seed: int) -> None:
     assert np.median([_seconds(tile) for tile in known[-24:]]) < at_random / 3
 
 
-def test_a_product_too_small_for_any_work_group_has_no_tile() -> None:
-    tiny = Product(rows_along=True, columns_along=False, batch=1, rows=4, columns=4, depth=4)
-    assert list(Tiles(tiny, RULE, LIMITS, seed=1).drawn(3)) == []
+@pytest.mark.parametrize("columns", [4, 12, 20])
+def test_a_product_too_small_for_a_usual_work_group_has_smaller_ones(columns: int) -> None:
+    tiny = Product(rows_along=True, columns_along=False, batch=1, rows=4, columns=columns, depth=4)
+    limits = LIMITS.model_copy(update={"sub_group_size": 32})
+    assert {tile.items for tile in Tiles(tiny, RULE, limits, seed=1).drawn(3)} == {16}

@@ -1,0 +1,51 @@
+"""Tiles of depthwise kernels: whatever is drawn or changed divides the planes and fits the device."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.compiler.spaces import Depthwise, Limits
+from autotune.compiler.window_tiles import Window, WindowTile, WindowTiles
+
+LIMITS = Limits(max_threads_per_block=256, sub_group_size=32)
+RULE = Depthwise(kind="depthwise")
+PAIRS = st.tuples(st.integers(1, 2), st.integers(1, 2))
+
+WINDOWS = st.builds(
+    Window,
+    filters=st.booleans(),
+    channels=st.integers(1, 64),
+    planes=st.integers(1, 64),
+    rows=st.integers(1, 56).map(lambda n: 4 * n),
+    columns=st.integers(1, 56).map(lambda n: 4 * n),
+    phases=PAIRS,
+    taps=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    stride=PAIRS,
+    dilation=PAIRS,
+)
+
+
+def _check(tile: WindowTile, tiles: WindowTiles) -> None:
+    window = tiles.window
+    assert window.planes % tile.planes == 0
+    assert window.rows % (tile.row_items * tile.rows) == 0
+    assert window.columns % (tile.column_items * tile.columns) == 0
+    assert tiles.items(tile) <= 256
+    own = tile.rows * tile.columns * window.phases[0] * window.phases[1]
+    assert own < tiles.registers(tile) <= RULE.most_registers
+
+
+@given(WINDOWS, st.integers(0, 10**6))
+@settings(deadline=None, max_examples=60)
+def test_drawn_and_mutated_tiles_divide_the_planes_and_fit(window: Window, seed: int) -> None:
+    tiles = WindowTiles(window, RULE, LIMITS, seed)
+    drawn = list(tiles.drawn(4))
+    assert drawn
+    for tile in drawn:
+        _check(tile, tiles)
+        other = tiles.mutated(tile)
+        _check(other, tiles)
+        assert np.isfinite(tiles.features(other)).all()
+        assert other == tile or not np.array_equal(tiles.features(other), tiles.features(tile))

@@ -7,13 +7,15 @@ PyTorch's turns are CUDA graphs, with TF32 off, in the layout that is faster. CL
 im2col and GEMM, the faster of two ways; it has no groups, so depthwise convolutions are left out there.
 
 Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there. `--pocl` instead asks on this
-host's OpenCL whether the same spaces beat TVM's default schedule on SqueezeNet 1.1's training step.
+host's OpenCL whether the same spaces beat TVM's default schedule on SqueezeNet 1.1's training step; so does a host
+whose OpenCL has no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,15 +30,16 @@ from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
+import stock_search
 from bars import Report, run
 from clblast import ClBlast
 from clblast import available as clblast_available
+from duel import exported, finished_run
 from numpy.typing import NDArray
 
 from autotune.compiler import opencl_sidecar
 from autotune.compiler.host import cores
 from autotune.measurement import median, paired_speedup
-from autotune.records import read_run
 from autotune.workloads import (
     Conv2d,
     Kernel,
@@ -86,39 +89,24 @@ def kernels(quick: bool) -> dict[str, Kernel]:
     return found
 
 
-def ours_of(kernel: Kernel, runs: Path) -> Path | None:
-    """The finished run of a kernel; None when it is still to be made."""
-    for folder in sorted((runs / "ours" / kernel.name).glob("*")):
-        if read_run(folder).result is not None:
-            return folder
-    return None
-
-
 def tune_ours(kernel: Kernel, trials: int, runs: Path) -> None:
     """Tunes with `autotune kernels`."""
     logs = runs / "ours" / kernel.name
     shutil.rmtree(logs, ignore_errors=True)
     command = [sys.executable, "-m", "autotune", "kernels", "--target", "opencl"]
     command += ["--op", kernel.spec, "--role", kernel.role, "--trials", str(trials)]
-    _run([*command, "--logs", str(logs), "--quiet"])
+    patiently([*command, "--logs", str(logs), "--quiet"])
 
 
-def tune_stock(kernel: Kernel, trials: int, runs: Path) -> None:
-    """Tunes with stock MetaSchedule, in a process of its own."""
-    program = Path(__file__).with_name("stock_search.py")
-    folder = runs / "stock" / kernel.name
-    command = [sys.executable, str(program), "opencl", kernel.spec, kernel.role, str(trials)]
-    _run([*command, str(folder)])
-
-
-def _run(command: Sequence[str]) -> None:
-    """Runs a child; one that does not end in time, or fails, leaves its kernel untuned."""
+def patiently(command: Sequence[str]) -> None:
+    """Runs a child; one that does not end in time, or fails, leaves its kernel untuned, and is named."""
     try:
-        subprocess.run(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_PATIENCE_S
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S)
     except subprocess.TimeoutExpired:
-        print(f"given up after {_PATIENCE_S} s: {' '.join(command[1:])}", flush=True)
+        print(f"given up after {_PATIENCE_S} s: {shlex.join(command[1:])}", flush=True)
+        return
+    if done.returncode != 0:
+        print(f"failed: {shlex.join(command[1:])}: {done.stderr.strip()[-500:]}", flush=True)
 
 
 def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
@@ -129,38 +117,28 @@ def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
     for side in report.options.sides:
         for name, kernel in wanted.items():
             there = (
-                ours_of(kernel, runs)
+                finished_run(runs / "ours" / kernel.name)
                 if side == "ours"
                 else (runs / "stock" / kernel.name / "stock.json").is_file()
             )
             if there or time.monotonic() > until:
                 continue
             began = time.monotonic()
-            (tune_ours if side == "ours" else tune_stock)(kernel, trials, runs)
+            if side == "ours":
+                tune_ours(kernel, trials, runs)
+            else:
+                folder = runs / "stock" / kernel.name
+                patiently(stock_search.command(__file__, "opencl", kernel, trials, folder))
             print(f"{side}, {name}: tuned in {time.monotonic() - began:.0f} s", flush=True)
 
 
-def exported(wanted: dict[str, Kernel], runs: Path, out: Path) -> dict[str, Path]:
-    """Our winners as libraries, exported as users do it."""
-
-    def library(name: str) -> tuple[str, Path] | None:
-        run_folder = ours_of(wanted[name], runs)
-        if run_folder is None:
-            return None
-        folder = out / wanted[name].name
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "autotune", "export", str(run_folder), "--out"),
-                *(str(folder), "--allow-stand-in", "--quiet"),
-            ],
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-        (found,) = (folder / "lib").glob("*.so")
-        return name, found
-
+def libraries_of(wanted: dict[str, Kernel], runs: Path, out: Path) -> dict[str, Path]:
+    """Our winners as libraries."""
+    found = {name: finished_run(runs / "ours" / kernel.name) for name, kernel in wanted.items()}
+    tuned = {name: folder for name, folder in found.items() if folder is not None}
     with ThreadPoolExecutor(cores()) as pool:
-        return dict(one for one in pool.map(library, wanted) if one is not None)
+        made = pool.map(lambda name: exported(tuned[name], out / wanted[name].name), tuned)
+        return dict(zip(tuned, made, strict=True))
 
 
 class Tvm:
@@ -330,7 +308,7 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
     gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        libraries = exported(wanted, runs, Path(folder))
+        libraries = libraries_of(wanted, runs, Path(folder))
         for number, (name, library) in enumerate(libraries.items()):
             kernel = wanted[name]
             stock = runs / "stock" / kernel.name / "stock.so"
@@ -423,7 +401,8 @@ def pocl(report: Report) -> None:
 
 def measure(report: Report) -> None:
     options = report.options
-    if options.pocl:
+    opencl_sidecar.ensure()
+    if options.pocl or (not report.quick and opencl_sidecar.devices()[0].type == "cpu"):
         pocl(report)
         return
     wanted = kernels(report.quick)
@@ -451,4 +430,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__ or "", measure, add_options))
+    if not stock_search.child():
+        sys.exit(run(__doc__ or "", measure, add_options))

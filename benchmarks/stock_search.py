@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from autotune.workloads.graph import Task
 
 ROUND = 64
 _SEED = 1
+_CHILD = "--stock-search"
 
 
 def search(kernel: Kernel, target_name: str, trials: int, folder: Path) -> dict[str, Any]:
@@ -126,7 +127,9 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
 
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])
     began = time.monotonic()
-    with no_tensor_intrinsics(), tempfile.TemporaryDirectory() as work:
+    # Stock's rules for GPUs name no intrinsics; those for processors do.
+    intrinsics = nullcontext() if target.kind.name == "llvm" else no_tensor_intrinsics()
+    with intrinsics, tempfile.TemporaryDirectory() as work:
         ms.tune_tir(
             program, target, work, max_trials_global=trials, num_trials_per_iter=min(ROUND, trials),
             builder=OurBuilder(), runner=OurRunner(), num_tuning_cores="logical", seed=_SEED,
@@ -145,7 +148,18 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
     return answer
 
 
-if __name__ == "__main__":
-    _, name, spec_text, role, asked_trials, where = sys.argv
-    one = Kernel(parse_operator(spec_text), role)
-    print(json.dumps(search(one, name, int(asked_trials), Path(where))))
+def child() -> bool:
+    """Searches, where this process was started by `command`; whether it was."""
+    if sys.argv[1:2] != [_CHILD]:
+        return False
+    target_name, spec, role, trials, folder = sys.argv[2:]
+    search(Kernel(parse_operator(spec), role), target_name, int(trials), Path(folder))
+    return True
+
+
+def command(program: str, target_name: str, kernel: Kernel, trials: int, folder: Path) -> list[str]:
+    """How a benchmark starts itself again to search in a process of its own; it asks `child` first."""
+    return [
+        *(sys.executable, program, _CHILD, target_name),
+        *(kernel.spec, kernel.role, str(trials), str(folder)),
+    ]

@@ -23,9 +23,11 @@ from statistics import geometric_mean
 from typing import Any
 
 from bars import Report, run
+from duel import duel, exported
 
 from autotune.measurement import median, paired_speedup
 from autotune.records import read_run
+from autotune.workloads import Kernel, parse_operator
 
 # LeNet's first fully connected layer and its second convolution, and a larger convolution.
 SPECS = (
@@ -43,7 +45,6 @@ def stock(spec: str, trials: int, folder: Path) -> None:
 
     from autotune.compiler import targets
     from autotune.compiler.formulations import formulations, prim_func
-    from autotune.workloads import Kernel, parse_operator
 
     kernel = Kernel(parse_operator(spec), "forward")
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])
@@ -79,56 +80,12 @@ def ours(spec: str, trials: int, folder: Path) -> dict[str, Any]:
     result = json.loads(done.stdout)
     (logs,) = (folder / "logs").iterdir()
     wall_s = read_run(logs).trials()[-1]["time"] - started
-    subprocess.run(
-        [*command, "export", str(logs), "--out", str(folder / "ours")],
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
     return {
         "wall_s": wall_s,
         "whole_s": whole_s,
         "trials": result["trials"],
-        "symbol": result["tasks"][0]["name"],
+        "library": str(exported(logs, folder / "ours")),
     }
-
-
-def duel(
-    spec: str, folder: Path, symbol: str, blocks: int
-) -> tuple[list[float], list[float], dict[str, float]]:
-    """Times both winners in interleaved blocks; seconds of stock and ours, and both errors."""
-    import numpy as np
-    import tvm
-
-    from autotune.workloads import (
-        Kernel,
-        max_relative_error,
-        parse_operator,
-        random_inputs,
-        reference,
-    )
-
-    kernel = Kernel(parse_operator(spec), "forward")
-    inputs = random_inputs(kernel, 1)
-    (expected,) = reference(kernel, inputs)
-    device = tvm.cpu()
-    arguments = [tvm.runtime.tensor(array, device=device) for array in inputs]
-    arguments.append(tvm.runtime.tensor(np.full(expected.shape, np.nan, "float32"), device=device))
-    sides = {
-        "stock": tvm.runtime.load_module(str(folder / "stock.so")),
-        "ours": tvm.runtime.load_module(str(folder / "ours" / "lib" / "cpu.so")),
-    }
-    names = {"stock": "main", "ours": symbol}
-    errors: dict[str, float] = {}
-    times: dict[str, list[float]] = {"stock": [], "ours": []}
-    for side, library in sides.items():
-        library[names[side]](*arguments)
-        errors[side] = max_relative_error(arguments[-1].numpy(), expected)
-    order = np.random.default_rng(1)
-    for _ in range(blocks):
-        for side in order.permutation(["stock", "ours"]):
-            timer = sides[side].time_evaluator(names[side], device, number=20, repeat=1)
-            times[side].append(float(timer(*arguments).results[0]))
-    return times["stock"], times["ours"], errors
 
 
 def measure(report: Report) -> None:
@@ -166,7 +123,13 @@ def compare(report: Report, spec: str, folder: Path) -> tuple[float, float] | No
     if not theirs["built"]:
         report.row(operator=spec, note="stock found no valid kernel")
         return None
-    stock_s, ours_s, errors = duel(spec, folder, mine["symbol"], 31)
+    kernel = Kernel(parse_operator(spec), "forward")
+    times, errors = duel(
+        kernel,
+        {"stock": (folder / "stock.so", "main"), "ours": (Path(mine["library"]), kernel.name)},
+        blocks=31,
+    )
+    stock_s, ours_s = times["stock"], times["ours"]
     speed = paired_speedup(ours_s, stock_s, seed=1)
     report.row(
         operator=spec,

@@ -1,0 +1,138 @@
+"""How many of our trials it takes to match the best kernel of stock MetaSchedule's 1,000.
+
+Six kernels of training steps on this processor, batch 4. Stock has its own space, search and cost model and our
+workers (stock_search.py). Our winner and stock's are then timed in interleaved blocks, which also relates the times
+that both searches saw: our best after so many trials, scaled so, is compared with stock's.
+
+A search of stock's takes half an hour on two cores: `--runs DIR` keeps it, and a later call takes up what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median_low
+from typing import Any
+
+import stock_search
+from bars import Report, run
+from duel import duel, exported, finished_run
+
+from autotune.measurement import median, paired_speedup
+from autotune.records import read_run
+from autotune.workloads import Kernel, parse_operator
+
+TRIALS = {"stock": 1000, "ours": 300}
+QUICK_TRIALS = 8
+BLOCKS = 31
+_3X3 = "conv2d:n=4,c=64,h=28,w=28,k=64,r=3,s=3,stride=1,pad=1"
+KERNELS = (
+    (_3X3, "forward"),
+    (_3X3, "data_grad"),
+    (_3X3, "weight_grad"),
+    ("conv2d:n=4,c=128,h=28,w=28,k=32,r=1,s=1,stride=1,pad=0", "weight_grad"),
+    ("conv2d:n=4,c=96,h=28,w=28,k=96,r=3,s=3,stride=1,pad=1,groups=96", "forward"),
+    ("matmul:m=64,n=256,k=512", "weight_grad"),
+)
+QUICK = (("matmul:m=16,n=16,k=16", "forward"),)
+
+
+def searched(kernel: Kernel, runs: Path, *, quick: bool) -> tuple[Path, dict[str, Any]]:
+    """Our run, and what stock's search came to; both are made where they are missing."""
+    logs = runs / "ours" / kernel.name
+    mine = finished_run(logs)
+    if mine is None:
+        trials = QUICK_TRIALS if quick else TRIALS["ours"]
+        command = [sys.executable, "-m", "autotune", "kernels", "--op", kernel.spec]
+        command += ["--role", kernel.role, "--trials", str(trials), "--logs", str(logs)]
+        subprocess.run([*command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+        (mine,) = logs.iterdir()
+    stock = runs / "stock" / kernel.name
+    if not (stock / "stock.json").is_file():
+        trials = QUICK_TRIALS if quick else TRIALS["stock"]
+        subprocess.run(
+            stock_search.command(__file__, "cpu", kernel, trials, stock),
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    return mine, json.loads((stock / "stock.json").read_text())
+
+
+def trials_until(run_folder: Path, seconds: float) -> float:
+    """Trials of a run until its best was at most so many seconds; infinity where it never was."""
+    for number, trial in enumerate(read_run(run_folder).trials(), start=1):
+        if trial["status"] == "ok" and median(trial["samples_s"]) <= seconds:
+            return number
+    return math.inf
+
+
+def compare(report: Report, kernel: Kernel, mine: Path, stock: dict[str, Any], runs: Path) -> float:
+    """Our trials until stock's best is matched."""
+    if stock["best_s"] is None:
+        report.row(what="kernel", kernel=kernel.name, note="stock found no valid kernel")
+        return 0
+    with tempfile.TemporaryDirectory() as out:
+        sides = {
+            "stock": (runs / "stock" / kernel.name / "stock.so", "main"),
+            "ours": (exported(mine, Path(out)), kernel.name),
+        }
+        times, errors = duel(kernel, sides, 3 if report.quick else BLOCKS)
+    speed = paired_speedup(times["stock"], times["ours"], seed=1)
+    (task,) = (read_run(mine).result or {})["tasks"]
+    seen = min(
+        median(trial["samples_s"]) for trial in read_run(mine).trials() if trial["status"] == "ok"
+    )
+    # What the search saw of our winner, against what the duel saw of stock's.
+    needed = trials_until(mine, seen * speed.estimate)
+    report.row(
+        what="kernel", kernel=kernel.name, stock_ms=1e3 * median(times["stock"]),
+        ours_ms=1e3 * median(times["ours"]), speedup=speed.estimate,
+        interval=[speed.low, speed.high], errors=errors, needed=needed, trials=task["trials"],
+        stock_measured=stock["measured"], stock_right=stock["right"], stock_wall_s=stock["wall_s"],
+        stock_best_after=stock["best_after"], formulation=task["formulation"],
+    )  # fmt: skip
+    print(
+        f"{kernel.name}: ours {1e3 * median(times['ours']):.4g} ms, stock "
+        f"{1e3 * median(times['stock']):.4g} ms = {speed.estimate:.3g}x "
+        f"({speed.low:.3g}-{speed.high:.3g}); matched after {needed:g} of {task['trials']} trials",
+        flush=True,
+    )
+    return needed
+
+
+def measure(report: Report) -> None:
+    minutes = report.options.minutes
+    until = time.monotonic() + 60 * minutes if minutes else math.inf
+    needed = []
+    with tempfile.TemporaryDirectory() as temporary:
+        runs = report.options.runs or Path(temporary)
+        for spec, role in QUICK if report.quick else KERNELS:
+            if time.monotonic() > until:
+                print(f"time is over: {len(needed)} of {len(KERNELS)} kernels are compared")
+                break
+            kernel = Kernel(parse_operator(spec), role)
+            mine, stock = searched(kernel, runs, quick=report.quick)
+            needed.append(compare(report, kernel, mine, stock, runs))
+    missing = 0 if report.quick else len(KERNELS) - len(needed)
+    report.bar("kernels not compared", missing, "at most", 0, "kernels")
+    report.bar(
+        "our trials until stock's best of 1,000 is matched, median",
+        median_low(needed), "at most", 150, "trials",
+    )  # fmt: skip
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="keep the searches here")
+    parser.add_argument("--minutes", type=float, help="begin no search after so many minutes")
+
+
+if __name__ == "__main__":
+    if not stock_search.child():
+        sys.exit(run(__doc__ or "", measure, add_options))

@@ -1,4 +1,4 @@
-"""A training step in PyTorch eager: model, weights and data of a step graph, as a PyTorch user would run them."""
+"""A training step in PyTorch: model, weights and data of a step graph, as a PyTorch user would run them."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class TorchStep:
         values: One array for each source but the data, masks and labels; the rest is ignored. They are copied.
         dtype: ``torch.float32`` or ``torch.float64``.
         channels_last: Keep images and filters with their channels innermost in memory.
+        compiled: Let ``torch.compile`` make the forward and backward passes; the first step waits for it.
 
     Raises:
         UsageError: A value is missing, or the graph has an operator or an update that is not known here.
@@ -51,6 +52,7 @@ class TorchStep:
         dtype: torch.dtype = torch.float32,
         *,
         channels_last: bool = False,
+        compiled: bool = False,
     ) -> None:
         self._graph = graph
         self._reader = GraphReader(graph, values, "benchmarks/torch_step.py")
@@ -77,6 +79,7 @@ class TorchStep:
             self._slot(self._reader.labels),
         )
         self._loss = self._slot(graph.loss)
+        self._computed = torch.compile(self._forward) if compiled else self._forward
         self._optimizer = torch.optim.SGD(self._parameters.values(), lr=self._reader.rate)
 
     def step(
@@ -99,7 +102,7 @@ class TorchStep:
             UsageError: A dropout mask is missing.
         """
         self._optimizer.zero_grad(set_to_none=True)
-        loss = self._forward(images, labels, masks or {})
+        loss = self._computed(images, labels, masks or {})
         loss.backward()
         self._optimizer.step()
         return float(loss.item())

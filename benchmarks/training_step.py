@@ -3,21 +3,25 @@
 Tunes each model with `autotune kernels` (or takes finished runs from --runs), then runs the tuned step, TVM's
 default schedule of the plain step (channels first, not fused), PyTorch eager and MNN on the same weights and data,
 interleaved. Needs torch 2.13.0; MNN's side needs MNN 3.6.1 and is left out without it.
+
+`--speed` asks for speed alone, at batch 4 and 16, and has torch.compile as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import math
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -33,7 +37,7 @@ from autotune.compiler.step import StepSession, open_step
 from autotune.compiler.step_runs import StepRuns, fitting_form, form_sizes, step_runs
 from autotune.errors import UsageError
 from autotune.measurement import median
-from autotune.records import MOVEMENT, Result, read_run, step_shares
+from autotune.records import MOVEMENT, Result, TaskResult, read_run, step_shares
 from autotune.workloads import (
     Conv2d,
     Matmul,
@@ -55,6 +59,7 @@ MODELS = {
     "alexnet": 1500,
 }
 BATCH, SEED = 4, 1
+SPEED_BATCHES = (4, 16)
 LOSS_STEPS = 20
 CLOSE = ("lenet", "alexnet")
 ROUNDS = 12
@@ -95,8 +100,11 @@ def timed(
     return one
 
 
-def torch_side(graph: StepGraph, data: Data, dtype: torch.dtype, last: bool) -> Step:
-    step = TorchStep(graph, initial_values(graph, SEED), dtype, channels_last=last)
+def torch_side(
+    graph: StepGraph, data: Data, dtype: torch.dtype, last: bool, *, compiled: bool = False
+) -> Step:
+    values = initial_values(graph, SEED)
+    step = TorchStep(graph, values, dtype, channels_last=last, compiled=compiled)
     layout = torch.channels_last if last else torch.contiguous_format
 
     def order(images: NDArray[Any]) -> torch.Tensor:
@@ -113,24 +121,31 @@ def ours(session: StepSession, graph: StepGraph, data: Data) -> Step:
     return one
 
 
-def run_of(model: str, report: Report, logs: Path) -> Path:
+def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
     """A finished run of a model: one from --runs, or a new one."""
     given = report.options.runs
     if given:
-        found = sorted(given.glob(f"*-cpu-{model}"))
+        found = [one for one in sorted(given.glob(f"*-cpu-{model}")) if batch_of(one) == batch]
         if not found:
-            raise SystemExit(f"{given} has no run of {model} for the target cpu")
+            raise SystemExit(f"{given} has no run of {model}, batch {batch}, for the target cpu")
         return found[-1]
-    return tuned(report, model, logs)
+    return tuned(report, model, logs, batch=batch)
 
 
-def tuned(report: Report, model: str, logs: Path, *options: str) -> Path:
+def batch_of(folder: Path) -> int:
+    """The batch size of a finished run; 0 of one that is not finished."""
+    if not (folder / "result.json").is_file():
+        return 0
+    return int(json.loads((folder / "run.json").read_text())["request"]["batch"])
+
+
+def tuned(report: Report, model: str, logs: Path, *options: str, batch: int = BATCH) -> Path:
     """Folder of a new run of a model."""
     trials = 40 if report.quick else MODELS[model]
-    command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(BATCH)]
+    command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(batch)]
     command += ["--trials", str(trials), "--logs", str(logs), *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return max(logs.glob(f"*-cpu-{model}"))
+    return max(one for one in logs.glob(f"*-cpu-{model}") if batch_of(one) == batch)
 
 
 def mnn_side(graph: StepGraph, data: Data, threads: int) -> Step | None:
@@ -249,19 +264,27 @@ def check_batches(report: Report, model: str, runs: StepRuns) -> None:
         report.bar(name, furthest, "at most", 2, "x")
 
 
-def slower_kernels(report: Report, model: str, result: Result) -> None:
-    """Convolutions and matmuls that PyTorch computes faster, one by one."""
-    rows = []
+def against_torch(report: Report, model: str, result: Result) -> list[tuple[TaskResult, float]]:
+    """Convolutions and matmuls with PyTorch's milliseconds."""
+    found = []
     for task in result.tasks:
         operator = parse_operator(task.spec.partition("+")[0])
         if task.tuned_ms is None or not isinstance(operator, Conv2d | Matmul):
             continue
         theirs = torch_kernel_ms(operator, task.role)
-        rows.append((task.count * (task.tuned_ms - theirs), task, theirs))
+        found.append((task, theirs))
         report.row(
             what="kernel", model=model, spec=task.spec, role=task.role, count=task.count,
-            tuned_ms=task.tuned_ms, torch_ms=theirs,
+            tuned_ms=task.tuned_ms, torch_ms=theirs, formulation=task.formulation,
         )  # fmt: skip
+    return found
+
+
+def slower_kernels(model: str, compared: Sequence[tuple[TaskResult, float]]) -> None:
+    """Convolutions and matmuls that PyTorch computes faster, one by one."""
+    rows = [
+        (task.count * ((task.tuned_ms or 0.0) - theirs), task, theirs) for task, theirs in compared
+    ]
     slower = sorted((row for row in rows if row[0] > 0), key=lambda row: -row[0])
     print(
         f"{model}: {len(slower)} of {len(rows)} convolutions and matmuls are slower than PyTorch's"
@@ -315,12 +338,18 @@ def memory_limits(report: Report, found: dict[str, StepRuns]) -> None:
     report.bar("limits refused although a form fits", refused_wrongly, "at most", 0, "limits")
 
 
+def movement_share(result: Result) -> float:
+    """The share of a step's time that goes into moving data."""
+    shares = step_shares(result)
+    return sum(s.ms for s in shares if s.role == MOVEMENT) / sum(s.ms for s in shares)
+
+
 def measure_model(report: Report, model: str, folder: Path) -> tuple[float, StepRuns]:
     result = Result.from_json(read_run(folder).result or {})
     report.bar(f"{model}: tuning", result.wall_s / 60, "at most", 45, "min")
-    shares = step_shares(result)
-    moving = sum(s.ms for s in shares if s.role == MOVEMENT) / sum(s.ms for s in shares)
-    report.bar(f"{model}: data movement", 100 * moving, "at most", 20, "% of the step")
+    report.bar(
+        f"{model}: data movement", 100 * movement_share(result), "at most", 20, "% of the step"
+    )
     wanted = TrainingStep(model, BATCH)
     graph, plain = wanted.graph(StepForm("channels_last")), wanted.plain()[0]
     runs, untuned = step_runs([folder]), step_runs([])
@@ -369,7 +398,7 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     report.row(what="peak memory", model=model, tuned=peak, predicted=predicted, torch=theirs)
     report.bar(f"{model}: peak memory over PyTorch's", peak / theirs, "at most", 1, "x")
     check_batches(report, model, runs)
-    slower_kernels(report, model, result)
+    slower_kernels(model, against_torch(report, model, result))
     for name in seconds:
         if name != "tuned":
             low, ratio, high = ratios(seconds[name], seconds["tuned"])
@@ -378,8 +407,84 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     return medians["default"] / medians["tuned"], runs
 
 
+def speed_of(report: Report, model: str, batch: int, folder: Path) -> dict[str, float]:
+    """How many times as fast as each other side the tuned step is."""
+    wanted = TrainingStep(model, batch)
+    graph, plain = wanted.graph(StepForm("channels_last")), wanted.plain()[0]
+    runs, data = step_runs([folder]), Data(plain, 4)
+    with ExitStack() as opened:
+        library = opened.enter_context(runs.library(graph))
+        session = opened.enter_context(open_step(graph, library, initial_values(graph, SEED)))
+        sides: dict[str, Step] = {
+            "tuned": ours(session, graph, data),
+            "pytorch": torch_side(plain, data, torch.float32, last=False),
+            "pytorch channels_last": torch_side(plain, data, torch.float32, last=True),
+            "torch.compile": torch_side(plain, data, torch.float32, last=False, compiled=True),
+        }
+        mnn = mnn_side(plain, data, kernel_threads())
+        if mnn is not None:
+            sides["mnn"] = mnn
+        seconds = interleaved(sides, dict.fromkeys(sides, 2 if report.quick else ROUNDS))
+    found = {}
+    for name, times in seconds.items():
+        low, found[name], high = ratios(times, seconds["tuned"])
+        report.row(
+            what="step", model=model, batch=batch, side=name, median_ms=1e3 * median(times),
+            ratio=found[name], low=low, high=high, seconds=times,
+        )  # fmt: skip
+    shown = (f"{name} {1e3 * median(seconds[name]):.4g} ms = {found[name]:.3g}x" for name in found)
+    print(f"{model}, batch {batch}: " + ", ".join(shown), flush=True)
+    return found
+
+
+def speed(report: Report, models: Sequence[str]) -> None:
+    """Tuned steps against PyTorch and MNN at two batch sizes."""
+    gains: dict[str, dict[str, float]] = {}
+    tuning, moving, filters = [], [], []
+    torch.set_num_threads(kernel_threads())
+    with tempfile.TemporaryDirectory() as logs:
+        for model in models:
+            for batch in SPEED_BATCHES:
+                folder = run_of(model, report, Path(logs), batch)
+                result = Result.from_json(read_run(folder).result or {})
+                tuning.append(result.wall_s / 60)
+                moving.append(movement_share(result))
+                for side, ratio in speed_of(report, model, batch, folder).items():
+                    gains.setdefault(side, {})[f"{model}, batch {batch}"] = ratio
+                compared = against_torch(report, f"{model}, batch {batch}", result)
+                slower_kernels(f"{model}, batch {batch}", compared)
+                filters += [
+                    theirs / task.tuned_ms
+                    for task, theirs in compared
+                    if task.role == "weight_grad" and task.operator == "conv2d"
+                    and "groups" not in task.spec and task.tuned_ms
+                ]  # fmt: skip
+    eager = gains["pytorch"]
+    slowest = min(eager, key=lambda one: eager[one])
+    report.bar(f"against PyTorch eager, slowest: {slowest}", eager[slowest], "at least", 1, "x")
+    report.bar("against PyTorch eager, geometric mean", mean(eager.values()), "at least", 1.3, "x")
+    for side in ("pytorch channels_last", "torch.compile"):
+        print(f"against {side}, geometric mean: {mean(gains[side].values()):.3g}x")
+    if "mnn" in gains:
+        report.bar("against MNN, geometric mean", mean(gains["mnn"].values()), "at least", 2.5, "x")
+    report.bar("longest tuning of a model", max(tuning), "at most", 90, "min")
+    report.bar(
+        "weight gradients of dense convolutions against PyTorch's, geometric mean",
+        mean(filters), "at least", 1, "x",
+    )  # fmt: skip
+    report.bar("most data movement", 100 * max(moving), "at most", 10, "% of the step")
+
+
+def mean(values: Iterable[float]) -> float:
+    """Geometric mean."""
+    return geometric_mean(list(values))
+
+
 def measure(report: Report) -> None:
     models: Sequence[str] = report.options.models or (["lenet"] if report.quick else list(MODELS))
+    if report.options.speed:
+        speed(report, models)
+        return
     gains: list[float] = []
     found: dict[str, StepRuns] = {}
     with tempfile.TemporaryDirectory() as logs:
@@ -400,6 +505,7 @@ def measure(report: Report) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, metavar="DIR", help="take finished runs from here")
+    parser.add_argument("--speed", action="store_true", help="speed alone, at batch 4 and 16")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), help="only these")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.spaces import Depthwise, Limits
-from autotune.compiler.tile_rules import add_parts, decided, joined_consumers
+from autotune.compiler.tile_rules import add_parts, joined_consumers, sampled
 from autotune.compiler.window_tiles import NAMES, WINDOW, Window, WindowTile, WindowTiles
 
 
@@ -59,7 +59,7 @@ class Windows:
 
     def sketch(self, sch: Any, block: Any, tiles: WindowTiles, tile: WindowTile) -> Any:
         """See `TileRule`."""
-        cuts = [decided(sch, tiles, tile, name) for name in NAMES]
+        cuts = [sampled(sch, tiles.choices[name], getattr(tile, name)) for name in NAMES]
         last = joined_consumers(sch, block)
         (_filters if tiles.window.filters else _images)(sch, block, cuts)
         # At the end: to move a block takes its guard away.

@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.product_tiles import (
+    EACH,
     NAMES,
     PADDING,
     PRODUCT,
+    SHARES,
     Product,
     Tile,
     Tiles,
 )
 from autotune.compiler.spaces import ImplicitGemm, Limits
-from autotune.compiler.tile_rules import add_parts, decided, joined_consumers
+from autotune.compiler.tile_rules import add_parts, joined_consumers, sampled
 
 _BANKS = 16
 _PIPELINE = "software_pipeline_stage"
@@ -53,13 +55,16 @@ class Products:
 
     def decisions(self, tile: Tile) -> Sequence[str]:
         """See `TileRule`; whether loads overlap products is not sampled."""
-        return NAMES[:-1] if tile.parts > 1 else NAMES[1:-1]
+        names = NAMES[:-1] if tile.parts > 1 else NAMES[1:-1]
+        return (*names, *SHARES) if tile.pipelined else names
 
     def tile(self, decided: Sequence[int], trace: Any) -> Tile:
         """See `TileRule`."""
         pipelined = any(
             one.kind.name == "Annotate" and str(one.attrs[0]) == _PIPELINE for one in trace.insts
         )
+        if pipelined:  # What a work-item reads follows from the rest.
+            decided = decided[: -len(SHARES)]
         parts = () if len(decided) == len(NAMES) - 1 else (1,)
         return Tile(**dict(zip(NAMES, (*parts, *decided, pipelined), strict=True)))
 
@@ -75,7 +80,6 @@ class _Sketch:
         self._sch = sch
         self._tiles = tiles
         self._product = tiles.product
-        self._through_local = tiles.staged
         self._tile = tile
         self._split = tile.parts > 1
 
@@ -94,7 +98,8 @@ class _Sketch:
         return sch
 
     def _decided(self, name: str) -> Any:
-        return decided(self._sch, self._tiles, self._tile, name)
+        values = EACH if name in SHARES else self._tiles.choices[name]
+        return sampled(self._sch, values, getattr(self._tile, name))
 
     def _cut(self, block: Any) -> None:
         """Cuts the product into tiles, and gathers its operands where a work-group uses them."""
@@ -126,22 +131,29 @@ class _Sketch:
         sch.reverse_compute_at(written, column_item, preserve_unit_loops=True)
         items = (row_cut[1], column_cut[1])
         along = (self._product.rows_along, self._product.columns_along)
+        prefetches = self._tile.pipelined
+        loads = [self._decided("row_load"), self._decided("column_load")]
+        each = [self._decided("row_each"), self._decided("column_each")] if prefetches else [1, 1]
         for index, (operand, along_depth) in enumerate(zip(operands, along, strict=True)):
-            load = self._decided(("row_load", "column_load")[index])
-            if not self._through_local:
+            if not self._tiles.staged:
                 self._gather(operand, within, along_depth=along_depth)
                 continue
             registers = sch.cache_read(block, index, "local")
             sch.compute_at(registers, step, preserve_unit_loops=True)
             sch.vectorize(sch.get_loops(registers)[-1])
-            self._stage(operand, steps, items, load, along_depth=along_depth)
+            if prefetches:
+                shares = (*items, each[index], loads[index])
+                self._prefetch(operand, registers, steps, shares, along_depth=along_depth)
+            else:
+                self._stage(operand, steps, items, loads[index], along_depth=along_depth)
         for loop in (step, row, *sch.get_loops(written)[-2:]):
             sch.unroll(loop)
         sch.vectorize(column)
         sch.decompose_reduction(block, steps)
-        if self._tile.pipelined:
-            sch.annotate(steps, _PIPELINE, [0, 0, 1])
-            sch.annotate(steps, "software_pipeline_order", [0, 1, 2])
+        if prefetches:
+            # Each operand's reads and its way into local memory, then the product, in the order of the body.
+            sch.annotate(steps, _PIPELINE, [0, 0, 0, 0, 1])
+            sch.annotate(steps, "software_pipeline_order", [0, 3, 1, 4, 2])
 
     def _gather(self, operand: Any, within: Any, *, along_depth: bool) -> None:
         """Gathers what a work-item needs for some steps into its registers, vectors of neighbours in memory."""
@@ -154,6 +166,34 @@ class _Sketch:
             deep, wide = wide, deep
         sch.unroll(deep)
         sch.vectorize(wide)
+
+    def _prefetch(
+        self, operand: Any, registers: Any, steps: Any, shares: Sequence[Any], *, along_depth: bool
+    ) -> None:
+        """Reads an operand's next tile into registers while one is multiplied, and then moves it into local memory.
+
+        A work-item reads a block of it, so that its registers are all that it holds.
+        """
+        sch = self._sch
+        row_items, column_items, each, load = shares
+        shared = sch.cache_read(registers, 0, "shared")
+        sch.set_scope(operand, 0, "local")
+        if along_depth:
+            sch.storage_align(shared, 0, axis=-2, factor=_BANKS, offset=PADDING)
+        for block in (shared, operand):
+            sch.compute_at(block, steps, preserve_unit_loops=True)
+            across, along = sch.get_loops(block)[-2:]
+            if along_depth:
+                sch.reorder(along, across)
+                across, along = along, across
+            across, own = sch.split(across, [None, each])
+            along, lanes = sch.split(along, [None, load])
+            sch.reorder(across, along, own, lanes)
+            row_item, column_item = sch.split(sch.fuse(across, along), [row_items, column_items])
+            sch.bind(row_item, "threadIdx.y")
+            sch.bind(column_item, "threadIdx.x")
+            sch.unroll(own)
+            sch.vectorize(lanes)
 
     def _stage(
         self, operand: Any, steps: Any, items: tuple[Any, Any], load: Any, *, along_depth: bool

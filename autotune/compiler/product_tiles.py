@@ -18,6 +18,12 @@ PRODUCT = "autotune.product"
 PADDING = 4
 """Elements that keep the columns of a tile in local memory off the same bank."""
 
+SHARES = ("row_each", "column_each")
+"""Loads of a work-item from each operand's tile, of a tile that is pipelined."""
+
+EACH = (1, 2, 3, 4, 6, 8, 12, 16)
+"""What those may be."""
+
 _FLOAT_BYTES = 4
 
 
@@ -51,7 +57,7 @@ class Tile:
         deep: Steps of the reduction that are gathered at once.
         unrolled: Those of them that are straight-line code.
         row_load, column_load: Elements of a load from global memory.
-        pipelined: Whether the next tile is gathered while one is multiplied.
+        pipelined: Whether the next tile is gathered, into registers, while one is multiplied.
     """
 
     parts: int
@@ -118,6 +124,29 @@ class Tile:
             and self.deep * self.columns % (self.items * self.column_load) == 0
         )
 
+    @property
+    def row_each(self) -> int:
+        """Loads of a work-item from the tile of the rows."""
+        return self.deep * self.rows // (self.items * self.row_load)
+
+    @property
+    def column_each(self) -> int:
+        """Loads of a work-item from the tile of the columns."""
+        return self.deep * self.columns // (self.items * self.column_load)
+
+    def prefetched_in_blocks(self, product: Product) -> bool:
+        """Whether what a work-item reads ahead is a block of each operand's tile."""
+        sides = (
+            (product.rows_along, self.rows, self.row_load, self.row_each),
+            (product.columns_along, self.columns, self.column_load, self.column_each),
+        )
+        return all(
+            each in EACH
+            and (wide if along_depth else self.deep) % each == 0
+            and (self.deep if along_depth else wide) % load == 0
+            for along_depth, wide, load, each in sides
+        )
+
     def groups(self, product: Product) -> int:
         """Work-groups of the launch."""
         tiles = (product.rows // self.rows) * (product.columns // self.columns)
@@ -127,7 +156,7 @@ class Tile:
         """Local memory of a work-group."""
         row = self.rows + (PADDING if product.rows_along else 0)
         column = self.columns + (PADDING if product.columns_along else 0)
-        return self.deep * (row + column) * _FLOAT_BYTES * (2 if self.pipelined else 1)
+        return self.deep * (row + column) * _FLOAT_BYTES
 
     def features(self, product: Product) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""
@@ -188,6 +217,7 @@ class Tiles(TileSpace[Tile]):
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.divides(self.product)
             and (not self.staged or tile.shared_evenly())
+            and (not tile.pipelined or tile.prefetched_in_blocks(self.product))
             and (not self.staged or tile.local_bytes(self.product) <= limits.max_local_memory_bytes)
         )
 

@@ -273,7 +273,7 @@ def tvm_target(
     if limits is not None:
         content.setdefault("max_threads_per_block", limits.max_threads_per_block)
         content.setdefault("max_shared_memory_per_block", limits.max_local_memory_bytes)
-        # With more, TVM 0.27 adds up the items of a sub-group with barriers that the others never reach: a deadlock.
+        # With more, TVM 0.27 adds up a sub-group's items with barriers that other items never reach: a deadlock.
         content["thread_warp_size"] = 1
     if "mcpu" in content and not _known_processor(content["mcpu"], spec.triple):
         raise UsageError(

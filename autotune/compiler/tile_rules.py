@@ -105,11 +105,11 @@ def tile_of(rule: TileRule, trace: Any) -> Any:
     )
 
 
-def decided(sch: Any, tiles: TileSpace[Any], tile: Any, name: str) -> Any:
-    """Makes a decision of the search a part of a sketch."""
-    values = [int(value) for value in tiles.choices[name]]
+def sampled(sch: Any, values: Sequence[int], value: int) -> Any:
+    """Makes a decision of the search a part of a sketch: a value among those that there are."""
+    values = [int(one) for one in values]
     chances = [1.0 / len(values)] * len(values)
-    return sch.sample_categorical(values, chances, decision=values.index(getattr(tile, name)))
+    return sch.sample_categorical(values, chances, decision=values.index(value))
 
 
 def joined_consumers(sch: Any, block: Any) -> Any:

@@ -37,7 +37,10 @@ def _check(tile: Tile, product: Product) -> None:
     assert tile.groups(product) * tile.rows * tile.columns == (
         product.batch * product.rows * product.columns * tile.parts
     )
-    elements = tile.deep * (tile.rows + tile.columns) * (2 if tile.pipelined else 1)
+    elements = tile.deep * (tile.rows + tile.columns)
+    if tile.pipelined:
+        reads = (tile.row_each * tile.row_load, tile.column_each * tile.column_load)
+        assert items * sum(reads) == elements
     assert 4 * elements <= tile.local_bytes(product) <= 32768
 
 

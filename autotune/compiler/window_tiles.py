@@ -80,8 +80,9 @@ class WindowTiles(TileSpace[WindowTile]):
         }
         super().__init__(WindowTile, choices, seed)
         self.window = window
-        self._rule = rule
         self._limits = limits
+        # A large filter fills the registers for a single pixel.
+        self._most = max(rule.most_registers, self.registers(WindowTile(1, 1, 1, 1, 1)))
         # A small plane has no more items than pixels.
         along = () if window.filters else ("planes",)
         most = math.prod(max(choices[name]) for name in (*along, "row_items", "column_items"))
@@ -112,7 +113,7 @@ class WindowTiles(TileSpace[WindowTile]):
 
     def fits(self, tile: WindowTile) -> bool:
         """See `TileSpace`."""
-        rule, limits, window = self._rule, self._limits, self.window
+        limits, window = self._limits, self.window
         items = self.items(tile)
         sizes = (tile.column_items, tile.row_items, tile.planes)
         if window.filters:
@@ -127,7 +128,7 @@ class WindowTiles(TileSpace[WindowTile]):
             and window.planes % tile.planes == 0
             and window.rows % (tile.row_items * tile.rows) == 0
             and window.columns % (tile.column_items * tile.columns) == 0
-            and self.registers(tile) <= rule.most_registers
+            and self.registers(tile) <= self._most
         )
 
     def features(self, tile: WindowTile) -> NDArray[np.float32]:

@@ -76,7 +76,8 @@ def test_opencl_run_says_that_it_measured_a_stand_in(tmp_path: Path, target: str
     assert all(event["stand_in"] and event["device"] for event in trials)
     rounds = [event for event in run.events if event["event"] == "round"]
     assert all(event["proposed"] > 0 for event in rounds)
-    assert sum(sum(event["rejected"].values()) for event in rounds) > 0
+    if target != "opencl":  # There the rule of products stands alone, and draws only what fits.
+        assert sum(sum(event["rejected"].values()) for event in rounds) > 0
     assert {check for event in rounds for check in event["rejected"]} <= {
         "TraceReplay", "DisallowDynamicLoop", "RewriteCooperativeFetch", "RewriteUnboundBlock",
         "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "VerifyGPUCode",

@@ -34,7 +34,8 @@ def _check(tile: WindowTile, tiles: WindowTiles) -> None:
     assert window.columns % (tile.column_items * tile.columns) == 0
     assert tiles.items(tile) <= 256
     own = tile.rows * tile.columns * window.phases[0] * window.phases[1]
-    assert own < tiles.registers(tile) <= RULE.most_registers
+    least = tiles.registers(WindowTile(1, 1, 1, 1, 1))
+    assert own < tiles.registers(tile) <= max(RULE.most_registers, least)
 
 
 @given(WINDOWS, st.integers(0, 10**6))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from queue import SimpleQueue
 from statistics import geometric_mean
 from typing import Any
 
@@ -110,26 +112,41 @@ def patiently(command: Sequence[str]) -> None:
 
 
 def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
-    """Makes the runs that are not there yet, as long as the time allows; ours first."""
+    """Makes the runs that are not there yet, as long as the time allows; ours first.
+
+    Stock's searches are long and measure little: `--jobs` of them go on at once, each with its share of the cores,
+    and measure one at a time.
+    """
     trials = 8 if report.quick else TRIALS
-    minutes = report.options.minutes
+    minutes, jobs = report.options.minutes, report.options.jobs
     until = time.monotonic() + 60 * minutes if minutes else float("inf")
-    for side in report.options.sides:
-        for name, kernel in wanted.items():
-            there = (
-                finished_run(runs / "ours" / kernel.name)
-                if side == "ours"
-                else (runs / "stock" / kernel.name / "stock.json").is_file()
-            )
-            if there or time.monotonic() > until:
-                continue
+    cpus: SimpleQueue[list[int]] = SimpleQueue()
+    every = sorted(os.sched_getaffinity(0))
+    for number in range(jobs):
+        cpus.put(every[number::jobs])
+
+    def ours(name: str) -> None:
+        kernel = wanted[name]
+        if finished_run(runs / "ours" / kernel.name) is None and time.monotonic() < until:
             began = time.monotonic()
-            if side == "ours":
-                tune_ours(kernel, trials, runs)
-            else:
-                folder = runs / "stock" / kernel.name
-                patiently(stock_search.command(__file__, "opencl", kernel, trials, folder))
-            print(f"{side}, {name}: tuned in {time.monotonic() - began:.0f} s", flush=True)
+            tune_ours(kernel, trials, runs)
+            print(f"ours, {name}: {time.monotonic() - began:.0f} s", flush=True)
+
+    def stock(name: str) -> None:
+        folder = runs / "stock" / wanted[name].name
+        if not (folder / "stock.json").is_file() and time.monotonic() < until:
+            began, mine = time.monotonic(), cpus.get()
+            command = stock_search.command(__file__, "opencl", wanted[name], trials, folder)
+            patiently(["taskset", "--cpu-list", ",".join(map(str, mine)), *command])
+            cpus.put(mine)
+            print(f"stock, {name}: {time.monotonic() - began:.0f} s", flush=True)
+
+    if "ours" in report.options.sides:
+        for name in wanted:
+            ours(name)
+    if "stock" in report.options.sides:
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(stock, wanted))
 
 
 def libraries_of(wanted: dict[str, Kernel], runs: Path, out: Path) -> dict[str, Path]:
@@ -420,6 +437,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--part", default="1/1", metavar="I/N", help="tune every N-th kernel only; do not compare"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="searches of stock's at once")
     parser.add_argument("--minutes", type=float, help="begin no tuning after so many minutes")
     parser.add_argument(
         "--sides", nargs="*", choices=["ours", "stock"], default=["ours", "stock"],

@@ -7,13 +7,15 @@ median of its samples, as ours do, and only when its result is right.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import shutil
 import sys
 import tempfile
 import time
-from contextlib import closing, nullcontext
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,14 @@ _SEED = 1
 _CHILD = "--stock-search"
 
 
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Holds a lock, so that searches that share a device measure one at a time."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def search(kernel: Kernel, target_name: str, trials: int, folder: Path) -> dict[str, Any]:
     """Tunes a kernel as stock MetaSchedule does.
 
@@ -45,7 +55,8 @@ def search(kernel: Kernel, target_name: str, trials: int, folder: Path) -> dict[
         kernel: What to tune, in its plain definition.
         target_name: `cpu` or `opencl`, of this host.
         trials: Trials that stock may have.
-        folder: Where the best program goes, as `stock.so` and, with what was tried, `stock.json`.
+        folder: Where the best program goes, as `stock.so` and, with what was tried, `stock.json`; beside those of
+            other kernels, whose searches may go on at the same time.
 
     Returns:
         What `stock.json` says.
@@ -117,7 +128,8 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
             return [Finished(self._measured(Path(one.artifact_path))) for one in runner_inputs]
 
         def _measured(self, library: Path) -> Outcome:
-            outcome = bench.run(kernel, library, best[0])
+            with alone(folder.parent / "lock"):
+                outcome = bench.run(kernel, library, best[0])
             tried.append(outcome)
             if outcome.ok and outcome.seconds < best[0]:
                 best[0] = outcome.seconds

@@ -224,6 +224,27 @@ def test_limits_of_a_program_are_those_of_its_largest_launch() -> None:
     assert program.work_item_sizes == (16, 4, 2)
 
 
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({}, ""),
+        ({"max_threads_per_block": 32}, "a work-group of 64 work-items, where the device has 32"),
+        ({"max_item_sizes": (8, 8, 8)}, "a work-group of (16, 4, 2) work-items"),
+        ({"max_local_memory_bytes": 512}, "1024 bytes of local memory, where the device has 512"),
+        ({"fp16": False}, "half precision"),
+    ],
+)
+def test_what_a_device_does_not_allow_is_named(limits: dict[str, Any], words: str) -> None:
+    launches = (
+        Launch("a", (), (64, 8), (16, 4), 0),
+        Launch("b", (), (32, 2, 2), (2, 2, 2), 128),
+    )
+    program = OpenCLProgram("", launches, (), 1024, ("cl_khr_fp16",))
+    said = program.beyond(spaces.Limits(**{"fp16": True, **limits}))
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
+
+
 def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
     content = {
         "schema_version": 2, "format": "c", "platform": "android-arm64", "files": {}, "variants": [],

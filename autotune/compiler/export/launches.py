@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.aligned_vectors import aligned_vectors
+from autotune.compiler.spaces import Limits
 from autotune.errors import AutotuneError
 
 _ARGUMENT_SLOT, _DATA_FIELD = 15, 1  # Of `tvm_struct_get`: an argument's value, a tensor's data.
@@ -80,6 +81,25 @@ class OpenCLProgram:
         padded = [(*launch.group, 1, 1)[:3] for launch in self.launches]
         x, y, z = (max(sizes) for sizes in zip(*padded, strict=True))
         return x, y, z
+
+    def beyond(self, limits: Limits) -> str:
+        """What a device of these limits does not allow, in words; empty where it can run all launches."""
+        sizes, most = self.work_item_sizes, limits.max_item_sizes
+        if self.work_group_size > limits.max_threads_per_block:
+            return (
+                f"a work-group of {self.work_group_size} work-items, where the device has "
+                f"{limits.max_threads_per_block}"
+            )
+        if any(one > allowed for one, allowed in zip(sizes, most, strict=True)):
+            return f"a work-group of {sizes} work-items, where the device has {most} at most"
+        if self.local_memory_bytes > limits.max_local_memory_bytes:
+            return (
+                f"{self.local_memory_bytes} bytes of local memory, where the device has "
+                f"{limits.max_local_memory_bytes}"
+            )
+        if "cl_khr_fp16" in self.extensions and not limits.fp16:
+            return "half precision, which the device does not have"
+        return ""
 
 
 def opencl_program(name: str, program: Any, target: Any) -> OpenCLProgram:

@@ -21,8 +21,9 @@ from autotune.compiler.export.variants import (
     with_safe_variant,
 )
 from autotune.compiler.native_build import rpc_sources
+from autotune.compiler.spaces import Limits
 from autotune.compiler.targets import TargetSpec
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, UsageError
 from autotune.records.folder import write_json
 from autotune.workloads.operators import Kernel
 
@@ -148,6 +149,12 @@ def _quoted(files: Sequence[str]) -> list[str]:
 def _recipe(variant: Variant, one: ExportedKernel, out: Path) -> dict[str, Any]:
     target = target_of(variant, tuned=one.tuned)
     program = opencl_program(one.kernel.name, module_of([one], target, str), target)
+    beyond = program.beyond(variant.space.limits or Limits())
+    if beyond:
+        raise AutotuneError(
+            f"{one.kernel.name} of {variant.source or variant.name} needs {beyond}",
+            hint="tune it again for that device: `autotune kernels` asks for its limits",
+        )
     digest = hashlib.sha256(program.source.encode()).hexdigest()
     # Named by what is in it: variants that agree share a source.
     source = f"kernels/{one.kernel.name[:_LONGEST]}.{digest[:12]}.cl"

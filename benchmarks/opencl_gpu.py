@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from autotune.compiler import opencl_sidecar
 from autotune.compiler.host import cores
+from autotune.compiler.reference_data import TOLERANCE
 from autotune.measurement import median, paired_speedup
 from autotune.workloads import (
     Conv2d,
@@ -52,7 +53,6 @@ from autotune.workloads import (
 )
 
 TRIALS = 256
-TOLERANCE = 1e-4
 BLOCKS = 11
 TURN_S = 5e-3
 _PATIENCE_S = 1200
@@ -339,7 +339,7 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
             worst = max(worst, errors["ours"])
             shown = [f"ours {1e3 * median(samples['ours']):.4g} ms"]
             for family, ratios in gains.items():
-                rivals = [side for side in turns if side.split(",")[0].split(" ")[0] == family]
+                rivals = [side for side in turns if side.startswith(family)]
                 if not rivals:
                     continue
                 best = min(rivals, key=lambda side: median(samples[side]))

@@ -98,7 +98,7 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
     folder.mkdir(parents=True, exist_ok=True)
 
     @derived_object
-    class OurBuilder(PyBuilder):  # type: ignore[misc]
+    class OurBuilder(PyBuilder):  # type: ignore[misc]  # TVM ships no annotations
         def build(self, build_inputs: Any) -> Any:
             candidates = [Candidate.of(f"stock-{next(numbers)}", one.mod) for one in build_inputs]
             return [
@@ -109,7 +109,7 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
             ]
 
     @derived_object
-    class Finished(PyRunnerFuture):  # type: ignore[misc]
+    class Finished(PyRunnerFuture):  # type: ignore[misc]  # TVM ships no annotations
         def __init__(self, outcome: Outcome) -> None:
             super().__init__()
             self._outcome = outcome
@@ -123,7 +123,7 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
             return RunnerResult(None, f"{self._outcome.status}: {self._outcome.message}")
 
     @derived_object
-    class OurRunner(PyRunner):  # type: ignore[misc]
+    class OurRunner(PyRunner):  # type: ignore[misc]  # TVM ships no annotations
         def run(self, runner_inputs: Any) -> Any:
             return [Finished(self._measured(Path(one.artifact_path))) for one in runner_inputs]
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import geometric_mean
@@ -462,22 +462,29 @@ def speed(report: Report, models: Sequence[str]) -> None:
     eager = gains["pytorch"]
     slowest = min(eager, key=lambda one: eager[one])
     report.bar(f"against PyTorch eager, slowest: {slowest}", eager[slowest], "at least", 1, "x")
-    report.bar("against PyTorch eager, geometric mean", mean(eager.values()), "at least", 1.3, "x")
+    report.bar(
+        "against PyTorch eager, geometric mean",
+        geometric_mean(eager.values()),
+        "at least",
+        1.3,
+        "x",
+    )
     for side in ("pytorch channels_last", "torch.compile"):
-        print(f"against {side}, geometric mean: {mean(gains[side].values()):.3g}x")
+        print(f"against {side}, geometric mean: {geometric_mean(gains[side].values()):.3g}x")
     if "mnn" in gains:
-        report.bar("against MNN, geometric mean", mean(gains["mnn"].values()), "at least", 2.5, "x")
+        report.bar(
+            "against MNN, geometric mean",
+            geometric_mean(gains["mnn"].values()),
+            "at least",
+            2.5,
+            "x",
+        )
     report.bar("longest tuning of a model", max(tuning), "at most", 90, "min")
     report.bar(
         "weight gradients of dense convolutions against PyTorch's, geometric mean",
-        mean(filters), "at least", 1, "x",
+        geometric_mean(filters), "at least", 1, "x",
     )  # fmt: skip
     report.bar("most data movement", 100 * max(moving), "at most", 10, "% of the step")
-
-
-def mean(values: Iterable[float]) -> float:
-    """Geometric mean."""
-    return geometric_mean(list(values))
 
 
 def measure(report: Report) -> None:
@@ -497,7 +504,7 @@ def measure(report: Report) -> None:
             check_losses(report, "squeezenet1_0", found["squeezenet1_1"])
             check_batches(report, "squeezenet1_0", found["squeezenet1_1"])
         memory_limits(report, found)
-    overall = math.exp(sum(map(math.log, gains)) / len(gains))
+    overall = geometric_mean(gains)
     report.bar(
         "tuned step over TVM's default schedule, geometric mean", overall, "at least", 6, "x"
     )

@@ -50,8 +50,8 @@ class Products:
         return Tiles(product, self._rule, self._limits, seed)
 
     def kind(self, tile: Tile) -> tuple[bool, bool]:
-        """See `TileRule`."""
-        return tile.kind
+        """See `TileRule`: whether work-groups share a reduction, and whether loads overlap products."""
+        return tile.parts > 1, tile.pipelined
 
     def decisions(self, tile: Tile) -> Sequence[str]:
         """See `TileRule`; whether loads overlap products is not sampled."""
@@ -133,7 +133,6 @@ class _Sketch:
         along = (self._product.rows_along, self._product.columns_along)
         prefetches = self._tile.pipelined
         loads = [self._decided("row_load"), self._decided("column_load")]
-        each = [self._decided("row_each"), self._decided("column_each")] if prefetches else [1, 1]
         for index, (operand, along_depth) in enumerate(zip(operands, along, strict=True)):
             if not self._tiles.staged:
                 self._gather(operand, within, along_depth=along_depth)
@@ -142,7 +141,7 @@ class _Sketch:
             sch.compute_at(registers, step, preserve_unit_loops=True)
             sch.vectorize(sch.get_loops(registers)[-1])
             if prefetches:
-                shares = (*items, each[index], loads[index])
+                shares = (*items, self._decided(SHARES[index]), loads[index])
                 self._prefetch(operand, registers, steps, shares, along_depth=along_depth)
             else:
                 self._stage(operand, steps, items, loads[index], along_depth=along_depth)
@@ -159,13 +158,19 @@ class _Sketch:
         """Gathers what a work-item needs for some steps into its registers, vectors of neighbours in memory."""
         sch = self._sch
         sch.set_scope(operand, 0, "local")
-        sch.compute_at(operand, within, preserve_unit_loops=True)
-        deep, wide = sch.get_loops(operand)[-2:]
-        if along_depth:
-            sch.reorder(wide, deep)
-            deep, wide = wide, deep
-        sch.unroll(deep)
-        sch.vectorize(wide)
+        across, along = self._moved(operand, within, along_depth=along_depth)
+        sch.unroll(across)
+        sch.vectorize(along)
+
+    def _moved(self, block: Any, loop: Any, *, along_depth: bool) -> tuple[Any, Any]:
+        """Computes an operand's block in a loop; its loops, that over neighbours in memory last."""
+        sch = self._sch
+        sch.compute_at(block, loop, preserve_unit_loops=True)
+        deep, wide = sch.get_loops(block)[-2:]
+        if not along_depth:
+            return deep, wide
+        sch.reorder(wide, deep)
+        return wide, deep
 
     def _prefetch(
         self, operand: Any, registers: Any, steps: Any, shares: Sequence[Any], *, along_depth: bool
@@ -181,11 +186,7 @@ class _Sketch:
         if along_depth:
             sch.storage_align(shared, 0, axis=-2, factor=_BANKS, offset=PADDING)
         for block in (shared, operand):
-            sch.compute_at(block, steps, preserve_unit_loops=True)
-            across, along = sch.get_loops(block)[-2:]
-            if along_depth:
-                sch.reorder(along, across)
-                across, along = along, across
+            across, along = self._moved(block, steps, along_depth=along_depth)
             across, own = sch.split(across, [None, each])
             along, lanes = sch.split(along, [None, load])
             sch.reorder(across, along, own, lanes)
@@ -201,14 +202,10 @@ class _Sketch:
         """Gathers an operand's tile into local memory, all work-items together, neighbours in memory first."""
         sch = self._sch
         sch.set_scope(operand, 0, "shared")
-        sch.compute_at(operand, steps, preserve_unit_loops=True)
-        deep, wide = sch.get_loops(operand)[-2:]
+        across, along = self._moved(operand, steps, along_depth=along_depth)
         if along_depth:
-            sch.reorder(wide, deep)
             sch.storage_align(operand, 0, axis=-2, factor=_BANKS, offset=PADDING)
-        _, row_item, column_item, lanes = sch.split(
-            sch.fuse(*sch.get_loops(operand)[-2:]), [None, *items, load]
-        )
+        _, row_item, column_item, lanes = sch.split(sch.fuse(across, along), [None, *items, load])
         sch.bind(row_item, "threadIdx.y")
         sch.bind(column_item, "threadIdx.x")
         sch.vectorize(lanes)

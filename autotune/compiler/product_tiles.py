@@ -73,11 +73,6 @@ class Tile:
     column_load: int
     pipelined: bool
 
-    @property
-    def kind(self) -> tuple[bool, bool]:
-        """What sets sketches apart: whether work-groups share a reduction, and whether loads overlap products."""
-        return self.parts > 1, self.pipelined
-
     @cached_property
     def items(self) -> int:
         """Work-items of a work-group."""

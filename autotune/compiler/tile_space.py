@@ -86,7 +86,7 @@ class TileSpace(ABC, Generic[Tile]):
                 names, min(len(names), self._random.choice((1, 1, 2, 2, 3)))
             )
             drawn = {name: self._random.choice(self.choices[name]) for name in changed}
-            other = replace(tile, **drawn)  # type: ignore[type-var]
+            other = replace(tile, **drawn)  # type: ignore[type-var]  # tiles are dataclasses
             if other != tile and self.fits(other):
                 return other
         return tile

@@ -254,7 +254,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
 
 
 def _strided(conv: Conv2d) -> bool:
-    return conv.groups == 1 and conv.stride != (1, 1) and conv.dilation == (1, 1)
+    return _phased(conv) and conv.stride != (1, 1)
 
 
 @formulation("conv2d", "data_grad", "gemm_phases", rule=RULE, applies=_strided)

@@ -17,12 +17,13 @@ from autotune.compiler.product_tiles import (
     PADDING,
     PRODUCT,
     SHARES,
+    TRANSFORM,
     Product,
     Tile,
     Tiles,
 )
 from autotune.compiler.spaces import ImplicitGemm, Limits
-from autotune.compiler.tile_rules import add_parts, joined_consumers, sampled
+from autotune.compiler.tile_rules import add_parts, among_items, joined_consumers, sampled
 
 _BANKS = 16
 _PIPELINE = "software_pipeline_stage"
@@ -86,7 +87,11 @@ class _Sketch:
     def made(self, block: Any) -> Any:
         """Schedules everything; the schedule."""
         sch = self._sch
-        last = joined_consumers(sch, block)
+        transforms = _transforms(sch)
+        # The result: the product, or what its transform makes of it.
+        last = joined_consumers(sch, transforms[-1] if transforms else block)
+        for transform in transforms:
+            _in_registers(sch, transform)
         if self._split:
             outer, _ = sch.split(sch.get_loops(block)[3], [self._decided("parts"), None])
             self._cut(sch.rfactor(outer, 0))
@@ -209,3 +214,25 @@ class _Sketch:
         sch.bind(row_item, "threadIdx.y")
         sch.bind(column_item, "threadIdx.x")
         sch.vectorize(lanes)
+
+
+def _transforms(sch: Any) -> list[Any]:
+    """The blocks that transform tiles, in the order of the program."""
+    blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    return [block for block in blocks if TRANSFORM in sch.get(block).annotations]
+
+
+def _in_registers(sch: Any, transform: Any) -> None:
+    """A work-item transforms one tile: it reads the tile, transforms its columns, and then its rows."""
+    sch.unannotate(transform, TRANSFORM)
+    row, column, *tile = sch.get_loops(transform)
+    sch.reorder(*tile, row, column)
+    (half,) = sch.get_producers(transform)
+    (read,) = sch.get_producers(half)
+    item = among_items(sch, tile)
+    for block in (half, read):
+        sch.set_scope(block, 0, "local")
+        sch.compute_at(block, item, preserve_unit_loops=True)
+    for block in (transform, half, read):
+        for loop in sch.get_loops(block)[2:]:
+            sch.unroll(loop)

@@ -15,6 +15,9 @@ from autotune.compiler.tile_space import Choices, TileSpace, dividing, names_of
 PRODUCT = "autotune.product"
 """Annotation of a product's block: whether each operand lies along the reduction in memory, as two integers."""
 
+TRANSFORM = "autotune.transform"
+"""Annotation of a block that transforms tiles, each in the registers of a work-item: see `winograd_gemm`."""
+
 PADDING = 4
 """Elements that keep the columns of a tile in local memory off the same bank."""
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from autotune.compiler.tile_space import TileSpace
 
 _SKETCHES = 512
-_ADDING_ITEMS = 128
+_ITEMS = 128
 
 
 class TileRule(Protocol):
@@ -124,13 +124,18 @@ def joined_consumers(sch: Any, block: Any) -> Any:
 def add_parts(sch: Any, block: Any) -> None:
     """The second kernel of a shared reduction: a work-item adds the parts of one element."""
     *result, part = sch.get_loops(block)
-    elements = math.prod(int(sch.get(loop).extent) for loop in result)
     written = sch.cache_write(block, 0, "local")
-    groups, items = sch.split(sch.fuse(*result), [None, math.gcd(elements, _ADDING_ITEMS)])
+    sch.reverse_compute_at(written, among_items(sch, result), preserve_unit_loops=True)
+    sch.decompose_reduction(block, part)
+
+
+def among_items(sch: Any, loops: Sequence[Any]) -> Any:
+    """Shares outer loops among work-items; the loop of an item."""
+    extent = math.prod(int(sch.get(loop).extent) for loop in loops)
+    groups, items = sch.split(sch.fuse(*loops), [None, math.gcd(extent, _ITEMS)])
     sch.bind(groups, "blockIdx.x")
     sch.bind(items, "threadIdx.x")
-    sch.reverse_compute_at(written, items, preserve_unit_loops=True)
-    sch.decompose_reduction(block, part)
+    return items
 
 
 class Sketches:

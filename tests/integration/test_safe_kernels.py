@@ -40,10 +40,13 @@ _SAMPLES = 3
 SPECS = (
     ("opencl", "conv2d:n=2,c=3,h=7,w=7,k=5,r=3,s=3,stride=1,pad=1"),
     ("opencl", "conv2d:n=2,c=3,h=7,w=7,k=5,r=3,s=3,stride=2,pad=1"),
+    ("opencl", "conv2d:n=1,c=8,h=5,w=6,k=9,r=3,s=3,stride=1,pad=1"),
+    ("opencl", "conv2d:n=1,c=8,h=5,w=6,k=8,r=5,s=5,stride=1,pad=2"),
     ("opencl", "conv2d:n=1,c=4,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1,groups=4"),
     ("opencl", "conv2d:n=2,c=4,h=7,w=9,k=4,r=3,s=3,stride=2,pad=1,groups=4"),
     ("opencl", "matmul:m=5,n=36,k=20"),
     ("mali", "conv2d:n=1,c=3,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1"),
+    ("mali", "conv2d:n=1,c=8,h=5,w=6,k=8,r=3,s=3,stride=1,pad=1"),
     ("mali", "matmul:m=4,n=36,k=20"),
     ("opencl", "bias:n=2,c=3,s=20,relu=1"),
     ("opencl", "max_pool2d:n=1,c=2,h=9,w=10,r=3,s=3,stride=2,pad=1,ceil=1"),

@@ -1,13 +1,18 @@
 """Every formulation of every role computes what the float64 reference computes, whatever the shape."""
 
 import math
+import operator
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
 
 import pytest
 from compiled import check_kernel
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from autotune.compiler.formulations import formulations, registered
+from autotune.compiler.formulations.winograd_gemm import matrices
 from autotune.workloads import Kernel, parse_operator
 from autotune.workloads.operators import (
     OPERATORS,
@@ -263,6 +268,43 @@ def test_winograd_of_random_shape(
     names = {f.name for f in formulations(Kernel(convolution, "forward"))}
     assert "winograd" in names
     check(convolution)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(1, 2), st.integers(8, 10), st.integers(8, 10), st.integers(1, 10),
+    st.integers(1, 10), st.sampled_from([3, 5]), st.integers(0, 4), st.integers(0, 4), st.booleans(),
+)  # fmt: skip
+def test_winograd_products_of_random_shape(
+    n: int, c: int, k: int, h: int, w: int, r: int, high: int, wide: int, last: bool
+) -> None:
+    high, wide = min(high, r - 1), min(wide, r - 1)
+    h, w = max(4, h, 3 + r - 2 * high), max(4, w, 3 + r - 2 * wide)
+    convolution = Conv2d(n, c, h, w, k, r, r, (1, 1), (high, wide), (1, 1), 1, channels_last=last)
+    for role in convolution.roles():
+        assert "winograd_gemm" in {f.name for f in formulations(Kernel(convolution, role))}
+    check(convolution)
+
+
+@given(st.integers(2, 6), st.integers(2, 6), st.data())
+def test_transforms_of_minimal_filtering_are_exact(
+    outputs: int, taps: int, data: st.DataObject
+) -> None:
+    assume(outputs + taps <= 9)
+    numbers = st.integers(-1000, 1000)
+    size = outputs + taps - 1
+    signal = data.draw(st.lists(numbers, min_size=size, max_size=size))
+    filters = data.draw(st.lists(numbers, min_size=taps, max_size=taps))
+    inputs_of, filters_of, outputs_of = matrices(outputs, taps)
+    one, other = applied(inputs_of, signal), applied(filters_of, filters)
+    products = [a * b for a, b in zip(one, other, strict=True)]
+    assert applied(outputs_of, products) == [
+        sum(signal[i + k] * filters[k] for k in range(taps)) for i in range(outputs)
+    ]
+
+
+def applied(matrix: Sequence[Sequence[Fraction]], vector: Sequence[Any]) -> list[Fraction]:
+    return [sum(map(operator.mul, row, vector), Fraction()) for row in matrix]
 
 
 def test_a_formulation_that_does_not_exist_is_refused() -> None:

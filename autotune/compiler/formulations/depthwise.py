@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import te, tirx
+from tvm import te
 
-from autotune.compiler.formulations.layouts import compute, compute_filters, filter_reader, reader
+from autotune.compiler.formulations.layouts import (
+    compute,
+    compute_filters,
+    filter_reader,
+    or_zero,
+    reader,
+)
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.compiler.formulations.strides import shifted
 from autotune.compiler.window_tiles import WINDOW
@@ -19,7 +25,6 @@ from autotune.workloads.operators import Conv2d
 
 RULE = "depthwise"
 _MULTIPLE = 4
-_ZERO = 0.0
 
 
 def _depthwise(conv: Conv2d) -> bool:
@@ -35,10 +40,6 @@ def _padded(extent: int) -> int:
     return -(-extent // _MULTIPLE) * _MULTIPLE
 
 
-def _or_zero(inside: Sequence[Any], value: Any) -> Any:
-    return te.if_then_else(tirx.all(*inside), value, te.const(_ZERO, "float32"))
-
-
 def _mark(conv: Conv2d, *, filters: bool, stride: tuple[int, int]) -> dict[str, list[int]]:
     return {WINDOW: [int(filters), *stride, *conv.dilation]}
 
@@ -51,7 +52,7 @@ def _seen(
     def value(*at: Any) -> Any:
         *plane, y, z = at
         y, z = y + first[0], z + first[1]
-        return _or_zero([y >= 0, y < size[0], z >= 0, z < size[1]], read(*plane, y, z))
+        return or_zero([y >= 0, y < size[0], z >= 0, z < size[1]], read(*plane, y, z))
 
     return te.compute(tuple(shape), value, name="seen")
 
@@ -115,7 +116,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
         r, s = shifted(u, ph, sh) + t * sh, shifted(v, pw, sw) + w * sw
         value = filters(c, 0, r, s)
         beyond = [r < conv.r] * (th * sh > conv.r) + [s < conv.s] * (tw * sw > conv.s)
-        return _or_zero(beyond, value) if beyond else value
+        return or_zero(beyond, value)
 
     taps = te.compute((conv.c, sh, sw, th, tw), tap, name="taps")
     t, w = te.reduce_axis((0, th), "r"), te.reduce_axis((0, tw), "s")
@@ -150,7 +151,7 @@ def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     gradient = reader(conv, dy)
     framed = te.compute(
         (conv.n, conv.c, rows, columns),
-        lambda n, c, i, j: _or_zero([i < conv.oh, j < conv.ow], gradient(n, c, i, j)),
+        lambda n, c, i, j: or_zero([i < conv.oh, j < conv.ow], gradient(n, c, i, j)),
         name="gradient",
     )
     n = te.reduce_axis((0, conv.n), "n")

@@ -11,9 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import te, tirx
+from tvm import te
 
-from autotune.compiler.formulations.layouts import compute, compute_filters, filter_reader, reader
+from autotune.compiler.formulations.layouts import (
+    compute,
+    compute_filters,
+    filter_reader,
+    or_zero,
+    reader,
+)
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.compiler.formulations.strides import shifted
 from autotune.compiler.product_tiles import PRODUCT
@@ -24,7 +30,7 @@ _WASTE = 1 / 16
 _SHORT_WASTE = 1 / 5
 _SHORT = 8
 _LEAST = 4
-_MOST = {"extent": 128, "depth": 1024}
+MOST = {"extent": 128, "depth": 1024}
 
 Read = Callable[[Any, Any, Any], Any]
 """The element of an operand at (batch, position, place in the reduction), inside of both extents."""
@@ -68,21 +74,19 @@ def padded(extent: int, most: int) -> int:
     return -(-extent // _LEAST) * _LEAST
 
 
-def _product(a: Operand, b: Operand, depth: int, *, batch: int = 1) -> Callable[..., Any]:
+def matrix_product(a: Operand, b: Operand, depth: int, *, batch: int = 1) -> Callable[..., Any]:
     """Reads the products of the rows of a and the columns of b: (batch, row, column)."""
-    long = padded(depth, _MOST["depth"])
+    long = padded(depth, MOST["depth"])
 
     def gathered(side: Operand, name: str) -> Any:
-        wide = padded(side.extent, _MOST["extent"])
+        wide = padded(side.extent, MOST["extent"])
 
         def value(g: Any, k: Any, i: Any) -> Any:
             inside = side.inside(g, i, k)
             inside += [i < side.extent] if wide > side.extent else []
             inside += [k < depth] if long > depth else []
             element = side.read(g, i, k)
-            if not inside:
-                return element
-            return te.if_then_else(tirx.all(*inside), element, te.const(0.0, "float32"))
+            return or_zero(inside, element)
 
         return te.compute((batch, long, wide), value, name=name)
 
@@ -106,9 +110,9 @@ def _of_image(
 ) -> Callable[..., Any]:
     """The product that makes an image: reads it as (batch, channel, pixel). What is contiguous is the columns."""
     if conv.channels_last:
-        product = _product(pixels, channels, depth, batch=batch)
+        product = matrix_product(pixels, channels, depth, batch=batch)
         return lambda g, i, p: product(g, p, i)
-    return _product(channels, pixels, depth, batch=batch)
+    return matrix_product(channels, pixels, depth, batch=batch)
 
 
 def _taps(conv: Conv2d, channels: int, size: tuple[int, int], k: Any) -> tuple[Any, Any, Any]:
@@ -339,7 +343,7 @@ def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
         along_depth=not last,
     )
     sides = (under, out) if last else (out, under)
-    product = _product(*sides, conv.n * area)
+    product = matrix_product(*sides, conv.n * area)
 
     def value(o: Any, i: Any, r: Any, s: Any) -> Any:
         if last:
@@ -350,7 +354,7 @@ def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
 
 
 def _matrices(a: Operand, b: Operand, depth: int, name: str) -> Tensors:
-    product = _product(a, b, depth)
+    product = matrix_product(a, b, depth)
     return [te.compute((a.extent, b.extent), lambda i, j: product(0, i, j), name=name)]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import te
+from tvm import te, tirx
 
 
 def compute(op: Any, shape: tuple[int, ...], value: Callable[..., Any], name: str) -> Any:
@@ -59,3 +59,10 @@ def filter_reader(op: Any, weight: Any) -> Callable[..., Any]:
     if not op.channels_last:
         return lambda o, i, r, s: weight[o, i, r, s]
     return lambda o, i, r, s: weight[r, s, i, o]
+
+
+def or_zero(inside: Sequence[Any], element: Any) -> Any:
+    """The element where all of the conditions hold, if there are any; else zero."""
+    if not inside:
+        return element
+    return te.if_then_else(tirx.all(*inside), element, te.const(0.0, "float32"))

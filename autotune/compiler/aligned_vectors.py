@@ -9,36 +9,15 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-_CALLBACK = "tvm_callback_opencl_postproc"
 _KERNEL = re.compile(r"^__kernel void \w+\(.*\) \{$", re.MULTILINE)
 _ARRAY = re.compile(r"^(\s*)((?:__local )?)(float|half|int)(\d*) (\w+)\[(\d+)\];$", re.MULTILINE)
 _PARAMETER = re.compile(r"__global (float|half|int)\* (?:restrict )?(\w+)")
 _VALUE = re.compile(r"\bint (\w+) = (.*);$", re.MULTILINE)
 _ACCESS = re.compile(r"\b(vload|vstore)(2|4|8|16)\(")
-
-
-@contextmanager
-def aligned_vectors() -> Iterator[None]:
-    """Makes vector accesses of the OpenCL kernels aligned that TVM compiles meanwhile."""
-    import tvm_ffi
-
-    def rewritten(source: str, target: object) -> str:
-        return with_aligned_vectors(source)
-
-    earlier = tvm_ffi.get_global_func(_CALLBACK, allow_missing=True)
-    tvm_ffi.register_global_func(_CALLBACK, rewritten, override=True)
-    try:
-        yield
-    finally:
-        if earlier is None:
-            tvm_ffi.registry.remove_global_func(_CALLBACK)
-        else:
-            tvm_ffi.register_global_func(_CALLBACK, earlier, override=True)
 
 
 def with_aligned_vectors(source: str) -> str:

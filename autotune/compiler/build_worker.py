@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler import opencl_sidecar
-from autotune.compiler.aligned_vectors import aligned_vectors
 from autotune.compiler.default_schedule import default_schedule
+from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.schedule_traits import traits
 from autotune.compiler.targets import ARM_TRIPLE
 from autotune.compiler.workers import Message, serve
@@ -90,7 +90,7 @@ def build(request: Message) -> Message:
     # are kept in exported libraries only.
     with (
         tvm.transform.PassContext(config={"tirx.disable_assert": True}),
-        nullcontext() if request["untuned"] else aligned_vectors(),
+        nullcontext() if request["untuned"] else improved_source(program),
     ):
         library = tvm.compile(program, target)
     triple = str(target.host.attrs.get("mtriple", "")) if target.host else ""

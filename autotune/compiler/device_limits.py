@@ -11,6 +11,8 @@ from autotune.compiler.spaces import Limits
 
 # On Mali local memory is plain memory (Arm, "Mali GPU OpenCL Developer Guide", on the use of local memory).
 _PLAIN_LOCAL_MEMORY = ("mali",)
+# What drivers of Adreno 6xx and 7xx answer for CL_DEVICE_IMAGE_MAX_BUFFER_SIZE; the least of OpenCL 1.2 is 65536.
+_IMAGE_TEXELS = {"adreno": 1 << 27}
 
 
 def asked(request: TuneRequest, device: DeviceFingerprint) -> TuneRequest:
@@ -22,7 +24,10 @@ def asked(request: TuneRequest, device: DeviceFingerprint) -> TuneRequest:
     if request.target.family != "opencl":
         return request
     maker = dict(request.target.tvm).get("device", "")
-    limits = Limits(local_memory="global" if maker in _PLAIN_LOCAL_MEMORY else "local")
+    limits = Limits(
+        local_memory="global" if maker in _PLAIN_LOCAL_MEMORY else "local",
+        image_buffer_max=_IMAGE_TEXELS.get(maker, 0),
+    )
     told = dict(device.details)
     if "max_work_group_size" in told:
         here = _told(told)
@@ -56,6 +61,7 @@ def _told(told: dict[str, Any]) -> Limits:
         sub_group_size=max(1, told["sub_group_size"]),
         vector_width=max(1, told["native_float_vector_width"]),
         image2d_max=told["image2d_max"],
+        image_buffer_max=told.get("image_buffer_max", 0),
         fp16=told["fp16"],
         compute_units=max(1, told["compute_units"]),
     )

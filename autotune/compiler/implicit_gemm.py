@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autotune.compiler.image_reads import IMAGE
 from autotune.compiler.product_tiles import (
     EACH,
+    FLAGS,
     NAMES,
     PADDING,
     PRODUCT,
@@ -27,6 +29,8 @@ from autotune.compiler.tile_rules import add_parts, among_items, joined_consumer
 
 _BANKS = 16
 _PIPELINE = "software_pipeline_stage"
+_SIDES = {"row": 1, "column": 2}
+"""What the block of an operand that is an image is annotated with."""
 
 
 class Products:
@@ -50,24 +54,29 @@ class Products:
         product = Product(rows_along, columns_along, batch, rows, columns, depth)
         return Tiles(product, self._rule, self._limits, seed)
 
-    def kind(self, tile: Tile) -> tuple[bool, bool]:
-        """See `TileRule`: whether work-groups share a reduction, and whether loads overlap products."""
-        return tile.parts > 1, tile.pipelined
+    def kind(self, tile: Tile) -> tuple[bool, ...]:
+        """See `TileRule`: whether work-groups share a reduction, and what is not sampled."""
+        return tile.parts > 1, *(getattr(tile, name) for name in FLAGS)
 
     def decisions(self, tile: Tile) -> Sequence[str]:
-        """See `TileRule`; whether loads overlap products is not sampled."""
-        names = NAMES[:-1] if tile.parts > 1 else NAMES[1:-1]
+        """See `TileRule`."""
+        names = NAMES if tile.parts > 1 else NAMES[1:]
         return (*names, *SHARES) if tile.pipelined else names
 
     def tile(self, decided: Sequence[int], trace: Any) -> Tile:
         """See `TileRule`."""
-        pipelined = any(
-            one.kind.name == "Annotate" and str(one.attrs[0]) == _PIPELINE for one in trace.insts
-        )
+        notes = [one for one in trace.insts if one.kind.name == "Annotate"]
+        pipelined = any(str(one.attrs[0]) == _PIPELINE for one in notes)
+        images = {int(one.inputs[1]) for one in notes if str(one.attrs[0]) == IMAGE}
         if pipelined:  # What a work-item reads follows from the rest.
             decided = decided[: -len(SHARES)]
-        parts = () if len(decided) == len(NAMES) - 1 else (1,)
-        return Tile(**dict(zip(NAMES, (*parts, *decided, pipelined), strict=True)))
+        parts = () if len(decided) == len(NAMES) else (1,)
+        return Tile(
+            **dict(zip(NAMES, (*parts, *decided), strict=True)),
+            pipelined=pipelined,
+            row_image=_SIDES["row"] in images,
+            column_image=_SIDES["column"] in images,
+        )
 
     def sketch(self, sch: Any, block: Any, tiles: Tiles, tile: Tile) -> Any:
         """See `TileRule`."""
@@ -136,6 +145,9 @@ class _Sketch:
         sch.reverse_compute_at(written, column_item, preserve_unit_loops=True)
         items = (row_cut[1], column_cut[1])
         along = (self._product.rows_along, self._product.columns_along)
+        for operand, (side, number) in zip(operands, _SIDES.items(), strict=True):
+            if getattr(self._tile, f"{side}_image"):
+                sch.annotate(operand, IMAGE, number)
         prefetches = self._tile.pipelined
         loads = [self._decided("row_load"), self._decided("column_load")]
         for index, (operand, along_depth) in enumerate(zip(operands, along, strict=True)):

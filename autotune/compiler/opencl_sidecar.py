@@ -62,6 +62,7 @@ class OpenCLDevice:
         local_mem_type: "local" for dedicated memory, "global" where local memory is ordinary
             memory, as on Mali and on CPUs; staging data in it then gains nothing.
         image2d_max: The largest width and height of an image; zeros without image support.
+        image_buffer_max: Most texels of an image over a buffer; 0 without image support.
         fp16: Whether kernels may compute in half precision.
         sub_group_size: Work items that run in lockstep; 0 when the driver does not tell.
         unified_memory: Whether the device shares its memory with the host.
@@ -87,6 +88,7 @@ class OpenCLDevice:
     native_float_vector_width: int
     image_support: bool
     image2d_max: tuple[int, int]
+    image_buffer_max: int
     fp16: bool
     sub_group_size: int
     unified_memory: bool

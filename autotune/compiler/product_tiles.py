@@ -61,6 +61,7 @@ class Tile:
         unrolled: Those of them that are straight-line code.
         row_load, column_load: Elements of a load from global memory.
         pipelined: Whether the next tile is gathered, into registers, while one is multiplied.
+        row_image, column_image: Whether an operand is read as an image; see `image_reads`.
     """
 
     parts: int
@@ -75,6 +76,8 @@ class Tile:
     row_load: int
     column_load: int
     pipelined: bool
+    row_image: bool = False
+    column_image: bool = False
 
     @cached_property
     def items(self) -> int:
@@ -162,7 +165,7 @@ class Tile:
         loads = self.deep * (self.rows / self.row_load + self.columns / self.column_load)
         sizes = (
             product.batch, product.rows, product.columns, product.depth,
-            *(getattr(self, name) for name in NAMES[:-1]),
+            *(getattr(self, name) for name in NAMES),
             self.rows, self.columns, self.own_rows, self.own_columns,
             items, groups, items * groups, self.accumulators, self.local_bytes(product),
             product.depth // self.parts // self.deep,
@@ -171,11 +174,19 @@ class Tile:
             self.accumulators / (self.own_rows + self.own_columns),
             self.own_rows / self.own_columns,
         )  # fmt: skip
-        flags = (product.rows_along, product.columns_along, self.pipelined)
+        flags = (
+            product.rows_along,
+            product.columns_along,
+            *(getattr(self, name) for name in FLAGS),
+        )
         return np.array([*map(math.log2, sizes), *flags], dtype=np.float32)
 
 
-NAMES = names_of(Tile)
+FLAGS = ("pipelined", "row_image", "column_image")
+"""Decisions that make another sketch."""
+
+NAMES = tuple(name for name in names_of(Tile) if name not in FLAGS)
+"""Decisions that a sketch samples."""
 
 
 class Tiles(TileSpace[Tile]):
@@ -244,4 +255,6 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "row_load": rule.loads if through_local else (1,),
         "column_load": rule.loads if through_local else (1,),
         "pipelined": rule.pipelined if through_local else (False,),
+        "row_image": rule.images if limits.image_buffer_max else (False,),
+        "column_image": rule.images if limits.image_buffer_max else (False,),
     }

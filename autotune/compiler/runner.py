@@ -383,6 +383,7 @@ def opencl_fingerprint(target: TargetSpec, found: OpenCLDevice) -> DeviceFingerp
             ("sub_group_size", found.sub_group_size),
             ("native_float_vector_width", found.native_float_vector_width),
             ("image2d_max", found.image2d_max),
+            ("image_buffer_max", found.image_buffer_max),
             ("fp16", found.fp16),
         ),
         stand_in=not real,

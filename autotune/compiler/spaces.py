@@ -143,6 +143,10 @@ class ImplicitGemm(_Strict):
         default=(False, True),
         description="Whether the next tile is gathered while this one is multiplied.",
     )
+    images: tuple[bool, ...] = Field(
+        default=(False,),
+        description="Whether an operand is read as an image, where the device has such.",
+    )
     alone: bool = Field(
         default=False,
         strict=True,
@@ -241,6 +245,9 @@ class Limits(_Strict):
     image2d_max: tuple[NonNegativeInt, NonNegativeInt] = Field(
         default=(0, 0), description="Largest width and height of an image; zeros without images."
     )
+    image_buffer_max: NonNegativeInt = Field(
+        default=0, description="Most texels of an image over a buffer; 0 without images."
+    )
     fp16: bool = Field(default=False, description="Whether kernels may compute in half precision.")
     compute_units: PositiveInt = 1
 
@@ -259,6 +266,7 @@ class Limits(_Strict):
             "sub_group_size": max(self.sub_group_size, other.sub_group_size),
             "vector_width": min(self.vector_width, other.vector_width),
             "image2d_max": _least(self.image2d_max, other.image2d_max),
+            "image_buffer_max": min(self.image_buffer_max, other.image_buffer_max),
             "fp16": self.fp16 and other.fp16,
             "compute_units": min(self.compute_units, other.compute_units),
         }

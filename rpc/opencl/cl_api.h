@@ -42,6 +42,7 @@ namespace opencl {
   X(clGetPlatformInfo)               \
   X(clGetProgramBuildInfo)           \
   X(clGetProgramInfo)                \
+  X(clGetSupportedImageFormats)      \
   X(clReleaseCommandQueue)           \
   X(clReleaseContext)                \
   X(clReleaseEvent)                  \

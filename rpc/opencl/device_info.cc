@@ -110,6 +110,7 @@ DeviceInfo Describe(cl_platform_id platform, const std::string& platform_name, c
   if (info.image_support) {
     info.image2d_max = {{Query<size_t>(id, CL_DEVICE_IMAGE2D_MAX_WIDTH),
                          Query<size_t>(id, CL_DEVICE_IMAGE2D_MAX_HEIGHT)}};
+    info.image_buffer_max = Query<size_t>(id, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE);
     info.image_pitch_alignment = Query<cl_uint>(id, kPitchAlignment);
   }
   info.unified_memory = Query<cl_bool>(id, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE;
@@ -191,6 +192,7 @@ std::string InfoJson(size_t index, const DeviceInfo& info) {
       .Flag("image_support", info.image_support)
       .Raw("image2d_max", JsonList({std::to_string(info.image2d_max[0]),
                                     std::to_string(info.image2d_max[1])}))
+      .Number("image_buffer_max", info.image_buffer_max)
       .Flag("fp16", info.HasExtension("cl_khr_fp16"))
       .Number("sub_group_size", info.sub_group_size)
       .Flag("unified_memory", info.unified_memory)

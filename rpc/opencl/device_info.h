@@ -38,6 +38,7 @@ struct DeviceInfo {
   uint64_t native_float_vector_width = 0;
   bool image_support = false;
   std::array<size_t, 2> image2d_max{{0, 0}};
+  uint64_t image_buffer_max = 0;       ///< Texels of an image over a buffer; 0 without images.
   uint64_t image_pitch_alignment = 0;  ///< In pixels; 0 when the driver does not say.
   uint64_t sub_group_size = 0;         ///< Best known; 0 when unknown.
   bool unified_memory = false;

@@ -80,6 +80,7 @@ struct Kernel::Built {
   cl_program program = nullptr;
   cl_kernel kernel = nullptr;
   cl_uint num_args = 0;
+  std::vector<ImageArgument> images;
 
   ~Built() {
     if (kernel != nullptr) Api().clReleaseKernel(kernel);
@@ -138,7 +139,8 @@ Kernel::Built& Kernel::BuiltFor(Device* device) {
 
   const ClApi& api = Api();
   auto built = std::make_unique<Built>();
-  built->program = BuiltProgram(device, source_, std::string("kernel ") + name_);
+  built->images = ImagesOn(device, source_, name_);
+  built->program = BuiltProgram(device, source_, built->images, std::string("kernel ") + name_);
   cl_int code = CL_SUCCESS;
   built->kernel = api.clCreateKernel(built->program, name_, &code);
   Check(code, std::string("clCreateKernel of ") + name_);
@@ -153,11 +155,16 @@ void Kernel::SetArguments(const Built& built, const TVMFFIAny* args,
                           const LaunchShape& shape) const {
   const ClApi& api = Api();
   const auto count = static_cast<cl_uint>(arg_types_.size());
+  auto image = built.images.begin();
   for (cl_uint i = 0; i < count; ++i) {
     cl_int code = CL_SUCCESS;
     if (arg_types_[i].code == kDLOpaqueHandle) {
-      const auto* memory = static_cast<const Memory*>(args[i].v_ptr);
-      const cl_mem mem = memory != nullptr ? memory->mem : nullptr;
+      auto* memory = static_cast<Memory*>(args[i].v_ptr);
+      cl_mem mem = memory != nullptr ? memory->mem : nullptr;
+      if (image != built.images.end() && image->place == i) {
+        mem = memory != nullptr ? memory->AsImage(*image) : nullptr;
+        ++image;
+      }
       code = api.clSetKernelArg(built.kernel, i, sizeof(mem), &mem);
     } else {
       const Scalar scalar = ScalarArgument(args[i], arg_types_[i]);

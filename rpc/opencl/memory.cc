@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 
 #include "cl_error.h"
 #include "device.h"
@@ -50,7 +51,20 @@ cl_mem CreateOrTrim(Device* device, const std::string& what, Create create) {
 Memory::~Memory() {
   // The driver keeps the object until the commands that use it are done. An error here has nobody
   // to go to: destructors run while Python collects tensors.
+  for (const auto& [kind, view] : views_) Api().clReleaseMemObject(view);
   if (mem != nullptr) Api().clReleaseMemObject(mem);
+}
+
+cl_mem Memory::AsImage(const autotune_opencl::internal::ImageArgument& image) {
+  static std::mutex mutex;  // Several kernels may read a tensor.
+  std::lock_guard<std::mutex> lock(mutex);
+  cl_mem& view = views_[{image.channels, image.texels}];
+  if (view == nullptr) {
+    cl_int code = CL_SUCCESS;
+    view = autotune_opencl::internal::ImageOver(Api(), device->context(), mem, image, &code);
+    Check(code, "an image of " + std::to_string(image.texels) + " texels over a buffer on " + device->info().name);
+  }
+  return view;
 }
 
 bool IsTextureScope(const std::string& scope) {

@@ -8,8 +8,11 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
 #include <string>
+#include <utility>
 
+#include "../opencl_loader/autotune_opencl.hpp"
 #include "cl_api.h"
 
 namespace autotune {
@@ -28,12 +31,17 @@ struct Memory {
   Memory& operator=(const Memory&) = delete;
 
   bool is_image() const { return kind == Kind::kImage; }
+  /// The buffer as an image, made at the first call and kept as long as the buffer.
+  cl_mem AsImage(const autotune_opencl::internal::ImageArgument& image);
 
   cl_mem mem;
   Device* device;
   size_t bytes;
   Kind kind = Kind::kBuffer;
   std::array<size_t, 3> region{{0, 0, 0}};  ///< Of an image: width, height, layers, in pixels.
+
+ private:
+  std::map<std::pair<size_t, size_t>, cl_mem> views_;  // By channels and texels.
 };
 
 /// How TVM flattens a tensor's shape into an image of four-channel pixels. The last axis is the

@@ -111,7 +111,9 @@ void CompilePrograms(const std::string& code) {
        at = code.find(delimiter, at + delimiter.size())) {
     const size_t begin = at + delimiter.size();
     const std::string name = code.substr(begin, code.find('\n', begin) - begin);
-    Api().clReleaseProgram(BuiltProgram(&device, SourceOf(code, name), "kernel " + name));
+    const std::string source = SourceOf(code, name);
+    const std::vector<ImageArgument> images = ImagesOn(&device, source, name);
+    Api().clReleaseProgram(BuiltProgram(&device, source, images, "kernel " + name));
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 
-#include "../opencl_loader/autotune_opencl.hpp"
 #include "cl_error.h"
 
 namespace autotune {
@@ -100,7 +99,16 @@ std::string Binary(cl_program program) {
 
 }  // namespace
 
-cl_program BuiltProgram(Device* device, const std::string& source, const std::string& what) {
+std::vector<ImageArgument> ImagesOn(Device* device, const std::string& source, const std::string& kernel) {
+  std::vector<ImageArgument> found = files::ImageArguments(source, kernel);
+  const uint64_t most = device->info().image_buffer_max;
+  if (!files::HasImages(Api(), device->context(), found, most)) found.clear();
+  return found;
+}
+
+cl_program BuiltProgram(Device* device, const std::string& text,
+                        const std::vector<ImageArgument>& images, const std::string& what) {
+  const std::string source = images.empty() ? text : files::kWithImages + text;
   const std::string folder = Folder();
   if (folder.empty()) return FromSource(device, source, what);
   const std::string key = Key(device->info(), source);

@@ -32,6 +32,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -65,11 +66,11 @@ struct Status {
 
 // What is called of OpenCL.
 #define AUTOTUNE_OPENCL_CALLS(X)                                                                     \
-  X(clBuildProgram) X(clCreateBuffer) X(clCreateCommandQueue) X(clCreateContext) X(clCreateKernel)   \
+  X(clBuildProgram) X(clCreateBuffer) X(clCreateCommandQueue) X(clCreateContext) X(clCreateImage) X(clCreateKernel) \
   X(clCreateProgramWithBinary) X(clCreateProgramWithSource) X(clEnqueueNDRangeKernel)                \
   X(clEnqueueReadBuffer) X(clEnqueueWriteBuffer) X(clFinish) X(clGetCommandQueueInfo)                \
   X(clGetDeviceIDs) X(clGetDeviceInfo) X(clGetKernelWorkGroupInfo) X(clGetMemObjectInfo)             \
-  X(clGetPlatformIDs) X(clGetPlatformInfo) X(clGetProgramBuildInfo) X(clGetProgramInfo)              \
+  X(clGetPlatformIDs) X(clGetPlatformInfo) X(clGetProgramBuildInfo) X(clGetProgramInfo) X(clGetSupportedImageFormats) \
   X(clReleaseCommandQueue) X(clReleaseContext) X(clReleaseKernel) X(clReleaseMemObject)              \
   X(clReleaseProgram) X(clRetainContext) X(clSetKernelArg)                                          \
   AUTOTUNE_OPENCL_MORE_CALLS(X)
@@ -155,6 +156,7 @@ struct DeviceInfo {
   uint64_t local_memory_bytes = 0;
   uint64_t max_buffer_bytes = 0;
   bool images = false;
+  uint64_t image_buffer_max = 0;  ///< Texels of an image over a buffer.
 };
 
 struct Operand {
@@ -496,6 +498,7 @@ inline DeviceInfo Describe(const Api& api, cl_device_id device) {
   info.local_memory_bytes = DeviceValue<cl_ulong>(api, device, CL_DEVICE_LOCAL_MEM_SIZE);
   info.max_buffer_bytes = DeviceValue<cl_ulong>(api, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   info.images = DeviceValue<cl_bool>(api, device, CL_DEVICE_IMAGE_SUPPORT) == CL_TRUE;
+  if (info.images) info.image_buffer_max = DeviceValue<size_t>(api, device, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE);
   return info;
 }
 
@@ -520,6 +523,74 @@ inline std::string Lack(const DeviceInfo& device, const Limits& needs) {
     }
   }
   return lack;
+}
+
+/// An argument of a function that is read as an image over a buffer.
+struct ImageArgument {
+  size_t place = 0;
+  size_t channels = 0;
+  size_t texels = 0;
+};
+
+/// Before a source whose images the device has: its macros else read buffers.
+constexpr const char* kWithImages = "#define AUTOTUNE_IMAGES\n";
+
+/// The image arguments of a function, which its source declares as AUTOTUNE_IMAGE<channels>(<texels>).
+inline std::vector<ImageArgument> ImageArguments(const std::string& source, const std::string& function) {
+  static const std::string kMacro = "AUTOTUNE_IMAGE";
+  const std::string head = "__kernel void " + function + "(";
+  std::vector<ImageArgument> found;
+  const size_t begin = source.find(head);
+  if (begin == std::string::npos) return found;
+  int depth = 1;
+  size_t place = 0;
+  for (size_t at = begin + head.size(); at < source.size() && depth > 0; ++at) {
+    const char c = source[at];
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (c == ',' && depth == 1) ++place;
+    if (depth != 1 || source.compare(at, kMacro.size(), kMacro) != 0) continue;
+    const char* text = source.c_str() + at + kMacro.size();
+    char* open = nullptr;
+    const size_t channels = std::strtoull(text, &open, 10);
+    if (*open == '(') found.push_back({place, channels, std::strtoull(open + 1, nullptr, 10)});
+  }
+  return found;
+}
+
+inline cl_image_format ImageFormat(const ImageArgument& image) {
+  const cl_channel_order order = image.channels == 4 ? CL_RGBA : image.channels == 2 ? CL_RG : CL_R;
+  return {order, CL_FLOAT};
+}
+
+/// Whether a device whose images over buffers have at most so many texels has these.
+template <typename Functions>
+bool HasImages(const Functions& api, cl_context context, const std::vector<ImageArgument>& images, uint64_t most) {
+  cl_image_format formats[256];
+  cl_uint count = 0;
+  if (images.empty() || most == 0) return images.empty();
+  if (api.clGetSupportedImageFormats(context, CL_MEM_READ_ONLY, CL_MEM_OBJECT_IMAGE1D_BUFFER, 256, formats, &count) !=
+      CL_SUCCESS) {
+    return false;
+  }
+  return std::all_of(images.begin(), images.end(), [&](const ImageArgument& image) {
+    const cl_image_format wanted = ImageFormat(image);
+    return image.texels <= most &&
+           std::any_of(formats, formats + std::min<cl_uint>(count, 256), [&](const cl_image_format& one) {
+             return one.image_channel_order == wanted.image_channel_order &&
+                    one.image_channel_data_type == wanted.image_channel_data_type;
+           });
+  });
+}
+
+/// A buffer as an image, without a copy; to be released.
+template <typename Functions>
+cl_mem ImageOver(const Functions& api, cl_context context, cl_mem buffer, const ImageArgument& image, cl_int* code) {
+  const cl_image_format format = ImageFormat(image);
+  cl_image_desc shape{};
+  shape.image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER;
+  shape.image_width = image.texels;
+  shape.buffer = buffer;
+  return api.clCreateImage(context, CL_MEM_READ_ONLY, &format, &shape, nullptr, code);
 }
 
 /// A file of the cache: a line of magic, three lengths and a sum, then the key, then the program.
@@ -639,13 +710,22 @@ class Library {
       const bool last = i + 1 == built->recipe->launches.size();
       cl_uint index = 0;
       cl_int code = CL_SUCCESS;
+      const std::vector<internal::ImageArgument>& images = built->images[i];
+      auto image = images.begin();
+      Views views(api_);  // A launch keeps what it reads.
       for (const internal::Argument& argument : launch.arguments) {
         const void* value = argument.bytes.data();
         size_t size = argument.size;
         if (argument.kind != internal::Argument::kScalar) {
           const bool operand = argument.kind == internal::Argument::kOperand;
-          value = operand ? &operands[argument.index] : &(*temporaries)[argument.index];
+          const cl_mem* buffer = operand ? &operands[argument.index] : &(*temporaries)[argument.index];
+          value = buffer;
           size = sizeof(cl_mem);
+          if (image != images.end() && image->place == index) {
+            cl_mem view = internal::ImageOver(api_, context_, *buffer, *image++, &code);
+            if (code != CL_SUCCESS) return Failed(code, "an image of argument " + std::to_string(index) + " of " + launch.function);
+            value = views.Keep(view);
+          }
         }
         code = api_.clSetKernelArg(built->kernels[i], index++, size, value);
         if (code != CL_SUCCESS) return Failed(code, "argument " + std::to_string(index - 1) + " of " + launch.function);
@@ -674,7 +754,28 @@ class Library {
     std::string variant;
     cl_program program = nullptr;
     std::vector<cl_kernel> kernels;  // One a launch: a kernel object holds its arguments.
+    std::vector<std::vector<internal::ImageArgument>> images;  // One a launch.
     std::map<cl_command_queue, std::vector<cl_mem>> temporaries;  // Queues run at the same time.
+  };
+
+  /// Images over the operands of one call.
+  class Views {
+   public:
+    explicit Views(const Api& api) : api_(api) {}
+    ~Views() {
+      for (cl_mem one : views_) api_.clReleaseMemObject(one);
+    }
+    Views(const Views&) = delete;
+    Views& operator=(const Views&) = delete;
+
+    const cl_mem* Keep(cl_mem view) {
+      views_.push_back(view);
+      return &views_.back();
+    }
+
+   private:
+    const Api& api_;
+    std::deque<cl_mem> views_;
   };
 
   Library(const std::string& folder, const Api& api, cl_context context, cl_device_id device, const Options& options)
@@ -756,6 +857,15 @@ class Library {
     }
     built->recipe = &recipe;
     built->variant = variant.name;
+    built->images.clear();
+    bool images = true;
+    for (const internal::Launch& launch : recipe.launches) {
+      built->images.push_back(internal::ImageArguments(source, launch.function));
+      images = images && internal::HasImages(api_, context_, built->images.back(), info_.image_buffer_max);
+    }
+    if (!images) built->images.assign(recipe.launches.size(), {});
+    const bool any = std::any_of(built->images.begin(), built->images.end(), [](const auto& one) { return !one.empty(); });
+    if (any) source = internal::kWithImages + source;
     const std::string key = Key(recipe, source);
     const std::string path = options_.cache_folder + "/" + internal::Hex(internal::Hash(key)) + ".bin";
     if (!options_.cache_folder.empty()) {

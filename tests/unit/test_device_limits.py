@@ -20,6 +20,7 @@ TOLD: dict[str, Any] = {
     "sub_group_size": 64,
     "native_float_vector_width": 1,
     "image2d_max": (16384, 16384),
+    "image_buffer_max": 65536,
     "fp16": True,
     "compute_units": 6,
 }
@@ -49,6 +50,7 @@ def test_a_device_tells_its_own_limits() -> None:
         sub_group_size=64,
         vector_width=1,
         image2d_max=(16384, 16384),
+        image_buffer_max=65536,
         fp16=True,
         compute_units=6,
     )
@@ -60,6 +62,7 @@ def test_a_stand_in_only_narrows_what_the_target_is_assumed_to_have() -> None:
         limits = _limits(asked(_request(target), _device(stand_in=True, **small)))
         assert (limits.max_threads_per_block, limits.max_local_memory_bytes) == (256, 16384)
         assert limits.local_memory == local_memory
+        assert limits.image_buffer_max == (65536 if target == "adreno" else 0)
         assert not limits.fp16
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.compiler.aligned_vectors import aligned_vectors
+from autotune.compiler.image_reads import Image, images
+from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.spaces import Limits
 from autotune.errors import AutotuneError
 
@@ -25,7 +26,6 @@ _LOCAL_BYTES = {
     "double": 8,
 }
 _EXTENSIONS = re.compile(r"#pragma OPENCL EXTENSION (\w+)\s*: enable")
-_IMAGE = re.compile(r"\bimage[123]d_\w*t\b")
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,12 @@ class Argument:
     Attributes:
         kind: `operand` or `temporary` (a buffer by its number), or the type of a scalar.
         value: The number, or the scalar.
+        image: How the function reads a buffer as an image, where the device has such.
     """
 
     kind: str
     value: int | float
+    image: Image | None = None
 
 
 @dataclass(frozen=True)
@@ -124,28 +126,31 @@ def opencl_program(name: str, program: Any, target: Any) -> OpenCLProgram:
     if len(devices) != 1:
         raise AutotuneError(f"{name} runs on {len(devices)} kinds of devices at once, not on one")
     (device,) = devices.values()
-    with aligned_vectors():
+    with improved_source(program):
         generated = tvm.get_global_func("target.build.opencl")(finish_device()(device), target)
     source = str(generated.inspect_source())
-    if _IMAGE.search(source):
-        raise AutotuneError(
-            f"{name} uses images, which the OpenCL export does not know",
-            hint="export it with --format tvm",
-        )
     parameters = {str(gv.name_hint): len(f.params) for gv, f in device.functions.items()}
     (entry,) = host.functions.values()
     reader = _HostReader(name, entry, parameters)
     reader.read(entry.body)
+    launches = tuple(_with_images(launch, source) for launch in reader.launches)
     # TVM writes this line before each function.
     fixed = max(_local_bytes(part) for part in source.split("// Function: "))
     dynamic = max(launch.dynamic_local_bytes for launch in reader.launches)
     return OpenCLProgram(
         source,
-        tuple(reader.launches),
+        launches,
         tuple(reader.temporaries),
         fixed + dynamic,
         tuple(sorted(set(_EXTENSIONS.findall(source)))),
     )
+
+
+def _with_images(launch: Launch, source: str) -> Launch:
+    """A launch with what its function's source says of images."""
+    found = images(source, launch.function)
+    arguments = [replace(one, image=found.get(at)) for at, one in enumerate(launch.arguments)]
+    return replace(launch, arguments=tuple(arguments))
 
 
 def _local_bytes(source: str) -> int:

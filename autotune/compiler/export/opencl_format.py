@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check
-from autotune.compiler.export.launches import Launch, OpenCLProgram, opencl_program
+from autotune.compiler.export.launches import Argument, Launch, OpenCLProgram, opencl_program
 from autotune.compiler.export.objects import Report, module_of, target_of
 from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import (
@@ -176,13 +177,16 @@ def _launch(launch: Launch) -> dict[str, Any]:
         "global": list(launch.work),
         "local": list(launch.group),
         "dynamic_local_bytes": launch.dynamic_local_bytes,
-        "arguments": [
-            {one.kind: one.value}
-            if one.kind in ("operand", "temporary")
-            else {"scalar": one.kind, "value": one.value}
-            for one in launch.arguments
-        ],
+        "arguments": [_argument(one) for one in launch.arguments],
     }
+
+
+def _argument(one: Argument) -> dict[str, Any]:
+    if one.kind not in ("operand", "temporary"):
+        return {"scalar": one.kind, "value": one.value}
+    if one.image is None:
+        return {one.kind: one.value}
+    return {one.kind: one.value, "image": asdict(one.image)}
 
 
 def _limits(kernel: Kernel, program: OpenCLProgram) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler import kernel_runner
-from autotune.compiler.aligned_vectors import aligned_vectors
 from autotune.compiler.build_worker import linker
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check
 from autotune.compiler.export.objects import Report, groups, module_of, target_of
 from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import Variant
+from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.targets import ARM_TRIPLE
 from autotune.workloads.operators import TensorSpec
 
@@ -73,11 +73,11 @@ def _write_library(variant: Variant, library: Path) -> None:
     import tvm
 
     # Each kernel is compiled with the options that it was measured with.
-    with aligned_vectors():
-        parts = [
-            tvm.compile(module_of(kernels, target, str), target)
-            for target, kernels in groups(variant, len(variant.kernels))
-        ]
+    parts = []
+    for target, kernels in groups(variant, len(variant.kernels)):
+        module = module_of(kernels, target, str)
+        with improved_source(module):
+            parts.append(tvm.compile(module, target))
     for part in parts[1:]:
         parts[0].mod.import_module(part.mod)
     parts[0].export_library(str(library), fcompile=linker(variant.target.triple, fast=False))

@@ -37,6 +37,7 @@ from autotune.workloads.operators import Conv2d
 _TILE = 4
 _WINDOWS = (3, 5)
 _FEWEST_CHANNELS = 8
+_SMALLEST = 7
 _POINTS = tuple(map(Fraction, ("0", "-1", "1", "1/2", "-2", "-1/2", "2")))
 """With 1/2 and -2 the error of 3x3 filters is a quarter of that with 2 and -2 (Barabasz et al., "Error Analysis and
 Improving the Accuracy of Winograd Convolution", ACM TOMS 2020)."""
@@ -49,8 +50,8 @@ Value = Callable[[Any, Any, Any, Any], Any]
 def _pays(conv: Conv2d) -> bool:
     fits = (conv.stride, conv.dilation, conv.groups) == ((1, 1), (1, 1), 1)
     fits = fits and conv.r == conv.s and conv.r in _WINDOWS and max(conv.pad) < conv.r
-    # Of small images one tiny product may be the sum, and the error is one of the tile's.
-    large = min(conv.h, conv.w, conv.oh, conv.ow) >= _TILE
+    # Of smaller images few products make a sum, and the error is one of the whole tile.
+    large = min(conv.h, conv.w, conv.oh, conv.ow) >= _SMALLEST
     return fits and large and min(conv.c, conv.k) >= _FEWEST_CHANNELS
 
 

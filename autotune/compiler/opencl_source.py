@@ -1,0 +1,38 @@
+"""What is made of the OpenCL source that TVM generates: aligned vector accesses, and reads of images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from autotune.compiler.aligned_vectors import with_aligned_vectors
+from autotune.compiler.image_reads import image_operands, with_image_reads
+
+_CALLBACK = "tvm_callback_opencl_postproc"
+
+
+@contextmanager
+def improved_source(module: Any, *, images: bool = True) -> Iterator[None]:
+    """Rewrites the OpenCL source of a scheduled `tvm.IRModule` that TVM compiles meanwhile.
+
+    Args:
+        module: The scheduled program.
+        images: Whether operands are read as images where the schedule says so.
+    """
+    import tvm_ffi
+
+    operands = image_operands(module) if images else {}
+
+    def rewritten(source: str, target: object) -> str:
+        return with_image_reads(with_aligned_vectors(source), operands)
+
+    earlier = tvm_ffi.get_global_func(_CALLBACK, allow_missing=True)
+    tvm_ffi.register_global_func(_CALLBACK, rewritten, override=True)
+    try:
+        yield
+    finally:
+        if earlier is None:
+            tvm_ffi.registry.remove_global_func(_CALLBACK)
+        else:
+            tvm_ffi.register_global_func(_CALLBACK, earlier, override=True)

@@ -1,0 +1,147 @@
+"""Kernels whose operands are images, on a real OpenCL: measured, exported, and where a device has none as long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from exports import exported
+from tvm.s_tir import Schedule
+
+from autotune.compiler import image_reads, opencl_sidecar, opencl_source, spaces
+from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
+from autotune.compiler.export.verify import verify
+from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.opencl_source import improved_source
+from autotune.compiler.rules import tile_rule
+from autotune.compiler.targets import find, tvm_target
+from autotune.compiler.tile_rules import Sketches, schedule_rule, tile_of, tiles_of
+from autotune.workloads import (
+    Kernel,
+    max_relative_error,
+    parse_operator,
+    random_inputs,
+    reference,
+)
+
+SPEC = find("adreno")
+SPACE = spaces.load(SPEC.space_path()).model_copy(
+    update={"limits": spaces.Limits(image_buffer_max=65536)}
+)
+KERNELS = (
+    ("matmul:m=16,n=64,k=32", "data_grad", "gemm"),
+    ("conv2d:n=2,c=8,h=8,w=8,k=16,r=3,s=3,stride=1,pad=1", "forward", "gemm"),
+    ("conv2d:n=4,c=8,h=8,w=8,k=8,r=3,s=3,stride=1,pad=1", "weight_grad", "winograd_gemm"),
+)
+
+
+def _scheduled(kernel: Kernel, name: str, wanted: dict[str, Any]) -> Any:
+    """A schedule whose tile is as wanted; its tile comes back from its trace."""
+    (one,) = (one for one in formulations(kernel) if one.name == name)
+    rule = tile_rule(SPACE, one.rule)
+    module = tvm.IRModule({"main": prim_func(kernel, one)})
+    plain = Schedule(module)
+    (block,) = (
+        one
+        for one in plain.get_child_blocks(plain.get_sblock("root"))
+        if rule.mark in plain.get(one).annotations
+    )
+    sketches = Sketches(rule, module, schedule_rule(rule).apply(plain, block))
+    tile = next(
+        tile
+        for tile in tiles_of(rule, module, seed=3).drawn(4000)
+        if sketches.has(tile) and all(getattr(tile, key) == value for key, value in wanted.items())
+    )
+    schedule = sketches.schedule(tile)
+    assert tile_of(rule, schedule.trace) == tile
+    return schedule.mod
+
+
+def _built(kernel: Kernel, module: Any) -> tuple[str, float]:
+    """The source of a schedule, and the error of its result."""
+    opencl_sidecar.ensure()
+    device = tvm.device("opencl", 0)
+    with improved_source(module):
+        built = tvm.compile(module, tvm_target(SPEC, SPACE.limits))
+    inputs = random_inputs(kernel, 1)
+    (expected,) = reference(kernel, inputs)
+    result = tvm.runtime.tensor(np.full(expected.shape, np.nan, "float32"), device=device)
+    for _ in range(2):  # The second call has the images of the first.
+        built["main"](*(tvm.runtime.tensor(one, device=device) for one in inputs), result)
+    return str(built.mod.imports[0].inspect_source()), max_relative_error(result.numpy(), expected)
+
+
+@pytest.mark.parametrize(("spec", "role", "name"), KERNELS)
+@pytest.mark.parametrize("sides", [("row",), ("column",), ("row", "column")])
+def test_an_operand_that_is_an_image_gives_the_same_result(
+    spec: str, role: str, name: str, sides: tuple[str, ...]
+) -> None:
+    kernel = Kernel(parse_operator(spec), role)
+    wanted = {f"{side}_image": side in sides for side in ("row", "column")}
+    source, error = _built(kernel, _scheduled(kernel, name, wanted))
+    reads = [
+        one
+        for function in ("main_kernel", *(f"main_kernel_{n}" for n in range(1, 4)))
+        if f"void {function}(" in source
+        for one in image_reads.images(source, function)
+    ]
+    assert len(reads) == len(sides)
+    assert error < 1e-5
+
+
+def test_a_device_whose_images_are_too_short_reads_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(parse_operator("matmul:m=16,n=64,k=32"), "data_grad")
+    module = _scheduled(kernel, "gemm", {"row_image": True, "column_image": True})
+    monkeypatch.setattr(
+        opencl_source,
+        "image_operands",
+        lambda module: {"main": {"dy_ptr": 1 << 50, "weight_ptr": 32 * 64}},
+    )
+    source, error = _built(kernel, module)
+    assert max(image.texels for image in image_reads.images(source, "main_kernel").values()) > 1e9
+    assert error < 1e-5
+
+
+def _variant(kernel: Kernel, module: Any) -> Variant:
+    def program(target: Any) -> Any:
+        return module
+
+    tuned = ExportedKernel(kernel, program, tuned=True, count=1, figures=Figures())
+    return Variant("images", SPEC, SPACE, (tuned,))
+
+
+@pytest.mark.parametrize("too_long", [False, True])
+def test_an_export_reads_images_where_the_device_has_them(
+    *, too_long: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, role, name = KERNELS[2]
+    kernel = Kernel(parse_operator(spec), role)
+    module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
+    if too_long:
+        known = image_reads.image_operands
+        monkeypatch.setattr(
+            opencl_source,
+            "image_operands",
+            lambda module: {
+                name: dict.fromkeys(operands, 1 << 50) for name, operands in known(module).items()
+            },
+        )
+    exported([_variant(kernel, module)], tmp_path / "out", "opencl", check_all=True)
+    sources = [path.read_text() for path in (tmp_path / "out" / "kernels").iterdir()]
+    assert any("AUTOTUNE_READ4(" in source for source in sources)
+    table = (tmp_path / "out" / "launch_table.json").read_text()
+    assert '"channels": 4' in table
+    verdict = verify(tmp_path / "out", None)
+    assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
+
+
+def test_a_library_for_tvm_reads_images(tmp_path: Path) -> None:
+    spec, role, name = KERNELS[0]
+    kernel = Kernel(parse_operator(spec), role)
+    module = _scheduled(kernel, name, {"row_image": True, "column_image": True})
+    exported([_variant(kernel, module)], tmp_path / "out", "tvm", check_all=True)
+    verdict = verify(tmp_path / "out", None)
+    assert verdict.ok, [one for one in verdict.results if one.status != "ok"]

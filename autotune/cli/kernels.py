@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from autotune.compiler.spaces import Space
     from autotune.compiler.targets import TargetSpec
     from autotune.workloads.graph import Task
+
+Storage = Literal["fp32", "fp16"]
 
 
 def kernels(
@@ -59,6 +61,13 @@ def kernels(
     seed: Annotated[int | None, typer.Option(help="Seed of the search. [default: 1]")] = None,
     space: Annotated[
         Path | None, typer.Option(help="Search space to use instead of the target's own.")
+    ] = None,
+    storage: Annotated[
+        Storage | None,
+        typer.Option(
+            help="fp16: try kernels that keep operands of products in half precision on their way, and sum in "
+            "single; their results are off by up to 2 %. OpenCL targets. [default: fp32]",
+        ),
     ] = None,
     tracker: Annotated[
         str | None,
@@ -118,6 +127,7 @@ def kernels(
       autotune kernels --target adreno --model lenet --batch 4 --trials 128
       autotune kernels --op conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1 --role weight_grad
       autotune kernels --op matmul:m=64,n=4096,k=1024 --target mali --json
+      autotune kernels --target adreno --model alexnet --batch 4 --storage fp16
       autotune kernels --target adreno --model lenet --batch 4 --tracker 127.0.0.1:9190 --key adreno640
       autotune kernels --target arm-cpu --model lenet --tracker 127.0.0.1:9190 --key sm8150 --cluster big
       autotune kernels --model squeezenet1_1 --emulate meizu-16t --cluster little --from logs/2026-arm-cpu-big
@@ -146,7 +156,7 @@ def kernels(
         "--layout": layout,
     }
     if resume is not None:
-        search = (target, target_json, model, op, role, seed, space, tracker, key)
+        search = (target, target_json, model, op, role, seed, space, storage, tracker, key)
         fixed = (*search, cluster, emulate, start_from, records, logs, *of_model.values())
         if any(value is not None for value in fixed):
             raise UsageError(
@@ -171,6 +181,8 @@ def kernels(
     if cores is not None:
         spec = on_cores(spec, len(cores.cpus))
     chosen = _space(spec, space)
+    if storage == "fp16":
+        chosen = chosen.with_half_storage()
     if model is not None:
         if role is not None:
             raise UsageError("--role goes with --op", hint="a model is tuned in all its roles")

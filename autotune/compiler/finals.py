@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.runner import CompareRequest, Comparison, Runner
 from autotune.compiler.spaces import Measure
 from autotune.compiler.workers import WorkerLost
@@ -89,11 +88,12 @@ def settle(
                 break
             contestants = survivors
             continue
-        verdict = _judge(default, contestants, timed, seed)
+        right = _right(contestants, timed, measure.tolerance)
+        verdict = _judge(default, contestants, timed, right, seed)
         return replace(
             verdict,
             ties=_ties(verdict, default, seed),
-            right=tuple(sorted(_right(contestants, timed))),
+            right=tuple(sorted(right)),
             doubt=timed.doubt,
             rejected=tuple(_by_digest(contestants, other) for other in timed.rejected),
         )
@@ -144,11 +144,14 @@ def _alike(found: versus.Verdict) -> bool:
 
 
 def _judge(
-    default: Entrant | None, contestants: Sequence[Entrant], timed: Comparison, seed: int
+    default: Entrant | None,
+    contestants: Sequence[Entrant],
+    timed: Comparison,
+    right: Collection[str],
+    seed: int,
 ) -> Verdict:
     samples = _by_digest(contestants, timed)
     errors = {e.digest: x for e, x in zip(contestants, timed.max_rel_errors, strict=True)}
-    right = _right(contestants, timed)
     candidates = [e for e in contestants if e is not default and e.digest in right]
     best = min(candidates, key=lambda e: median(samples[e.digest]), default=None)
     if default is None or default.digest not in right:
@@ -180,12 +183,12 @@ def _judge(
     )
 
 
-def _right(contestants: Sequence[Entrant], timed: Comparison) -> set[str]:
+def _right(contestants: Sequence[Entrant], timed: Comparison, tolerance: float) -> set[str]:
     """Digests of those whose result is right; of all where a model told the times."""
     return {
         entrant.digest
         for entrant, error in zip(contestants, timed.max_rel_errors, strict=True)
-        if not timed.computed or (error is not None and error <= TOLERANCE)
+        if not timed.computed or (error is not None and error <= tolerance)
     }
 
 

@@ -12,10 +12,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
+
+from autotune.compiler.kernel_text import (
+    Access,
+    KernelText,
+    accesses,
+    kernels,
+    replaced,
+    with_kernels,
+)
+from autotune.compiler.tile_rules import noted_blocks
 
 IMAGE = "autotune.image"
 """Annotation of a block whose operands in global memory are read as images."""
@@ -41,8 +50,6 @@ def _prelude() -> str:
     )
 
 
-_DECLARATION = re.compile(r"^__kernel void \w+\(.*\);\n", re.MULTILINE)
-_KERNEL = re.compile(r"^__kernel void (\w+)\((.*)\) \{$", re.MULTILINE)
 _IMAGE_PARAMETER = re.compile(r"AUTOTUNE_IMAGE(\d)\((\d+)\)")
 
 
@@ -61,24 +68,14 @@ class Image:
 
 def image_operands(module: Any) -> dict[str, dict[str, int]]:
     """Elements of the operands that a scheduled `tvm.IRModule` reads as images, by function and parameter."""
-    from tvm import tirx
-    from tvm.s_tir import Schedule
-
-    found: dict[str, dict[str, int]] = {}
-    for name, function in module.functions.items():
-        if not isinstance(function, tirx.PrimFunc):
-            continue
-        schedule = Schedule(function)
-        blocks = map(schedule.get, schedule.get_child_blocks(schedule.get_sblock("root")))
-        operands = {
+    return {
+        function: {
             f"{read.source.name}_ptr": prod(int(extent) for extent in read.source.shape)
             for block in blocks
-            if IMAGE in block.annotations
             for read in block.reads
         }
-        if operands:
-            found[str(function.attrs.get("global_symbol", name.name_hint))] = operands
-    return found
+        for function, blocks in noted_blocks(module, IMAGE).items()
+    }
 
 
 def with_image_reads(source: str, operands: Mapping[str, Mapping[str, int]]) -> str:
@@ -92,92 +89,42 @@ def with_image_reads(source: str, operands: Mapping[str, Mapping[str, int]]) -> 
     """
     if not operands:
         return source
-    # Each kernel stands behind declarations of all of them, which are of no use, and with the types that they had.
-    source = _DECLARATION.sub("", source)
-    starts = [found.start() for found in _KERNEL.finditer(source)]
-    bounds = [0, *starts, len(source)]
-    return "".join(_rewritten(source[begin:end], operands) for begin, end in pairwise(bounds))
+    return with_kernels(source, lambda kernel: _rewritten(kernel, operands))
 
 
-def _rewritten(kernel: str, operands: Mapping[str, Mapping[str, int]]) -> str:
-    head = _KERNEL.match(kernel)
-    if head is None:
-        return kernel
-    wanted = next(
-        (
-            some
-            for name, some in operands.items()
-            if re.fullmatch(rf"{re.escape(name)}_kernel(_\d+)?", head[1])
-        ),
-        {},
-    )
-    signature, body = head[2], kernel[head.end() :]
+def _rewritten(kernel: KernelText, operands: Mapping[str, Mapping[str, int]]) -> str:
+    wanted = next((some for function, some in operands.items() if kernel.of(function)), {})
+    made = kernel
     for parameter, elements in wanted.items():
         declared = f"__global float* restrict {parameter}"
-        if declared not in signature.split(", "):
+        found = accesses(made.body, parameter) or []
+        widths = {one.lanes if one.value is None else 0 for one in found}
+        if declared not in made.signature.split(", ") or widths not in map(_only, CHANNELS):
             continue
-        for channels in CHANNELS:
-            read = _as_image(body, parameter, channels)
-            if read is not None:
-                image = f"AUTOTUNE_IMAGE{channels}({elements // channels}) {parameter}"
-                signature, body = signature.replace(declared, image), read
-                break
-    if signature == head[2]:
-        return kernel
-    return f"{_prelude()}__kernel void {head[1]}({signature}) {{{body}"
+        (channels,) = widths
+        image = f"AUTOTUNE_IMAGE{channels}({elements // channels}) {parameter}"
+
+        def read(one: Access, name: str = parameter) -> str:
+            texel = f"({one.index}) / {one.lanes}" if one.lanes > 1 else one.index
+            return f"AUTOTUNE_READ{one.lanes}({name}, {texel})"
+
+        made = replace(
+            made,
+            signature=made.signature.replace(declared, image),
+            body=replaced(made.body, found, read),
+        )
+    return str(kernel) if made is kernel else f"{_prelude()}{made}"
 
 
-def _as_image(body: str, parameter: str, channels: int) -> str | None:
-    """The body with every access of a parameter as a read of an image; None where one is something else."""
-    pieces, position = [], 0
-    for found in re.finditer(rf"\b{parameter}\b", body):
-        access = _element(body, found) if channels == 1 else _vector(body, found, channels)
-        if access is None:
-            return None
-        begin, end, index = access
-        texel = f"({index}) / {channels}" if channels > 1 else index
-        pieces += [body[position:begin], f"AUTOTUNE_READ{channels}({parameter}, {texel})"]
-        position = end
-    return "".join([*pieces, body[position:]])
-
-
-def _vector(body: str, name: re.Match[str], lanes: int) -> tuple[int, int, str] | None:
-    """Begin, end and index of an aligned load of some elements at a name."""
-    before = f"(*((__global float{lanes}*)("
-    begin = name.start() - len(before)
-    if not body.startswith(before, max(begin, 0)) or not body.startswith(" + ", name.end()):
-        return None
-    close = _closing(body, name.end(), "()")
-    if not body.startswith(")))", close):
-        return None
-    return begin, close + 3, body[name.end() + 3 : close]
-
-
-def _element(body: str, name: re.Match[str]) -> tuple[int, int, str] | None:
-    """Begin, end and index of a load of one element at a name."""
-    if not body.startswith("[", name.end()):
-        return None
-    close = _closing(body, name.end() + 1, "[]")
-    if body.startswith(" = ", close + 1):
-        return None
-    return name.start(), close + 1, body[name.end() + 1 : close]
-
-
-def _closing(text: str, begin: int, pair: str) -> int:
-    """Where the bracket closes that is open at `begin`."""
-    depth = 1
-    for position in range(begin, len(text)):
-        depth += (text[position] == pair[0]) - (text[position] == pair[1])
-        if depth == 0:
-            return position
-    raise ValueError("a bracket without an end in OpenCL source")
+def _only(width: int) -> set[int]:
+    return {width}
 
 
 def images(source: str, function: str) -> dict[int, Image]:
     """The parameters of a device function that are images, by their place."""
-    (signature,) = (found[2] for found in _KERNEL.finditer(source) if found[1] == function)
+    (kernel,) = (one for one in kernels(source) if one.name == function)
     return {
         place: Image(int(found[1]), int(found[2]))
-        for place, parameter in enumerate(signature.split(", "))
+        for place, parameter in enumerate(kernel.signature.split(", "))
         if (found := _IMAGE_PARAMETER.match(parameter))
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autotune.compiler.half_storage import HALF
 from autotune.compiler.image_reads import IMAGE
 from autotune.compiler.product_tiles import (
     EACH,
@@ -49,9 +50,11 @@ class Products:
 
     def tiles(self, block: Any, seed: int) -> Tiles:
         """See `TileRule`."""
-        rows_along, columns_along = (bool(int(way)) for way in block.annotations[PRODUCT])
-        batch, rows, columns, depth = (int(var.dom.extent) for var in block.iter_vars)
-        product = Product(rows_along, columns_along, batch, rows, columns, depth)
+        rows_along, columns_along, *transformed = (
+            bool(int(flag)) for flag in block.annotations[PRODUCT]
+        )
+        extents = [int(var.dom.extent) for var in block.iter_vars]
+        product = Product(rows_along, columns_along, *extents, transformed=any(transformed))
         return Tiles(product, self._rule, self._limits, seed)
 
     def kind(self, tile: Tile) -> tuple[bool, ...]:
@@ -76,6 +79,7 @@ class Products:
             pipelined=pipelined,
             row_image=_SIDES["row"] in images,
             column_image=_SIDES["column"] in images,
+            half=any(str(one.attrs[0]) == HALF for one in notes),
         )
 
     def sketch(self, sch: Any, block: Any, tiles: Tiles, tile: Tile) -> Any:
@@ -101,6 +105,8 @@ class _Sketch:
         last = joined_consumers(sch, transforms[-1] if transforms else block)
         for transform in transforms:
             _in_registers(sch, transform)
+        for operand in transforms[:-1] if self._tile.half else ():
+            sch.annotate(operand, HALF, 1)
         if self._split:
             outer, _ = sch.split(sch.get_loops(block)[3], [self._decided("parts"), None])
             self._cut(sch.rfactor(outer, 0))
@@ -171,6 +177,11 @@ class _Sketch:
             sch.annotate(steps, _PIPELINE, [0, 0, 0, 0, 1])
             sch.annotate(steps, "software_pipeline_order", [0, 3, 1, 4, 2])
 
+    def _keep(self, tile: Any) -> None:
+        """What a tile in local memory is kept in."""
+        if self._tile.half:
+            self._sch.annotate(tile, HALF, 1)
+
     def _gather(self, operand: Any, within: Any, *, along_depth: bool) -> None:
         """Gathers what a work-item needs for some steps into its registers, vectors of neighbours in memory."""
         sch = self._sch
@@ -199,6 +210,7 @@ class _Sketch:
         sch = self._sch
         row_items, column_items, each, load = shares
         shared = sch.cache_read(registers, 0, "shared")
+        self._keep(shared)
         sch.set_scope(operand, 0, "local")
         if along_depth:
             sch.storage_align(shared, 0, axis=-2, factor=_BANKS, offset=PADDING)
@@ -219,6 +231,7 @@ class _Sketch:
         """Gathers an operand's tile into local memory, all work-items together, neighbours in memory first."""
         sch = self._sch
         sch.set_scope(operand, 0, "shared")
+        self._keep(operand)
         across, along = self._moved(operand, steps, along_depth=along_depth)
         if along_depth:
             sch.storage_align(operand, 0, axis=-2, factor=_BANKS, offset=PADDING)

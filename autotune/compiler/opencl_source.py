@@ -1,4 +1,4 @@
-"""What is made of the OpenCL source that TVM generates: aligned vector accesses, and reads of images."""
+"""What is made of the OpenCL source that TVM generates: aligned vectors, half storage, reads of images."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autotune.compiler.aligned_vectors import with_aligned_vectors
+from autotune.compiler.half_storage import half_buffers, with_half_storage
 from autotune.compiler.image_reads import image_operands, with_image_reads
 
 _CALLBACK = "tvm_callback_opencl_postproc"
@@ -22,10 +23,11 @@ def improved_source(module: Any, *, images: bool = True) -> Iterator[None]:
     """
     import tvm_ffi
 
-    operands = image_operands(module) if images else {}
+    halves, operands = half_buffers(module), image_operands(module) if images else {}
 
     def rewritten(source: str, target: object) -> str:
-        return with_image_reads(with_aligned_vectors(source), operands)
+        source = with_half_storage(with_aligned_vectors(source), halves)
+        return with_image_reads(source, operands)
 
     earlier = tvm_ffi.get_global_func(_CALLBACK, allow_missing=True)
     tvm_ffi.register_global_func(_CALLBACK, rewritten, override=True)

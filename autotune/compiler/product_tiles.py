@@ -13,7 +13,8 @@ from autotune.compiler.spaces import ImplicitGemm, Limits
 from autotune.compiler.tile_space import Choices, TileSpace, dividing, names_of
 
 PRODUCT = "autotune.product"
-"""Annotation of a product's block: whether each operand lies along the reduction in memory, as two integers."""
+"""Annotation of a product's block, as integers: whether each operand lies along the reduction in memory, and a third
+one where they are transforms."""
 
 TRANSFORM = "autotune.transform"
 """Annotation of a block that transforms tiles, each in the registers of a work-item: see `winograd_gemm`."""
@@ -38,6 +39,7 @@ class Product:
         rows_along, columns_along: Whether an operand's neighbours in memory follow the reduction.
         batch: Products of equal sizes.
         rows, columns, depth: Extents of the result and of the reduction.
+        transformed: Whether its operands are transforms, which kernels of their own have put into memory.
     """
 
     rows_along: bool
@@ -46,6 +48,7 @@ class Product:
     rows: int
     columns: int
     depth: int
+    transformed: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Tile:
         row_load, column_load: Elements of a load from global memory.
         pipelined: Whether the next tile is gathered, into registers, while one is multiplied.
         row_image, column_image: Whether an operand is read as an image; see `image_reads`.
+        half: Whether operands are kept in half precision on their way; see `half_storage`.
     """
 
     parts: int
@@ -78,6 +82,7 @@ class Tile:
     pipelined: bool
     row_image: bool = False
     column_image: bool = False
+    half: bool = False
 
     @cached_property
     def items(self) -> int:
@@ -182,7 +187,7 @@ class Tile:
         return np.array([*map(math.log2, sizes), *flags], dtype=np.float32)
 
 
-FLAGS = ("pipelined", "row_image", "column_image")
+FLAGS = ("pipelined", "row_image", "column_image", "half")
 """Decisions that make another sketch."""
 
 NAMES = tuple(name for name in names_of(Tile) if name not in FLAGS)
@@ -257,4 +262,5 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "pipelined": rule.pipelined if through_local else (False,),
         "row_image": rule.images if limits.image_buffer_max else (False,),
         "column_image": rule.images if limits.image_buffer_max else (False,),
+        "half": rule.half if through_local or product.transformed else (False,),
     }

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from autotune.compiler.spaces import Measure
 from autotune.errors import RecordError
 from autotune.workloads.operators import Kernel
 from autotune.workloads.references import random_inputs, reference
 
-TOLERANCE = 1e-4
-"""Largest relative error of a right result, with a floor of 1e-3 of the tensor's largest magnitude."""
+TOLERANCE = Measure().tolerance
+"""Largest relative error of a right result, unless a space asks for another; see `Measure`."""
 
 
 class ReferenceData:

@@ -147,6 +147,10 @@ class ImplicitGemm(_Strict):
         default=(False,),
         description="Whether an operand is read as an image, where the device has such.",
     )
+    half: tuple[bool, ...] = Field(
+        default=(False,),
+        description="Whether operands are kept in half precision on their way, which takes a larger tolerance.",
+    )
     alone: bool = Field(
         default=False,
         strict=True,
@@ -209,6 +213,7 @@ Rule = Annotated[
 ]
 
 
+_HALF_TOLERANCE = 0.02
 BY_TILES = (ImplicitGemm, Depthwise)
 """Rules that schedule formulations of their own, and search their tiles by themselves."""
 
@@ -373,6 +378,12 @@ class Measure(_Strict):
         default=11, description="Interleaved blocks of the last timing."
     )
     final_min_repeat_ms: float = Field(default=4.0, ge=0)
+    tolerance: float = Field(
+        default=1e-4,
+        gt=0,
+        lt=1,
+        description="Largest relative error of a right result, with a floor of 1e-3 of the largest magnitude.",
+    )
     pool: PositiveInt = Field(
         default=8,
         description="Best schedules of a task that the result keeps, for other cores and clocks.",
@@ -417,6 +428,27 @@ class Space(_Strict):
             for rule in self.rules
         )
         return self.model_copy(update={"rules": rules})
+
+    def with_half_storage(self) -> Space:
+        """The same space with kernels that keep operands in half precision, and the tolerance that they take.
+
+        Raises:
+            UsageError: It has no rule that does so.
+        """
+        if not any(isinstance(rule, ImplicitGemm) for rule in self.rules):
+            raise UsageError(
+                f"the search space of {self.description} has no kernels with operands in half precision",
+                hint="--storage fp16 goes with the targets opencl, adreno and mali",
+            )
+        rules = tuple(
+            rule.model_copy(update={"half": (False, True)})
+            if isinstance(rule, ImplicitGemm)
+            else rule
+            for rule in self.rules
+        )
+        tolerance = max(self.measure.tolerance, _HALF_TOLERANCE)
+        measure = self.measure.model_copy(update={"tolerance": tolerance})
+        return self.model_copy(update={"rules": rules, "measure": measure})
 
 
 def folder() -> Path:

@@ -138,6 +138,22 @@ def among_items(sch: Any, loops: Sequence[Any]) -> Any:
     return items
 
 
+def noted_blocks(module: Any, note: str) -> dict[str, list[Any]]:
+    """The blocks of a scheduled `tvm.IRModule` that a sketch annotated so, by function, where there are some."""
+    from tvm import tirx
+    from tvm.s_tir import Schedule
+
+    found = {}
+    for name, function in module.functions.items():
+        if not isinstance(function, tirx.PrimFunc):
+            continue
+        schedule = Schedule(function)
+        blocks = map(schedule.get, schedule.get_child_blocks(schedule.get_sblock("root")))
+        if noted := [block for block in blocks if note in block.annotations]:
+            found[str(function.attrs.get("global_symbol", name.name_hint))] = noted
+    return found
+
+
 class Sketches:
     """Makes schedules of tiles from a rule's sketches.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from autotune.compiler.builder import Builder, BuildRequest
 from autotune.compiler.candidate import Candidate
-from autotune.compiler.reference_data import TOLERANCE, ReferenceData
+from autotune.compiler.reference_data import ReferenceData
 from autotune.compiler.runner import CompareRequest, MeasureRequest, Runner
 from autotune.compiler.spaces import Measure
 from autotune.compiler.workers import WorkerLost
@@ -177,7 +177,7 @@ class Bench:
                 repeats=limits.repeats,
                 min_repeat_ms=limits.min_repeat_ms,
                 give_up_s=1e9 if default else best_s * limits.give_up_ratio,
-                tolerance=TOLERANCE,
+                tolerance=self._measure.tolerance,
                 timeout_s=limits.run_timeout_s * (_DEFAULT_PATIENCE if default else 1.0),
             )
         )
@@ -190,7 +190,7 @@ class Bench:
             repeats=_REFERENCE_REPEATS,
             min_repeat_ms=self._measure.min_repeat_ms,
             give_up_s=math.inf,
-            tolerance=TOLERANCE,
+            tolerance=self._measure.tolerance,
             timeout_s=self._measure.run_timeout_s * _DEFAULT_PATIENCE,
         )
         requests = [request] * min(self._runner.at_once(), _MOST_AT_ONCE)

@@ -1,4 +1,4 @@
-"""Kernels whose operands are images, on a real OpenCL: measured, exported, and where a device has none as long."""
+"""Kernels whose operands are images or in half precision, on a real OpenCL."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ SPEC = find("adreno")
 SPACE = spaces.load(SPEC.space_path()).model_copy(
     update={"limits": spaces.Limits(image_buffer_max=65536)}
 )
+HALF = SPACE.with_half_storage()
 KERNELS = (
     ("matmul:m=16,n=64,k=32", "data_grad", "gemm"),
     ("conv2d:n=2,c=8,h=8,w=8,k=16,r=3,s=3,stride=1,pad=1", "forward", "gemm"),
@@ -41,7 +42,7 @@ KERNELS = (
 def _scheduled(kernel: Kernel, name: str, wanted: dict[str, Any]) -> Any:
     """A schedule whose tile is as wanted; its tile comes back from its trace."""
     (one,) = (one for one in formulations(kernel) if one.name == name)
-    rule = tile_rule(SPACE, one.rule)
+    rule = tile_rule(HALF if wanted.get("half") else SPACE, one.rule)
     module = tvm.IRModule({"main": prim_func(kernel, one)})
     plain = Schedule(module)
     (block,) = (
@@ -52,7 +53,8 @@ def _scheduled(kernel: Kernel, name: str, wanted: dict[str, Any]) -> Any:
     sketches = Sketches(rule, module, schedule_rule(rule).apply(plain, block))
     tile = next(
         tile
-        for tile in tiles_of(rule, module, seed=3).drawn(4000)
+        for seed in range(16)
+        for tile in tiles_of(rule, module, seed).drawn(4000)
         if sketches.has(tile) and all(getattr(tile, key) == value for key, value in wanted.items())
     )
     schedule = sketches.schedule(tile)
@@ -90,6 +92,20 @@ def test_an_operand_that_is_an_image_gives_the_same_result(
     ]
     assert len(reads) == len(sides)
     assert error < 1e-5
+
+
+@pytest.mark.parametrize(("spec", "role", "name"), KERNELS)
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_operands_in_half_precision_are_summed_in_single(
+    spec: str, role: str, name: str, *, pipelined: bool
+) -> None:
+    kernel = Kernel(parse_operator(spec), role)
+    wanted = {"half": True, "pipelined": pipelined, "row_image": False, "column_image": False}
+    source, error = _built(kernel, _scheduled(kernel, name, wanted))
+    assert "__local ushort" in source
+    assert ("__global half*" in source) == (name == "winograd_gemm")
+    # A rounding to 11 bits is off by 2^-12 of a value at most; sums of products average that.
+    assert 1e-5 < error < (2e-2 if name == "winograd_gemm" else 2e-3)
 
 
 def test_a_device_whose_images_are_too_short_reads_buffers(monkeypatch: pytest.MonkeyPatch) -> None:

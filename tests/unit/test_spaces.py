@@ -128,3 +128,13 @@ def test_a_bad_target_file_is_refused(tmp_path: Path, text: str, reason: str) ->
 def test_an_unknown_target_lists_the_known() -> None:
     with pytest.raises(UsageError, match="adreno, mali, opencl"):
         find("hexagon")
+
+
+def test_half_storage_comes_with_its_tolerance_where_a_rule_knows_it() -> None:
+    plain = spaces.load(spaces.folder() / "mali.toml")
+    half = plain.with_half_storage()
+    assert (plain.measure.tolerance, half.measure.tolerance) == (1e-4, 0.02)
+    (rule,) = (rule for rule in half.rules if isinstance(rule, spaces.ImplicitGemm))
+    assert rule.half == (False, True)
+    with pytest.raises(UsageError, match="no kernels with operands in half precision"):
+        spaces.load(spaces.folder() / "host_cpu.toml").with_half_storage()

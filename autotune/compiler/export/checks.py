@@ -44,7 +44,9 @@ def chosen(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
     return tuple(found)
 
 
-def write_checks(kernels: Sequence[Kernel], out: Path) -> tuple[Check, ...]:
+def write_checks(
+    kernels: Sequence[Kernel], out: Path, tolerance: float = TOLERANCE
+) -> tuple[Check, ...]:
     """Writes inputs and results of kernels below an export's folder."""
     checks = []
     for number, kernel in enumerate(kernels):
@@ -60,6 +62,7 @@ def write_checks(kernels: Sequence[Kernel], out: Path) -> tuple[Check, ...]:
                     _write(out, folder / f"expected{i}.bin", a.astype("<f8"))
                     for i, a in enumerate(outputs)
                 ),
+                tolerance,
             )
         )
     return tuple(checks)

@@ -74,7 +74,9 @@ def padded(extent: int, most: int) -> int:
     return -(-extent // _LEAST) * _LEAST
 
 
-def matrix_product(a: Operand, b: Operand, depth: int, *, batch: int = 1) -> Callable[..., Any]:
+def matrix_product(
+    a: Operand, b: Operand, depth: int, *, batch: int = 1, transformed: bool = False
+) -> Callable[..., Any]:
     """Reads the products of the rows of a and the columns of b: (batch, row, column)."""
     long = padded(depth, MOST["depth"])
 
@@ -96,7 +98,7 @@ def matrix_product(a: Operand, b: Operand, depth: int, *, batch: int = 1) -> Cal
         (batch, rows.shape[2], columns.shape[2]),
         lambda g, i, j: te.sum(rows[g, rk, i] * columns[g, rk, j], axis=rk),
         name="product",
-        attrs={PRODUCT: [int(a.along_depth), int(b.along_depth)]},
+        attrs={PRODUCT: [int(a.along_depth), int(b.along_depth), *[1] * transformed]},
     )
     return lambda g, i, j: product[g, i, j]
 

@@ -162,7 +162,7 @@ def _products(
     """The transform of the products, as (row, column, *axes), the axes of the sides turned with channels last."""
     size = len(matrix[0])
     a, b = sides[::-1] if conv.channels_last else sides
-    product = matrix_product(a, b, depth, batch=size * size)
+    product = matrix_product(a, b, depth, batch=size * size, transformed=True)
     made = _transformed(
         matrix, lambda e, f, x, y: product(e * size + f, x, y), (a.extent, b.extent), name
     )

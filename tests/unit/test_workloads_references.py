@@ -153,6 +153,21 @@ def test_bad_inputs_are_one_clear_line() -> None:
         max_relative_error(np.zeros(2), np.zeros(3))
 
 
+@pytest.mark.parametrize("place", [0, 65535, 65536, 199_999])
+def test_max_relative_error_of_a_large_tensor_is_that_of_its_worst_element(place: int) -> None:
+    ref = np.linspace(1.0, 2.0, 200_000)
+    out = ref.astype(np.float32)
+    out[place] *= 1.5
+    assert max_relative_error(out, ref) == pytest.approx(0.5, rel=1e-5)
+    out[place] = np.nan
+    assert max_relative_error(out, ref) == math.inf
+    ref[place] = np.inf
+    assert max_relative_error(ref, ref) == math.inf
+    small = np.full(200_000, 1e-9)
+    small[place] = 1.0
+    assert max_relative_error(small + 1e-5, small) == pytest.approx(0.01, rel=1e-3)
+
+
 def test_max_relative_error() -> None:
     ref = np.array([1.0, -2.0, 0.0])
     assert max_relative_error(ref.astype(np.float32), ref) == 0.0

@@ -53,8 +53,10 @@ class Products:
         rows_along, columns_along, *transformed = (
             bool(int(flag)) for flag in block.annotations[PRODUCT]
         )
-        extents = [int(var.dom.extent) for var in block.iter_vars]
-        product = Product(rows_along, columns_along, *extents, transformed=any(transformed))
+        batch, rows, columns, depth = (int(var.dom.extent) for var in block.iter_vars)
+        product = Product(
+            rows_along, columns_along, batch, rows, columns, depth, transformed=any(transformed)
+        )
         return Tiles(product, self._rule, self._limits, seed)
 
     def kind(self, tile: Tile) -> tuple[bool, ...]:

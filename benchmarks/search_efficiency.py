@@ -10,7 +10,6 @@ A search of stock's takes half an hour on two cores: `--runs DIR` keeps it, and 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import subprocess
 import sys
@@ -54,15 +53,15 @@ def searched(kernel: Kernel, runs: Path, *, quick: bool) -> tuple[Path, dict[str
         subprocess.run([*command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
         (mine,) = logs.iterdir()
     stock = runs / "stock" / kernel.name
-    if not (stock / "stock.json").is_file():
+    if stock_search.told(stock) is None:
         trials = QUICK_TRIALS if quick else TRIALS["stock"]
         subprocess.run(
-            stock_search.command(__file__, "cpu", kernel, trials, stock),
+            stock_search.command(__file__, "cpu", kernel, trials, stock, runs / "stock.lock"),
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-    return mine, json.loads((stock / "stock.json").read_text())
+    return mine, stock_search.told(stock) or {}
 
 
 def trials_until(run_folder: Path, seconds: float) -> float:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from autotune.compiler.rules import no_tensor_intrinsics
 from autotune.compiler.runner import runner_for
 from autotune.compiler.trials import Bench, BuildTargets
 from autotune.measurement import Outcome
+from autotune.records.folder import write_json
 from autotune.workloads import Kernel, parse_operator
 from autotune.workloads.graph import Task
 
@@ -48,18 +49,16 @@ def alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def search(kernel: Kernel, target_name: str, trials: int, folder: Path) -> dict[str, Any]:
+def search(kernel: Kernel, target_name: str, trials: int, folder: Path, lock: Path) -> None:
     """Tunes a kernel as stock MetaSchedule does.
 
     Args:
         kernel: What to tune, in its plain definition.
         target_name: `cpu` or `opencl`, of this host.
         trials: Trials that stock may have.
-        folder: Where the best program goes, as `stock.so` and, with what was tried, `stock.json`; beside those of
-            other kernels, whose searches may go on at the same time.
-
-    Returns:
-        What `stock.json` says.
+        folder: Where the best program goes, as `stock.so`, and after every round what was tried, as `stock.json`;
+            `ended` says whether that was all.
+        lock: What searches that share a device measure under, one at a time.
     """
     spec = targets.find(target_name)
     space = spaces.load(spaces.folder() / spec.space_file)
@@ -78,14 +77,16 @@ def search(kernel: Kernel, target_name: str, trials: int, folder: Path) -> dict[
             builder, runner, data, space.measure, BuildTargets(text, text), work / "libraries"
         )
         with closing(bench):
-            return _tuned(bench, kernel, target, trials, folder)
+            _tuned(bench, kernel, target, trials, folder, lock)
     finally:
         builder.stop()
         runner.stop()
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path) -> dict[str, Any]:
+def _tuned(
+    bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path, lock: Path
+) -> None:
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder
@@ -95,17 +96,40 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
     numbers = count()
     best = [math.inf]
     best_after: list[tuple[int, float]] = []
+    spent = {"build": 0.0, "wait": 0.0, "measure": 0.0}
     folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+
+    @contextmanager
+    def timed(what: str) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        spent[what] += time.monotonic() - start
+
+    def tell(*, ended: bool) -> None:
+        answer = {
+            "asked": trials,
+            "measured": len(tried),
+            "right": sum(outcome.ok for outcome in tried),
+            "best_s": best[0] if best_after else None,
+            "best_after": best_after,
+            "wall_s": time.monotonic() - began,
+            "spent_s": spent,
+            "ended": ended,
+        }
+        write_json(folder / "stock.json", answer)
 
     @derived_object
     class OurBuilder(PyBuilder):  # type: ignore[misc]  # TVM ships no annotations
         def build(self, build_inputs: Any) -> Any:
             candidates = [Candidate.of(f"stock-{next(numbers)}", one.mod) for one in build_inputs]
+            with timed("build"):
+                libraries = bench.build(candidates)
             return [
                 BuilderResult(None, built.message)
                 if isinstance(built, Outcome)
                 else BuilderResult(str(built), None)
-                for built in bench.build(candidates)
+                for built in libraries
             ]
 
     @derived_object
@@ -125,11 +149,16 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
     @derived_object
     class OurRunner(PyRunner):  # type: ignore[misc]  # TVM ships no annotations
         def run(self, runner_inputs: Any) -> Any:
-            return [Finished(self._measured(Path(one.artifact_path))) for one in runner_inputs]
+            finished = [Finished(self._measured(Path(one.artifact_path))) for one in runner_inputs]
+            tell(ended=False)
+            return finished
 
         def _measured(self, library: Path) -> Outcome:
-            with alone(folder.parent / "lock"):
-                outcome = bench.run(kernel, library, best[0])
+            with ExitStack() as held:
+                with timed("wait"):
+                    held.enter_context(alone(lock))
+                with timed("measure"):
+                    outcome = bench.run(kernel, library, best[0])
             tried.append(outcome)
             if outcome.ok and outcome.seconds < best[0]:
                 best[0] = outcome.seconds
@@ -138,7 +167,6 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
             return outcome
 
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])
-    began = time.monotonic()
     # Stock's rules for GPUs name no intrinsics; those for processors do.
     intrinsics = nullcontext() if target.kind.name == "llvm" else no_tensor_intrinsics()
     with intrinsics, tempfile.TemporaryDirectory() as work:
@@ -146,32 +174,32 @@ def _tuned(bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path)
             program, target, work, max_trials_global=trials, num_trials_per_iter=min(ROUND, trials),
             builder=OurBuilder(), runner=OurRunner(), num_tuning_cores="logical", seed=_SEED,
         )  # fmt: skip
-    right = [outcome for outcome in tried if outcome.ok]
-    answer = {
-        "asked": trials,
-        "built": next(numbers),
-        "measured": len(tried),
-        "right": len(right),
-        "best_s": best[0] if right else None,
-        "best_after": best_after,
-        "wall_s": time.monotonic() - began,
-    }
-    (folder / "stock.json").write_text(json.dumps(answer))
-    return answer
+    tell(ended=True)
 
 
 def child() -> bool:
     """Searches, where this process was started by `command`; whether it was."""
     if sys.argv[1:2] != [_CHILD]:
         return False
-    target_name, spec, role, trials, folder = sys.argv[2:]
-    search(Kernel(parse_operator(spec), role), target_name, int(trials), Path(folder))
+    target_name, spec, role, trials, folder, lock = sys.argv[2:]
+    search(Kernel(parse_operator(spec), role), target_name, int(trials), Path(folder), Path(lock))
     return True
 
 
-def command(program: str, target_name: str, kernel: Kernel, trials: int, folder: Path) -> list[str]:
+def told(folder: Path) -> dict[str, Any] | None:
+    """What a search came to; None before its end."""
+    try:
+        answer: dict[str, Any] = json.loads((folder / "stock.json").read_text())
+    except FileNotFoundError:
+        return None
+    return answer if answer["ended"] else None
+
+
+def command(
+    program: str, target_name: str, kernel: Kernel, trials: int, folder: Path, lock: Path
+) -> list[str]:
     """How a benchmark starts itself again to search in a process of its own; it asks `child` first."""
     return [
         *(sys.executable, program, _CHILD, target_name),
-        *(kernel.spec, kernel.role, str(trials), str(folder)),
+        *(kernel.spec, kernel.role, str(trials), str(folder), str(lock)),
     ]

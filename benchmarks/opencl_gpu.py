@@ -197,6 +197,7 @@ class Torch:
         self._torch = torch
         self.gpu = torch.cuda.is_available()
         self._device = "cuda" if self.gpu else "cpu"
+        self.version = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
 
@@ -322,7 +323,7 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
         print("CLBlast is not installed: its side is left out (apt-get install libclblast1)")
     opencl_sidecar.load()
     device = opencl_sidecar.devices()[0]
-    report.row(what="device", **asdict(device))
+    report.row(what="device", **asdict(device), **torch.version)
     gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
     worst, unsearched = 0.0, 0
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bars import Report, run
-from training_step import BATCH, MODELS, ROUNDS, SEED, Data, Step, interleaved, ours, tuned
+from training_step import BATCH, MODELS, ROUNDS, SEED, Data, Step, finished, interleaved, ours, tuned
 
 from autotune.compiler.step import open_step
 from autotune.compiler.step_runs import step_runs
@@ -27,9 +27,9 @@ USUAL = ("squeezenet1_1",)
 def run_of(report: Report, model: str, layout: LayoutName, logs: Path) -> Path:
     """Folder of a run of a model in a layout: a finished one, or a new one."""
     folder = logs / layout
-    finished = [path.parent for path in folder.glob(f"*-cpu-{model}/result.json")]
-    if finished:
-        return max(finished)
+    there = finished(folder, model, BATCH)
+    if there:
+        return there[-1]
     return tuned(report, model, folder, "--layout", layout.replace("_", "-"))
 
 

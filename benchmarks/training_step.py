@@ -125,18 +125,23 @@ def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
     """A finished run of a model: one from --runs, or a new one."""
     given = report.options.runs
     if given:
-        found = [one for one in sorted(given.glob(f"*-cpu-{model}")) if batch_of(one) == batch]
+        found = finished(given, model, batch)
         if not found:
             raise SystemExit(f"{given} has no run of {model}, batch {batch}, for the target cpu")
         return found[-1]
     return tuned(report, model, logs, batch=batch)
 
 
-def batch_of(folder: Path) -> int:
-    """The batch size of a finished run; 0 of one that is not finished."""
-    if not (folder / "result.json").is_file():
-        return 0
-    return int(json.loads((folder / "run.json").read_text())["request"]["batch"])
+def finished(logs: Path, model: str, batch: int) -> list[Path]:
+    """Finished runs of a model for this host's processor, the newest last."""
+    wanted = {"target": "cpu", "workload": model, "batch": batch}
+    found = []
+    for folder in sorted(one.parent for one in logs.glob("*/result.json")):
+        request = json.loads((folder / "run.json").read_text())["request"]
+        request["target"] = request["target"]["name"]
+        if wanted.items() <= {name: request.get(name) for name in wanted}.items():
+            found.append(folder)
+    return found
 
 
 def tuned(report: Report, model: str, logs: Path, *options: str, batch: int = BATCH) -> Path:
@@ -145,7 +150,7 @@ def tuned(report: Report, model: str, logs: Path, *options: str, batch: int = BA
     command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(batch)]
     command += ["--trials", str(trials), "--logs", str(logs), *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return max(one for one in logs.glob(f"*-cpu-{model}") if batch_of(one) == batch)
+    return finished(logs, model, batch)[-1]
 
 
 def mnn_side(graph: StepGraph, data: Data, threads: int) -> Step | None:

@@ -13,7 +13,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bars import Report, run
-from training_step import BATCH, MODELS, ROUNDS, SEED, Data, Step, finished, interleaved, ours, tuned
+from training_step import (
+    BATCH,
+    MODELS,
+    ROUNDS,
+    SEED,
+    Data,
+    Step,
+    finished,
+    interleaved,
+    ours,
+    tuned,
+)
 
 from autotune.compiler.step import open_step
 from autotune.compiler.step_runs import step_runs

@@ -1,19 +1,73 @@
-"""Tuned kernels as libraries, and two of them timed against each other on this host's processor."""
+"""Sides that compute the same, timed in turns; tuned kernels as libraries, in turns on the processor."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from autotune.compiler.host import kernel_threads
 from autotune.records import read_run
 from autotune.workloads import Kernel, max_relative_error, random_inputs, reference
 
 _SEED = 1
-_CALLS = 20
+_TURN_S = 5e-3
+Turn = Callable[[int], None]
+"""Launches so often, and waits for the last."""
+
+# Before its first kernel: TVM by itself takes half of an x86 machine's processors.
+os.environ.setdefault("TVM_NUM_THREADS", str(kernel_threads()))
+
+
+def in_turns(
+    turns: Mapping[str, Turn], blocks: int, seed: int, *, turn_s: float = _TURN_S, by: int = 1
+) -> dict[str, list[float]]:
+    """Times sides in interleaved blocks of random order.
+
+    Args:
+        turns: What each side launches.
+        blocks: Samples of each.
+        seed: Of the order.
+        turn_s: Seconds that a sample fills at least.
+        by: Launches that a side makes at once; what comes before a sample, to warm up, are so many too.
+
+    Returns:
+        Seconds of one launch, by side and block.
+    """
+
+    def seconds(turn: Turn, times: int) -> float:
+        turn(by)
+        began = perf_counter()
+        turn(times)
+        return (perf_counter() - began) / times
+
+    times = {}
+    for side, turn in turns.items():
+        once = min(seconds(turn, by) for _ in range(2))
+        times[side] = by * max(1, round(turn_s / once / by))
+    order = np.random.default_rng(seed)
+    samples: dict[str, list[float]] = {side: [] for side in turns}
+    for _ in range(blocks):
+        for side in order.permutation(list(turns)):
+            samples[side].append(seconds(turns[side], times[side]))
+    return samples
+
+
+def turn_of(function: Callable[..., Any], operands: Sequence[Any]) -> Turn:
+    """Launches of a function of TVM's on this host's processor."""
+
+    def launched(times: int) -> None:
+        for _ in range(times):
+            function(*operands)
+
+    return launched
 
 
 def finished_run(logs: Path) -> Path | None:
@@ -55,19 +109,15 @@ def duel(
 
     inputs = random_inputs(kernel, _SEED)
     (expected,) = reference(kernel, inputs)
-    device = tvm.cpu()
-    arguments = [tvm.runtime.tensor(array, device=device) for array in inputs]
-    arguments.append(tvm.runtime.tensor(np.full(expected.shape, np.nan, "float32"), device=device))
-    libraries = {side: tvm.runtime.load_module(str(path)) for side, (path, _) in sides.items()}
-    errors: dict[str, float] = {}
-    for side, (_, symbol) in sides.items():
-        arguments[-1].copyfrom(np.full(expected.shape, np.nan, "float32"))
-        libraries[side][symbol](*arguments)
+
+    def poison() -> NDArray[np.float32]:
+        return np.full(expected.shape, np.nan, np.float32)
+
+    arguments = [tvm.runtime.tensor(array) for array in (*inputs, poison())]
+    turns, errors = {}, {}
+    for side, (path, symbol) in sides.items():
+        turns[side] = turn_of(tvm.runtime.load_module(str(path))[symbol], arguments)
+        arguments[-1].copyfrom(poison())
+        turns[side](1)
         errors[side] = max_relative_error(arguments[-1].numpy(), expected)
-    order = np.random.default_rng(_SEED)
-    times: dict[str, list[float]] = {side: [] for side in sides}
-    for _ in range(blocks):
-        for side in order.permutation(list(sides)):
-            timer = libraries[side].time_evaluator(sides[side][1], device, number=_CALLS, repeat=1)
-            times[side].append(float(timer(*arguments).results[0]))
-    return times, errors
+    return in_turns(turns, blocks, _SEED), errors

@@ -36,7 +36,7 @@ import stock_search
 from bars import Report, run
 from clblast import ClBlast
 from clblast import available as clblast_available
-from duel import exported, finished_run
+from duel import Turn, exported, finished_run, in_turns
 from numpy.typing import NDArray
 
 from autotune.compiler import opencl_sidecar
@@ -44,7 +44,6 @@ from autotune.compiler.host import cores
 from autotune.compiler.reference_data import TOLERANCE
 from autotune.measurement import median, paired_speedup
 from autotune.workloads import (
-    Conv2d,
     Kernel,
     Matmul,
     max_relative_error,
@@ -54,8 +53,8 @@ from autotune.workloads import (
 
 TRIALS = 256
 BLOCKS = 11
-TURN_S = 5e-3
 _PATIENCE_S = 1200
+_GRAPH = 10  # Calls of PyTorch in a CUDA graph.
 ROLES = ("forward", "data_grad", "weight_grad")
 SHAPES = {
     "matmul 512": "matmul:m=512,n=512,k=512",
@@ -78,7 +77,6 @@ QUICK = {
     "3x3": "conv2d:n=2,c=4,h=8,w=8,k=8,r=3,s=3,stride=1,pad=1",
 }
 Array = NDArray[Any]
-Turn = Callable[[int], None]  # launches so often, and waits
 
 
 def kernels(quick: bool) -> dict[str, Kernel]:
@@ -193,8 +191,9 @@ class Torch:
 
     def __init__(self) -> None:
         import torch
+        from torch_kernels import torch_call
 
-        self._torch = torch
+        self._torch, self._torch_call = torch, torch_call
         self.gpu = torch.cuda.is_available()
         self._device = "cuda" if self.gpu else "cpu"
         self.version = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
@@ -205,41 +204,17 @@ class Torch:
         self, kernel: Kernel, inputs: Sequence[Array], *, double: bool = False, last: bool = False
     ) -> Callable[[], Any]:
         """Computes the kernel."""
-        torch, op = self._torch, kernel.operator
-        a, b = (torch.as_tensor(one, device=self._device) for one in inputs)
+        operands = [self._torch.as_tensor(one, device=self._device) for one in inputs]
         if double:
-            a, b = a.double(), b.double()
-        if isinstance(op, Matmul):
-            return {
-                "forward": lambda: a @ b.t(),
-                "data_grad": lambda: a @ b,
-                "weight_grad": lambda: b.t() @ a,
-            }[kernel.role]
-        assert isinstance(op, Conv2d)
-        if last:
-            a, b = (one.contiguous(memory_format=torch.channels_last) for one in (a, b))
-        rest = (list(op.stride), list(op.pad), list(op.dilation))
-        if kernel.role == "forward":
-            return lambda: torch.conv2d(a, b, None, *rest, op.groups)
-        shape = (op.n, op.c, op.h, op.w)
-        filters = (op.k, op.c // op.groups, op.r, op.s)
-        order = torch.channels_last if last else torch.contiguous_format
-        missing = torch.zeros(
-            shape if kernel.role == "data_grad" else filters, dtype=a.dtype, device=self._device
-        ).contiguous(memory_format=order)
-        dy, x, weight = (a, missing, b) if kernel.role == "data_grad" else (b, a, missing)
-        index = ROLES.index(kernel.role) - 1
-        mask = [index == 0, index == 1, False]
-        return lambda: torch.ops.aten.convolution_backward(
-            dy, x, weight, [0], *rest, False, [0, 0], op.groups, mask
-        )[index]
+            operands = [one.double() for one in operands]
+        return self._torch_call(kernel, operands, last=last)
 
     def result(self, call: Callable[[], Any]) -> Array:
         """What a call computes."""
         return np.asarray(call().cpu().numpy())
 
     def turn(self, call: Callable[[], Any]) -> Turn:
-        """Calls in CUDA graphs of ten."""
+        """Calls in CUDA graphs."""
         torch = self._torch
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
@@ -248,30 +223,16 @@ class Torch:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for _ in range(10):
+            for _ in range(_GRAPH):
                 call()
 
         def launched(times: int, kept: Callable[[], Any] = call) -> None:
             """Holds on to the call, whose operands the graph reads."""
-            for _ in range(-(-times // 10)):
+            for _ in range(-(-times // _GRAPH)):
                 graph.replay()
             torch.cuda.synchronize()
 
         return launched
-
-
-def seconds_of(turn: Turn, times: int) -> float:
-    """Seconds of one launch in a turn of so many."""
-    turn(10)
-    began = time.perf_counter()
-    turn(times)
-    return (time.perf_counter() - began) / times
-
-
-def enough(turn: Turn) -> int:
-    """Launches that fill a turn, in tens."""
-    once = min(seconds_of(turn, 10) for _ in range(2))
-    return 10 * max(1, round(TURN_S / once / 10))
 
 
 @contextmanager
@@ -335,12 +296,8 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
             found = searched is not None and searched["right"] > 0
             stock = runs / "stock" / kernel.name / "stock.so" if found else None
             with sides_of(kernel, library, stock, torch, blast, number + 1) as (turns, errors):
-                times = {side: enough(turn) for side, turn in turns.items()}
-                order = np.random.default_rng(number)
-                samples: dict[str, list[float]] = {side: [] for side in turns}
-                for _ in range(3 if report.quick else BLOCKS):
-                    for side in order.permutation(list(turns)):
-                        samples[side].append(seconds_of(turns[side], times[side]))
+                blocks = 3 if report.quick else BLOCKS
+                samples = in_turns(turns, blocks, number, by=_GRAPH)
             worst = max(worst, errors["ours"])
             shown = [f"ours {1e3 * median(samples['ours']):.4g} ms"]
             for family, ratios in gains.items():

@@ -2,53 +2,47 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
-import torch.nn.functional as F
 
-from autotune.measurement import median
-from autotune.workloads import Conv2d, Matmul
+from autotune.workloads import Conv2d, Kernel, Matmul
 
 
-def torch_kernel_ms(operator: Conv2d | Matmul, role: str) -> float:
-    """Median milliseconds of PyTorch's kernel, in the layout that is faster; bias and update are not in it."""
-    if isinstance(operator, Matmul):
-        return _in_layout(operator, role, last=False)
-    return min(_in_layout(operator, role, last=last) for last in (False, True))
+def torch_call(
+    kernel: Kernel, operands: Sequence[torch.Tensor], *, last: bool = False
+) -> Callable[[], torch.Tensor]:
+    """Computes a kernel without its epilogue.
 
-
-def _in_layout(operator: Conv2d | Matmul, role: str, *, last: bool) -> float:
-    if isinstance(operator, Matmul):
-        x, w = torch.rand(operator.m, operator.k), torch.rand(operator.n, operator.k)
-        dy = torch.rand(operator.m, operator.n)
-        call = {
-            "forward": lambda: F.linear(x, w),
-            "data_grad": lambda: dy @ w,
-            "weight_grad": lambda: dy.t() @ x,
+    Args:
+        kernel: A convolution, in the order NCHW, or a matmul.
+        operands: Its two operands, on any device and of any type.
+        last: Convolutions: keep images and filters with their channels last.
+    """
+    (a, b), op, role = operands, kernel.operator, kernel.role
+    if isinstance(op, Matmul):
+        return {
+            "forward": lambda: a @ b.t(),
+            "data_grad": lambda: a @ b,
+            "weight_grad": lambda: b.t() @ a,
         }[role]
-    else:
-        order = torch.channels_last if last else torch.contiguous_format
-        x = torch.rand(operator.n, operator.c, operator.h, operator.w).to(memory_format=order)
-        w = torch.rand(operator.k, operator.c // operator.groups, operator.r, operator.s)
-        w = w.to(memory_format=order)
-        rest = (list(operator.stride), list(operator.pad), list(operator.dilation))
-        dy = F.conv2d(x, w, None, *rest, operator.groups)
-        mask = {"data_grad": [True, False, False], "weight_grad": [False, True, False]}.get(role)
+    assert isinstance(op, Conv2d)
+    order = torch.channels_last if last else torch.contiguous_format
+    a, b = a.contiguous(memory_format=order), b.contiguous(memory_format=order)
+    rest = (list(op.stride), list(op.pad), list(op.dilation))
+    if role == "forward":
+        return lambda: torch.conv2d(a, b, None, *rest, op.groups)
+    images, filters = (op.n, op.c, op.h, op.w), (op.k, op.c // op.groups, op.r, op.s)
+    missing = torch.zeros(
+        images if role == "data_grad" else filters, dtype=a.dtype, device=a.device
+    ).contiguous(memory_format=order)
+    dy, x, weight = (a, missing, b) if role == "data_grad" else (b, a, missing)
+    index = 0 if role == "data_grad" else 1
 
-        def call() -> Any:
-            if mask is None:
-                return F.conv2d(x, w, None, *rest, operator.groups)
-            return torch.ops.aten.convolution_backward(
-                dy, x, w, [0], *rest, False, [0, 0], operator.groups, mask
-            )
+    def gradient() -> torch.Tensor:
+        found: Sequence[torch.Tensor] = torch.ops.aten.convolution_backward(
+            dy, x, weight, [0], *rest, False, [0, 0], op.groups, [index == 0, index == 1, False]
+        )
+        return found[index]
 
-    with torch.no_grad():
-        seconds = []
-        for number in range(9):
-            start = time.perf_counter()
-            call()
-            if number > 1:
-                seconds.append(time.perf_counter() - start)
-    return 1e3 * median(seconds)
+    return gradient

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -27,17 +28,19 @@ from typing import Any
 import numpy as np
 import torch
 from bars import Report, run
+from duel import in_turns, turn_of
 from numpy.typing import NDArray
-from torch_kernels import torch_kernel_ms
+from torch_kernels import torch_call
 from torch_peak import torch_peak
 from torch_step import TorchStep
 
 from autotune.compiler.host import kernel_threads
 from autotune.compiler.step import StepSession, open_step
+from autotune.compiler.step_library import StepLibrary
 from autotune.compiler.step_runs import StepRuns, fitting_form, form_sizes, step_runs
 from autotune.errors import UsageError
-from autotune.measurement import median
-from autotune.records import MOVEMENT, Result, TaskResult, read_run, step_shares
+from autotune.measurement import median, paired_speedup
+from autotune.records import MOVEMENT, Result, read_run, step_shares
 from autotune.workloads import (
     Conv2d,
     Matmul,
@@ -48,8 +51,9 @@ from autotune.workloads import (
     generated_samples,
     given_values,
     initial_values,
-    parse_operator,
+    random_inputs,
 )
+from autotune.workloads.graph import Task, tasks
 
 MODELS = {
     "lenet": 600,
@@ -63,6 +67,7 @@ SPEED_BATCHES = (4, 16)
 LOSS_STEPS = 20
 CLOSE = ("lenet", "alexnet")
 ROUNDS = 12
+KERNEL_BLOCKS = 7
 DEFAULT_ROUNDS = 3
 _SETTLE_S = 0.1
 _FAST_S, _STEPS_A_TURN = 0.1, 5
@@ -269,34 +274,80 @@ def check_batches(report: Report, model: str, runs: StepRuns) -> None:
         report.bar(name, furthest, "at most", 2, "x")
 
 
-def against_torch(report: Report, model: str, result: Result) -> list[tuple[TaskResult, float]]:
-    """Convolutions and matmuls with PyTorch's milliseconds."""
+@dataclass(frozen=True)
+class Compared:
+    """A convolution or matmul of a tuned step, and PyTorch's; milliseconds.
+
+    Attributes:
+        task: The tuned kernel, with bias, activation or update where they are fused.
+        natural: The same in the plain step, as PyTorch computes it: images are not merged into one.
+        tuned_ms: Its median time.
+        torch_ms: That of PyTorch's in the layout that is faster, without what is fused.
+        ratio: How many times as fast the tuned one is, by blocks.
+    """
+
+    task: Task
+    natural: Conv2d | Matmul
+    tuned_ms: float
+    torch_ms: float
+    ratio: float
+
+
+def against_torch(
+    report: Report, name: str, graph: StepGraph, plain: StepGraph, library: StepLibrary
+) -> list[Compared]:
+    """Times a tuned step's convolutions and matmuls against PyTorch's, in interleaved blocks."""
+    import tvm
+
+    natural = {
+        (place, task.kernel.role): task.kernel
+        for task in tasks(plain)
+        for place in task.places
+        if isinstance(task.kernel.operator, Conv2d | Matmul)
+    }
+    parts = [tvm.runtime.load_module(str(path)) for path in library.parts]
     found = []
-    for task in result.tasks:
-        operator = parse_operator(task.spec.partition("+")[0])
-        if task.tuned_ms is None or not isinstance(operator, Conv2d | Matmul):
+    for task in tasks(graph):
+        kernel = task.kernel
+        if not isinstance(kernel.operator, Conv2d | Matmul):
             continue
-        theirs = torch_kernel_ms(operator, task.role)
-        found.append((task, theirs))
+        written = (*kernel.outputs, *library.scratch.get(kernel.name, ()))
+        arrays = [np.zeros(spec.shape, spec.dtype) for spec in written]
+        operands = [tvm.runtime.tensor(one) for one in (*random_inputs(kernel, SEED), *arrays)]
+        theirs = natural[task.places[0], kernel.role]
+        given = [torch.as_tensor(one) for one in random_inputs(theirs, SEED)]
+        turns = {"tuned": turn_of(parts[library.symbols[kernel.name]][kernel.name], operands)}
+        for last in (False, True) if isinstance(theirs.operator, Conv2d) else (False,):
+            turns[f"torch {last}"] = turn_of(torch_call(theirs, given, last=last), ())
+        with torch.no_grad():
+            seconds = in_turns(turns, 3 if report.quick else KERNEL_BLOCKS, SEED)
+        ours_s, *rivals = seconds.values()
+        best = min(rivals, key=median)
+        speed = paired_speedup(best, ours_s, seed=SEED)
+        one = Compared(
+            task, theirs.operator, 1e3 * median(ours_s), 1e3 * median(best), speed.estimate
+        )
         report.row(
-            what="kernel", model=model, spec=task.spec, role=task.role, count=task.count,
-            tuned_ms=task.tuned_ms, torch_ms=theirs, formulation=task.formulation,
+            what="kernel", model=name, spec=kernel.spec, role=kernel.role, count=task.count,
+            natural=theirs.spec, tuned_ms=one.tuned_ms, torch_ms=one.torch_ms,
+            ratio=speed.estimate, low=speed.low, high=speed.high,
+            tuned=kernel.name not in library.untuned,
         )  # fmt: skip
+        found.append(one)
     return found
 
 
-def slower_kernels(model: str, compared: Sequence[tuple[TaskResult, float]]) -> None:
+def slower_kernels(model: str, compared: Sequence[Compared]) -> None:
     """Convolutions and matmuls that PyTorch computes faster, one by one."""
-    rows = [
-        (task.count * ((task.tuned_ms or 0.0) - theirs), task, theirs) for task, theirs in compared
-    ]
+    rows = [(one.task.count * (one.tuned_ms - one.torch_ms), one) for one in compared]
     slower = sorted((row for row in rows if row[0] > 0), key=lambda row: -row[0])
     print(
         f"{model}: {len(slower)} of {len(rows)} convolutions and matmuls are slower than PyTorch's"
     )
-    for lost, task, theirs in slower:
-        times = f"{task.tuned_ms:.3f} against {theirs:.3f} ms x{task.count}"
-        print(f"  {lost:8.3f} ms a step: {times}  {task.role} {task.spec}")
+    for lost, one in slower:
+        kernel, count = one.task.kernel, one.task.count
+        times = f"{one.tuned_ms:.3f} against {one.torch_ms:.3f} ms x{count}"
+        print(f"  {lost:8.3f} ms a step: {times}  {kernel.role} {kernel.spec}")
 
 
 def memory_limits(report: Report, found: dict[str, StepRuns]) -> None:
@@ -382,6 +433,7 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
         seconds = interleaved(sides, rounds)
         peak = session.run([data.given(graph, number) for number in range(4)]).peak_bytes
         predicted = session.predicted_bytes
+        compared = against_torch(report, model, graph, plain, library)
     medians = {name: 1e3 * median(times) for name, times in seconds.items()}
     print(
         f"{model}: " + ", ".join(f"{name} {ms:.4g} ms" for name, ms in medians.items()), flush=True
@@ -403,7 +455,7 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     report.row(what="peak memory", model=model, tuned=peak, predicted=predicted, torch=theirs)
     report.bar(f"{model}: peak memory over PyTorch's", peak / theirs, "at most", 1, "x")
     check_batches(report, model, runs)
-    slower_kernels(model, against_torch(report, model, result))
+    slower_kernels(model, compared)
     for name in seconds:
         if name != "tuned":
             low, ratio, high = ratios(seconds[name], seconds["tuned"])
@@ -412,8 +464,10 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     return medians["default"] / medians["tuned"], runs
 
 
-def speed_of(report: Report, model: str, batch: int, folder: Path) -> dict[str, float]:
-    """How many times as fast as each other side the tuned step is."""
+def speed_of(
+    report: Report, model: str, batch: int, folder: Path
+) -> tuple[dict[str, float], list[Compared]]:
+    """How many times as fast as each other side the tuned step is; and its kernels against PyTorch's."""
     wanted = TrainingStep(model, batch)
     graph, plain = wanted.graph(StepForm("channels_last")), wanted.plain()[0]
     runs, data = step_runs([folder]), Data(plain, 4)
@@ -430,6 +484,7 @@ def speed_of(report: Report, model: str, batch: int, folder: Path) -> dict[str, 
         if mnn is not None:
             sides["mnn"] = mnn
         seconds = interleaved(sides, dict.fromkeys(sides, 2 if report.quick else ROUNDS))
+        compared = against_torch(report, f"{model}, batch {batch}", graph, plain, library)
     found = {}
     for name, times in seconds.items():
         low, found[name], high = ratios(times, seconds["tuned"])
@@ -439,7 +494,7 @@ def speed_of(report: Report, model: str, batch: int, folder: Path) -> dict[str, 
         )  # fmt: skip
     shown = (f"{name} {1e3 * median(seconds[name]):.4g} ms = {found[name]:.3g}x" for name in found)
     print(f"{model}, batch {batch}: " + ", ".join(shown), flush=True)
-    return found
+    return found, compared
 
 
 def speed(report: Report, models: Sequence[str]) -> None:
@@ -454,15 +509,15 @@ def speed(report: Report, models: Sequence[str]) -> None:
                 result = Result.from_json(read_run(folder).result or {})
                 tuning.append(result.wall_s / 60)
                 moving.append(movement_share(result))
-                for side, ratio in speed_of(report, model, batch, folder).items():
+                times, compared = speed_of(report, model, batch, folder)
+                for side, ratio in times.items():
                     gains.setdefault(side, {})[f"{model}, batch {batch}"] = ratio
-                compared = against_torch(report, f"{model}, batch {batch}", result)
                 slower_kernels(f"{model}, batch {batch}", compared)
                 filters += [
-                    theirs / task.tuned_ms
-                    for task, theirs in compared
-                    if task.role == "weight_grad" and task.operator == "conv2d"
-                    and "groups" not in task.spec and task.tuned_ms
+                    one.ratio
+                    for one in compared
+                    if one.task.kernel.role == "weight_grad"
+                    and isinstance(one.natural, Conv2d) and one.natural.groups == 1
                 ]  # fmt: skip
     eager = gains["pytorch"]
     slowest = min(eager, key=lambda one: eager[one])

@@ -62,7 +62,7 @@ def space_generator(space: spaces.Space, own: tile_rules.TileRule | None = None)
             mutator_probs={},
         )
     return PostOrderApply(
-        sch_rules=[_rule(rule) for rule in space.rules if not isinstance(rule, spaces.BY_TILES)],
+        sch_rules=[_rule(rule) for rule in space.rules if not isinstance(rule, spaces.ByTiles)],
         postprocs=_checks(space),
         mutator_probs=_mutators(space),
     )

@@ -106,7 +106,19 @@ class AutoBind(_Strict):
     thread_extents: tuple[PositiveInt, ...] = (32, 64, 128, 256)
 
 
-class ImplicitGemm(_Strict):
+class ByTiles(_Strict):
+    """A rule that schedules formulations of its own, and searches their tiles by itself."""
+
+    alone: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether no other formulation is tried where this rule schedules one: on a large GPU those "
+        "without tiles in local memory take seconds.",
+    )
+    fewest_items: PositiveInt = Field(default=32, description="Fewest work-items of a work-group.")
+
+
+class ImplicitGemm(ByTiles):
     """Cuts the product of a `gemm` formulation into tiles of work-groups, work-items and registers.
 
     A work-group's tile is strided x items x vector rows and as many columns; see `compiler/implicit_gemm.py`.
@@ -151,13 +163,6 @@ class ImplicitGemm(_Strict):
         default=(False,),
         description="Whether operands are kept in half precision on their way, which takes a larger tolerance.",
     )
-    alone: bool = Field(
-        default=False,
-        strict=True,
-        description="Whether no other formulation is tried where this rule schedules one: on a large GPU those "
-        "without tiles in local memory take seconds.",
-    )
-    fewest_items: PositiveInt = Field(default=32, description="Fewest work-items of a work-group.")
     most_accumulators: PositiveInt = Field(
         default=128, description="Most results that a work-item keeps in registers."
     )
@@ -167,7 +172,7 @@ class ImplicitGemm(_Strict):
     )
 
 
-class Depthwise(_Strict):
+class Depthwise(ByTiles):
     """Cuts the planes of a depthwise convolution and its gradients among work-items, each with some neighbours.
 
     What a work-item's windows see is read into registers once; see `compiler/depthwise.py`.
@@ -187,12 +192,6 @@ class Depthwise(_Strict):
     own: tuple[PositiveInt, ...] = Field(
         default=(1, 2, 4, 7, 8), description="Neighbouring rows or columns of a work-item."
     )
-    alone: bool = Field(
-        default=False,
-        strict=True,
-        description="Whether no other formulation is tried where this rule schedules one.",
-    )
-    fewest_items: PositiveInt = Field(default=32, description="Fewest work-items of a work-group.")
     most_registers: PositiveInt = Field(
         default=160, description="Most values that a work-item keeps in registers."
     )
@@ -214,8 +213,6 @@ Rule = Annotated[
 
 
 _HALF_TOLERANCE = 0.02
-BY_TILES = (ImplicitGemm, Depthwise)
-"""Rules that schedule formulations of their own, and search their tiles by themselves."""
 
 
 class Mutations(_Strict):
@@ -416,7 +413,7 @@ class Space(_Strict):
 
     def preferred(self, fitting: Sequence[Formulation]) -> Sequence[Formulation]:
         """The formulations to try of those that fit a kernel."""
-        alone = {rule.kind for rule in self.rules if isinstance(rule, BY_TILES) and rule.alone}
+        alone = {rule.kind for rule in self.rules if isinstance(rule, ByTiles) and rule.alone}
         return [one for one in fitting if one.rule in alone] or fitting
 
     def without_threads(self) -> Space:
@@ -489,7 +486,7 @@ def load(path: Path) -> Space:
         ) from error
     if space.family == "opencl" and space.limits is None:
         space = space.model_copy(update={"limits": Limits()})
-    own = [rule.kind for rule in space.rules if isinstance(rule, BY_TILES)]
+    own = [rule.kind for rule in space.rules if isinstance(rule, ByTiles)]
     if own and (space.family != "opencl" or len(set(own)) < len(own)):
         raise UsageError(
             f"search space {path}: key rules: {own[0]} is a rule of opencl spaces, and stands there once"

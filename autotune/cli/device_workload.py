@@ -19,7 +19,7 @@ from autotune.devices.journal import EMULATED_KIND
 from autotune.errors import UsageError
 from autotune.measurement.observer import Observer
 from autotune.measurement.step_run import Workload
-from autotune.measurement.step_runner import PROGRAM, StepRunner
+from autotune.measurement.step_runner import PROGRAM, MemoryKind, StepRunner
 from autotune.workloads.graph import tasks
 from autotune.workloads.memory import plan_memory
 from autotune.workloads.training_step import LAYOUTS
@@ -81,6 +81,7 @@ class DeviceWorkload:
         pools: What the step's calls can be made with, where that is left open.
         sides: What a GPU can do of the step, in each of its forms; None where it has no part in it.
         runners: The step on the device, in each of its forms, once it is there.
+        gpu_memory: How tensors are to get to a GPU; None for what costs less.
     """
 
     def __init__(self, command: Bring | None, step: DeviceStep | None, *, trace: bool) -> None:
@@ -88,6 +89,7 @@ class DeviceWorkload:
         self.graph = step.forms[0].graph if step else None
         self.pools = step.pools if step else None
         self.sides = [form.gpu for form in step.forms] if step else []
+        self.gpu_memory = step.gpu_memory if step else None
         self.runners: tuple[StepRunner, ...] = ()
 
     def bring(self, observer: Observer) -> Workload:
@@ -185,12 +187,14 @@ class DeviceStep:
         untuned: How many of its distinct kernels no run has tuned.
         program: What runs it there.
         pools: The schedules that its calls can use; None where each has one.
+        gpu_memory: How tensors are to get to a GPU; None for what costs less.
     """
 
     forms: tuple[StepFiles, ...]
     untuned: int
     program: Path
     pools: JointPools | None = None
+    gpu_memory: MemoryKind | None = None
 
     def bring(self, observer: Observer) -> tuple[StepRunner, ...]:
         """Copies it to the device.
@@ -294,7 +298,7 @@ def device_step(
                     side = on_gpu.side(graph, [graph, *relaid])
                 files = _compiled(own, wanted, graph, runs, schedules, side, progress)
                 forms.append(StepFiles(graph, own, files, side))
-        yield DeviceStep(tuple(forms), never, program, pools)
+        yield DeviceStep(tuple(forms), never, program, pools, options.gpu_memory)
 
 
 def _compiled(

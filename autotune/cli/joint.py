@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -46,6 +46,13 @@ def joint(
         list[Path] | None,
         typer.Option(
             help="A finished run for the device's GPU: its kernels may be run there. May be given several times."
+        ),
+    ] = None,
+    gpu_memory: Annotated[
+        Literal["copy", "map"] | None,
+        typer.Option(
+            help="How tensors get to the GPU: copy, or map (zero-copy: it uses the host's memory). "
+            "[default: what takes less time]"
         ),
     ] = None,
     layout: Layout = None,
@@ -121,7 +128,10 @@ def joint(
     if gpu_run:
         if step is None:
             raise UsageError("--gpu-run goes with --model", hint="give --model")
-        step = replace(step, gpu_runs=tuple(str(one.absolute()) for one in gpu_run))
+        on_gpu = tuple(str(one.absolute()) for one in gpu_run)
+        step = replace(step, gpu_runs=on_gpu, gpu_memory=gpu_memory)
+    elif gpu_memory is not None:
+        raise UsageError("--gpu-memory goes with --gpu-run", hint="give --gpu-run")
     if kernel_trials is not None and (resume is not None or (step and step.runs)):
         raise UsageError(
             "--kernel-trials is for kernels that are tuned first, and the run has some",

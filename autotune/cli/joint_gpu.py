@@ -49,7 +49,7 @@ def measured_placing(
             )
             for call, one in side.kernels.items()
         }
-        forms.append(gpu_form(form.graph, kernels, side.orders, costs))
+        forms.append(gpu_form(form.graph, kernels, side.orders, costs, workload.gpu_memory))
         if side.tuned_on and not device.name.startswith(side.tuned_on):
             told = "the GPU's kernels were tuned on %s, and the device has %s"
             LOGGER.warning(told, side.tuned_on, device.name)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
 from autotune.records.places import place_of
+
+if TYPE_CHECKING:
+    from autotune.measurement.step_runner import MemoryKind
 
 GIVE = "say where its runs are with --run"
 PUT_BACK = "put it back there, or in the same folder as the run"
@@ -28,6 +31,7 @@ class StepOptions:
     recompute: int | None = None
     layout: str | None = None
     gpu_runs: tuple[str, ...] = ()
+    gpu_memory: MemoryKind | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As a run's folder keeps it."""

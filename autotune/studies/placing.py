@@ -82,6 +82,7 @@ def gpu_form(
     kernels: Mapping[int, GpuKernel],
     orders: Mapping[str, Order],
     measured: Mapping[MemoryKind, Mapping[int, CrossingSeconds]],
+    memory: MemoryKind | None = None,
 ) -> GpuForm:
     """What a GPU can do of a form of a step.
 
@@ -90,12 +91,13 @@ def gpu_form(
         kernels: The GPU's kernel by call.
         orders: How the GPU stores tensors, by name, where that differs.
         measured: What a tensor's crossing costs, by its number in the graph: of each size and order one.
+        memory: How tensors cross; None for what costs less.
     """
     kinds: dict[tuple[int, Order | None], dict[MemoryKind, CrossingSeconds]] = {}
-    for memory, costs in measured.items():
+    for way, costs in measured.items():
         for number, found in costs.items():
             tensor = graph.tensors[number]
-            kinds.setdefault((tensor.bytes, orders.get(tensor.name)), {})[memory] = found
+            kinds.setdefault((tensor.bytes, orders.get(tensor.name)), {})[way] = found
 
     def kind(one: Traffic) -> tuple[int, Order | None]:
         return graph.by_name[one.tensor].bytes, orders.get(one.tensor)
@@ -107,10 +109,10 @@ def gpu_form(
         if one.producer in able or any(reader in able for reader in one.readers)
     ]
     totals = {
-        memory: sum(sum(vars(kinds[kind(one)][memory]).values()) for one in tensors)
-        for memory in measured
+        way: sum(sum(vars(kinds[kind(one)][way]).values()) for one in tensors) for way in measured
     }
-    chosen = min(totals, key=lambda memory: totals[memory])
+    cheapest = min(totals, key=lambda way: totals[way])
+    chosen = cheapest if memory is None else memory
     count: dict[tuple[int, Order | None], int] = {}
     crossings = []
     for one in tensors:

@@ -61,6 +61,12 @@ def test_the_step_is_measured_on_both_and_crossings_are_told(searched: Path) -> 
     assert "CPU or GPU" in (searched / "report.html").read_text()
 
 
+def test_gpu_memory_wants_a_gpu(runs: tuple[Path, Path]) -> None:
+    done = autotune("joint", *LENET, "--run", runs[0], "--gpu-memory", "map", "--device", "local")
+    assert done.returncode == 2
+    assert "--gpu-memory goes with --gpu-run" in done.stderr
+
+
 def with_gpu(searched: Path, runs: tuple[Path, Path], folder: Path) -> Path:
     """The best plan with every other call on the GPU."""
     plan: dict[str, Any] = json.loads((searched / "plans" / "best.json").read_text())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from steps import early_update, net
 
-from autotune.measurement.step_runner import CrossingSeconds, OpenClDevice
+from autotune.measurement.step_runner import CrossingSeconds, MemoryKind, OpenClDevice
 from autotune.studies.placing import GpuForm, GpuKernel, Placing, gpu_form
 from autotune.workloads import StepForm, StepGraph, formed
 from autotune.workloads.crossing import counterparts, reordered, traffic
@@ -69,7 +69,7 @@ def test_every_tensor_that_calls_share_is_there_once(graph: StepGraph) -> None:
     assert set(found) == (reads - constants - later) | {graph.loss}
 
 
-def form(seconds: list[float], crossing: float = 0.0) -> GpuForm:
+def form(seconds: list[float], crossing: float = 0.0, memory: MemoryKind | None = None) -> GpuForm:
     graph = formed(net(4), StepForm())
     kernels = {
         call: GpuKernel(f"k{call}", "x", "direct", s) for call, s in enumerate(seconds) if s >= 0
@@ -77,7 +77,7 @@ def form(seconds: list[float], crossing: float = 0.0) -> GpuForm:
     kinds = {tensor.bytes: number for number, tensor in enumerate(graph.tensors)}
     costs = {number: CrossingSeconds(crossing, crossing, 0, 0) for number in kinds.values()}
     dear = {number: CrossingSeconds(1, 1, 1, 1) for number in kinds.values()}
-    return gpu_form(graph, kernels, {}, {"copy": dear, "map": costs})
+    return gpu_form(graph, kernels, {}, {"copy": dear, "map": costs}, memory)
 
 
 CALLS = len(formed(net(4), StepForm()).nodes)
@@ -89,6 +89,12 @@ def test_the_memory_that_costs_less_is_taken() -> None:
     assert found.memory == "map"
     assert {c.to_gpu for c in found.crossings} == {0.5}
     assert sum(one.tensors for one in found.crossed) == len(found.crossings)
+
+
+def test_the_memory_that_the_user_names_is_taken() -> None:
+    found = form([1.0] * CALLS, 0.5, "copy")
+    assert found.memory == "copy"
+    assert {c.to_gpu for c in found.crossings} == {2.0}
 
 
 def placing(seconds: list[float], crossing: float = 0.0) -> Placing:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from autotune.workloads import Kernel, max_relative_error, random_inputs, refere
 
 _SEED = 1
 _TURN_S = 5e-3
-Turn = Callable[[int], None]
-"""Launches so often, and waits for the last."""
+_SETTLE_S = 5e-3
+Turn = Callable[[int], float | None]
+"""Launches so often, and waits for the last; the seconds that it took, where it knows better than a caller."""
 
 # Before its first kernel: TVM by itself takes half of an x86 machine's processors.
 os.environ.setdefault("TVM_NUM_THREADS", str(kernel_threads()))
@@ -43,10 +44,11 @@ def in_turns(
     """
 
     def seconds(turn: Turn, times: int) -> float:
+        sleep(_SETTLE_S)  # Threads of the side before still wait for work.
         turn(by)
         began = perf_counter()
-        turn(times)
-        return (perf_counter() - began) / times
+        told = turn(times)
+        return (perf_counter() - began if told is None else told) / times
 
     times = {}
     for side, turn in turns.items():

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from torch_kernels import torch_call
 from torch_peak import torch_peak
 from torch_step import TorchStep
+from tuned_kernels import TunedKernels, tuned_kernels
 
 from autotune.compiler.host import kernel_threads
 from autotune.compiler.step import StepSession, open_step
@@ -43,6 +44,7 @@ from autotune.measurement import median, paired_speedup
 from autotune.records import MOVEMENT, Result, read_run, step_shares
 from autotune.workloads import (
     Conv2d,
+    Kernel,
     Matmul,
     StepForm,
     StepGraph,
@@ -297,44 +299,41 @@ def against_torch(
     report: Report, name: str, graph: StepGraph, plain: StepGraph, library: StepLibrary
 ) -> list[Compared]:
     """Times a tuned step's convolutions and matmuls against PyTorch's, in interleaved blocks."""
-    import tvm
-
     natural = {
         (place, task.kernel.role): task.kernel
         for task in tasks(plain)
         for place in task.places
         if isinstance(task.kernel.operator, Conv2d | Matmul)
     }
-    parts = [tvm.runtime.load_module(str(path)) for path in library.parts]
-    found = []
-    for task in tasks(graph):
-        kernel = task.kernel
-        if not isinstance(kernel.operator, Conv2d | Matmul):
-            continue
-        written = (*kernel.outputs, *library.scratch.get(kernel.name, ()))
-        arrays = [np.zeros(spec.shape, spec.dtype) for spec in written]
-        operands = [tvm.runtime.tensor(one) for one in (*random_inputs(kernel, SEED), *arrays)]
-        theirs = natural[task.places[0], kernel.role]
-        given = [torch.as_tensor(one) for one in random_inputs(theirs, SEED)]
-        turns = {"tuned": turn_of(parts[library.symbols[kernel.name]][kernel.name], operands)}
-        for last in (False, True) if isinstance(theirs.operator, Conv2d) else (False,):
-            turns[f"torch {last}"] = turn_of(torch_call(theirs, given, last=last), ())
-        with torch.no_grad():
-            seconds = in_turns(turns, 3 if report.quick else KERNEL_BLOCKS, SEED)
-        ours_s, *rivals = seconds.values()
-        best = min(rivals, key=median)
-        speed = paired_speedup(best, ours_s, seed=SEED)
-        one = Compared(
-            task, theirs.operator, 1e3 * median(ours_s), 1e3 * median(best), speed.estimate
-        )
-        report.row(
-            what="kernel", model=name, spec=kernel.spec, role=kernel.role, count=task.count,
-            natural=theirs.spec, tuned_ms=one.tuned_ms, torch_ms=one.torch_ms,
-            ratio=speed.estimate, low=speed.low, high=speed.high,
-            tuned=kernel.name not in library.untuned,
-        )  # fmt: skip
-        found.append(one)
-    return found
+    with tuned_kernels(library) as ours:
+        return [
+            one_against_torch(report, name, task, natural[task.places[0], task.kernel.role], ours)
+            for task in tasks(graph)
+            if isinstance(task.kernel.operator, Conv2d | Matmul)
+        ]
+
+
+def one_against_torch(
+    report: Report, name: str, task: Task, natural: Kernel, ours: TunedKernels
+) -> Compared:
+    """Times one of them; `natural` is the same in the plain step."""
+    kernel, operator = task.kernel, natural.operator
+    assert isinstance(operator, Conv2d | Matmul)
+    given = [torch.as_tensor(one) for one in random_inputs(natural, SEED)]
+    turns = {"tuned": ours.turn(kernel)}
+    for last in (False, True) if isinstance(operator, Conv2d) else (False,):
+        turns[f"torch {last}"] = turn_of(torch_call(natural, given, last=last), ())
+    with torch.no_grad():
+        ours_s, *rivals = in_turns(turns, 3 if report.quick else KERNEL_BLOCKS, SEED).values()
+    best = min(rivals, key=median)
+    speed = paired_speedup(best, ours_s, seed=SEED)
+    one = Compared(task, operator, 1e3 * median(ours_s), 1e3 * median(best), speed.estimate)
+    report.row(
+        what="kernel", model=name, spec=kernel.spec, role=kernel.role, count=task.count,
+        natural=natural.spec, tuned_ms=one.tuned_ms, torch_ms=one.torch_ms,
+        ratio=speed.estimate, low=speed.low, high=speed.high,
+    )  # fmt: skip
+    return one
 
 
 def slower_kernels(model: str, compared: Sequence[Compared]) -> None:

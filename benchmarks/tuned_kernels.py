@@ -1,0 +1,101 @@
+"""A tuned step's kernels in a process of their own: threads of PyTorch's would wait on the same cores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from duel import Turn
+
+from autotune.compiler.host import runtime_environment
+from autotune.compiler.workers import Message, Worker, serve
+from autotune.workloads import Kernel, parse_kernel, random_inputs
+
+if TYPE_CHECKING:
+    from autotune.compiler.step_library import StepLibrary
+
+_SEED = 1
+_TIMEOUT_S = 300.0
+
+
+class TunedKernels:
+    """The kernels, one of them at a time.
+
+    Args:
+        library: The step's libraries.
+        worker: The process.
+    """
+
+    def __init__(self, library: StepLibrary, worker: Worker) -> None:
+        self._library, self._worker = library, worker
+        self._ask(op="open", libraries=[str(path) for path in library.parts])
+
+    def _ask(self, **request: Any) -> Message:
+        self._worker.send(request, timeout=_TIMEOUT_S)
+        answer = self._worker.receive()
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+    def turn(self, kernel: Kernel) -> Turn:
+        """Calls of a kernel; valid until the next kernel's."""
+        scratch = self._library.scratch.get(kernel.name, ())
+        self._ask(
+            op="load",
+            part=self._library.symbols[kernel.name],
+            spec=kernel.spec,
+            role=kernel.role,
+            scratch=[(spec.shape, spec.dtype) for spec in scratch],
+        )
+        return lambda times: float(self._ask(op="turn", times=times)["seconds"])
+
+
+@contextmanager
+def tuned_kernels(library: StepLibrary) -> Iterator[TunedKernels]:
+    """Starts the process."""
+    here = str(Path(__file__).parent)
+    worker = Worker("tuned_kernels", [], runtime_environment() | {"PYTHONPATH": here})
+    try:
+        yield TunedKernels(library, worker)
+    finally:
+        worker.stop()
+
+
+class _Process:
+    """What the process does."""
+
+    def __init__(self) -> None:
+        import tvm
+
+        self._tvm = tvm
+        self._parts: list[Any] = []
+        self._function: Any = None
+        self._operands: list[Any] = []
+
+    def handle(self, request: Message) -> Message:
+        """Carries out one request."""
+        if request["op"] == "open":
+            self._parts = [self._tvm.runtime.load_module(path) for path in request["libraries"]]
+        elif request["op"] == "load":
+            kernel = parse_kernel(request["spec"], request["role"])
+            self._function = self._parts[request["part"]][kernel.name]
+            written = [(spec.shape, spec.dtype) for spec in kernel.outputs] + request["scratch"]
+            arrays = [np.zeros(shape, dtype) for shape, dtype in written]
+            self._operands = [
+                self._tvm.runtime.tensor(one) for one in (*random_inputs(kernel, _SEED), *arrays)
+            ]
+        else:
+            began = perf_counter()
+            for _ in range(request["times"]):
+                self._function(*self._operands)
+            return {"seconds": perf_counter() - began}
+        return {}
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:], _Process().handle)

@@ -322,6 +322,8 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
     report.bar(
         "kernels that stock has not searched to its end", unsearched, "at most", 0, "kernels"
     )
+    if nothing := len(libraries) - unsearched - len(gains["stock"]):
+        print(f"stock found no valid schedule of {nothing} kernels: they are not in its mean")
     judge(report, gains, worst)
 
 

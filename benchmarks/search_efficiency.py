@@ -51,7 +51,8 @@ def searched(kernel: Kernel, runs: Path, *, quick: bool) -> tuple[Path, dict[str
         command = [sys.executable, "-m", "autotune", "kernels", "--op", kernel.spec]
         command += ["--role", kernel.role, "--trials", str(trials), "--logs", str(logs)]
         subprocess.run([*command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
-        (mine,) = logs.iterdir()
+        mine = finished_run(logs)
+        assert mine is not None
     stock = runs / "stock" / kernel.name
     if stock_search.told(stock) is None:
         trials = QUICK_TRIALS if quick else TRIALS["stock"]
@@ -74,9 +75,6 @@ def trials_until(run_folder: Path, seconds: float) -> float:
 
 def compare(report: Report, kernel: Kernel, mine: Path, stock: dict[str, Any], runs: Path) -> float:
     """Our trials until stock's best is matched."""
-    if stock["best_s"] is None:
-        report.row(what="kernel", kernel=kernel.name, note="stock found no valid kernel")
-        return 0
     with tempfile.TemporaryDirectory() as out:
         sides = {
             "stock": (runs / "stock" / kernel.name / "stock.so", "main"),
@@ -85,10 +83,9 @@ def compare(report: Report, kernel: Kernel, mine: Path, stock: dict[str, Any], r
         times, errors = duel(kernel, sides, 3 if report.quick else BLOCKS)
     speed = paired_speedup(times["stock"], times["ours"], seed=1)
     (task,) = (read_run(mine).result or {})["tasks"]
-    seen = min(
-        median(trial["samples_s"]) for trial in read_run(mine).trials() if trial["status"] == "ok"
-    )
-    # What the search saw of our winner, against what the duel saw of stock's.
+    # What the search saw of our winner, against what the duel saw of stock's. An untuned winner matches nothing.
+    won = [one for one in read_run(mine).trials() if one["digest"] == task["digest"]]
+    seen = min((median(one["samples_s"]) for one in won), default=0.0)
     needed = trials_until(mine, seen * speed.estimate)
     report.row(
         what="kernel", kernel=kernel.name, stock_ms=1e3 * median(times["stock"]),
@@ -118,9 +115,14 @@ def measure(report: Report) -> None:
                 break
             kernel = Kernel(parse_operator(spec), role)
             mine, stock = searched(kernel, runs, quick=report.quick)
+            if stock["best_s"] is None:
+                print(f"{kernel.name}: stock found no valid kernel; it is not compared")
+                continue
             needed.append(compare(report, kernel, mine, stock, runs))
     missing = 0 if report.quick else len(KERNELS) - len(needed)
     report.bar("kernels not compared", missing, "at most", 0, "kernels")
+    if not needed:
+        return
     report.bar(
         "our trials until stock's best of 1,000 is matched, median",
         median_low(needed), "at most", 150, "trials",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.spaces import Depthwise, Limits
-from autotune.compiler.tile_rules import add_parts, joined_consumers, sampled
+from autotune.compiler.tile_rules import add_parts, joined_consumers, sampled, side_items
 from autotune.compiler.window_tiles import NAMES, WINDOW, Window, WindowTile, WindowTiles
 
 
@@ -61,7 +61,10 @@ class Windows:
         """See `TileRule`."""
         cuts = [sampled(sch, tiles.choices[name], getattr(tile, name)) for name in NAMES]
         last = joined_consumers(sch, block)
-        (_filters if tiles.window.filters else _images)(sch, block, cuts)
+        if tiles.window.filters:
+            _filters(sch, block, cuts, side_items(self._limits))
+        else:
+            _images(sch, block, cuts)
         # At the end: to move a block takes its guard away.
         sch.reverse_compute_inline(last)
         return sch
@@ -93,7 +96,7 @@ def _images(sch: Any, block: Any, cuts: Sequence[Any]) -> None:
     sch.decompose_reduction(block, r)
 
 
-def _filters(sch: Any, block: Any, cuts: Sequence[Any]) -> None:
+def _filters(sch: Any, block: Any, cuts: Sequence[Any], items: int) -> None:
     """Filters: a work-group sums some planes of one channel."""
     planes, row_items, own_rows, column_items, own_columns = cuts
     parts, _ = sch.split(sch.get_loops(block)[3], [None, planes])
@@ -119,7 +122,7 @@ def _filters(sch: Any, block: Any, cuts: Sequence[Any]) -> None:
     for loop in (row, column, r, s):
         sch.unroll(loop)
     sch.decompose_reduction(own, plane)
-    add_parts(sch, block)
+    add_parts(sch, block, items)
 
 
 def _into_registers(sch: Any, operands: Sequence[Any], loop: Any) -> None:

@@ -26,7 +26,13 @@ from autotune.compiler.product_tiles import (
     Tiles,
 )
 from autotune.compiler.spaces import ImplicitGemm, Limits
-from autotune.compiler.tile_rules import add_parts, among_items, joined_consumers, sampled
+from autotune.compiler.tile_rules import (
+    add_parts,
+    among_items,
+    joined_consumers,
+    sampled,
+    side_items,
+)
 
 _BANKS = 16
 _PIPELINE = "software_pipeline_stage"
@@ -86,18 +92,19 @@ class Products:
 
     def sketch(self, sch: Any, block: Any, tiles: Tiles, tile: Tile) -> Any:
         """See `TileRule`."""
-        return _Sketch(sch, tiles, tile).made(block)
+        return _Sketch(sch, tiles, tile, side_items(self._limits)).made(block)
 
 
 class _Sketch:
-    """A sketch in the making, by the decisions of one tile."""
+    """A sketch in the making, by the decisions of one tile; `items` are those of a group in kernels beside it."""
 
-    def __init__(self, sch: Any, tiles: Tiles, tile: Tile) -> None:
+    def __init__(self, sch: Any, tiles: Tiles, tile: Tile, items: int) -> None:
         self._sch = sch
         self._tiles = tiles
         self._product = tiles.product
         self._tile = tile
         self._split = tile.parts > 1
+        self._items = items
 
     def made(self, block: Any) -> Any:
         """Schedules everything; the schedule."""
@@ -106,13 +113,13 @@ class _Sketch:
         # The result: the product, or what its transform makes of it.
         last = joined_consumers(sch, transforms[-1] if transforms else block)
         for transform in transforms:
-            _in_registers(sch, transform)
+            _in_registers(sch, transform, self._items)
         for operand in transforms[:-1] if self._tile.half else ():
             sch.annotate(operand, HALF, 1)
         if self._split:
             outer, _ = sch.split(sch.get_loops(block)[3], [self._decided("parts"), None])
             self._cut(sch.rfactor(outer, 0))
-            add_parts(sch, block)
+            add_parts(sch, block, self._items)
         else:
             self._cut(block)
         # At the end: to move a block takes its guard away.
@@ -249,14 +256,14 @@ def _transforms(sch: Any) -> list[Any]:
     return [block for block in blocks if TRANSFORM in sch.get(block).annotations]
 
 
-def _in_registers(sch: Any, transform: Any) -> None:
+def _in_registers(sch: Any, transform: Any, items: int) -> None:
     """A work-item transforms one tile: it reads the tile, transforms its columns, and then its rows."""
     sch.unannotate(transform, TRANSFORM)
     row, column, *tile = sch.get_loops(transform)
     sch.reorder(*tile, row, column)
     (half,) = sch.get_producers(transform)
     (read,) = sch.get_producers(half)
-    item = among_items(sch, tile)
+    item = among_items(sch, tile, items)
     for block in (half, read):
         sch.set_scope(block, 0, "local")
         sch.compute_at(block, item, preserve_unit_loops=True)

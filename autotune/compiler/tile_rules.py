@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from autotune.compiler.spaces import Limits
 from autotune.compiler.tile_space import TileSpace
 
 _SKETCHES = 512
@@ -121,21 +122,27 @@ def joined_consumers(sch: Any, block: Any) -> Any:
     return last
 
 
-def add_parts(sch: Any, block: Any) -> None:
+def side_items(limits: Limits) -> int:
+    """Work-items of a group in kernels beside the product or the windows: a power of two."""
+    most = min(_ITEMS, limits.max_threads_per_block, limits.max_item_sizes[0])
+    return 1 << most.bit_length() - 1
+
+
+def add_parts(sch: Any, block: Any, items: int) -> None:
     """The second kernel of a shared reduction: a work-item adds the parts of one element."""
     *result, part = sch.get_loops(block)
     written = sch.cache_write(block, 0, "local")
-    sch.reverse_compute_at(written, among_items(sch, result), preserve_unit_loops=True)
+    sch.reverse_compute_at(written, among_items(sch, result, items), preserve_unit_loops=True)
     sch.decompose_reduction(block, part)
 
 
-def among_items(sch: Any, loops: Sequence[Any]) -> Any:
-    """Shares outer loops among work-items; the loop of an item."""
+def among_items(sch: Any, loops: Sequence[Any], items: int) -> Any:
+    """Shares outer loops among groups of so many work-items, or fewer; the loop of an item."""
     extent = math.prod(int(sch.get(loop).extent) for loop in loops)
-    groups, items = sch.split(sch.fuse(*loops), [None, math.gcd(extent, _ITEMS)])
+    groups, item = sch.split(sch.fuse(*loops), [None, math.gcd(extent, items)])
     sch.bind(groups, "blockIdx.x")
-    sch.bind(items, "threadIdx.x")
-    return items
+    sch.bind(item, "threadIdx.x")
+    return item
 
 
 def noted_blocks(module: Any, note: str) -> dict[str, list[Any]]:

@@ -12,6 +12,7 @@ from exports import exported
 from tvm.s_tir import Schedule
 
 from autotune.compiler import image_reads, opencl_sidecar, opencl_source, spaces
+from autotune.compiler.export.launches import opencl_program
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
 from autotune.compiler.export.verify import verify
 from autotune.compiler.formulations import formulations, prim_func
@@ -39,10 +40,12 @@ KERNELS = (
 )
 
 
-def _scheduled(kernel: Kernel, name: str, wanted: dict[str, Any]) -> Any:
+def _scheduled(
+    kernel: Kernel, name: str, wanted: dict[str, Any], space: spaces.Space | None = None
+) -> Any:
     """A schedule whose tile is as wanted; its tile comes back from its trace."""
     (one,) = (one for one in formulations(kernel) if one.name == name)
-    rule = tile_rule(HALF if wanted.get("half") else SPACE, one.rule)
+    rule = tile_rule(space or (HALF if wanted.get("half") else SPACE), one.rule)
     module = tvm.IRModule({"main": prim_func(kernel, one)})
     plain = Schedule(module)
     (block,) = (
@@ -121,12 +124,40 @@ def test_a_device_whose_images_are_too_short_reads_buffers(monkeypatch: pytest.M
     assert error < 1e-5
 
 
-def _variant(kernel: Kernel, module: Any) -> Variant:
+@pytest.mark.parametrize(
+    ("spec", "role", "name"), [KERNELS[2], ("matmul:m=16,n=16,k=512", "forward", "gemm")]
+)
+def test_every_kernel_of_a_schedule_fits_a_small_device(spec: str, role: str, name: str) -> None:
+    """The kernels beside the product too: transforms, and the sum of a shared reduction's parts."""
+    limits = spaces.Limits(max_threads_per_block=64, max_item_sizes=(48, 64, 64))
+    space = SPACE.model_copy(update={"limits": limits})
+    kernel = Kernel(parse_operator(spec), role)
+    module = _scheduled(kernel, name, {"parts": 2}, space)
+    program = opencl_program(kernel.name, module, tvm_target(SPEC, limits))
+    assert len(program.launches) >= 2
+    assert program.beyond(limits) == ""
+
+
+def _variant(kernel: Kernel, module: Any, space: spaces.Space = SPACE) -> Variant:
     def program(target: Any) -> Any:
         return module
 
     tuned = ExportedKernel(kernel, program, tuned=True, count=1, figures=Figures())
-    return Variant("images", SPEC, SPACE, (tuned,))
+    return Variant("images", SPEC, space, (tuned,))
+
+
+@pytest.mark.parametrize(("spec", "role", "name"), KERNELS)
+def test_an_export_keeps_operands_in_half_precision(
+    spec: str, role: str, name: str, tmp_path: Path
+) -> None:
+    kernel = Kernel(parse_operator(spec), role)
+    wanted = {"half": True, "row_image": False, "column_image": False}
+    variant = _variant(kernel, _scheduled(kernel, name, wanted), HALF)
+    exported([variant], tmp_path / "out", "opencl", check_all=True)
+    sources = [path.read_text() for path in (tmp_path / "out" / "kernels").iterdir()]
+    assert any("__local ushort" in source for source in sources)
+    verdict = verify(tmp_path / "out", None)
+    assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
 
 
 @pytest.mark.parametrize("too_long", [False, True])

@@ -18,6 +18,7 @@ _LOCAL_BYTES = {
     "char": 1,
     "uchar": 1,
     "short": 2,
+    "ushort": 2,
     "half": 2,
     "int": 4,
     "uint": 4,

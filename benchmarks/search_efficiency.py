@@ -65,15 +65,16 @@ def searched(kernel: Kernel, runs: Path, *, quick: bool) -> tuple[Path, dict[str
     return mine, stock_search.told(stock) or {}
 
 
-def trials_until(run_folder: Path, seconds: float) -> float:
-    """Trials of a run until its best was at most so many seconds; infinity where it never was."""
-    for number, trial in enumerate(read_run(run_folder).trials(), start=1):
+def trials_until(run_folder: Path, seconds: float) -> int:
+    """Trials of a run until its best was at most so many seconds; one more than all where it never was."""
+    trials = read_run(run_folder).trials()
+    for number, trial in enumerate(trials, start=1):
         if trial["status"] == "ok" and median(trial["samples_s"]) <= seconds:
             return number
-    return math.inf
+    return len(trials) + 1
 
 
-def compare(report: Report, kernel: Kernel, mine: Path, stock: dict[str, Any], runs: Path) -> float:
+def compare(report: Report, kernel: Kernel, mine: Path, stock: dict[str, Any], runs: Path) -> int:
     """Our trials until stock's best is matched."""
     with tempfile.TemporaryDirectory() as out:
         sides = {
@@ -97,7 +98,12 @@ def compare(report: Report, kernel: Kernel, mine: Path, stock: dict[str, Any], r
     print(
         f"{kernel.name}: ours {1e3 * median(times['ours']):.4g} ms, stock "
         f"{1e3 * median(times['stock']):.4g} ms = {speed.estimate:.3g}x "
-        f"({speed.low:.3g}-{speed.high:.3g}); matched after {needed:g} of {task['trials']} trials",
+        f"({speed.low:.3g}-{speed.high:.3g}); "
+        + (
+            f"matched after {needed} of {task['trials']} trials"
+            if needed <= task["trials"]
+            else "not matched"
+        ),
         flush=True,
     )
     return needed

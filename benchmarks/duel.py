@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +62,13 @@ def in_turns(
     return samples
 
 
-def turn_of(function: Callable[..., Any], operands: Sequence[Any]) -> Turn:
-    """Launches of a function of TVM's on this host's processor."""
+def turn_of(call: Callable[[], object], finish: Callable[[], object] = lambda: None) -> Turn:
+    """Calls so often, and then `finish` once, which waits for what was launched."""
 
     def launched(times: int) -> None:
         for _ in range(times):
-            function(*operands)
+            call()
+        finish()
 
     return launched
 
@@ -118,7 +119,8 @@ def duel(
     arguments = [tvm.runtime.tensor(array) for array in (*inputs, poison())]
     turns, errors = {}, {}
     for side, (path, symbol) in sides.items():
-        turns[side] = turn_of(tvm.runtime.load_module(str(path))[symbol], arguments)
+        function = tvm.runtime.load_module(str(path))[symbol]
+        turns[side] = turn_of(partial(function, *arguments))
         arguments[-1].copyfrom(poison())
         turns[side](1)
         errors[side] = max_relative_error(arguments[-1].numpy(), expected)

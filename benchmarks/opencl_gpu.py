@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import geometric_mean
@@ -36,7 +37,7 @@ import stock_search
 from bars import Report, run
 from clblast import ClBlast
 from clblast import available as clblast_available
-from duel import Turn, exported, finished_run, in_turns
+from duel import Turn, exported, finished_run, in_turns, turn_of
 from numpy.typing import NDArray
 
 from autotune.compiler import opencl_sidecar
@@ -171,13 +172,7 @@ class Tvm:
 
     def turn(self, library: Path, symbol: str) -> Turn:
         function = self._tvm.runtime.load_module(str(library))[symbol]
-
-        def launched(times: int) -> None:
-            for _ in range(times):
-                function(*self._inputs, self._output)
-            self._device.sync()
-
-        return launched
+        return turn_of(partial(function, *self._inputs, self._output), self._device.sync)
 
     def result(self, turn: Turn) -> Array:
         """What a library computes, into an output that held something else."""
@@ -258,14 +253,8 @@ def sides_of(
     if blast is not None and getattr(kernel.operator, "groups", 1) == 1:
         ways, result, buffers = blast.ways(kernel, inputs)
         for number, way in enumerate(ways):
-
-            def launched(times: int, way: Callable[[], None] = way) -> None:
-                for _ in range(times):
-                    way()
-                blast.finish()
-
-            launched(1)
-            turns[f"clblast {number}"] = launched
+            turns[f"clblast {number}"] = turn_of(way, blast.finish)
+            turns[f"clblast {number}"](1)
             errors[f"clblast {number}"] = max_relative_error(
                 blast.download(result, wanted.shape), wanted
             )

@@ -54,7 +54,8 @@ def searched(kernel: Kernel, runs: Path, *, quick: bool) -> tuple[Path, dict[str
         mine = finished_run(logs)
         assert mine is not None
     stock = runs / "stock" / kernel.name
-    if stock_search.told(stock) is None:
+    told = stock_search.told(stock)
+    if told is None:
         trials = QUICK_TRIALS if quick else TRIALS["stock"]
         subprocess.run(
             stock_search.command(__file__, "cpu", kernel, trials, stock, runs / "stock.lock"),
@@ -62,7 +63,9 @@ def searched(kernel: Kernel, runs: Path, *, quick: bool) -> tuple[Path, dict[str
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-    return mine, stock_search.told(stock) or {}
+        told = stock_search.told(stock)
+        assert told is not None
+    return mine, told
 
 
 def trials_until(run_folder: Path, seconds: float) -> int:
@@ -122,6 +125,7 @@ def measure(report: Report) -> None:
             kernel = Kernel(parse_operator(spec), role)
             mine, stock = searched(kernel, runs, quick=report.quick)
             if stock["best_s"] is None:
+                report.row(what="kernel", kernel=kernel.name, note="stock found no valid kernel")
                 print(f"{kernel.name}: stock found no valid kernel; it is not compared")
                 continue
             needed.append(compare(report, kernel, mine, stock, runs))

@@ -20,32 +20,26 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
 import torch
+from against_torch import Compared, against_torch, slower_kernels
 from bars import Report, run
-from duel import in_turns, turn_of
 from numpy.typing import NDArray
-from torch_kernels import torch_call
 from torch_peak import torch_peak
 from torch_step import TorchStep
-from tuned_kernels import TunedKernels, tuned_kernels
 
 from autotune.compiler.host import kernel_threads
 from autotune.compiler.step import StepSession, open_step
-from autotune.compiler.step_library import StepLibrary
 from autotune.compiler.step_runs import StepRuns, fitting_form, form_sizes, step_runs
 from autotune.errors import UsageError
-from autotune.measurement import median, paired_speedup
+from autotune.measurement import median
 from autotune.records import MOVEMENT, Result, read_run, step_shares
 from autotune.workloads import (
     Conv2d,
-    Kernel,
-    Matmul,
     StepForm,
     StepGraph,
     TrainingStep,
@@ -53,9 +47,7 @@ from autotune.workloads import (
     generated_samples,
     given_values,
     initial_values,
-    random_inputs,
 )
-from autotune.workloads.graph import Task, tasks
 
 MODELS = {
     "lenet": 600,
@@ -69,7 +61,6 @@ SPEED_BATCHES = (4, 16)
 LOSS_STEPS = 20
 CLOSE = ("lenet", "alexnet")
 ROUNDS = 12
-KERNEL_BLOCKS = 7
 DEFAULT_ROUNDS = 3
 _SETTLE_S = 0.1
 _FAST_S, _STEPS_A_TURN = 0.1, 5
@@ -141,12 +132,11 @@ def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
 
 def finished(logs: Path, model: str, batch: int) -> list[Path]:
     """Finished runs of a model for this host's processor, the newest last."""
-    wanted = {"target": "cpu", "workload": model, "batch": batch}
     found = []
     for folder in sorted(one.parent for one in logs.glob("*/result.json")):
         request = json.loads((folder / "run.json").read_text())["request"]
-        request["target"] = request["target"]["name"]
-        if wanted.items() <= {name: request.get(name) for name in wanted}.items():
+        what = (request["target"]["name"], request.get("workload"), request.get("batch"))
+        if what == ("cpu", model, batch):
             found.append(folder)
     return found
 
@@ -274,79 +264,6 @@ def check_batches(report: Report, model: str, runs: StepRuns) -> None:
         print(f"{name}: {furthest:.3g} x")
     else:
         report.bar(name, furthest, "at most", 2, "x")
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A convolution or matmul of a tuned step, and PyTorch's; milliseconds.
-
-    Attributes:
-        task: The tuned kernel, with bias, activation or update where they are fused.
-        natural: The same in the plain step, as PyTorch computes it: images are not merged into one.
-        tuned_ms: Its median time.
-        torch_ms: That of PyTorch's in the layout that is faster, without what is fused.
-        ratio: How many times as fast the tuned one is, by blocks.
-    """
-
-    task: Task
-    natural: Conv2d | Matmul
-    tuned_ms: float
-    torch_ms: float
-    ratio: float
-
-
-def against_torch(
-    report: Report, name: str, graph: StepGraph, plain: StepGraph, library: StepLibrary
-) -> list[Compared]:
-    """Times a tuned step's convolutions and matmuls against PyTorch's, in interleaved blocks."""
-    natural = {
-        (place, task.kernel.role): task.kernel
-        for task in tasks(plain)
-        for place in task.places
-        if isinstance(task.kernel.operator, Conv2d | Matmul)
-    }
-    with tuned_kernels(library) as ours:
-        return [
-            one_against_torch(report, name, task, natural[task.places[0], task.kernel.role], ours)
-            for task in tasks(graph)
-            if isinstance(task.kernel.operator, Conv2d | Matmul)
-        ]
-
-
-def one_against_torch(
-    report: Report, name: str, task: Task, natural: Kernel, ours: TunedKernels
-) -> Compared:
-    """Times one of them; `natural` is the same in the plain step."""
-    kernel, operator = task.kernel, natural.operator
-    assert isinstance(operator, Conv2d | Matmul)
-    given = [torch.as_tensor(one) for one in random_inputs(natural, SEED)]
-    turns = {"tuned": ours.turn(kernel)}
-    for last in (False, True) if isinstance(operator, Conv2d) else (False,):
-        turns[f"torch {last}"] = turn_of(torch_call(natural, given, last=last), ())
-    with torch.no_grad():
-        ours_s, *rivals = in_turns(turns, 3 if report.quick else KERNEL_BLOCKS, SEED).values()
-    best = min(rivals, key=median)
-    speed = paired_speedup(best, ours_s, seed=SEED)
-    one = Compared(task, operator, 1e3 * median(ours_s), 1e3 * median(best), speed.estimate)
-    report.row(
-        what="kernel", model=name, spec=kernel.spec, role=kernel.role, count=task.count,
-        natural=natural.spec, tuned_ms=one.tuned_ms, torch_ms=one.torch_ms,
-        ratio=speed.estimate, low=speed.low, high=speed.high,
-    )  # fmt: skip
-    return one
-
-
-def slower_kernels(model: str, compared: Sequence[Compared]) -> None:
-    """Convolutions and matmuls that PyTorch computes faster, one by one."""
-    rows = [(one.task.count * (one.tuned_ms - one.torch_ms), one) for one in compared]
-    slower = sorted((row for row in rows if row[0] > 0), key=lambda row: -row[0])
-    print(
-        f"{model}: {len(slower)} of {len(rows)} convolutions and matmuls are slower than PyTorch's"
-    )
-    for lost, one in slower:
-        kernel, count = one.task.kernel, one.task.count
-        times = f"{one.tuned_ms:.3f} against {one.torch_ms:.3f} ms x{count}"
-        print(f"  {lost:8.3f} ms a step: {times}  {kernel.role} {kernel.spec}")
 
 
 def memory_limits(report: Report, found: dict[str, StepRuns]) -> None:
@@ -508,8 +425,8 @@ def speed(report: Report, models: Sequence[str]) -> None:
                 result = Result.from_json(read_run(folder).result or {})
                 tuning.append(result.wall_s / 60)
                 moving.append(movement_share(result))
-                times, compared = speed_of(report, model, batch, folder)
-                for side, ratio in times.items():
+                found, compared = speed_of(report, model, batch, folder)
+                for side, ratio in found.items():
                     gains.setdefault(side, {})[f"{model}, batch {batch}"] = ratio
                 slower_kernels(f"{model}, batch {batch}", compared)
                 filters += [

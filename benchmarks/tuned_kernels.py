@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from duel import Turn
+from duel import Turn, turn_of
 
 from autotune.compiler.host import runtime_environment
 from autotune.compiler.workers import Message, Worker, serve
@@ -74,8 +75,7 @@ class _Process:
 
         self._tvm = tvm
         self._parts: list[Any] = []
-        self._function: Any = None
-        self._operands: list[Any] = []
+        self._turn: Turn = turn_of(lambda: None)
 
     def handle(self, request: Message) -> Message:
         """Carries out one request."""
@@ -83,16 +83,16 @@ class _Process:
             self._parts = [self._tvm.runtime.load_module(path) for path in request["libraries"]]
         elif request["op"] == "load":
             kernel = parse_kernel(request["spec"], request["role"])
-            self._function = self._parts[request["part"]][kernel.name]
+            function = self._parts[request["part"]][kernel.name]
             written = [(spec.shape, spec.dtype) for spec in kernel.outputs] + request["scratch"]
             arrays = [np.zeros(shape, dtype) for shape, dtype in written]
-            self._operands = [
+            operands = [
                 self._tvm.runtime.tensor(one) for one in (*random_inputs(kernel, _SEED), *arrays)
             ]
+            self._turn = turn_of(partial(function, *operands))
         else:
             began = perf_counter()
-            for _ in range(request["times"]):
-                self._function(*self._operands)
+            self._turn(request["times"])
             return {"seconds": perf_counter() - began}
         return {}
 

@@ -49,7 +49,7 @@ def joint(
         ),
     ] = None,
     gpu_memory: Annotated[
-        Literal["copy", "map"] | None,
+        Literal["copy", "map"] | None,  # MemoryKind, whose room takes half a second to import
         typer.Option(
             help="How tensors get to the GPU: copy, or map (zero-copy: it uses the host's memory). "
             "[default: what takes less time]"

@@ -55,7 +55,7 @@ def commands(
     yield path, command
     if isinstance(command, TyperGroup):
         for name, below in command.commands.items():
-            yield from commands(f"{path} {name}", below)  # type: ignore[arg-type]
+            yield from commands(f"{path} {name}", below)  # type: ignore[arg-type]  # typer makes no others
 
 
 def _section(path: str, command: TyperCommand | TyperGroup) -> str:

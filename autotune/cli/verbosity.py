@@ -88,5 +88,5 @@ def with_verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
         for name, kind in (("verbose", Verbose), ("quiet", Quiet))
     ]
     parameters = [*signature.parameters.values(), *extra]
-    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # what inspect reads
     return wrapper

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -68,6 +69,6 @@ def write_checks(
     return tuple(checks)
 
 
-def _write(out: Path, file: Path, array: NDArray) -> str:  # type: ignore[type-arg]
+def _write(out: Path, file: Path, array: NDArray[Any]) -> str:
     (out / file).write_bytes(array.tobytes())
     return file.as_posix()

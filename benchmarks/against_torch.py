@@ -1,0 +1,93 @@
+"""A tuned step's convolutions and matmuls against PyTorch's, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from bars import Report
+from duel import in_turns, turn_of
+from torch_kernels import torch_call
+from tuned_kernels import TunedKernels, tuned_kernels
+
+from autotune.compiler.step_library import StepLibrary
+from autotune.measurement import median, paired_speedup
+from autotune.workloads import Conv2d, Kernel, Matmul, StepGraph, random_inputs
+from autotune.workloads.graph import Task, tasks
+
+BLOCKS = 7
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A convolution or matmul of a tuned step, and PyTorch's; milliseconds.
+
+    Attributes:
+        task: The tuned kernel, with bias, activation or update where they are fused.
+        natural: The same in the plain step, as PyTorch computes it: images are not merged into one.
+        tuned_ms: Its median time.
+        torch_ms: That of PyTorch's in the layout that is faster, without what is fused.
+        ratio: How many times as fast the tuned one is, by blocks.
+    """
+
+    task: Task
+    natural: Conv2d | Matmul
+    tuned_ms: float
+    torch_ms: float
+    ratio: float
+
+
+def against_torch(
+    report: Report, name: str, graph: StepGraph, plain: StepGraph, library: StepLibrary
+) -> list[Compared]:
+    """Times a tuned step's convolutions and matmuls against PyTorch's, in interleaved blocks."""
+    natural = {
+        (place, task.kernel.role): task.kernel
+        for task in tasks(plain)
+        for place in task.places
+        if isinstance(task.kernel.operator, Conv2d | Matmul)
+    }
+    with tuned_kernels(library) as ours:
+        return [
+            one_against_torch(report, name, task, natural[task.places[0], task.kernel.role], ours)
+            for task in tasks(graph)
+            if isinstance(task.kernel.operator, Conv2d | Matmul)
+        ]
+
+
+def one_against_torch(
+    report: Report, name: str, task: Task, natural: Kernel, ours: TunedKernels
+) -> Compared:
+    """Times one of them; `natural` is the same in the plain step."""
+    kernel, operator = task.kernel, natural.operator
+    assert isinstance(operator, Conv2d | Matmul)
+    given = [torch.as_tensor(one) for one in random_inputs(natural, _SEED)]
+    turns = {"tuned": ours.turn(kernel)}
+    for last in (False, True) if isinstance(operator, Conv2d) else (False,):
+        turns[f"torch {last}"] = turn_of(torch_call(natural, given, last=last))
+    with torch.no_grad():
+        ours_s, *rivals = in_turns(turns, 3 if report.quick else BLOCKS, _SEED).values()
+    best = min(rivals, key=median)
+    speed = paired_speedup(best, ours_s, seed=_SEED)
+    one = Compared(task, operator, 1e3 * median(ours_s), 1e3 * median(best), speed.estimate)
+    report.row(
+        what="kernel", model=name, spec=kernel.spec, role=kernel.role, count=task.count,
+        natural=natural.spec, tuned_ms=one.tuned_ms, torch_ms=one.torch_ms,
+        ratio=speed.estimate, low=speed.low, high=speed.high,
+    )  # fmt: skip
+    return one
+
+
+def slower_kernels(model: str, compared: Sequence[Compared]) -> None:
+    """Convolutions and matmuls that PyTorch computes faster, one by one."""
+    rows = [(one.task.count * (one.tuned_ms - one.torch_ms), one) for one in compared]
+    slower = sorted((row for row in rows if row[0] > 0), key=lambda row: -row[0])
+    print(
+        f"{model}: {len(slower)} of {len(rows)} convolutions and matmuls are slower than PyTorch's"
+    )
+    for lost, one in slower:
+        kernel, count = one.task.kernel, one.task.count
+        times = f"{one.tuned_ms:.3f} against {one.torch_ms:.3f} ms x{count}"
+        print(f"  {lost:8.3f} ms a step: {times}  {kernel.role} {kernel.spec}")

@@ -100,7 +100,7 @@ docs: install ## Write docs/commands.md and the README's picture anew
 
 bench: install ## Run every benchmark; results in build/bench
 	@status=0
-	for program in $$(grep -ls '__main__' benchmarks/*.py); do
+	for program in $$(grep -ls '^from bars import .*run' benchmarks/*.py); do
 		name="$$(basename "$$program" .py)"
 		echo "== $$name"
 		$(BIN)/python "$$program" --json "build/bench/$$name.json" $(ARGS) || status=1

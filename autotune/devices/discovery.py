@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.devices.device import Device
@@ -39,21 +39,24 @@ _REASONS = {
 }
 
 
-def known(ssh: Iterable[str] = ()) -> tuple[list[tuple[str, str, str]], list[str]]:
+def known(ssh: Sequence[str] = ()) -> tuple[list[tuple[str, str, str]], list[str]]:
     """Serial, kind and state of every device there is, none of them asked yet; and notices.
 
     Args:
         ssh: Boards, as `user@host`.
     """
-    notices: list[str] = []
-    found = [("local", "local", READY)]
+    *boards, host = _boards_and_host(ssh)
     try:
         from autotune.devices import adb
 
-        found = [(a.serial, "adb", a.state) for a in adb.attached()] + found
+        phones = [(one.serial, "adb", one.state) for one in adb.attached()]
     except (ToolchainError, DeviceError) as error:
-        notices.append(f"no adb phones: {error.message}")
-    return [*((name, "ssh", READY) for name in ssh), *found], notices
+        return [*boards, host], [f"no adb phones: {error.message}"]
+    return [*boards, *phones, host], []
+
+
+def _boards_and_host(ssh: Sequence[str]) -> list[tuple[str, str, str]]:
+    return [*((name, "ssh", READY) for name in ssh), ("local", "local", READY)]
 
 
 def look(serial: str, kind: str, state: str) -> Listed:
@@ -87,7 +90,7 @@ def reach(serial: str, kind: str) -> Device:
     raise UsageError(f"there is no way to reach a device of kind '{kind}'")
 
 
-def choose(wanted: Sequence[str], ssh: Iterable[str] = ()) -> list[tuple[str, str]]:
+def choose(wanted: Sequence[str], ssh: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Serial and kind of the devices asked for.
 
     Args:
@@ -98,9 +101,12 @@ def choose(wanted: Sequence[str], ssh: Iterable[str] = ()) -> list[tuple[str, st
         UsageError: A serial is not there.
         DeviceError: Nothing is there, or one asked for is not ready.
     """
-    devices, notices = known(ssh)
-    by_serial = {serial: (kind, state) for serial, kind, state in devices}
     chosen = list(wanted) or list(filter(None, [os.environ.get("ANDROID_SERIAL", "")]))
+    devices, notices = _boards_and_host(ssh), []
+    if not chosen or set(chosen) - {serial for serial, _, _ in devices}:
+        # Only now: the question starts an adb server where there is none.
+        devices, notices = known(ssh)
+    by_serial = {serial: (kind, state) for serial, kind, state in devices}
     for serial in chosen:
         if serial not in by_serial:
             raise UsageError(

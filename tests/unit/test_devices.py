@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from autotune.devices import Completed, cpufreq, journal
+from autotune.devices import Completed, adb, cpufreq, discovery, journal
 from autotune.devices.capabilities import capabilities
 from autotune.devices.info import probe
 from autotune.devices.journal import Change, Journal
@@ -337,3 +337,19 @@ def test_the_information_is_plain_json() -> None:
     info = probe(EmulatedDevice("jetson-tx2"))
     assert json.loads(json.dumps(info.to_json()))["clusters"][1]["cpus"] == [1, 2]
     assert os.fspath(PurePosixPath(info.settings[0][0])).startswith(CPU)
+
+
+def test_no_adb_server_is_started_for_this_host_or_a_board(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def started() -> None:
+        raise AssertionError("nobody asked for a phone")
+
+    monkeypatch.setattr(adb, "start_server", started)
+    monkeypatch.delenv("ANDROID_SERIAL", raising=False)
+    board = "pi@bench"
+    assert discovery.choose(["local"]) == [("local", "local")]
+    assert discovery.choose(["local", board], [board]) == [("local", "local"), (board, "ssh")]
+    for wanted in ([], ["phone"], ["local", "phone"]):
+        with pytest.raises(AssertionError, match="nobody asked"):
+            discovery.choose(wanted)

@@ -102,7 +102,8 @@ def choose(wanted: Sequence[str], ssh: Sequence[str] = ()) -> list[tuple[str, st
         DeviceError: Nothing is there, or one asked for is not ready.
     """
     chosen = list(wanted) or list(filter(None, [os.environ.get("ANDROID_SERIAL", "")]))
-    devices, notices = _boards_and_host(ssh), []
+    devices = _boards_and_host(ssh)
+    notices: list[str] = []
     if not chosen or set(chosen) - {serial for serial, _, _ in devices}:
         # Only now: the question starts an adb server where there is none.
         devices, notices = known(ssh)

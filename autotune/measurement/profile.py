@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,22 +61,32 @@ class Calls:
         """How long each kept the CPU busy, without what it waited for before it began, (steps, calls)."""
         if self.gpu is None:
             return self.seconds
-        return self.seconds - self.gpu.waited_s - self.gpu.crossed_s
+        return self.seconds - (self.gpu.waited_s + self.gpu.crossed_s)[:, :-1]
 
 
 @dataclass(frozen=True)
 class GpuCalls:
-    """What a GPU had to do with the calls of some steps; each has the shape (steps, calls), in seconds.
+    """What a GPU had to do with the calls of some steps; each has the shape (steps, calls + 1), in seconds.
+
+    The last of each is what came after the last call.
 
     Attributes:
         ran_s: What it took for the calls that it made.
         waited_s: How long others waited for it before they began.
-        crossed_s: What tensors took to get there or back before a call began.
+        copied_s, mapped_s, reordered_s: What tensors took to get there or back before a call began, by copies, by
+            being mapped and unmapped, and by changes of their layout.
     """
 
     ran_s: Floats
     waited_s: Floats
-    crossed_s: Floats
+    copied_s: Floats
+    mapped_s: Floats
+    reordered_s: Floats
+
+    @property
+    def crossed_s(self) -> Floats:
+        """What tensors took to get there or back in all."""
+        return self.copied_s + self.mapped_s + self.reordered_s
 
 
 def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | None:
@@ -114,8 +124,8 @@ def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | Non
 
 
 def _gpu_calls(told: Mapping[int, Sequence[str]], times: Floats) -> GpuCalls:
-    """Words such as `3:120.5:0.0:61.2` by step: a call, and microseconds on the GPU, waiting and crossing."""
-    found = np.zeros((3, times.shape[0], times.shape[1] - 1))
+    """Words such as `3:120.5:0.0:61.2:0.0:5.1` by step: a call, and microseconds as `GpuCalls` has them."""
+    found = np.zeros((len(fields(GpuCalls)), *times.shape))
     for step, words in told.items():
         for word in words:
             call, *figures = word.split(":")

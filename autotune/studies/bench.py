@@ -11,7 +11,9 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import Figures
 
 TrialStatus = Literal["ok", "invalid", "failed"]
-_KEPT = ("marks", "rails", "khz", "crossed_s")
+WAYS = {"copied_s": "copies", "mapped_s": "maps", "reordered_s": "layout changes"}
+"""Raw data of what tensors took to cross between host and GPU, and how it is told."""
+_KEPT = ("marks", "rails", "khz", *WAYS)
 """What events have of a measurement's raw data that later parts of a run need."""
 
 

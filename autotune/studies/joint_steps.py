@@ -90,10 +90,8 @@ class DeviceSteps:
         raw = dict(measured.raw or {})
         raw["task_s"] = [float(np.mean(one)) if one else None for one in of_task]
         if calls.gpu is not None:
-            ran, waited, crossed = (
-                np.median(x, axis=0)
-                for x in (calls.gpu.ran_s, calls.gpu.waited_s, calls.gpu.crossed_s)
-            )
+            took = {name: np.median(seconds, axis=0) for name, seconds in vars(calls.gpu).items()}
+            ran = took.pop("ran_s")
             raw["gpu_s"] = [[call, float(ran[call])] for call in choice.gpu]
-            raw["waited_s"], raw["crossed_s"] = float(waited.sum()), float(crossed.sum())
+            raw |= {name: float(seconds.sum()) for name, seconds in took.items()}
         return replace(measured, raw=raw)

@@ -11,7 +11,7 @@ import numpy as np
 
 from autotune.errors import StableDeviceError
 from autotune.measurement.statistics import median
-from autotune.studies.bench import Measured
+from autotune.studies.bench import WAYS, Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.cpu_config import Progress
 from autotune.studies.finals import Final, figures_ratio, final_of
@@ -218,7 +218,7 @@ class PlacementRun:
                 continue
             places[name] = {**_figures(final), "gpu_calls": len(choices[name].gpu)}
             if choices[name].gpu:
-                places[name]["data_movement"] = _share(found[name])
+                places[name]["data_movement"] = _shares(found[name])
             if name != "cpu":
                 pairs = in_both(cpu.blocks if cpu else {}, final.blocks)
                 for figure in ("time_s", "energy_j"):
@@ -272,14 +272,13 @@ def _figures(final: Final) -> dict[str, Any]:
     }
 
 
-def _share(runs: Mapping[int, Measured]) -> float | None:
-    """Part of the step that tensors took to cross; None where the program did not tell."""
-    shares = [
-        run.raw["crossed_s"] / run.figures.time_s
-        for run in runs.values()
-        if run.raw and run.figures and run.raw.get("crossed_s") is not None
-    ]
-    return median(shares) if shares else None
+def _shares(runs: Mapping[int, Measured]) -> dict[str, float] | None:
+    """Parts of the step that tensors took to cross, by ways; None where the program did not tell."""
+    told = [(run.raw, run.figures.time_s) for run in runs.values() if run.raw and run.figures]
+    told = [(raw, time_s) for raw, time_s in told if raw.keys() >= WAYS.keys()]
+    if not told:
+        return None
+    return {word: median([raw[way] / time_s for raw, time_s in told]) for way, word in WAYS.items()}
 
 
 def _crossed(one: Crossed) -> dict[str, Any]:

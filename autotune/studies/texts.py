@@ -93,8 +93,9 @@ def _places_texts(places: Mapping[str, Any]) -> list[str]:
         for figure, word in (("time_s", "time"), ("energy_j", "energy")):
             if (ratio := place[f"cpu_over_{figure}"]) is not None:
                 parts.append(f"{word}, CPU alone / this: {ratio_text(ratio)}")
-        if place["data_movement"] is not None:
-            parts.append(f"{place['data_movement']:.0%} of it moves data")
+        if (moving := place["data_movement"]) is not None:
+            ways = ", ".join(f"{way} {share:.0%}" for way, share in moving.items() if share)
+            parts.append(f"{sum(moving.values()):.0%} of it moves data" + f" ({ways})" * bool(ways))
         told.append(f"{place['gpu_calls']} calls on the GPU: {'; '.join(parts)}")
     return told
 

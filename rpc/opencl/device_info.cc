@@ -63,6 +63,31 @@ std::string PlatformName(cl_platform_id platform) {
   return Trimmed(raw);
 }
 
+/// What a driver before OpenCL 3.0 tells of a kernel only: the multiple of work items that it prefers.
+uint64_t PreferredMultiple(cl_device_id device) {
+  const ClApi& api = Library().api;
+  const char* source = "kernel void empty(global float* data) { data[get_global_id(0)] = 0; }";
+  cl_program program = nullptr;
+  cl_kernel kernel = nullptr;
+  size_t multiple = 0;
+  cl_int code = CL_SUCCESS;
+  cl_context context = api.clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
+  if (code == CL_SUCCESS) {
+    program = api.clCreateProgramWithSource(context, 1, &source, nullptr, &code);
+  }
+  if (code == CL_SUCCESS) code = api.clBuildProgram(program, 1, &device, "", nullptr, nullptr);
+  if (code == CL_SUCCESS) kernel = api.clCreateKernel(program, "empty", &code);
+  if (code == CL_SUCCESS &&
+      api.clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+                                   sizeof(multiple), &multiple, nullptr) != CL_SUCCESS) {
+    multiple = 0;
+  }
+  if (kernel != nullptr) api.clReleaseKernel(kernel);
+  if (program != nullptr) api.clReleaseProgram(program);
+  if (context != nullptr) api.clReleaseContext(context);
+  return multiple;
+}
+
 /// OpenCL has no common query for it, so each vendor's is tried where its extension is announced.
 uint64_t SubGroupSize(const DeviceInfo& info) {
   if (info.HasExtension("cl_nv_device_attribute_query")) {
@@ -76,10 +101,9 @@ uint64_t SubGroupSize(const DeviceInfo& info) {
     if (!sizes.empty()) return *std::max_element(sizes.begin(), sizes.end());
   }
   // On a CPU the preferred multiple is a vector width, which is not what a sub-group size is for.
-  if ((info.type & CL_DEVICE_TYPE_GPU) != 0 && info.Version()[0] >= 3) {
-    return Query<size_t>(info.id, kPreferredGroupMultiple);
-  }
-  return 0;
+  if ((info.type & CL_DEVICE_TYPE_GPU) == 0) return 0;
+  const uint64_t told = Query<size_t>(info.id, kPreferredGroupMultiple);  // From OpenCL 3.0 on.
+  return told != 0 ? told : PreferredMultiple(info.id);
 }
 
 DeviceInfo Describe(cl_platform_id platform, const std::string& platform_name, cl_device_id id) {

@@ -51,6 +51,8 @@ cl_mem CreateOrTrim(Device* device, const std::string& what, Create create) {
 Memory::~Memory() {
   // The driver keeps the object until the commands that use it are done. An error here has nobody
   // to go to: destructors run while Python collects tensors.
+  // PoCL 3.1 does not keep images over buffers.
+  if (!views_.empty()) Api().clFinish(device->queue());
   for (const auto& [kind, view] : views_) Api().clReleaseMemObject(view);
   if (mem != nullptr) Api().clReleaseMemObject(mem);
 }

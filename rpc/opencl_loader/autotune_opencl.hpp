@@ -69,10 +69,10 @@ struct Status {
   X(clBuildProgram) X(clCreateBuffer) X(clCreateCommandQueue) X(clCreateContext) X(clCreateImage) X(clCreateKernel) \
   X(clCreateProgramWithBinary) X(clCreateProgramWithSource) X(clEnqueueNDRangeKernel)                \
   X(clEnqueueReadBuffer) X(clEnqueueWriteBuffer) X(clFinish) X(clGetCommandQueueInfo)                \
-  X(clGetDeviceIDs) X(clGetDeviceInfo) X(clGetKernelWorkGroupInfo) X(clGetMemObjectInfo)             \
+  X(clGetDeviceIDs) X(clGetDeviceInfo) X(clGetEventInfo) X(clGetKernelWorkGroupInfo) X(clGetMemObjectInfo) \
   X(clGetPlatformIDs) X(clGetPlatformInfo) X(clGetProgramBuildInfo) X(clGetProgramInfo) X(clGetSupportedImageFormats) \
-  X(clReleaseCommandQueue) X(clReleaseContext) X(clReleaseKernel) X(clReleaseMemObject)              \
-  X(clReleaseProgram) X(clRetainContext) X(clSetKernelArg)                                          \
+  X(clReleaseCommandQueue) X(clReleaseContext) X(clReleaseEvent) X(clReleaseKernel) X(clReleaseMemObject) \
+  X(clReleaseProgram) X(clRetainContext) X(clRetainEvent) X(clSetKernelArg) X(clWaitForEvents)       \
   AUTOTUNE_OPENCL_MORE_CALLS(X)
 
 #pragma GCC diagnostic push
@@ -345,7 +345,6 @@ struct Limits {
   std::array<size_t, 3> work_item_sizes{{1, 1, 1}};
   uint64_t local_memory_bytes = 0;
   uint64_t buffer_bytes = 0;
-  bool images = false;
   std::vector<std::string> extensions;
 };
 
@@ -418,7 +417,6 @@ inline bool ReadRecipe(const Json& json, size_t operands, Recipe* recipe) {
   }
   recipe->limits.local_memory_bytes = limits["local_memory_bytes"].number();
   recipe->limits.buffer_bytes = limits["buffer_bytes"].number();
-  recipe->limits.images = limits["images"].truth;
   for (const Json& one : limits["extensions"].items) recipe->limits.extensions.push_back(one.text);
   for (const Json& one : json["temporaries"].items) recipe->temporaries.push_back(one["bytes"].number());
   for (const Json& one : json["launches"].items) {
@@ -515,7 +513,6 @@ inline std::string Lack(const DeviceInfo& device, const Limits& needs) {
   }
   if (lack.empty()) lack = more("bytes of local memory", needs.local_memory_bytes, device.local_memory_bytes);
   if (lack.empty()) lack = more("bytes in one buffer", needs.buffer_bytes, device.max_buffer_bytes);
-  if (lack.empty() && needs.images && !device.images) lack = "needs images, which the device does not have";
   const std::string present = " " + device.extensions + " ";
   for (const std::string& extension : needs.extensions) {
     if (lack.empty() && present.find(" " + extension + " ") == std::string::npos) {
@@ -646,9 +643,12 @@ class Library {
   }
 
   ~Library() {
+    for (InFlight& one : in_flight_) {
+      api_.clWaitForEvents(1, &one.done);
+      Release(&one);
+    }
     for (auto& [name, kernel] : built_) {
-      for (cl_kernel one : kernel->kernels) api_.clReleaseKernel(one);
-      if (kernel->program != nullptr) api_.clReleaseProgram(kernel->program);
+      Drop(kernel.get());
       for (auto& [queue, buffers] : kernel->temporaries) {
         for (cl_mem one : buffers) api_.clReleaseMemObject(one);
       }
@@ -703,41 +703,30 @@ class Library {
     Built* built = nullptr;
     if (Status status = Get(name, &built); !status.ok()) return status;
     if (Status status = CheckOperands(*built, operands, count); !status.ok()) return status;
+    ReleaseRead();
     const std::vector<cl_mem>* temporaries = nullptr;
     if (Status status = Temporaries(built, queue, &temporaries); !status.ok()) return status;
     for (size_t i = 0; i < built->recipe->launches.size(); ++i) {
       const internal::Launch& launch = built->recipe->launches[i];
       const bool last = i + 1 == built->recipe->launches.size();
-      cl_uint index = 0;
-      cl_int code = CL_SUCCESS;
-      const std::vector<internal::ImageArgument>& images = built->images[i];
-      auto image = images.begin();
-      Views views(api_);  // A launch keeps what it reads.
-      for (const internal::Argument& argument : launch.arguments) {
-        const void* value = argument.bytes.data();
-        size_t size = argument.size;
-        if (argument.kind != internal::Argument::kScalar) {
-          const bool operand = argument.kind == internal::Argument::kOperand;
-          const cl_mem* buffer = operand ? &operands[argument.index] : &(*temporaries)[argument.index];
-          value = buffer;
-          size = sizeof(cl_mem);
-          if (image != images.end() && image->place == index) {
-            cl_mem view = internal::ImageOver(api_, context_, *buffer, *image++, &code);
-            if (code != CL_SUCCESS) return Failed(code, "an image of argument " + std::to_string(index) + " of " + launch.function);
-            value = views.Keep(view);
-          }
-        }
-        code = api_.clSetKernelArg(built->kernels[i], index++, size, value);
-        if (code != CL_SUCCESS) return Failed(code, "argument " + std::to_string(index - 1) + " of " + launch.function);
+      Views views(api_);
+      Status status = SetArguments(*built, i, operands, *temporaries, &views);
+      if (!status.ok() && views.refused()) {
+        status = WithoutImages(built);
+        if (status.ok()) status = SetArguments(*built, i, operands, *temporaries, &views);
       }
-      if (launch.dynamic_local_bytes > 0) {
-        code = api_.clSetKernelArg(built->kernels[i], index, launch.dynamic_local_bytes, nullptr);
-        if (code != CL_SUCCESS) return Failed(code, "the local memory of " + launch.function);
-      }
-      code = api_.clEnqueueNDRangeKernel(queue, built->kernels[i], static_cast<cl_uint>(launch.global.size()), nullptr,
-                                         launch.global.data(), launch.local.data(), 0, nullptr,
-                                         last ? done : nullptr);
+      if (!status.ok()) return status;
+      cl_event launched = nullptr;
+      const bool told = last && done != nullptr;
+      const cl_int code = api_.clEnqueueNDRangeKernel(queue, built->kernels[i], static_cast<cl_uint>(launch.global.size()),
+                                                      nullptr, launch.global.data(), launch.local.data(), 0, nullptr,
+                                                      told || !views.empty() ? &launched : nullptr);
       if (code != CL_SUCCESS) return Failed(code, "the launch of " + launch.function);
+      if (told) *done = launched;
+      if (!views.empty()) {
+        if (told) api_.clRetainEvent(launched);
+        in_flight_.push_back({launched, views.Take()});
+      }
     }
     return {};
   }
@@ -751,6 +740,7 @@ class Library {
   struct Built {
     const KernelInfo* info = nullptr;
     const internal::Recipe* recipe = nullptr;
+    size_t index = 0;
     std::string variant;
     cl_program program = nullptr;
     std::vector<cl_kernel> kernels;  // One a launch: a kernel object holds its arguments.
@@ -758,7 +748,7 @@ class Library {
     std::map<cl_command_queue, std::vector<cl_mem>> temporaries;  // Queues run at the same time.
   };
 
-  /// Images over the operands of one call.
+  /// Images over the operands of one launch.
   class Views {
    public:
     explicit Views(const Api& api) : api_(api) {}
@@ -773,9 +763,17 @@ class Library {
       return &views_.back();
     }
 
+    bool empty() const { return views_.empty(); }
+    std::deque<cl_mem> Take() { return std::exchange(views_, {}); }
+
+    /// Says that the driver does not make one of them.
+    void Refuse() { refused_ = true; }
+    bool refused() const { return refused_; }
+
    private:
     const Api& api_;
     std::deque<cl_mem> views_;
+    bool refused_ = false;
   };
 
   Library(const std::string& folder, const Api& api, cl_context context, cl_device_id device, const Options& options)
@@ -786,6 +784,80 @@ class Library {
 
   static Status Failed(cl_int code, const std::string& what) {
     return {Code::kOpenCl, what + ": OpenCL error " + std::to_string(code)};
+  }
+
+  /// Images that a launch may not have read yet: drivers were seen to lose those that are released before.
+  struct InFlight {
+    cl_event done;
+    std::deque<cl_mem> views;
+  };
+
+  void Release(InFlight* one) {
+    for (cl_mem view : one->views) api_.clReleaseMemObject(view);
+    api_.clReleaseEvent(one->done);
+  }
+
+  void ReleaseRead() {
+    std::deque<InFlight> left;
+    for (InFlight& one : in_flight_) {
+      cl_int state = CL_COMPLETE;
+      const cl_int code =
+          api_.clGetEventInfo(one.done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(state), &state, nullptr);
+      if (code == CL_SUCCESS && state > CL_COMPLETE) {
+        left.push_back(std::move(one));
+      } else {
+        Release(&one);
+      }
+    }
+    in_flight_.swap(left);
+  }
+
+  void Drop(Built* built) {
+    for (cl_kernel one : built->kernels) api_.clReleaseKernel(one);
+    if (built->program != nullptr) api_.clReleaseProgram(built->program);
+    built->kernels.clear();
+    built->program = nullptr;
+  }
+
+  /// Sets every argument of a launch. `views` keeps the images that it reads, and hears of one that is not made.
+  Status SetArguments(const Built& built, size_t i, const cl_mem* operands, const std::vector<cl_mem>& temporaries,
+                      Views* views) const {
+    const internal::Launch& launch = built.recipe->launches[i];
+    auto image = built.images[i].begin();
+    cl_uint index = 0;
+    cl_int code = CL_SUCCESS;
+    for (const internal::Argument& argument : launch.arguments) {
+      const void* value = argument.bytes.data();
+      size_t size = argument.size;
+      if (argument.kind != internal::Argument::kScalar) {
+        const bool operand = argument.kind == internal::Argument::kOperand;
+        const cl_mem* buffer = operand ? &operands[argument.index] : &temporaries[argument.index];
+        value = buffer;
+        size = sizeof(cl_mem);
+        if (image != built.images[i].end() && image->place == index) {
+          cl_mem view = internal::ImageOver(api_, context_, *buffer, *image++, &code);
+          if (code != CL_SUCCESS) {
+            views->Refuse();
+            return Failed(code, "an image of argument " + std::to_string(index) + " of " + launch.function);
+          }
+          value = views->Keep(view);
+        }
+      }
+      code = api_.clSetKernelArg(built.kernels[i], index++, size, value);
+      if (code != CL_SUCCESS) return Failed(code, "argument " + std::to_string(index - 1) + " of " + launch.function);
+    }
+    if (launch.dynamic_local_bytes > 0) {
+      code = api_.clSetKernelArg(built.kernels[i], index, launch.dynamic_local_bytes, nullptr);
+      if (code != CL_SUCCESS) return Failed(code, "the local memory of " + launch.function);
+    }
+    return {};
+  }
+
+  /// A driver that announces images and does not make them has none: this kernel and all later ones read buffers.
+  Status WithoutImages(Built* built) {
+    info_.image_buffer_max = 0;
+    Drop(built);
+    return Make(built->index, built);
   }
 
   Status Choose() {
@@ -856,6 +928,7 @@ class Library {
       return {Code::kFile, "cannot read " + folder_ + "/" + recipe.source};
     }
     built->recipe = &recipe;
+    built->index = index;
     built->variant = variant.name;
     built->images.clear();
     bool images = true;
@@ -1030,6 +1103,7 @@ class Library {
   std::atomic<size_t> compiled_{0}, cached_{0};
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Built>> built_;
+  std::deque<InFlight> in_flight_;
 };
 
 /// A device with a context and an in-order queue, for programs that have none: the first GPU, else the first device.

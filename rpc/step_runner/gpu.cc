@@ -47,6 +47,7 @@ class OpenClGpu final : public Gpu {
         memory_(cl_, plan, arena, memory, Both(plan, calls), timed) {
     autotune_opencl::Options options;
     options.variant = plan.gpu_variant;
+    options.cache_folder = folder + "/programs";
     const std::string kernels = folder + "/" + plan.gpu_folder;
     Require(autotune_opencl::Library::Open(kernels, cl_.context(), cl_.device(), options, &library_));
     for (const size_t call : calls) {
@@ -73,13 +74,10 @@ class OpenClGpu final : public Gpu {
         reads ? memory_.GpuReads(tensor) : memory_.GpuWrites(tensor);
       }
     }
-    CrossingTimes times = memory_.TakeTimes();
-    times_.waited[call] = times.waited;
-    times_.crossed[call] = times.crossed;
-    for (auto& [before, after] : times.enqueued) {
-      enqueued_.push_back({call, std::move(before), std::move(after)});
-    }
+    TakeCrossings(call);
   }
+
+  void Close() override { TakeCrossings(plan_.calls.size()); }
 
   void Enqueue(size_t call) override {
     const KernelCall& as = plan_.calls[call];
@@ -106,10 +104,10 @@ class OpenClGpu final : public Gpu {
   void Copy(size_t from, size_t to) override { memory_.Copy(from, to); }
   void Finish() override { cl_.Finish(); }
 
-  GpuTimes Times() override {
-    for (const Timed& one : made_) times_.ran[one.call] += Seconds(one);
-    for (const Timed& one : enqueued_) times_.crossed[one.call] += Seconds(one);
-    GpuTimes found = std::move(times_);
+  std::vector<GpuTimes> Times() override {
+    for (const Timed& one : made_) times_[one.call].ran += Seconds(one);
+    for (const auto& [way, one] : enqueued_) times_[one.call].crossed[way] += Seconds(one);
+    std::vector<GpuTimes> found = std::move(times_);
     Clear();
     return found;
   }
@@ -124,6 +122,15 @@ class OpenClGpu final : public Gpu {
     if (!status.ok()) throw std::runtime_error(status.text);
   }
 
+  void TakeCrossings(size_t call) {
+    CrossingTimes times = memory_.TakeTimes();
+    times_[call].waited = times.waited;
+    times_[call].crossed = times.crossed;
+    for (auto& [way, before, after] : times.enqueued) {
+      enqueued_.emplace_back(way, Timed{call, std::move(before), std::move(after)});
+    }
+  }
+
   double Seconds(const Timed& one) const {
     return std::max(0.0, cl_.End(one.end) - cl_.End(one.begin));
   }
@@ -131,8 +138,7 @@ class OpenClGpu final : public Gpu {
   void Clear() {
     made_.clear();
     enqueued_.clear();
-    const std::vector<double> none(plan_.calls.size(), 0.0);
-    times_ = {none, none, none};
+    times_.assign(plan_.calls.size() + 1, {});
   }
 
   const Plan& plan_;
@@ -141,8 +147,9 @@ class OpenClGpu final : public Gpu {
   GpuMemory memory_;
   std::unique_ptr<autotune_opencl::Library> library_;
   std::map<size_t, std::string> names_;
-  std::vector<Timed> made_, enqueued_;
-  GpuTimes times_;
+  std::vector<Timed> made_;
+  std::vector<std::pair<Way, Timed>> enqueued_;
+  std::vector<GpuTimes> times_;
 };
 
 /// Medians of a tensor's way to the GPU and back.

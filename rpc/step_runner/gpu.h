@@ -10,17 +10,18 @@
 #include <string>
 #include <vector>
 
+#include "crossed.h"
 #include "plan.h"
 #include "settings.h"
 
 namespace autotune {
 namespace step_runner {
 
-/// What the calls of a step took, in seconds; by call, 0 where there was none.
+/// What a call of a step took, in seconds.
 struct GpuTimes {
-  std::vector<double> ran;      ///< On the GPU, launches and the gaps between them.
-  std::vector<double> waited;   ///< Before the call, for what the GPU had been given.
-  std::vector<double> crossed;  ///< Before the call, for tensors that it needs elsewhere.
+  double ran = 0;       ///< On the GPU, launches and the gaps between them.
+  double waited = 0;    ///< Before the call, for what the GPU had been given.
+  Crossed<double> crossed{};  ///< Before the call, for tensors that it needs elsewhere.
 };
 
 class Gpu {
@@ -45,8 +46,10 @@ class Gpu {
   /// Copies one tensor over another, where the first one is.
   virtual void Copy(size_t from, size_t to) = 0;
   virtual void Finish() = 0;
-  /// Of the step that was finished last.
-  virtual GpuTimes Times() = 0;
+  /// What tensors took to cross since the last call counts as what came after it.
+  virtual void Close() = 0;
+  /// Of the step that was finished last, by call; one more for what came after the last call.
+  virtual std::vector<GpuTimes> Times() = 0;
 };
 
 /// Seconds that a tensor takes to cross, without and with a change of its order.

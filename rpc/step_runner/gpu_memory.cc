@@ -76,8 +76,10 @@ GpuMemory::GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory mem
   const uint64_t alignment = std::max<uint64_t>(1, bits / kBits);
   for (const TensorPlace& tensor : plan.tensors) {
     if (tensor.offset % alignment != 0) {
-      throw std::runtime_error("the device wants tensors at multiples of " +
-                               std::to_string(alignment) + " bytes");
+      throw std::runtime_error("the OpenCL device wants tensors at multiples of " +
+                               std::to_string(alignment) +
+                               " bytes, and the step has one at " + std::to_string(tensor.offset) +
+                               ": run it without the GPU, and report the device");
     }
     auto& place = places_[{tensor.offset, tensor.bytes}];
     if (place) continue;
@@ -143,14 +145,14 @@ void GpuMemory::Share(const std::set<size_t>& both, uint64_t alignment) {
     bytes += (place->range.second + alignment - 1) / alignment * alignment;
   }
   if (bytes == 0) return;
-  shared_memory_ = std::make_unique<Mapping>(bytes);
+  // Memory of the driver's own is what both vendors of phones' GPUs map without a copy.
+  shared_ = cl_.NewBuffer(CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr);
   for (auto& [place, offset] : offsets) {
-    char* const host = shared_memory_->data() + offset;
-    std::memcpy(host, place->host, place->range.second);
-    place->host = host;
+    const char* const first = place->host;
+    place->shared = Part(shared_, offset, place->range.second);
+    Map(place);
+    std::memcpy(place->host, first, place->range.second);
   }
-  shared_ = cl_.NewBuffer(CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, shared_memory_->data());
-  for (auto& [place, offset] : offsets) place->shared = Part(shared_, offset, place->range.second);
 }
 
 cl_mem GpuMemory::Device(Place* place) {
@@ -167,13 +169,11 @@ cl_mem GpuMemory::Operand(size_t tensor) {
 void GpuMemory::Map(Place* place) {
   if (!place->shared || place->mapped) return;
   cl_int code = CL_SUCCESS;
-  const void* seen = cl_.api().clEnqueueMapBuffer(
+  void* const seen = cl_.api().clEnqueueMapBuffer(
       cl_.queue(), place->shared.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
       place->range.second, 0, nullptr, nullptr, &code);
   Check(code, "clEnqueueMapBuffer");
-  if (seen != place->host) {
-    throw std::runtime_error("clEnqueueMapBuffer: the host's memory is not where it was");
-  }
+  place->host = static_cast<char*>(seen);
   place->mapped = true;
 }
 
@@ -203,7 +203,7 @@ void GpuMemory::Reorder(cl_mem from, cl_mem to, const Order& order, bool to_gpu)
 }
 
 template <typename Action>
-void GpuMemory::Blocking(Action action) {
+void GpuMemory::Blocking(Way way, Action action) {
   if (!timed_) {
     action();
     return;
@@ -213,15 +213,16 @@ void GpuMemory::Blocking(Action action) {
   cl_.Finish();
   const double idle = Now();
   action();
+  cl_.Finish();
   times_.waited += idle - start;
-  times_.crossed += Now() - idle;
+  times_.crossed[way] += Now() - idle;
 }
 
 template <typename Action>
-void GpuMemory::Enqueued(Action action) {
+void GpuMemory::Enqueued(Way way, Action action) {
   Event before = Marker();
   action();
-  if (timed_) times_.enqueued.emplace_back(std::move(before), Marker());
+  if (timed_) times_.enqueued.emplace_back(way, std::move(before), Marker());
 }
 
 Event GpuMemory::Marker() const { return timed_ ? cl_.Marker() : Event(); }
@@ -234,49 +235,48 @@ cl_mem GpuMemory::Staging() {
 }
 
 void GpuMemory::ToHost(Place* place, const Order* order) {
-  Unmap(place);
+  // The host waits for all of it in the end; where it is timed, for each part.
+  if (place->mapped) Blocking(kMapped, [&] { Unmap(place); });
   cl_mem source = Device(place);
   if (order != nullptr) {
     cl_mem reordered = place->shared ? place->shared.get() : Staging();
-    Reorder(source, reordered, *order, false);
+    Blocking(kReordered, [&] { Reorder(source, reordered, *order, false); });
     source = reordered;
   }
   if (place->shared) return;
-  Check(cl_.api().clEnqueueReadBuffer(cl_.queue(), source, CL_TRUE, 0, place->range.second,
-                                      place->host, 0, nullptr, nullptr),
-        "clEnqueueReadBuffer");
+  Blocking(kCopied, [&] {
+    Check(cl_.api().clEnqueueReadBuffer(cl_.queue(), source, CL_TRUE, 0, place->range.second,
+                                        place->host, 0, nullptr, nullptr),
+          "clEnqueueReadBuffer");
+  });
 }
 
 void GpuMemory::ToGpu(Place* place, const Order* order) {
   cl_mem source = place->shared ? place->shared.get() : order != nullptr ? Staging() : Device(place);
   if (!place->shared) {
     // The host may write there again as soon as this returns.
-    Blocking([&] {
+    Blocking(kCopied, [&] {
       Check(cl_.api().clEnqueueWriteBuffer(cl_.queue(), source, CL_TRUE, 0, place->range.second,
                                            place->host, 0, nullptr, nullptr),
             "clEnqueueWriteBuffer");
     });
   }
   if (order == nullptr) return;
-  Enqueued([&] {
-    Unmap(place);
-    Reorder(source, Device(place), *order, true);
-  });
+  if (place->mapped) Enqueued(kMapped, [&] { Unmap(place); });
+  Enqueued(kReordered, [&] { Reorder(source, Device(place), *order, true); });
 }
 
 void GpuMemory::HostReads(size_t tensor) {
   Place& place = At(tensor);
   if (place.on_host && (!place.shared || place.mapped)) return;
-  Blocking([&] {
-    if (!place.on_host) ToHost(&place, OrderOf(tensor));
-    Map(&place);
-  });
+  if (!place.on_host) ToHost(&place, OrderOf(tensor));
+  if (place.shared && !place.mapped) Blocking(kMapped, [&] { Map(&place); });
   place.on_host = true;
 }
 
 void GpuMemory::HostWrites(size_t tensor) {
   Place& place = At(tensor);
-  if (place.shared && !place.mapped) Blocking([&] { Map(&place); });
+  if (place.shared && !place.mapped) Blocking(kMapped, [&] { Map(&place); });
   place.on_host = true;
   place.on_gpu = SharesStorage(tensor);
 }
@@ -284,7 +284,7 @@ void GpuMemory::HostWrites(size_t tensor) {
 void GpuMemory::GpuReads(size_t tensor) {
   Place& place = At(tensor);
   if (SharesStorage(tensor)) {
-    if (place.mapped) Enqueued([&] { Unmap(&place); });
+    if (place.mapped) Enqueued(kMapped, [&] { Unmap(&place); });
   } else if (!place.on_gpu) {
     ToGpu(&place, OrderOf(tensor));
   }
@@ -294,7 +294,7 @@ void GpuMemory::GpuReads(size_t tensor) {
 void GpuMemory::GpuWrites(size_t tensor) {
   Place& place = At(tensor);
   const bool shared = SharesStorage(tensor);
-  if (shared && place.mapped) Enqueued([&] { Unmap(&place); });
+  if (shared && place.mapped) Enqueued(kMapped, [&] { Unmap(&place); });
   place.on_gpu = true;
   place.on_host = shared;
 }
@@ -310,9 +310,11 @@ void GpuMemory::Copy(size_t from, size_t to) {
   }
   GpuReads(from);
   GpuWrites(to);
-  Check(cl_.api().clEnqueueCopyBuffer(cl_.queue(), Operand(from), Operand(to), 0, 0,
-                                      source.range.second, 0, nullptr, nullptr),
-        "clEnqueueCopyBuffer");
+  Enqueued(kCopied, [&] {
+    Check(cl_.api().clEnqueueCopyBuffer(cl_.queue(), Operand(from), Operand(to), 0, 0,
+                                        source.range.second, 0, nullptr, nullptr),
+          "clEnqueueCopyBuffer");
+  });
 }
 
 }  // namespace step_runner

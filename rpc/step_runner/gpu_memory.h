@@ -8,10 +8,11 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "mapping.h"
+#include "crossed.h"
 #include "opencl.h"
 #include "plan.h"
 #include "settings.h"
@@ -21,9 +22,9 @@ namespace step_runner {
 
 /// What crossings took.
 struct CrossingTimes {
-  double waited = 0;   ///< Seconds in which the host waited for what the GPU had been given before.
-  double crossed = 0;  ///< Seconds in which it waited for crossings.
-  std::vector<std::pair<Event, Event>> enqueued;  ///< Around those that it did not wait for.
+  double waited = 0;  ///< Seconds in which the host waited for what the GPU had been given before.
+  Crossed<double> crossed{};  ///< Seconds in which it waited for crossings.
+  std::vector<std::tuple<Way, Event, Event>> enqueued;  ///< Around those that it did not wait for.
 };
 
 /// Two arenas with the same offsets, the host's and the GPU's. With `Memory::kCopy` a tensor is copied from
@@ -62,7 +63,7 @@ class GpuMemory {
 
   struct Place {
     Range range;
-    char* host = nullptr;
+    char* host = nullptr;  ///< Where the host has it; of mapped memory, since it was mapped last.
     Buffer device, shared;  ///< The second is the host's memory as the GPU sees it; null if it does not.
     bool on_host = true, on_gpu = false;  ///< Whose content is the tensor's.
     bool mapped = false;
@@ -80,9 +81,9 @@ class GpuMemory {
   void ToGpu(Place* place, const Order* order);
   cl_mem Staging();
   template <typename Action>
-  void Blocking(Action action);
+  void Blocking(Way way, Action action);
   template <typename Action>
-  void Enqueued(Action action);
+  void Enqueued(Way way, Action action);
   Event Marker() const;
   void Reorder(cl_mem from, cl_mem to, const Order& order, bool to_gpu);
 
@@ -90,7 +91,6 @@ class GpuMemory {
   const Plan& plan_;
   const bool timed_;
   CrossingTimes times_;
-  std::unique_ptr<Mapping> shared_memory_;
   Buffer device_, shared_, staging_;
   Program reorder_program_;
   Kernel reorder_;

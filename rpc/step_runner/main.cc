@@ -10,9 +10,10 @@
 //   calls 1234.567890 812.1 34.9 ...
 //
 // and where a GPU makes some calls, for each of them and for those that wait before they begin, its number
-// and microseconds on the GPU, waiting for the GPU, and bringing tensors to and fro:
+// and microseconds on the GPU, waiting for the GPU, and bringing tensors to and fro: copying, mapping and reordering
+// them; after the last call, what the end of the step took:
 //
-//   gpu 3:120.5:0.0:61.2 4:80.1:0.0:0.0 ...
+//   gpu 3:120.5:0.0:61.2:0.0:5.1 4:80.1:0.0:0.0:0.0:0.0 ...
 //
 // With --crossings, the OpenCL device, and microseconds of what it costs to bring a tensor to the GPU and
 // back, by a copy or by mapping, and to change its order meanwhile:
@@ -21,6 +22,8 @@
 //   crossing TENSOR copy 35.1 40.2 reorder 5.0 6.1
 //
 // Exit code 1 where the step fails, 2 for a wrong command line.
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -48,12 +51,15 @@ void PrintCalls(const std::vector<double>& times) {
   std::printf("\n");
 }
 
-void PrintGpu(const GpuTimes& times) {
+void PrintGpu(const std::vector<GpuTimes>& times) {
   std::printf("gpu");
-  for (size_t call = 0; call < times.ran.size(); ++call) {
-    const double ran = times.ran[call], waited = times.waited[call], crossed = times.crossed[call];
-    if (ran + waited + crossed == 0) continue;
-    std::printf(" %zu:%.1f:%.1f:%.1f", call, 1e6 * ran, 1e6 * waited, 1e6 * crossed);
+  for (size_t call = 0; call < times.size(); ++call) {
+    const GpuTimes& one = times[call];
+    const std::array<double, 5> took{one.ran, one.waited, one.crossed[kCopied], one.crossed[kMapped],
+                                     one.crossed[kReordered]};
+    if (std::all_of(took.begin(), took.end(), [](double seconds) { return seconds == 0; })) continue;
+    std::printf(" %zu", call);
+    for (const double seconds : took) std::printf(":%.1f", 1e6 * seconds);
   }
   std::printf("\n");
 }

@@ -6,8 +6,7 @@
 
 #define AUTOTUNE_OPENCL_MORE_CALLS(X)                                              \
   X(clCreateSubBuffer) X(clEnqueueCopyBuffer) X(clEnqueueMapBuffer)                \
-  X(clEnqueueMarkerWithWaitList) X(clEnqueueUnmapMemObject) X(clGetEventProfilingInfo) \
-  X(clReleaseEvent)
+  X(clEnqueueMarkerWithWaitList) X(clEnqueueUnmapMemObject) X(clGetEventProfilingInfo)
 #include <memory>
 #include <string>
 

@@ -46,7 +46,7 @@ Step::Step(const std::string& folder)
 
 Step::Bound Step::Bind(const KernelCall& call) {
   const KernelPlace& kernel = plan_.kernels[call.kernel];
-  Bound bound{libraries_[kernel.library].Kernel(kernel.symbol), {}};
+  Bound bound{libraries_[kernel.library].Kernel(kernel.symbol), {}, tensors_.size()};
   for (const Operand& operand : call.operands) {
     std::vector<int64_t> strides(operand.shape.size());
     int64_t count = 1;
@@ -69,6 +69,14 @@ Step::Bound Step::Bind(const KernelCall& call) {
   return bound;
 }
 
+void Step::Call(const Bound& bound) {
+  // Memory that a GPU shares may be elsewhere each time that it is mapped.
+  for (size_t i = 0; gpu_ && i < bound.arguments.size(); ++i) {
+    tensors_[bound.first + i].data = Place(numbers_[bound.first + i]);
+  }
+  cpu_runtime::Call(bound.function, bound.arguments);
+}
+
 void Step::Use(size_t call, size_t variant) {
   if (call >= calls_.size() || variant >= calls_[call].size()) {
     throw std::runtime_error("call " + std::to_string(call) + " has no variant " +
@@ -79,7 +87,6 @@ void Step::Use(size_t call, size_t variant) {
 
 void Step::Offload(const std::vector<size_t>& calls, Memory memory, bool timed) {
   gpu_ = Gpu::Open(folder_, plan_, arena_.data(), calls, memory, timed);
-  for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].data = Place(numbers_[i]);
 }
 
 float Step::Run(uint64_t number, const std::function<void(size_t call)>& before) {
@@ -96,7 +103,7 @@ float Step::Run(uint64_t number, const std::function<void(size_t call)>& before)
     if (gpu_ && gpu_->Makes(call)) {
       gpu_->Enqueue(call);
     } else {
-      cpu_runtime::Call(calls_[call][used].function, calls_[call][used].arguments);
+      Call(calls_[call][used]);
     }
   }
   if (gpu_) gpu_->Finish();
@@ -111,6 +118,7 @@ float Step::Run(uint64_t number, const std::function<void(size_t call)>& before)
   if (gpu_) {
     gpu_->HostReads(plan_.loss);
     gpu_->Finish();
+    gpu_->Close();
   }
   float loss = 0;
   std::memcpy(&loss, Place(plan_.loss), sizeof(loss));

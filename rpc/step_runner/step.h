@@ -49,9 +49,11 @@ class Step {
   struct Bound {
     cpu_runtime::KernelFunction function;
     std::vector<TVMFFIAny> arguments;
+    size_t first;  ///< Of its tensors.
   };
 
   Bound Bind(const KernelCall& call);
+  void Call(const Bound& bound);
 
   char* Place(size_t tensor) const {
     return gpu_ ? gpu_->Host(tensor) : arena_.data() + plan_.tensors[tensor].offset;

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tvm
-from exports import exported
+from exports import DATA, compiled, exported
+from opencl_drivers import driver
 from tvm.s_tir import Schedule
 
 from autotune.compiler import image_reads, opencl_sidecar, opencl_source, spaces
@@ -135,7 +137,7 @@ def test_every_kernel_of_a_schedule_fits_a_small_device(spec: str, role: str, na
     module = _scheduled(kernel, name, {"parts": 2}, space)
     program = opencl_program(kernel.name, module, tvm_target(SPEC, limits))
     assert len(program.launches) >= 2
-    assert program.beyond(limits) == ""
+    assert program.beyond(limits, 0) == ""
 
 
 def _variant(kernel: Kernel, module: Any, space: spaces.Space = SPACE) -> Variant:
@@ -183,6 +185,36 @@ def test_an_export_reads_images_where_the_device_has_them(
     assert '"channels": 4' in table
     verdict = verify(tmp_path / "out", None)
     assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
+
+
+def test_an_export_reads_buffers_where_the_driver_makes_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, role, name = KERNELS[2]
+    kernel = Kernel(parse_operator(spec), role)
+    module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
+    exported([_variant(kernel, module)], tmp_path / "out", "opencl", check_all=True)
+    monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path)))
+    monkeypatch.setenv("NO_IMAGES", "1")
+    verdict = verify(tmp_path / "out", None)
+    assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
+
+
+def test_images_are_there_as_long_as_launches_read_them(tmp_path: Path) -> None:
+    """PoCL does not keep an image over a buffer that is released before the launch that reads it has ended."""
+    spec, role, name = KERNELS[2]
+    kernel = Kernel(parse_operator(spec), role)
+    module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
+    out = tmp_path / "out"
+    exported([_variant(kernel, module)], out, "opencl", check_all=True)
+    loader = compiled(
+        DATA / "loader.cc", tmp_path / "loader", f"-I{out}/include", "-ldl", "-lpthread", compiler="g++"
+    )  # fmt: skip
+    done = subprocess.run(
+        [loader, out, kernel.name, "variant=images", "times=200", "threads=2"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout == "ok images compiled=1 cached=0\n", done
 
 
 def test_a_library_for_tvm_reads_images(tmp_path: Path) -> None:

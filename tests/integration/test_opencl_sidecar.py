@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opencl_drivers import driver
 
 from autotune.compiler import native_build, opencl_sidecar
 from autotune.errors import ToolchainError
@@ -138,6 +139,22 @@ class TestDevices:
             assert seen.warp_size == max(device.sub_group_size, 1)
             assert device.local_mem_type in ("local", "global")
         assert not tvm.device("opencl", len(found)).exist
+
+    def test_a_gpu_before_opencl_3_tells_its_sub_group_size_of_a_kernel(
+        self, tmp_path: Path
+    ) -> None:
+        found = child_json(
+            """
+            import json
+            from autotune.compiler import opencl_sidecar
+            opencl_sidecar.ensure()
+            print(json.dumps([[one.type, one.sub_group_size] for one in opencl_sidecar.devices()]))
+            """,
+            AUTOTUNE_OPENCL_LIBRARY=str(driver(tmp_path)),
+            OLD_GPU="1",
+        )
+        assert found
+        assert all(one == ["gpu", 48] for one in found)
 
     def test_a_device_that_does_not_exist_is_named(self, tvm: Any) -> None:
         with pytest.raises(RuntimeError, match="no device 99"):

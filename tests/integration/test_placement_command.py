@@ -44,7 +44,9 @@ def test_the_step_is_measured_on_both_and_crossings_are_told(searched: Path) -> 
     for name in ("cpu", "gpu"):
         assert found["places"][name]["time_s"] > 0
     assert found["places"]["gpu"]["gpu_calls"] == 25
-    assert 0 < found["places"]["gpu"]["data_movement"] < 1
+    moving = found["places"]["gpu"]["data_movement"]
+    assert set(moving) == {"copies", "maps", "layout changes"}
+    assert 0 < sum(moving.values()) < 1
     assert found["memory"] in ("copy", "map")
     kinds = {one["reordered"] for one in found["crossings"]}
     assert kinds == {True, False}  # The GPU's kernels have their channels first.

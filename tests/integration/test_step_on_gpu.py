@@ -101,11 +101,16 @@ def test_a_trace_tells_what_the_gpu_took_and_what_waited_for_it(
             }
             total = 1e3 * float(step.split()[-1])
             assert gpu.startswith("gpu ")
-            assert {call for call, (ran, _, _) in told.items() if ran} <= set(calls)
-            assert sum(ran for ran, _, _ in told.values()) <= 1.1 * total
-            for call, (_, waited, crossed) in told.items():
-                if call not in calls:
-                    assert waited + crossed <= spans[call] + 1.0
+            assert {call for call, (ran, *_) in told.items() if ran} <= set(calls)
+            assert sum(ran for ran, *_ in told.values()) <= 1.1 * total
+            copied, mapped, reordered = (
+                sum(one[way] for one in told.values()) for way in range(2, 5)
+            )
+            assert reordered > 0
+            assert (copied > 0 == mapped) if memory == "copy" else mapped > 0
+            for call, (_, *before) in told.items():
+                if call not in calls and call < len(spans):
+                    assert sum(before) <= spans[call] + 1.0
 
 
 def test_crossings_are_measured_once_for_each_size_and_order(bundle: Bundle) -> None:

@@ -62,7 +62,7 @@ class Device:
         raw: dict[str, Any] = {"task_s": [None if call in there else own for call in range(CALLS)]}
         if there:
             raw["gpu_s"] = [[call, self.real[call]] for call in choice.gpu]
-            raw["crossed_s"] = crossed * self.crossing
+            raw |= {"copied_s": crossed * self.crossing, "mapped_s": 0.0, "reordered_s": 0.0}
         energy = CPU_W * on_cpu + GPU_W * away
         return Measured("ok", figures=Figures(on_cpu + away, energy), raw=raw)
 
@@ -271,7 +271,7 @@ def test_calls_are_parted_where_some_are_faster_on_each() -> None:
     assert found is not None
     assert found["best"] == "mixed"
     assert found["places"]["mixed"]["gpu_calls"] == 3
-    assert found["places"]["mixed"]["data_movement"] > 0
+    assert found["places"]["mixed"]["data_movement"]["copies"] > 0
     ran = {bench.ran[f.configuration].gpu for f in outcome.outcome.finals if f.configuration}
     assert ran == {(0, 1, 2)}
     told = bench.foretold(next(iter(bench.ran)), Choice((0,) * CALLS, 0, (0, 1, 2)))

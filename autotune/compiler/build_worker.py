@@ -1,7 +1,8 @@
 """A build worker: turns scheduled programs into shared libraries, or into their traits, one request at a time.
 
 Request: `{"program": TVM JSON, "target": target JSON, "untuned": bool, "traits": bool, "programs": bool,
-"output": path}`, where `programs` asks for OpenCL programs to be compiled too, into the folder that keeps them.
+"limits": JSON of `Limits` or null, "output": path}`, where `programs` asks for OpenCL programs to be compiled too,
+into the folder that keeps them.
 Answer: `{}` or `{"error": text}`.
 """
 
@@ -19,8 +20,10 @@ from typing import Any
 
 from autotune.compiler import opencl_sidecar
 from autotune.compiler.default_schedule import default_schedule
+from autotune.compiler.launch_limits import checked
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.schedule_traits import traits
+from autotune.compiler.spaces import Limits
 from autotune.compiler.targets import ARM_TRIPLE
 from autotune.compiler.workers import Message, serve
 from autotune.errors import ToolchainError
@@ -86,10 +89,11 @@ def build(request: Message) -> Message:
     if request["traits"]:
         Path(request["output"]).write_text(json.dumps(traits(program).to_json()), encoding="utf-8")
         return {}
+    limits = request["limits"] and Limits.model_validate_json(json.dumps(request["limits"]))
     # The argument checks of the packed interface take as long to compile as a small kernel; they
     # are kept in exported libraries only.
     with (
-        tvm.transform.PassContext(config={"tirx.disable_assert": True}),
+        checked(limits, {"tirx.disable_assert": True}),
         nullcontext() if request["untuned"] else improved_source(program),
     ):
         library = tvm.compile(program, target)

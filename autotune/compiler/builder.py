@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.opencl_sidecar import PROGRAMS_VARIABLE
+from autotune.compiler.spaces import Limits
 from autotune.compiler.workers import Job, Worker, WorkerLost, WorkerPool
 from autotune.measurement import Outcome
 
@@ -24,6 +25,7 @@ class BuildRequest:
         output: Where the shared library goes; its folder exists.
         untuned: Apply the target's default schedule first.
         traits: Write the schedule's traits as JSON, instead of a library.
+        limits: What the device can launch; a program that needs more is not built.
     """
 
     program: str
@@ -31,6 +33,7 @@ class BuildRequest:
     output: Path
     untuned: bool = False
     traits: bool = False
+    limits: Limits | None = None
 
 
 class Builder:
@@ -76,6 +79,7 @@ class Builder:
                     "untuned": request.untuned,
                     "traits": request.traits,
                     "programs": self._programs,
+                    "limits": request.limits and request.limits.model_dump(mode="json"),
                     "output": str(request.output),
                 },
                 self._timeout_s,

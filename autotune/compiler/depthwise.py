@@ -60,9 +60,10 @@ class Windows:
     def sketch(self, sch: Any, block: Any, tiles: WindowTiles, tile: WindowTile) -> Any:
         """See `TileRule`."""
         cuts = [sampled(sch, tiles.choices[name], getattr(tile, name)) for name in NAMES]
-        last = joined_consumers(sch, block)
+        items = side_items(self._limits)
+        last = joined_consumers(sch, block, items)
         if tiles.window.filters:
-            _filters(sch, block, cuts, side_items(self._limits))
+            _filters(sch, block, cuts, items)
         else:
             _images(sch, block, cuts)
         # At the end: to move a block takes its guard away.

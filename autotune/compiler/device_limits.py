@@ -64,4 +64,5 @@ def _told(told: dict[str, Any]) -> Limits:
         image_buffer_max=told.get("image_buffer_max", 0),
         fp16=told["fp16"],
         compute_units=max(1, told["compute_units"]),
+        max_alloc_bytes=told.get("max_alloc_bytes") or None,
     )

@@ -79,11 +79,13 @@ class Products:
         notes = [one for one in trace.insts if one.kind.name == "Annotate"]
         pipelined = any(str(one.attrs[0]) == _PIPELINE for one in notes)
         images = {int(one.inputs[1]) for one in notes if str(one.attrs[0]) == IMAGE}
+        scopes = [str(one.attrs[1]) for one in trace.insts if one.kind.name == "SetScope"]
         if pipelined:  # What a work-item reads follows from the rest.
             decided = decided[: -len(SHARES)]
         parts = () if len(decided) == len(NAMES) else (1,)
         return Tile(
             **dict(zip(NAMES, (*parts, *decided), strict=True)),
+            staged=pipelined or "shared" in scopes,
             pipelined=pipelined,
             row_image=_SIDES["row"] in images,
             column_image=_SIDES["column"] in images,
@@ -111,7 +113,7 @@ class _Sketch:
         sch = self._sch
         transforms = _transforms(sch)
         # The result: the product, or what its transform makes of it.
-        last = joined_consumers(sch, transforms[-1] if transforms else block)
+        last = joined_consumers(sch, transforms[-1] if transforms else block, self._items)
         for transform in transforms:
             _in_registers(sch, transform, self._items)
         for operand in transforms[:-1] if self._tile.half else ():
@@ -166,7 +168,7 @@ class _Sketch:
         prefetches = self._tile.pipelined
         loads = [self._decided("row_load"), self._decided("column_load")]
         for index, (operand, along_depth) in enumerate(zip(operands, along, strict=True)):
-            if not self._tiles.staged:
+            if not self._tile.staged:
                 self._gather(operand, within, along_depth=along_depth)
                 continue
             registers = sch.cache_read(block, index, "local")

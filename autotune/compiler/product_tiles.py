@@ -63,6 +63,7 @@ class Tile:
         deep: Steps of the reduction that are gathered at once.
         unrolled: Those of them that are straight-line code.
         row_load, column_load: Elements of a load from global memory.
+        staged: Whether operands go through local memory, rather than straight into registers.
         pipelined: Whether the next tile is gathered, into registers, while one is multiplied.
         row_image, column_image: Whether an operand is read as an image; see `image_reads`.
         half: Whether operands are kept in half precision on their way; see `half_storage`.
@@ -79,6 +80,7 @@ class Tile:
     unrolled: int
     row_load: int
     column_load: int
+    staged: bool
     pipelined: bool
     row_image: bool = False
     column_image: bool = False
@@ -113,6 +115,15 @@ class Tile:
     def accumulators(self) -> int:
         """Results that a work-item keeps in registers."""
         return self.own_rows * self.own_columns
+
+    @property
+    def registers(self) -> int:
+        """Values that a work-item keeps in registers: results, operands of unrolled steps, what is read ahead."""
+        operands = self.own_rows + self.own_columns
+        if not self.staged:
+            operands *= self.unrolled
+        ahead = self.row_each * self.row_load + self.column_each * self.column_load
+        return self.accumulators + operands + (ahead if self.pipelined else 0)
 
     def divides(self, product: Product) -> bool:
         """Whether every cut is without rest: an uneven one would take the guard off the result's stores."""
@@ -187,7 +198,7 @@ class Tile:
         return np.array([*map(math.log2, sizes), *flags], dtype=np.float32)
 
 
-FLAGS = ("pipelined", "row_image", "column_image", "half")
+FLAGS = ("staged", "pipelined", "row_image", "column_image", "half")
 """Decisions that make another sketch."""
 
 NAMES = tuple(name for name in names_of(Tile) if name not in FLAGS)
@@ -209,7 +220,6 @@ class Tiles(TileSpace[Tile]):
         self.product = product
         self._rule = rule
         self._limits = limits
-        self.staged = staged(limits)
         # A small product has no more items than results.
         most = max(self.choices["row_items"]) * max(self.choices["column_items"])
         self._fewest = min(most, rule.fewest_items)
@@ -229,21 +239,35 @@ class Tiles(TileSpace[Tile]):
             and tile.items % self._lanes == 0
             and tile.accumulators <= rule.most_accumulators
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
+            and tile.registers <= rule.most_registers
             and tile.divides(self.product)
-            and (not self.staged or tile.shared_evenly())
+            and (self._staged_well(tile) if tile.staged else self._straight(tile))
+        )
+
+    def _staged_well(self, tile: Tile) -> bool:
+        """Whether a tile's way through local memory is one."""
+        return (
+            tile.shared_evenly()
             and (not tile.pipelined or tile.prefetched_in_blocks(self.product))
-            and (not self.staged or tile.local_bytes(self.product) <= limits.max_local_memory_bytes)
+            and tile.local_bytes(self.product) <= self._limits.max_local_memory_bytes
+        )
+
+    def _straight(self, tile: Tile) -> bool:
+        """Whether a tile without local memory decides nothing that only such memory has."""
+        return (
+            (tile.row_load, tile.column_load) == (1, 1)
+            and not tile.pipelined
+            and (not tile.half or self.product.transformed)
         )
 
 
-def staged(limits: Limits) -> bool:
-    """Whether operands go through local memory: not where that is ordinary memory, which only adds copies."""
-    return limits.local_memory == "local"
-
-
 def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
-    """What each decision may be; see `Tile`. Only what divides the product."""
-    through_local = staged(limits)
+    """What each decision may be; see `Tile`. Only what divides the product.
+
+    Nothing goes through local memory where that is ordinary memory: it would only be copied.
+    """
+    staged = rule.staged if limits.local_memory == "local" else (False,)
+    through_local = any(staged)
 
     return {
         "parts": dividing(
@@ -259,6 +283,7 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "unrolled": rule.unrolled,
         "row_load": rule.loads if through_local else (1,),
         "column_load": rule.loads if through_local else (1,),
+        "staged": staged,
         "pipelined": rule.pipelined if through_local else (False,),
         "row_image": rule.images if limits.image_buffer_max else (False,),
         "column_image": rule.images if limits.image_buffer_max else (False,),

@@ -74,7 +74,7 @@ def design_spaces(
     """All sketches of a program: those of each variant of the space, one after the other.
 
     TVM's tiling rule can leave caching of the result open, but not of the operands; a space that asks for
-    operands that `may` be cached is explored as two.
+    operands that `may` be cached is explored as two, unless local memory is ordinary memory.
 
     Args:
         program: The unscheduled program.
@@ -124,9 +124,15 @@ def _variants(space: spaces.Space) -> list[spaces.Space]:
         if not isinstance(rule, spaces.MultiLevelTiling):
             continue
         reuse = rule.reuse_read
-        if reuse is None or reuse.required == "must":
+        if reuse is None:
             continue
-        choices = (None, reuse.model_copy(update={"required": "must"}))
+        plain = space.limits is not None and space.limits.local_memory == "global"
+        choices: list[spaces.Reuse | None] = []
+        copied = plain and reuse.scope == "shared"  # What is staged in plain memory is only copied.
+        if reuse.required == "may" or copied:
+            choices.append(None)
+        if not copied:
+            choices.append(reuse.model_copy(update={"required": "must"}))
         return [
             _with_rule(space, index, rule.model_copy(update={"reuse_read": c})) for c in choices
         ]

@@ -385,6 +385,7 @@ def opencl_fingerprint(target: TargetSpec, found: OpenCLDevice) -> DeviceFingerp
             ("image2d_max", found.image2d_max),
             ("image_buffer_max", found.image_buffer_max),
             ("fp16", found.fp16),
+            ("max_alloc_bytes", found.max_alloc_bytes),
         ),
         stand_in=not real,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -151,6 +152,10 @@ class ImplicitGemm(ByTiles):
         default=(2, 4, 8, 16, 32, 64, 128),
         description="Work-groups that share a reduction; a second kernel adds what they found.",
     )
+    staged: tuple[bool, ...] = Field(
+        default=(True,),
+        description="Whether operands go through local memory; never where that is ordinary memory.",
+    )
     pipelined: tuple[bool, ...] = Field(
         default=(False, True),
         description="Whether the next tile is gathered while this one is multiplied.",
@@ -165,6 +170,9 @@ class ImplicitGemm(ByTiles):
     )
     most_accumulators: PositiveInt = Field(
         default=128, description="Most results that a work-item keeps in registers."
+    )
+    most_registers: PositiveInt = Field(
+        default=255, description="Most values that a work-item keeps in registers."
     )
     most_unrolled: PositiveInt = Field(
         default=1024,
@@ -252,6 +260,34 @@ class Limits(_Strict):
     )
     fp16: bool = Field(default=False, description="Whether kernels may compute in half precision.")
     compute_units: PositiveInt = 1
+    max_alloc_bytes: PositiveInt | None = Field(
+        default=None, description="Largest buffer; no limit where it is not told."
+    )
+
+    def refused(self, group: Sequence[int], local_bytes: int, buffer_bytes: int = 0) -> str:
+        """What of a launch the device does not allow, in words; empty where it can run it.
+
+        Args:
+            group: Work-items of a work-group in each dimension.
+            local_bytes: Local memory of a work-group.
+            buffer_bytes: Size of the largest buffer.
+        """
+        if math.prod(group) > self.max_threads_per_block:
+            return (
+                f"a work-group of {math.prod(group)} work-items, where the device has "
+                f"{self.max_threads_per_block}"
+            )
+        if any(one > most for one, most in zip(group, self.max_item_sizes, strict=False)):
+            most = self.max_item_sizes
+            return f"a work-group of {tuple(group)} work-items, where the device has {most} at most"
+        if local_bytes > self.max_local_memory_bytes:
+            return (
+                f"{local_bytes} bytes of local memory, where the device has "
+                f"{self.max_local_memory_bytes}"
+            )
+        if self.max_alloc_bytes is not None and buffer_bytes > self.max_alloc_bytes:
+            return f"a buffer of {buffer_bytes} bytes, where the device has {self.max_alloc_bytes} at most"
+        return ""
 
     def within(self, other: Limits) -> Limits:
         """What both allow."""
@@ -271,6 +307,9 @@ class Limits(_Strict):
             "image_buffer_max": min(self.image_buffer_max, other.image_buffer_max),
             "fp16": self.fp16 and other.fp16,
             "compute_units": min(self.compute_units, other.compute_units),
+            "max_alloc_bytes": min(
+                filter(None, (self.max_alloc_bytes, other.max_alloc_bytes)), default=None
+            ),
         }
         return self.model_copy(update={key: narrower[key] for key in narrower if key in given})
 

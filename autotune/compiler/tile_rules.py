@@ -113,13 +113,32 @@ def sampled(sch: Any, values: Sequence[int], value: int) -> Any:
     return sch.sample_categorical(values, chances, decision=values.index(value))
 
 
-def joined_consumers(sch: Any, block: Any) -> Any:
-    """Makes one block of all that follows a block, element by element."""
+def joined_consumers(sch: Any, block: Any, items: int) -> Any:
+    """Makes one block of what follows a block, element by element; the block.
+
+    Where that is no chain, or has results on its way, as an update with moments has, the rest become kernels of
+    their own, with so many work-items in a group.
+    """
     (last,) = sch.get_consumers(block)
-    while following := sch.get_consumers(last):
+    while len(following := sch.get_consumers(last)) == 1 and not _is_result(sch, last):
         sch.compute_inline(last)
         (last,) = following
+    done: set[str] = set()
+    waiting = list(following)
+    while waiting:
+        one = waiting.pop(0)
+        name = str(sch.get(one).name_hint)
+        if name not in done:
+            done.add(name)
+            among_items(sch, sch.get_loops(one), items)
+            waiting += sch.get_consumers(one)
     return last
+
+
+def _is_result(sch: Any, block: Any) -> bool:
+    """Whether a block writes a result of the program."""
+    written = sch.get(block).writes[0].source
+    return any(written.same_as(one) for one in sch.mod["main"].params)
 
 
 def side_items(limits: Limits) -> int:

@@ -17,7 +17,7 @@ from autotune.compiler.builder import Builder, BuildRequest
 from autotune.compiler.candidate import Candidate
 from autotune.compiler.reference_data import ReferenceData
 from autotune.compiler.runner import CompareRequest, MeasureRequest, Runner
-from autotune.compiler.spaces import Measure
+from autotune.compiler.spaces import Limits, Measure
 from autotune.compiler.workers import WorkerLost
 from autotune.errors import DeviceError, RecordError
 from autotune.measurement import Outcome, median
@@ -33,10 +33,11 @@ _MOST_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class BuildTargets:
-    """A target as JSON text: with the space's compiler options, and as it comes, for untuned programs."""
+    """A target as JSON text: with the space's compiler options, and without for untuned programs; its limits."""
 
     tuned: str
     untuned: str
+    limits: Limits | None
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ class Bench:
                 path,
                 untuned=untuned,
                 traits=traits,
+                limits=self._targets.limits,
             )
             for candidate, path in zip(candidates, paths, strict=True)
         ]

@@ -213,7 +213,7 @@ class KernelRun:
             limits = request.space.limits
             self._target = tvm_target(request.target, limits, request.space.compile)
             targets = BuildTargets(
-                target_text(self._target), target_text(tvm_target(request.target, limits))
+                target_text(self._target), target_text(tvm_target(request.target, limits)), limits
             )
             needed = not self._runner.models
             data = ReferenceData(work / "data", request.seed, needed=needed)

@@ -26,7 +26,7 @@ PRODUCTS = st.builds(
 )
 
 
-def _check(tile: Tile, product: Product) -> None:
+def _check(tile: Tile, product: Product, most_registers: int) -> None:
     assert product.rows % (tile.row_strided * tile.row_items * tile.row_vector) == 0
     assert product.columns % (tile.column_strided * tile.column_items * tile.column_vector) == 0
     assert product.depth % (tile.parts * tile.deep) == 0
@@ -38,20 +38,34 @@ def _check(tile: Tile, product: Product) -> None:
         product.batch * product.rows * product.columns * tile.parts
     )
     elements = tile.deep * (tile.rows + tile.columns)
+    own = tile.own_rows + tile.own_columns
+    assert tile.own_rows * tile.own_columns + own <= tile.registers <= most_registers
+    if not tile.staged:
+        assert tile.registers == tile.accumulators + tile.unrolled * own
+        assert not tile.pipelined
+        return
     if tile.pipelined:
         reads = (tile.row_each * tile.row_load, tile.column_each * tile.column_load)
         assert items * sum(reads) == elements
     assert 4 * elements <= tile.local_bytes(product) <= 32768
 
 
-@given(PRODUCTS, st.integers(0, 10**6))
+@given(
+    PRODUCTS,
+    st.sampled_from([(True,), (False,), (True, False)]),
+    st.sampled_from([64, 192]),
+    st.integers(0, 10**6),
+)
 @settings(deadline=None, max_examples=40)
-def test_drawn_and_mutated_tiles_divide_the_product_and_fit(product: Product, seed: int) -> None:
-    tiles = Tiles(product, RULE, LIMITS, seed)
+def test_drawn_and_mutated_tiles_divide_the_product_and_fit(
+    product: Product, staged: tuple[bool, ...], most_registers: int, seed: int
+) -> None:
+    rule = RULE.model_copy(update={"staged": staged, "most_registers": most_registers})
+    tiles = Tiles(product, rule, LIMITS, seed)
     for tile in tiles.drawn(6):
-        _check(tile, product)
+        _check(tile, product, most_registers)
         other = tiles.mutated(tile)
-        _check(other, product)
+        _check(other, product, most_registers)
         features = other.features(product)
         assert np.isfinite(features).all()
         assert other == tile or not np.array_equal(features, tile.features(product))
@@ -94,6 +108,13 @@ def test_what_it_has_learnt_makes_its_proposals_faster(seed: int) -> None:
         ranker.learn("m", [t.features(SQUARE) for t in tried], [_seconds(t) for t in tried])
     at_random = np.median([_seconds(tile) for tile in known[:24]])
     assert np.median([_seconds(tile) for tile in known[-24:]]) < at_random / 3
+
+
+def test_nothing_goes_through_local_memory_that_is_plain_memory() -> None:
+    limits = LIMITS.model_copy(update={"local_memory": "global"})
+    drawn = list(Tiles(SQUARE, RULE, limits, seed=1).drawn(20))
+    assert drawn
+    assert not any(tile.staged or tile.pipelined or tile.half for tile in drawn)
 
 
 @pytest.mark.parametrize("columns", [4, 12, 20])

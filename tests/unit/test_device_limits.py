@@ -23,6 +23,7 @@ TOLD: dict[str, Any] = {
     "image_buffer_max": 65536,
     "fp16": True,
     "compute_units": 6,
+    "max_alloc_bytes": 1 << 28,
 }
 
 
@@ -53,6 +54,7 @@ def test_a_device_tells_its_own_limits() -> None:
         image_buffer_max=65536,
         fp16=True,
         compute_units=6,
+        max_alloc_bytes=1 << 28,
     )
 
 

@@ -229,8 +229,12 @@ def test_limits_of_a_program_are_those_of_its_largest_launch() -> None:
     [
         ({}, ""),
         ({"max_threads_per_block": 32}, "a work-group of 64 work-items, where the device has 32"),
-        ({"max_item_sizes": (8, 8, 8)}, "a work-group of (16, 4, 2) work-items"),
+        (
+            {"max_item_sizes": (8, 8, 8)},
+            "a work-group of (16, 4) work-items, where the device has (8, 8, 8)",
+        ),
         ({"max_local_memory_bytes": 512}, "1024 bytes of local memory, where the device has 512"),
+        ({"max_alloc_bytes": 4095}, "a buffer of 4096 bytes, where the device has 4095 at most"),
         ({"fp16": False}, "half precision"),
     ],
 )
@@ -239,8 +243,8 @@ def test_what_a_device_does_not_allow_is_named(limits: dict[str, Any], words: st
         Launch("a", (), (64, 8), (16, 4), 0),
         Launch("b", (), (32, 2, 2), (2, 2, 2), 128),
     )
-    program = OpenCLProgram("", launches, (), 1024, ("cl_khr_fp16",))
-    said = program.beyond(spaces.Limits(**{"fp16": True, **limits}))
+    program = OpenCLProgram("", launches, (64, 4096), 1024, ("cl_khr_fp16",))
+    said = program.beyond(spaces.Limits(**{"fp16": True, **limits}), 128)
     assert said.startswith(words)
     assert bool(said) == bool(words)
 

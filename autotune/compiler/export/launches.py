@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.compiler.image_reads import Image, images
+from autotune.compiler.launch_limits import buffer_bytes
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.spaces import Limits
 from autotune.errors import AutotuneError
@@ -85,21 +86,18 @@ class OpenCLProgram:
         x, y, z = (max(sizes) for sizes in zip(*padded, strict=True))
         return x, y, z
 
-    def beyond(self, limits: Limits) -> str:
-        """What a device of these limits does not allow, in words; empty where it can run all launches."""
-        sizes, most = self.work_item_sizes, limits.max_item_sizes
-        if self.work_group_size > limits.max_threads_per_block:
-            return (
-                f"a work-group of {self.work_group_size} work-items, where the device has "
-                f"{limits.max_threads_per_block}"
-            )
-        if any(one > allowed for one, allowed in zip(sizes, most, strict=True)):
-            return f"a work-group of {sizes} work-items, where the device has {most} at most"
-        if self.local_memory_bytes > limits.max_local_memory_bytes:
-            return (
-                f"{self.local_memory_bytes} bytes of local memory, where the device has "
-                f"{limits.max_local_memory_bytes}"
-            )
+    def beyond(self, limits: Limits, operand_bytes: int) -> str:
+        """What a device of these limits does not allow, in words; empty where it can run all launches.
+
+        Args:
+            limits: The device's.
+            operand_bytes: Size of the largest operand.
+        """
+        groups = (launch.group for launch in self.launches)
+        largest = max((operand_bytes, *self.temporaries))
+        refused = (limits.refused(one, self.local_memory_bytes, largest) for one in groups)
+        if first := next(filter(None, refused), ""):
+            return first
         if "cl_khr_fp16" in self.extensions and not limits.fp16:
             return "half precision, which the device does not have"
         return ""
@@ -191,7 +189,7 @@ class _HostReader:
             self._bind(stmt)
         elif kind == "AllocBuffer":
             self._buffers[stmt.buffer] = Argument("temporary", len(self.temporaries))
-            self.temporaries.append(_bytes(stmt.buffer))
+            self.temporaries.append(buffer_bytes(stmt.buffer))
         elif kind == "DeclBuffer":
             self._declare(stmt)
         elif kind == "Evaluate" and _op(stmt.value) == "tirx.call_ffi_kernel":
@@ -280,8 +278,3 @@ def _calls(value: Any, op: str) -> list[Any]:
 
 def _launches(stmt: Any) -> bool:
     return "call_ffi_kernel" in str(stmt)
-
-
-def _bytes(buffer: Any) -> int:
-    bits = re.fullmatch(r"[a-z]+(\d+)", str(buffer.dtype))
-    return math.prod(int(extent) for extent in buffer.shape) * (int(bits[1]) if bits else 8) // 8

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check
-from autotune.compiler.export.launches import Argument, Launch, OpenCLProgram, opencl_program
+from autotune.compiler.export.launches import Argument, Launch, opencl_program
 from autotune.compiler.export.objects import Report, module_of, target_of
 from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import (
@@ -150,7 +150,8 @@ def _quoted(files: Sequence[str]) -> list[str]:
 def _recipe(variant: Variant, one: ExportedKernel, out: Path) -> dict[str, Any]:
     target = target_of(variant, tuned=one.tuned)
     program = opencl_program(one.kernel.name, module_of([one], target, str), target)
-    beyond = program.beyond(variant.space.limits or Limits())
+    operand_bytes = max(spec.bytes for spec in (*one.kernel.inputs, *one.kernel.outputs))
+    beyond = program.beyond(variant.space.limits or Limits(), operand_bytes)
     if beyond:
         raise AutotuneError(
             f"{one.kernel.name} of {variant.source or variant.name} needs {beyond}",
@@ -165,7 +166,13 @@ def _recipe(variant: Variant, one: ExportedKernel, out: Path) -> dict[str, Any]:
         "sha256": digest,
         # As it was measured: the runtime that tuned it gives no options either.
         "build_options": "",
-        "limits": _limits(one.kernel, program),
+        "limits": {
+            "work_group_size": program.work_group_size,
+            "work_item_sizes": list(program.work_item_sizes),
+            "local_memory_bytes": program.local_memory_bytes,
+            "buffer_bytes": max((operand_bytes, *program.temporaries)),
+            "extensions": list(program.extensions),
+        },
         "temporaries": [{"bytes": count} for count in program.temporaries],
         "launches": [_launch(launch) for launch in program.launches],
     }
@@ -187,18 +194,6 @@ def _argument(one: Argument) -> dict[str, Any]:
     if one.image is None:
         return {one.kind: one.value}
     return {one.kind: one.value, "image": asdict(one.image)}
-
-
-def _limits(kernel: Kernel, program: OpenCLProgram) -> dict[str, Any]:
-    buffers = [spec.bytes for spec in (*kernel.inputs, *kernel.outputs)]
-    return {
-        "work_group_size": program.work_group_size,
-        "work_item_sizes": list(program.work_item_sizes),
-        "local_memory_bytes": program.local_memory_bytes,
-        "buffer_bytes": max((*buffers, *program.temporaries)),
-        "images": False,
-        "extensions": list(program.extensions),
-    }
 
 
 def _most(recipes: dict[str, Any]) -> dict[str, int]:

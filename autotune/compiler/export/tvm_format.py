@@ -15,6 +15,7 @@ from autotune.compiler.export.checks import Check
 from autotune.compiler.export.objects import Report, groups, module_of, target_of
 from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import Variant
+from autotune.compiler.launch_limits import checked
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.targets import ARM_TRIPLE
 from autotune.workloads.operators import TensorSpec
@@ -76,7 +77,7 @@ def _write_library(variant: Variant, library: Path) -> None:
     parts = []
     for target, kernels in groups(variant, len(variant.kernels)):
         module = module_of(kernels, target, str)
-        with improved_source(module):
+        with improved_source(module), checked(variant.space.limits):
             parts.append(tvm.compile(module, target))
     for part in parts[1:]:
         parts[0].mod.import_module(part.mod)

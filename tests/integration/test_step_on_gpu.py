@@ -1,11 +1,13 @@
 """Steps that a GPU shares in: OpenCL's device here is PoCL, which is the processor itself."""
 
+import os
 import random
 import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import oclgrind
 import pytest
 from steps import changed_plan, drawn_feed, net, true_steps
 
@@ -52,13 +54,13 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def run(
-    bundle: Bundle, settings: Path, calls: Sequence[int], memory: str, *words: str
+    bundle: Bundle, settings: Path, calls: Sequence[int], memory: str, *words: str, **variables: str
 ) -> list[str]:
     lines = ["setting - 2", f"memory {memory}", *(f"gpu {call}" for call in calls)]
     settings.write_text("\n".join(lines) + "\n")
     done = subprocess.run(
         [bundle[0], bundle[1], "--settings", settings, "--steps", str(STEPS), *words],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=300, env={**os.environ, **variables},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -85,6 +87,18 @@ def test_losses_are_those_of_the_reference_wherever_calls_are_made(
     for calls in (able, able[::2], able[1::2], able[:1], able[-1:], *some):
         found = losses(run(bundle, tmp_path / "settings", calls, memory))
         assert found == pytest.approx(bundle[4], rel=1e-4), calls
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not oclgrind.ICD.is_file(), reason="needs Oclgrind: apt-get install oclgrind")
+def test_no_kernel_of_a_step_reads_or_writes_what_it_must_not(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    """Those that change layouts too, and all on buffers that one call leaves to the next."""
+    able = sorted(bundle[3].kernels)
+    lines = run(bundle, tmp_path / "settings", able, "copy", **oclgrind.variables(tmp_path))
+    assert oclgrind.said(tmp_path) == ""
+    assert losses(lines) == pytest.approx(bundle[4], rel=1e-4)
 
 
 @pytest.mark.parametrize("memory", ["copy", "map"])

@@ -387,6 +387,7 @@ def speed_of(
     wanted = TrainingStep(model, batch)
     graph, plain = wanted.graph(StepForm("channels_last")), wanted.plain()[0]
     runs, data = step_runs([folder]), Data(plain, 4)
+    torch._dynamo.reset()  # It compiles one function for so many models only, and then runs it eagerly.
     with ExitStack() as opened:
         library = opened.enter_context(runs.library(graph))
         session = opened.enter_context(open_step(graph, library, initial_values(graph, SEED)))

@@ -11,6 +11,7 @@ from typing import Any
 from autotune.compiler import spaces, tile_rules
 from autotune.compiler.depthwise import Windows
 from autotune.compiler.implicit_gemm import Products
+from autotune.compiler.row_sums import SumsOfRows
 from autotune.errors import ToolchainError
 
 
@@ -39,6 +40,8 @@ def no_tensor_intrinsics() -> Iterator[None]:
 def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
     """The rule of a kind of formulation of its own, which the space has, for the device that it knows."""
     (rule,) = (rule for rule in space.rules if rule.kind == kind)
+    if isinstance(rule, spaces.RowSums):
+        return SumsOfRows(rule)
     assert space.limits is not None
     if isinstance(rule, spaces.ImplicitGemm):
         return Products(rule, space.limits)

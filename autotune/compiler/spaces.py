@@ -116,10 +116,15 @@ class ByTiles(_Strict):
         description="Whether no other formulation is tried where this rule schedules one: on a large GPU those "
         "without tiles in local memory take seconds.",
     )
+
+
+class ByGroups(ByTiles):
+    """One that cuts them among work-groups of an OpenCL device."""
+
     fewest_items: PositiveInt = Field(default=32, description="Fewest work-items of a work-group.")
 
 
-class ImplicitGemm(ByTiles):
+class ImplicitGemm(ByGroups):
     """Cuts the product of a `gemm` formulation into tiles of work-groups, work-items and registers.
 
     A work-group's tile is strided x items x vector rows and as many columns; see `compiler/implicit_gemm.py`.
@@ -180,7 +185,7 @@ class ImplicitGemm(ByTiles):
     )
 
 
-class Depthwise(ByTiles):
+class Depthwise(ByGroups):
     """Cuts the planes of a depthwise convolution and its gradients among work-items, each with some neighbours.
 
     What a work-item's windows see is read into registers once; see `compiler/depthwise.py`.
@@ -205,6 +210,21 @@ class Depthwise(ByTiles):
     )
 
 
+class RowSums(ByTiles):
+    """Sums rows with the columns as vectors, on a CPU; see `compiler/row_sums.py`."""
+
+    kind: Literal["row_sums"]
+    columns: tuple[PositiveInt, ...] = Field(
+        default=(8, 16, 32, 64), description="Neighbouring columns that are summed in registers."
+    )
+    unrolled: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4), description="Rows that are straight-line code."
+    )
+    threads: bool = Field(
+        default=True, description="Whether blocks of rows are shared among threads."
+    )
+
+
 Rule = Annotated[
     InlineConstants
     | AutoInline
@@ -215,7 +235,8 @@ Rule = Annotated[
     | RandomComputeLocation
     | AutoBind
     | ImplicitGemm
-    | Depthwise,
+    | Depthwise
+    | RowSums,
     Field(discriminator="kind"),
 ]
 
@@ -457,12 +478,7 @@ class Space(_Strict):
 
     def without_threads(self) -> Space:
         """The same space for kernels too small to share among threads."""
-        rules = tuple(
-            rule.model_copy(update={"max_jobs_per_core": -1})
-            if isinstance(rule, ParallelVectorizeUnroll)
-            else rule
-            for rule in self.rules
-        )
+        rules = tuple(map(_without_threads, self.rules))
         return self.model_copy(update={"rules": rules})
 
     def with_half_storage(self) -> Space:
@@ -525,12 +541,20 @@ def load(path: Path) -> Space:
         ) from error
     if space.family == "opencl" and space.limits is None:
         space = space.model_copy(update={"limits": Limits()})
-    own = [rule.kind for rule in space.rules if isinstance(rule, ByTiles)]
-    if own and (space.family != "opencl" or len(set(own)) < len(own)):
-        raise UsageError(
-            f"search space {path}: key rules: {own[0]} is a rule of opencl spaces, and stands there once"
-        )
+    own = [rule for rule in space.rules if isinstance(rule, ByTiles)]
+    for rule in own:
+        family = "opencl" if isinstance(rule, ByGroups) else "cpu"
+        if space.family != family or [one.kind for one in own].count(rule.kind) > 1:
+            raise UsageError(
+                f"search space {path}: key rules: {rule.kind} is a rule of {family} spaces, and stands there once"
+            )
     return space
+
+
+def _without_threads(rule: Rule) -> Rule:
+    if isinstance(rule, ParallelVectorizeUnroll):
+        return rule.model_copy(update={"max_jobs_per_core": -1})
+    return rule.model_copy(update={"threads": False}) if isinstance(rule, RowSums) else rule
 
 
 def schema_text() -> str:

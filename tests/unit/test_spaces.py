@@ -103,9 +103,24 @@ def test_without_threads_changes_only_parallelism() -> None:
         for before, after in zip(space.rules, serial.rules, strict=True)
         if before != after
     ]
-    assert len(changed) == 1
-    assert isinstance(changed[0][1], spaces.ParallelVectorizeUnroll)
-    assert changed[0][1].max_jobs_per_core == -1
+    sums, parallel = (after for _, after in changed)
+    assert isinstance(sums, spaces.RowSums)
+    assert not sums.threads
+    assert isinstance(parallel, spaces.ParallelVectorizeUnroll)
+    assert parallel.max_jobs_per_core == -1
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "family"), [("cpu", "depthwise", "opencl"), ("mali", "row_sums", "cpu")]
+)
+def test_a_rule_of_another_family_is_refused(
+    tmp_path: Path, target: str, kind: str, family: str
+) -> None:
+    path = tmp_path / "space.toml"
+    text = find(target).space_path().read_text(encoding="utf-8")
+    path.write_text(f'{text}\n[[rules]]\nkind = "{kind}"\n', encoding="utf-8")
+    with pytest.raises(UsageError, match=f"{kind} is a rule of {family} spaces"):
+        spaces.load(path)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, reader
 from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.row_tiles import ROWS
 from autotune.workloads.operators import Bias, Concat
 
+ROW_SUMS = "row_sums"
 _BLOCKS = 64
 
 
@@ -29,12 +31,21 @@ def bias_weight_grad_planes(op: Bias, inputs: Tensors) -> Tensors:
     return [channel_sum(op.n, op.c, op.s, "dbias", reader(op, inputs[0]))]
 
 
-def row_sums(op: Any, name: str, *values: Callable[[Any, Any, Any], Any]) -> list[Any]:
+@formulation("bias", "weight_grad", "row_sums", rule=ROW_SUMS, applies=lambda op: op.channels_last)
+def bias_weight_grad_rows(op: Bias, inputs: Tensors) -> Tensors:
+    """As one sum over rows, for a rule of its own."""
+    return row_sums(op, "dbias", reader(op, inputs[0]), marked=True)
+
+
+def row_sums(
+    op: Any, name: str, *values: Callable[[Any, Any, Any], Any], marked: bool
+) -> list[Any]:
     """Sums several `value(b, i, j)` over batch and pixels at once, for channels-last operands.
 
     The rows, which are the pixels of the batch, are cut into blocks that are summed on their own. A block's loops
     can be tiled like a matrix product's where a value depends on something by channel alone, so that channels are
-    vectors and all sums are taken while a tile of rows is in the cache.
+    vectors and all sums are taken while a tile of rows is in the cache; `marked` leaves that to the rule of
+    `ROW_SUMS`.
     """
     rows = op.n * op.s
     blocks = _blocks(rows)
@@ -48,7 +59,12 @@ def row_sums(op: Any, name: str, *values: Callable[[Any, Any, Any], Any]) -> lis
             chosen = tirx.Select(which == number, results[number], chosen)
         return te.sum(chosen, axis=within)
 
-    partial = te.compute((blocks, len(values), op.c), value, name=f"{name}_blocks")
+    partial = te.compute(
+        (blocks, len(values), op.c),
+        value,
+        name=f"{name}_blocks",
+        attrs={ROWS: 1} if marked else {},
+    )
 
     def total(which: int) -> Any:
         return te.compute(

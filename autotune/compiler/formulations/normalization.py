@@ -7,7 +7,7 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, reader
-from autotune.compiler.formulations.memory_bound import channel_sum, row_sums
+from autotune.compiler.formulations.memory_bound import ROW_SUMS, channel_sum, row_sums
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import BatchNorm, BatchStats, RunningStats
 
@@ -33,6 +33,19 @@ def batch_stats(op: BatchStats, inputs: Tensors) -> Tensors:
 
 @formulation("batch_stats", "forward", "rows", applies=lambda op: op.channels_last)
 def batch_stats_rows(op: BatchStats, inputs: Tensors) -> Tensors:
+    """As `_batch_stats_rows`, for the rules of a space."""
+    return _batch_stats_rows(op, inputs, marked=False)
+
+
+@formulation(
+    "batch_stats", "forward", "row_sums", rule=ROW_SUMS, applies=lambda op: op.channels_last
+)
+def batch_stats_row_sums(op: BatchStats, inputs: Tensors) -> Tensors:
+    """As `_batch_stats_rows`, for a rule of its own."""
+    return _batch_stats_rows(op, inputs, marked=True)
+
+
+def _batch_stats_rows(op: BatchStats, inputs: Tensors, *, marked: bool) -> Tensors:
     """One pass over the batch: sums of the values and their squares, less each channel's first value.
 
     Without the shift all digits would be lost to cancellation where the mean is large against the deviation
@@ -45,7 +58,11 @@ def batch_stats_rows(op: BatchStats, inputs: Tensors) -> Tensors:
         return x(b, i, j) - x(0, i, 0)
 
     total, squares = row_sums(
-        op, "shifted", shifted, lambda b, i, j: shifted(b, i, j) * shifted(b, i, j)
+        op,
+        "shifted",
+        shifted,
+        lambda b, i, j: shifted(b, i, j) * shifted(b, i, j),
+        marked=marked,
     )
     mean = te.compute((op.c,), lambda i: x(0, i, 0) + total[i] * share, name="mean")
 
@@ -111,11 +128,26 @@ def batch_norm_weight_grad(op: BatchNorm, inputs: Tensors) -> Tensors:
 
 @formulation("batch_norm", "weight_grad", "rows", applies=lambda op: op.channels_last)
 def batch_norm_weight_grad_rows(op: BatchNorm, inputs: Tensors) -> Tensors:
+    """As `_weight_grad_rows`, for the rules of a space."""
+    return _weight_grad_rows(op, inputs, marked=False)
+
+
+@formulation(
+    "batch_norm", "weight_grad", "row_sums", rule=ROW_SUMS, applies=lambda op: op.channels_last
+)
+def batch_norm_weight_grad_row_sums(op: BatchNorm, inputs: Tensors) -> Tensors:
+    """As `_weight_grad_rows`, for a rule of its own."""
+    return _weight_grad_rows(op, inputs, marked=True)
+
+
+def _weight_grad_rows(op: BatchNorm, inputs: Tensors, *, marked: bool) -> Tensors:
     """One pass: both sums are taken block by block of the batch's pixels."""
     wide, mean, variance, *incoming = inputs
     x = reader(op, wide)
     scale, dz = _scale(op, variance), _before_activation(op, incoming)
-    product, dbeta = row_sums(op, "sums", lambda b, i, j: dz(b, i, j) * (x(b, i, j) - mean[i]), dz)
+    product, dbeta = row_sums(
+        op, "sums", lambda b, i, j: dz(b, i, j) * (x(b, i, j) - mean[i]), dz, marked=marked
+    )
     return [
         te.compute((op.c,), lambda i: product[i] * scale[i], name="dgamma"),
         te.compute((op.c,), lambda i: dbeta[i], name="dbeta"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.compiler.half_storage import HALF
+
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
@@ -28,6 +30,12 @@ class Candidate:
         import tvm
 
         return cls(digest, None, str(tvm.ir.save_json(module)), None)
+
+    @property
+    def half(self) -> bool:
+        """Whether it keeps operands in half precision on their way, and is allowed larger errors."""
+        instructions = self.trace[0] if self.trace else ()
+        return any(kind == "Annotate" and HALF in attrs for kind, _, attrs, _ in instructions)
 
     def scheduled(self) -> Any:
         """The program as a `tvm.IRModule`."""

@@ -21,11 +21,19 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Entrant:
-    """A built candidate in the last timing; `seconds` is its median from the search."""
+    """A built candidate in the last timing.
+
+    Attributes:
+        digest: The candidate's.
+        library: Where it is.
+        seconds: Its median from the search.
+        half: Whether it keeps operands in half precision.
+    """
 
     digest: str
     library: Path
     seconds: float
+    half: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ def settle(
                 break
             contestants = survivors
             continue
-        right = _right(contestants, timed, measure.tolerance)
+        right = _right(contestants, timed, measure)
         verdict = _judge(default, contestants, timed, right, seed)
         return replace(
             verdict,
@@ -183,12 +191,12 @@ def _judge(
     )
 
 
-def _right(contestants: Sequence[Entrant], timed: Comparison, tolerance: float) -> set[str]:
+def _right(contestants: Sequence[Entrant], timed: Comparison, measure: Measure) -> set[str]:
     """Digests of those whose result is right; of all where a model told the times."""
     return {
         entrant.digest
         for entrant, error in zip(contestants, timed.max_rel_errors, strict=True)
-        if not timed.computed or (error is not None and error <= tolerance)
+        if not timed.computed or (error is not None and error <= measure.allowed(half=entrant.half))
     }
 
 

@@ -241,9 +241,6 @@ Rule = Annotated[
 ]
 
 
-_HALF_TOLERANCE = 0.02
-
-
 class Mutations(_Strict):
     """Relative chance of each way to change a schedule from one generation to the next."""
 
@@ -441,10 +438,20 @@ class Measure(_Strict):
         lt=1,
         description="Largest relative error of a right result, with a floor of 1e-3 of the largest magnitude.",
     )
+    half_tolerance: float = Field(
+        default=0.02,
+        gt=0,
+        lt=1,
+        description="The same of a kernel that keeps operands in half precision.",
+    )
     pool: PositiveInt = Field(
         default=8,
         description="Best schedules of a task that the result keeps, for other cores and clocks.",
     )
+
+    def allowed(self, *, half: bool) -> float:
+        """Largest relative error of a right result."""
+        return max(self.tolerance, self.half_tolerance) if half else self.tolerance
 
 
 class Space(_Strict):
@@ -476,13 +483,19 @@ class Space(_Strict):
         alone = {rule.kind for rule in self.rules if isinstance(rule, ByTiles) and rule.alone}
         return [one for one in fitting if one.rule in alone] or fitting
 
+    @property
+    def tolerance(self) -> float:
+        """Largest relative error of any right result of the space."""
+        half = any(isinstance(rule, ImplicitGemm) and any(rule.half) for rule in self.rules)
+        return self.measure.allowed(half=half)
+
     def without_threads(self) -> Space:
         """The same space for kernels too small to share among threads."""
         rules = tuple(map(_without_threads, self.rules))
         return self.model_copy(update={"rules": rules})
 
     def with_half_storage(self) -> Space:
-        """The same space with kernels that keep operands in half precision, and the tolerance that they take.
+        """The same space with kernels that keep operands in half precision.
 
         Raises:
             UsageError: It has no rule that does so.
@@ -498,9 +511,7 @@ class Space(_Strict):
             else rule
             for rule in self.rules
         )
-        tolerance = max(self.measure.tolerance, _HALF_TOLERANCE)
-        measure = self.measure.model_copy(update={"tolerance": tolerance})
-        return self.model_copy(update={"rules": rules, "measure": measure})
+        return self.model_copy(update={"rules": rules})
 
 
 def folder() -> Path:

@@ -162,13 +162,14 @@ class Bench:
         """Folder of a kernel's inputs and reference."""
         return self._data.of(kernel)
 
-    def run(self, kernel: Kernel, library: Path, best_s: float) -> Outcome:
+    def run(self, kernel: Kernel, library: Path, best_s: float, *, half: bool = False) -> Outcome:
         """Checks and times one built candidate.
 
         Args:
             kernel: What it computes.
             library: The candidate's library.
             best_s: Best known seconds of the kernel; infinity before the first.
+            half: Whether it keeps operands in half precision.
         """
         limits = self._measure
         default = not math.isfinite(best_s)
@@ -179,7 +180,7 @@ class Bench:
                 repeats=limits.repeats,
                 min_repeat_ms=limits.min_repeat_ms,
                 give_up_s=1e9 if default else best_s * limits.give_up_ratio,
-                tolerance=self._measure.tolerance,
+                tolerance=limits.allowed(half=half),
                 timeout_s=limits.run_timeout_s * (_DEFAULT_PATIENCE if default else 1.0),
             )
         )
@@ -237,7 +238,8 @@ class Bench:
                 waiting.clear()
             while waiting and len(running) < at_once:
                 candidate, built = waiting.pop()
-                running[self._threads.submit(self._tried, kernel, built, best_s)] = candidate
+                tried = self._threads.submit(self._tried, kernel, candidate, built, best_s)
+                running[tried] = candidate
             for finished in wait(running, _PATIENCE_S, FIRST_COMPLETED).done:
                 candidate = running.pop(finished)
                 try:
@@ -250,9 +252,11 @@ class Bench:
         if failure is not None and not interrupted():
             raise failure
 
-    def _tried(self, kernel: Kernel, built: Outcome | Path, best_s: float) -> Outcome:
+    def _tried(
+        self, kernel: Kernel, candidate: Candidate, built: Outcome | Path, best_s: float
+    ) -> Outcome:
         if isinstance(built, Outcome):
             return built
-        outcome = self.run(kernel, built, best_s)
+        outcome = self.run(kernel, built, best_s, half=candidate.half)
         shutil.rmtree(built.parent)
         return outcome

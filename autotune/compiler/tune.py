@@ -455,7 +455,7 @@ class KernelRun:
         leaders = entry.leaders(self._request.space.measure.finalists)
         built = bench.build([entry.trials[digest].candidate for digest, _ in leaders])
         return [
-            Entrant(digest, path, seconds)
+            Entrant(digest, path, seconds, entry.trials[digest].candidate.half)
             for (digest, seconds), path in zip(leaders, built, strict=True)
             if not isinstance(path, Outcome)
         ]

@@ -1,9 +1,14 @@
 """The last timing: who wins, and what happens when contestants crash, are wrong, or are not there."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from autotune.compiler.candidate import Candidate
 from autotune.compiler.finals import Entrant, Verdict, finalists, settle
+from autotune.compiler.half_storage import HALF
 from autotune.compiler.runner import (
     CompareRequest,
     Comparison,
@@ -89,6 +94,21 @@ def test_a_wrong_result_cannot_win() -> None:
     seconds = {"default": 4e-3, "a": 1e-3, "b": 2e-3}
     assert verdict(seconds, "a", "b", errors={"a": 0.1}).winner == "b"
     assert verdict(seconds, "a", "b", errors={"a": None}).winner == "b"
+
+
+def test_only_a_kernel_in_half_precision_may_be_off_by_more() -> None:
+    runner = RecordedRunner({"half": 1e-3, "a": 2e-3}, {"half": 1e-2, "a": 1e-2})
+    half = replace(entrant("half"), half=True)
+    won = settle(runner, Path(), None, [half, entrant("a")], Measure(), 1)
+    assert (won.winner, won.right) == ("half", ("half",))
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_a_trace_says_whether_operands_are_kept_in_half_precision(*, half: bool) -> None:
+    note = ["Annotate", ["b0", 1], [HALF if half else "autotune.image"], []]
+    trace = [[["GetSBlock", [], ["product", "main"], ["b0"]], note], []]
+    assert Candidate("d", None, "", trace).half is half
+    assert not Candidate("d", None, "", None).half
 
 
 def test_a_default_that_is_wrong_gives_no_speedup() -> None:

@@ -148,7 +148,7 @@ def test_an_unknown_target_lists_the_known() -> None:
 def test_half_storage_comes_with_its_tolerance_where_a_rule_knows_it() -> None:
     plain = spaces.load(spaces.folder() / "mali.toml")
     half = plain.with_half_storage()
-    assert (plain.measure.tolerance, half.measure.tolerance) == (1e-4, 0.02)
+    assert (plain.tolerance, half.tolerance, half.measure.tolerance) == (1e-4, 0.02, 1e-4)
     (rule,) = (rule for rule in half.rules if isinstance(rule, spaces.ImplicitGemm))
     assert rule.half == (False, True)
     with pytest.raises(UsageError, match="no kernels with operands in half precision"):

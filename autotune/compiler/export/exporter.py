@@ -86,7 +86,7 @@ def export(
     staged = _staging(out)
     try:
         kernels = kernels_of(variants)
-        tolerance = max(variant.space.measure.tolerance for variant in variants)
+        tolerance = max(variant.space.tolerance for variant in variants)
         checks = write_checks(kernels if check_all else chosen(kernels), staged, tolerance)
         every = tuple(variants)
         if platform is not None:

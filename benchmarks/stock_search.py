@@ -74,7 +74,12 @@ def search(kernel: Kernel, target_name: str, trials: int, folder: Path, lock: Pa
         runner.start()
         data = ReferenceData(work / "data", _SEED)
         bench = Bench(
-            builder, runner, data, space.measure, BuildTargets(text, text, space.limits), work / "libraries"
+            builder,
+            runner,
+            data,
+            space.measure,
+            BuildTargets(text, text, space.limits),
+            work / "libraries",
         )
         with closing(bench):
             _tuned(bench, kernel, target, trials, folder, lock)

@@ -64,7 +64,9 @@ class TaskLanes:
         best = self.best_s
         if not math.isfinite(best):
             return math.inf if self.trials < _HOPE * self.warmup * len(self.lanes) else 0.0
-        recent = max((lane.state.recent_gain_s for lane in self.open_lanes()), default=0.0)
+        # Of the lane that would have the trial; what one gains that is not the fastest, the step does not.
+        state = self.arm().state
+        recent = state.recent_gain_s if state.best_s <= best else 0.0
         known = _OPTIMISM * best / max(1, self.trials + self.known_trials)
         return self.count * max(recent / 2, known, self.shortfall() / max(1, self.trials))
 

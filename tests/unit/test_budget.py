@@ -66,6 +66,18 @@ def test_a_task_that_keeps_improving_is_preferred_to_one_that_has_settled() -> N
     assert turn.task == 1
 
 
+def test_what_a_slower_formulation_gained_once_does_not_hold_the_budget() -> None:
+    fast, slow = lane(40, 0.1), lane(16, 2.0, recent_gain_s=0.5)
+    tasks, given = [task(1, 1.0, fast, slow), task(1, 1.0, lane(40, 0.1))], [0, 0]
+    for _ in range(20):
+        turn = next_turn(tasks, 1000, 8)
+        assert turn is not None
+        turn.lane.state.trials += turn.trials
+        turn.lane.state.recent_gain_s = 0.0
+        given[turn.task] += turn.trials
+    assert given[1] >= 64
+
+
 def test_the_faster_formulation_gets_more_and_the_slower_is_not_forgotten() -> None:
     fast, slow = lane(4, 0.1), lane(4, 0.4)
     tasks = [task(1, 1.0, fast, slow)]

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sleeping_kernel import sleeping_kernel
+
 from autotune.compiler import device_server
 from autotune.compiler.build_worker import linker
 from autotune.compiler.reference_data import ReferenceData
@@ -91,24 +93,10 @@ def phone(home: Path) -> Iterator[Phone]:
 def arm_library(folder: Path) -> Path:
     """The kernel, compiled for the phone; it sleeps a little, so that faults meet it."""
     import tvm
-    from tvm.script import tirx as T
-
-    @T.prim_func(s_tir=True)
-    def kernel(
-        x: T.Buffer((6, 16), "float32"),
-        w: T.Buffer((10, 16), "float32"),
-        y: T.Buffer((6, 10), "float32"),
-    ) -> None:
-        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
-        T.evaluate(T.call_extern("int32", "usleep", 30_000))
-        for i, j in T.grid(6, 10):
-            y[i, j] = T.float32(0)
-            for k in range(16):
-                y[i, j] = y[i, j] + x[i, k] * w[j, k]
 
     arm = {"kind": "llvm", "mtriple": ARM_TRIPLE, "mattr": ["+neon"]}
     path = folder / "arm.so"
-    module = tvm.compile(tvm.IRModule({"main": kernel}), tvm.target.Target(arm, host=arm))
+    module = tvm.compile(sleeping_kernel(30), tvm.target.Target(arm, host=arm))
     module.export_library(str(path), fcompile=linker(ARM_TRIPLE, fast=True))
     return path
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from bars import Report
 from duel import in_turns, turn_of
+from pytorch import torch
 from torch_kernels import torch_call
 from tuned_kernels import TunedKernels, tuned_kernels
 

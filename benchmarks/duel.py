@@ -73,10 +73,19 @@ def turn_of(call: Callable[[], object], finish: Callable[[], object] = lambda: N
     return launched
 
 
-def finished_run(logs: Path) -> Path | None:
-    """The finished run in a folder of runs of one kernel; None when there is none."""
-    for folder in sorted(logs.glob("*")):
-        if read_run(folder).result is not None:
+def tuning(kernel: Kernel, target: str, trials: int, logs: Path) -> list[str]:
+    """The command that tunes a kernel into a folder of its runs."""
+    return [
+        *(sys.executable, "-m", "autotune", "kernels", "--target", target, "--op", kernel.spec),
+        *("--role", kernel.role, "--trials", str(trials), "--logs", str(logs), "--quiet"),
+    ]
+
+
+def finished_run(logs: Path, trials: int) -> Path | None:
+    """The newest finished run of so many trials in a folder of runs of one kernel; None when there is none."""
+    for folder in sorted(logs.glob("*"), reverse=True):
+        run = read_run(folder)
+        if run.result is not None and run.about["request"]["trials"] == trials:
             return folder
     return None
 

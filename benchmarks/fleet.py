@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from bars import Report, run
+from sleeping_kernel import sleeping_kernel
 
 from autotune.compiler import device_server
 from autotune.compiler.build_worker import linker
@@ -42,25 +43,11 @@ EMULATED = "emulated: a server on this host whose kernels sleep"
 def sleeping(folder: Path, milliseconds: int) -> Path:
     """A library that computes the kernel and takes so long over it."""
     import tvm
-    from tvm.script import tirx as T
-
-    @T.prim_func(s_tir=True)
-    def slow(
-        x: T.Buffer((6, 16), "float32"),
-        w: T.Buffer((10, 16), "float32"),
-        y: T.Buffer((6, 10), "float32"),
-    ) -> None:
-        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
-        T.evaluate(T.call_extern("int32", "usleep", milliseconds * 1000))
-        for i, j in T.grid(6, 10):
-            y[i, j] = T.float32(0)
-            for k in range(16):
-                y[i, j] = y[i, j] + x[i, k] * w[j, k]
 
     target = tvm.target.Target({"kind": "llvm"}, host={"kind": "llvm"})
     path = folder / f"sleep{milliseconds}" / "kernel.so"
     path.parent.mkdir()
-    tvm.compile(tvm.IRModule({"main": slow}), target).export_library(
+    tvm.compile(sleeping_kernel(milliseconds), target).export_library(
         str(path), fcompile=linker("", fast=True)
     )
     return path

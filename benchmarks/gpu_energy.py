@@ -124,11 +124,9 @@ def candidates(run_: Run, task: str, count: int) -> list[dict[str, Any]]:
     slow = SLOWEST * float(np.median(ranked[0]["samples_s"]))
     ranked = [event for event in ranked if float(np.median(event["samples_s"])) <= slow]
     fast, rest = ranked[: count // 2], ranked[count // 2 :]
-    spread = (
-        np.unique(np.linspace(0, len(rest) - 1, count - len(fast)).round().astype(int))
-        if rest
-        else []
-    )
+    if not rest:
+        return fast
+    spread = np.unique(np.linspace(0, len(rest) - 1, count - len(fast)).round().astype(int))
     return fast + [rest[int(i)] for i in spread]
 
 

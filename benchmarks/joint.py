@@ -149,7 +149,7 @@ def searched(job: tuple[str, str, int, int]) -> list[tuple[float, float]]:
         found.append((measured.figures, trial.configuration, choice))
 
     study_of(request, optuna.storages.InMemoryStorage(), "joint").run(bench, told)
-    points = [(f.time_s, f.energy_j) for f, _, _ in found]
+    points: list[Any] = [(f.time_s, f.energy_j) for f, _, _ in found]
     return [steps.step(found[i][1], found[i][2]) for i in front(points)]
 
 

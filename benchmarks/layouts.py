@@ -59,8 +59,8 @@ def measure_model(report: Report, model: str, logs: Path) -> None:
             sides[layout] = ours(session, graph, data)
         seconds = interleaved(sides, dict.fromkeys(sides, 2 if report.quick else ROUNDS))
     medians = {layout: 1e3 * median(times) for layout, times in seconds.items()}
-    for layout, times in seconds.items():
-        report.row(model=model, layout=layout, median_ms=medians[layout], seconds=times)
+    for side, times in seconds.items():
+        report.row(model=model, layout=side, median_ms=medians[side], seconds=times)
     ratio = medians["channels_first"] / medians["channels_last"]
     print(f"{model}: channels first takes {ratio:.3g} times the time of channels last", flush=True)
     over = medians[chosen] / min(medians.values())

@@ -37,7 +37,7 @@ import stock_search
 from bars import Report, run
 from clblast import ClBlast
 from clblast import available as clblast_available
-from duel import Turn, exported, finished_run, in_turns, turn_of
+from duel import Turn, exported, finished_run, in_turns, tuning, turn_of
 from numpy.typing import NDArray
 
 from autotune.compiler import opencl_sidecar
@@ -48,7 +48,7 @@ from autotune.workloads import (
     Kernel,
     Matmul,
     max_relative_error,
-    parse_operator,
+    parse_kernel,
     random_inputs,
 )
 
@@ -86,17 +86,19 @@ def kernels(quick: bool) -> dict[str, Kernel]:
     for name, spec in (QUICK if quick else SHAPES).items():
         forward_only = quick or name.startswith("matmul ")
         for role in ROLES[:1] if forward_only else ROLES:
-            found[f"{name}, {role}"] = Kernel(parse_operator(spec), role)
+            found[f"{name}, {role}"] = parse_kernel(spec, role)
     return found
+
+
+def trials_of(report: Report) -> int:
+    return 8 if report.quick else TRIALS
 
 
 def tune_ours(kernel: Kernel, trials: int, runs: Path) -> None:
     """Tunes with `autotune kernels`."""
     logs = runs / "ours" / kernel.name
     shutil.rmtree(logs, ignore_errors=True)
-    command = [sys.executable, "-m", "autotune", "kernels", "--target", "opencl"]
-    command += ["--op", kernel.spec, "--role", kernel.role, "--trials", str(trials)]
-    patiently([*command, "--logs", str(logs), "--quiet"])
+    patiently(tuning(kernel, "opencl", trials, logs))
 
 
 def patiently(command: Sequence[str]) -> None:
@@ -116,7 +118,7 @@ def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
     Stock's searches are long and measure little: `--jobs` of them go on at once, each with its share of the cores,
     and measure one at a time.
     """
-    trials = 8 if report.quick else TRIALS
+    trials = trials_of(report)
     minutes, jobs = report.options.minutes, report.options.jobs
     until = time.monotonic() + 60 * minutes if minutes else float("inf")
     cpus: SimpleQueue[list[int]] = SimpleQueue()
@@ -126,14 +128,14 @@ def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
 
     def ours(name: str) -> None:
         kernel = wanted[name]
-        if finished_run(runs / "ours" / kernel.name) is None and time.monotonic() < until:
+        if finished_run(runs / "ours" / kernel.name, trials) is None and time.monotonic() < until:
             began = time.monotonic()
             tune_ours(kernel, trials, runs)
             print(f"ours, {name}: {time.monotonic() - began:.0f} s", flush=True)
 
     def stock(name: str) -> None:
         folder = runs / "stock" / wanted[name].name
-        if stock_search.told(folder) is None and time.monotonic() < until:
+        if stock_search.told(folder, trials) is None and time.monotonic() < until:
             began, mine = time.monotonic(), cpus.get()
             lock = runs / f"device-{report.options.part.replace('/', '-')}.lock"
             command = stock_search.command(__file__, "opencl", wanted[name], trials, folder, lock)
@@ -149,9 +151,11 @@ def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
             list(pool.map(stock, wanted))
 
 
-def libraries_of(wanted: dict[str, Kernel], runs: Path, out: Path) -> dict[str, Path]:
+def libraries_of(wanted: dict[str, Kernel], trials: int, runs: Path, out: Path) -> dict[str, Path]:
     """Our winners as libraries."""
-    found = {name: finished_run(runs / "ours" / kernel.name) for name, kernel in wanted.items()}
+    found = {
+        name: finished_run(runs / "ours" / kernel.name, trials) for name, kernel in wanted.items()
+    }
     tuned = {name: folder for name, folder in found.items() if folder is not None}
     with ThreadPoolExecutor(cores()) as pool:
         made = pool.map(lambda name: exported(tuned[name], out / wanted[name].name), tuned)
@@ -185,7 +189,7 @@ class Torch:
     """PyTorch's kernels and float64 references, on a GPU where it has one."""
 
     def __init__(self) -> None:
-        import torch
+        from pytorch import torch
         from torch_kernels import torch_call
 
         self._torch, self._torch_call = torch, torch_call
@@ -275,12 +279,12 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
     device = opencl_sidecar.devices()[0]
     report.row(what="device", **asdict(device), **torch.version)
     gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
-    worst, unsearched = 0.0, 0
+    worst, unsearched, trials = 0.0, 0, trials_of(report)
     with tempfile.TemporaryDirectory() as folder:
-        libraries = libraries_of(wanted, runs, Path(folder))
+        libraries = libraries_of(wanted, trials, runs, Path(folder))
         for number, (name, library) in enumerate(libraries.items()):
             kernel = wanted[name]
-            searched = stock_search.told(runs / "stock" / kernel.name)
+            searched = stock_search.told(runs / "stock" / kernel.name, trials)
             unsearched += searched is None
             found = searched is not None and searched["right"] > 0
             stock = runs / "stock" / kernel.name / "stock.so" if found else None

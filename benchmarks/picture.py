@@ -14,8 +14,9 @@ from bars import Report, run
 from joint import searched
 
 from autotune.records.folder import write_text
-from autotune.report.charts import Axis, Point, scatter
+from autotune.report.charts import Point, scatter
 from autotune.report.page import picture
+from autotune.report.svg import Axis
 from autotune.studies.pareto import front
 
 PHONE, TRIALS, SEED = "meizu-16t", 150, 1

@@ -55,7 +55,9 @@ def measure(report: Report) -> None:
         made = sample_runs(
             folder or Path(temporary, "runs"), QUICK_TRIALS if report.quick else TRIALS
         )
-        pages = {kind: (("report", path), "--out") for kind, path in made.items()}
+        pages: dict[str, tuple[tuple[str | Path, ...], str]] = {
+            kind: (("report", path), "--out") for kind, path in made.items()
+        }
         for kind, pair in (
             ("kernels", ("kernels", "kernels of another cluster")),
             ("joint", ("joint", "joint")),

@@ -21,11 +21,11 @@ from typing import Any
 
 import stock_search
 from bars import Report, run
-from duel import duel, exported, finished_run
+from duel import duel, exported, finished_run, tuning
 
 from autotune.measurement import median, paired_speedup
 from autotune.records import read_run
-from autotune.workloads import Kernel, parse_operator
+from autotune.workloads import Kernel, parse_kernel
 
 TRIALS = {"stock": 1000, "ours": 300}
 QUICK_TRIALS = 8
@@ -44,26 +44,26 @@ QUICK = (("matmul:m=16,n=16,k=16", "forward"),)
 
 def searched(kernel: Kernel, runs: Path, *, quick: bool) -> tuple[Path, dict[str, Any]]:
     """Our run, and what stock's search came to; both are made where they are missing."""
+    trials = dict.fromkeys(TRIALS, QUICK_TRIALS) if quick else TRIALS
     logs = runs / "ours" / kernel.name
-    mine = finished_run(logs)
+    mine = finished_run(logs, trials["ours"])
     if mine is None:
-        trials = QUICK_TRIALS if quick else TRIALS["ours"]
-        command = [sys.executable, "-m", "autotune", "kernels", "--op", kernel.spec]
-        command += ["--role", kernel.role, "--trials", str(trials), "--logs", str(logs)]
-        subprocess.run([*command, "--quiet"], check=True, stdout=subprocess.DEVNULL)
-        mine = finished_run(logs)
+        command = tuning(kernel, "cpu", trials["ours"], logs)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        mine = finished_run(logs, trials["ours"])
         assert mine is not None
     stock = runs / "stock" / kernel.name
-    told = stock_search.told(stock)
+    told = stock_search.told(stock, trials["stock"])
     if told is None:
-        trials = QUICK_TRIALS if quick else TRIALS["stock"]
         subprocess.run(
-            stock_search.command(__file__, "cpu", kernel, trials, stock, runs / "stock.lock"),
+            stock_search.command(
+                __file__, "cpu", kernel, trials["stock"], stock, runs / "stock.lock"
+            ),
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        told = stock_search.told(stock)
+        told = stock_search.told(stock, trials["stock"])
         assert told is not None
     return mine, told
 
@@ -115,14 +115,14 @@ def compare(report: Report, kernel: Kernel, mine: Path, stock: dict[str, Any], r
 def measure(report: Report) -> None:
     minutes = report.options.minutes
     until = time.monotonic() + 60 * minutes if minutes else math.inf
-    needed = []
+    needed: list[int] = []
     with tempfile.TemporaryDirectory() as temporary:
         runs = report.options.runs or Path(temporary)
         for spec, role in QUICK if report.quick else KERNELS:
             if time.monotonic() > until:
                 print(f"time is over: {len(needed)} of {len(KERNELS)} kernels are compared")
                 break
-            kernel = Kernel(parse_operator(spec), role)
+            kernel = parse_kernel(spec, role)
             mine, stock = searched(kernel, runs, quick=report.quick)
             if stock["best_s"] is None:
                 report.row(what="kernel", kernel=kernel.name, note="stock found no valid kernel")

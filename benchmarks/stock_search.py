@@ -33,7 +33,7 @@ from autotune.compiler.runner import runner_for
 from autotune.compiler.trials import Bench, BuildTargets
 from autotune.measurement import Outcome
 from autotune.records.folder import write_json
-from autotune.workloads import Kernel, parse_operator
+from autotune.workloads import Kernel, parse_kernel
 from autotune.workloads.graph import Task
 
 ROUND = 64
@@ -187,17 +187,17 @@ def child() -> bool:
     if sys.argv[1:2] != [_CHILD]:
         return False
     target_name, spec, role, trials, folder, lock = sys.argv[2:]
-    search(Kernel(parse_operator(spec), role), target_name, int(trials), Path(folder), Path(lock))
+    search(parse_kernel(spec, role), target_name, int(trials), Path(folder), Path(lock))
     return True
 
 
-def told(folder: Path) -> dict[str, Any] | None:
-    """What a search came to; None before its end."""
+def told(folder: Path, trials: int) -> dict[str, Any] | None:
+    """What a search of so many trials came to; None before its end."""
     try:
         answer: dict[str, Any] = json.loads((folder / "stock.json").read_text())
     except FileNotFoundError:
         return None
-    return answer if answer["ended"] else None
+    return answer if answer["ended"] and answer["asked"] == trials else None
 
 
 def command(

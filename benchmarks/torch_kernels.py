@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
+from pytorch import torch
 
 from autotune.workloads import Conv2d, Kernel, Matmul
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import torch
+from pytorch import torch
 from torch_step import TorchStep
 
 from autotune.workloads import StepBuilder, build_model, initial_values

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import torch
-import torch.nn.functional as F
 from graph_reader import Array, GraphReader
+from pytorch import torch
 
 from autotune.workloads import (
     Add,
@@ -24,6 +23,7 @@ from autotune.workloads import (
     StepGraph,
 )
 
+F = torch.nn.functional
 Function = Callable[..., torch.Tensor]
 
 
@@ -270,7 +270,8 @@ def _reshaped(shape: tuple[int, ...]) -> Function:
 def _weighted(node: Node) -> Function:
     operator = node.kernel.operator
     if not isinstance(operator, Conv2d):
-        return F.linear
+        linear: Function = F.linear
+        return linear
     rest = (operator.stride, operator.pad, operator.dilation, operator.groups)
 
     def convolve(

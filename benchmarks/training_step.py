@@ -25,10 +25,10 @@ from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
-import torch
 from against_torch import Compared, against_torch, slower_kernels
 from bars import Report, run
 from numpy.typing import NDArray
+from pytorch import torch
 from torch_peak import torch_peak
 from torch_step import TorchStep
 
@@ -36,7 +36,7 @@ from autotune.compiler.host import kernel_threads
 from autotune.compiler.step import StepSession, open_step
 from autotune.compiler.step_runs import StepRuns, fitting_form, form_sizes, step_runs
 from autotune.errors import UsageError
-from autotune.measurement import median
+from autotune.measurement import Interval, median, paired_speedup
 from autotune.records import MOVEMENT, Result, read_run, step_shares
 from autotune.workloads import (
     Conv2d,
@@ -160,7 +160,7 @@ def mnn_side(graph: StepGraph, data: Data, threads: int) -> Step | None:
 
 
 def interleaved(sides: dict[str, Step], rounds: dict[str, int]) -> dict[str, list[float]]:
-    """Seconds of each side's steps, taken in rounds of random order after three warm-up steps."""
+    """Seconds of a step of each side, in rounds of random order after three warm-up steps."""
     order = random.Random(SEED)
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for name, step in sides.items():
@@ -171,17 +171,21 @@ def interleaved(sides: dict[str, Step], rounds: dict[str, int]) -> dict[str, lis
         order.shuffle(names)
         for name in names:
             time.sleep(_SETTLE_S)  # the threads of the side before still spin
-            if sides[name](number)[1] < _FAST_S:  # the first step of a turn finds cold caches
-                seconds[name] += [sides[name](number)[1] for _ in range(_STEPS_A_TURN)]
-            else:
-                seconds[name].append(sides[name](number)[1])
+            cold = sides[name](number)[1]  # the first step of a turn finds cold caches
+            steps = _STEPS_A_TURN if cold < _FAST_S else 1
+            seconds[name].append(median([sides[name](number)[1] for _ in range(steps)]))
     return seconds
 
 
-def ratios(theirs: Sequence[float], mine: Sequence[float]) -> tuple[float, float, float]:
-    """Ratio of the medians, between the ratios of opposite quartiles."""
-    (a25, a50, a75), (b25, b50, b75) = (np.quantile(x, (0.25, 0.5, 0.75)) for x in (theirs, mine))
-    return float(a25 / b75), float(a50 / b50), float(a75 / b25)
+def ratio(theirs: Sequence[float], mine: Sequence[float]) -> Interval:
+    """How many times as long theirs takes, round by round; one side may have fewer rounds."""
+    count = min(len(theirs), len(mine))
+    return paired_speedup(theirs[:count], mine[:count], seed=SEED)
+
+
+def in_words(found: Interval) -> str:
+    """Such as "1.5x (1.4 to 1.6)", with its 95 % interval."""
+    return f"{found.estimate:.3g}x ({found.low:.3g} to {found.high:.3g})"
 
 
 def check_losses(report: Report, model: str, runs: StepRuns) -> None:
@@ -374,9 +378,11 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     slower_kernels(model, compared)
     for name in seconds:
         if name != "tuned":
-            low, ratio, high = ratios(seconds[name], seconds["tuned"])
-            report.row(what="ratio", model=model, side=name, low=low, ratio=ratio, high=high)
-            print(f"{model}: {name} over tuned: {ratio:.3g}x (quartiles {low:.3g} to {high:.3g})")
+            found = ratio(seconds[name], seconds["tuned"])
+            report.row(
+                what="ratio", model=model, side=name, ratio=found.estimate, interval=found.ends
+            )
+            print(f"{model}: {name} over tuned: {in_words(found)}")
     return medians["default"] / medians["tuned"], runs
 
 
@@ -402,16 +408,17 @@ def speed_of(
             sides["mnn"] = mnn
         seconds = interleaved(sides, dict.fromkeys(sides, 2 if report.quick else ROUNDS))
         compared = against_torch(report, f"{model}, batch {batch}", graph, plain, library)
-    found = {}
+    found = {name: ratio(times, seconds["tuned"]) for name, times in seconds.items()}
     for name, times in seconds.items():
-        low, found[name], high = ratios(times, seconds["tuned"])
         report.row(
             what="step", model=model, batch=batch, side=name, median_ms=1e3 * median(times),
-            ratio=found[name], low=low, high=high, seconds=times,
+            ratio=found[name].estimate, interval=found[name].ends, seconds=times,
         )  # fmt: skip
-    shown = (f"{name} {1e3 * median(seconds[name]):.4g} ms = {found[name]:.3g}x" for name in found)
-    print(f"{model}, batch {batch}: " + ", ".join(shown), flush=True)
-    return found, compared
+    print(f"{model}, batch {batch}:")
+    for name, times in seconds.items():
+        over = "" if name == "tuned" else f" = {in_words(found[name])}"
+        print(f"     {name} {1e3 * median(times):.4g} ms{over}", flush=True)
+    return {name: one.estimate for name, one in found.items()}, compared
 
 
 def speed(report: Report, models: Sequence[str]) -> None:
@@ -446,7 +453,10 @@ def speed(report: Report, models: Sequence[str]) -> None:
         1.3,
         "x",
     )
-    for side in ("pytorch channels_last", "torch.compile"):
+    gains["the faster of PyTorch eager's layouts"] = {
+        one: min(eager[one], gains["pytorch channels_last"][one]) for one in eager
+    }
+    for side in ("pytorch channels_last", "the faster of PyTorch eager's layouts", "torch.compile"):
         print(f"against {side}, geometric mean: {geometric_mean(gains[side].values()):.3g}x")
     if "mnn" in gains:
         report.bar(

@@ -11,9 +11,9 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
-_KERNEL = re.compile(r"^__kernel void \w+\(.*\) \{$", re.MULTILINE)
+from autotune.compiler.kernel_text import with_kernels
+
 _ARRAY = re.compile(r"^(\s*)((?:__local )?)(float|half|int)(\d*) (\w+)\[(\d+)\];$", re.MULTILINE)
 _PARAMETER = re.compile(r"__global (float|half|int)\* (?:restrict )?(\w+)")
 _VALUE = re.compile(r"\bint (\w+) = (.*);$", re.MULTILINE)
@@ -26,12 +26,7 @@ def with_aligned_vectors(source: str) -> str:
 
     Buffers begin aligned to 64 bytes, which TVM asks of every tensor; arrays of a kernel are told to.
     """
-    starts = [found.start() for found in _KERNEL.finditer(source)]
-    bounds = [0, *starts, len(source)]
-    return "".join(
-        _rewritten(source[begin:end]) if begin in starts else source[begin:end]
-        for begin, end in pairwise(bounds)
-    )
+    return with_kernels(source, lambda kernel: _rewritten(str(kernel)))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from autotune.measurement import Outcome, median
 from autotune.workloads.operators import Kernel
 
 _DEFAULT_PATIENCE = 3.0
+# Of a default that takes longer, one execution tells enough: the last timing takes it again.
+_SLOW_DEFAULT_S = 0.25
 _PATIENCE_S = 0.5
 _BLOCKS = 5
 _REFERENCE_REPEATS = 9
@@ -179,7 +181,7 @@ class Bench:
                 data=self._data.of(kernel),
                 repeats=limits.repeats,
                 min_repeat_ms=limits.min_repeat_ms,
-                give_up_s=1e9 if default else best_s * limits.give_up_ratio,
+                give_up_s=_SLOW_DEFAULT_S if default else best_s * limits.give_up_ratio,
                 tolerance=limits.allowed(half=half),
                 timeout_s=limits.run_timeout_s * (_DEFAULT_PATIENCE if default else 1.0),
             )

@@ -148,6 +148,32 @@ inline const Api* FindApi(std::string* why = nullptr) {
   return nullptr;
 }
 
+/// An OpenCL error code by its name, with what to do about it where that is known.
+inline std::string ErrorText(cl_int code) {
+  struct Known {
+    cl_int code;
+    const char* text;
+  };
+  static const Known kKnown[] = {
+      {CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE: another program may hold the GPU"},
+      {CL_MEM_OBJECT_ALLOCATION_FAILURE,
+       "CL_MEM_OBJECT_ALLOCATION_FAILURE: too little memory is free on the device; take a smaller batch"},
+      {CL_OUT_OF_RESOURCES,
+       "CL_OUT_OF_RESOURCES: a kernel needs more than the device has, or was stopped; tune and export for this device"},
+      {CL_OUT_OF_HOST_MEMORY, "CL_OUT_OF_HOST_MEMORY: too little memory is free; take a smaller batch"},
+      {CL_INVALID_CONTEXT, "CL_INVALID_CONTEXT: all objects must be of the context that the library was opened for"},
+      {CL_INVALID_COMMAND_QUEUE, "CL_INVALID_COMMAND_QUEUE: it was released, or is of another context"},
+      {CL_INVALID_MEM_OBJECT, "CL_INVALID_MEM_OBJECT: it was released, or is of another context"},
+      {CL_INVALID_WORK_GROUP_SIZE,
+       "CL_INVALID_WORK_GROUP_SIZE: the device runs smaller work groups of this kernel; tune and export for this device"},
+      {CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE: more than one buffer may have there; take a smaller batch"},
+  };
+  for (const Known& known : kKnown) {
+    if (known.code == code) return std::string(known.text) + " (OpenCL error " + std::to_string(code) + ")";
+  }
+  return "OpenCL error " + std::to_string(code);
+}
+
 /// What is asked of a device before anything is built for it.
 struct DeviceInfo {
   std::string name, vendor, version, driver, platform, extensions;
@@ -783,7 +809,7 @@ class Library {
   }
 
   static Status Failed(cl_int code, const std::string& what) {
-    return {Code::kOpenCl, what + ": OpenCL error " + std::to_string(code)};
+    return {Code::kOpenCl, what + ": " + ErrorText(code)};
   }
 
   /// Images that a launch may not have read yet: drivers were seen to lose those that are released before.
@@ -1056,7 +1082,7 @@ class Library {
       if (operands[i] == nullptr) return {Code::kArgument, which + " is null"};
       size_t bytes = 0;
       const cl_int code = api_.clGetMemObjectInfo(operands[i], CL_MEM_SIZE, sizeof(bytes), &bytes, nullptr);
-      if (code != CL_SUCCESS) return {Code::kArgument, which + " is no buffer: OpenCL error " + std::to_string(code)};
+      if (code != CL_SUCCESS) return {Code::kArgument, which + " is no buffer: " + ErrorText(code)};
       if (bytes < info.operands[i].bytes) {
         return {Code::kArgument, which + " needs " + std::to_string(info.operands[i].bytes) + " bytes, and its buffer has " +
                                      std::to_string(bytes)};
@@ -1070,7 +1096,7 @@ class Library {
     cl_command_queue_properties properties = 0;
     const cl_int known =
         api_.clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(properties), &properties, nullptr);
-    if (known != CL_SUCCESS) return {Code::kArgument, "that is no queue: OpenCL error " + std::to_string(known)};
+    if (known != CL_SUCCESS) return {Code::kArgument, "that is no queue: " + ErrorText(known)};
     if ((properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0) {
       return {Code::kArgument, "the queue runs out of order, and a kernel's launches need their order"};
     }
@@ -1120,9 +1146,9 @@ class Session {
     }
     cl_int code = CL_SUCCESS;
     made->context = api->clCreateContext(nullptr, 1, &made->device, nullptr, nullptr, &code);
-    if (code != CL_SUCCESS) return {Code::kOpenCl, "clCreateContext: OpenCL error " + std::to_string(code)};
+    if (code != CL_SUCCESS) return {Code::kOpenCl, "clCreateContext: " + ErrorText(code)};
     made->queue = api->clCreateCommandQueue(made->context, made->device, 0, &code);
-    if (code != CL_SUCCESS) return {Code::kOpenCl, "clCreateCommandQueue: OpenCL error " + std::to_string(code)};
+    if (code != CL_SUCCESS) return {Code::kOpenCl, "clCreateCommandQueue: " + ErrorText(code)};
     *session = std::move(made);
     return {};
   }

@@ -14,7 +14,7 @@ constexpr double kNanosecond = 1e-9;
 
 void Check(cl_int code, const char* call) {
   if (code != CL_SUCCESS) {
-    throw std::runtime_error(std::string(call) + ": OpenCL error " + std::to_string(code));
+    throw std::runtime_error(std::string(call) + ": " + autotune_opencl::ErrorText(code));
   }
 }
 
@@ -32,8 +32,8 @@ Buffer OpenCl::NewBuffer(cl_mem_flags flags, uint64_t bytes, void* host) const {
   cl_int code = CL_SUCCESS;
   Buffer made = Own(api().clCreateBuffer(context(), flags, bytes, host, &code));
   if (code != CL_SUCCESS) {
-    throw std::runtime_error("a buffer of " + std::to_string(bytes) + " bytes: OpenCL error " +
-                             std::to_string(code));
+    throw std::runtime_error("a buffer of " + std::to_string(bytes) +
+                             " bytes: " + autotune_opencl::ErrorText(code));
   }
   return made;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The OpenCL library of this machine with another driver's ways: with OLD_GPU its devices say that they are GPUs of
-// OpenCL 2.0, as phones' do; with NO_IMAGES it has images by its own word, and makes none.
+// OpenCL 2.0, as phones' do; with NO_IMAGES it has images by its own word, and makes none; with
+// BUSY no kernel can be launched.
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -48,4 +49,13 @@ cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_form
   }
   return ((cl_mem(*)(cl_context, cl_mem_flags, const cl_image_format*, const cl_image_desc*, void*, cl_int*))real(
       "clCreateImage"))(context, flags, format, shape, data, code);
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t* offset,
+                              const size_t* global, const size_t* local, cl_uint count, const cl_event* waits,
+                              cl_event* event) {
+  if (getenv("BUSY")) return CL_OUT_OF_RESOURCES;
+  return ((cl_int(*)(cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,
+                     const cl_event*, cl_event*))real("clEnqueueNDRangeKernel"))(
+      queue, kernel, dimensions, offset, global, local, count, waits, event);
 }

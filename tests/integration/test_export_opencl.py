@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from command import autotune, one_folder
 from exports import DATA, compiled, exported, said, untuned_variant
+from opencl_drivers import driver
 from test_export_c import kinds
 
 from autotune.compiler import opencl_sidecar
@@ -247,6 +248,8 @@ def test_what_is_wrong_is_said(library: Path, loader: Path, tmp_path: Path) -> N
         assert said(loader, out, *words).startswith(message), words
     absent = said(loader, out, NAME, AUTOTUNE_OPENCL_LIBRARY="/none.so")
     assert absent.startswith("error 2 no OpenCL library (tried /none.so)")
+    busy = said(loader, out, NAME, AUTOTUNE_OPENCL_LIBRARY=str(driver(tmp_path)), BUSY="1")
+    assert re.match(r"error 7 .*: CL_OUT_OF_RESOURCES: .*tune and export for this device", busy)
     source = out / table["variants"][0]["kernels"][NAME]["source"]
     text = source.read_text()
     source.write_text(text.replace("__kernel", "__colonel"))

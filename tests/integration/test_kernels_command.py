@@ -228,6 +228,16 @@ def test_killed_compiles_leave_no_files_behind(tmp_path: Path) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
+def test_a_slow_default_is_timed_once_before_the_last_timing(tmp_path: Path) -> None:
+    slow = "conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1"
+    autotune("kernels", "--op", slow, "--role", "forward", "--trials", "4", "--logs", tmp_path)
+    run = read_run(one_folder(tmp_path))
+    (default,) = (event["samples_s"] for event in run.events if event["event"] == "default")
+    assert len(default) == 1
+    assert default[0] > 0.25
+    assert any(len(trial["samples_s"]) == 3 for trial in run.trials() if trial["status"] == "ok")
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.4, 0.8, 1.2])
 def test_two_quick_presses_end_the_run_at_once_and_cleanly(tmp_path: Path, delay: float) -> None:
     process = subprocess.Popen(

@@ -64,7 +64,7 @@ def measure(report: Report) -> None:
             ("cpu-config", ("cpu-config", "cpu-config")),
             ("profile", ("profile", "profile")),
         ):
-            words = ("compare", *(made[name] for name in pair))
+            words: tuple[str | Path, ...] = ("compare", *(made[name] for name in pair))
             pages[f"two runs of {kind}"] = (words, "--html")
         faults = {}
         for number, (title, (words, option)) in enumerate(pages.items()):

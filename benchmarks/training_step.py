@@ -53,7 +53,7 @@ MODELS = {
     "lenet": 600,
     "squeezenet1_1": 2500,
     "mobilenet_v2": 4500,
-    "googlenet": 6000,
+    "googlenet": 3500,
     "alexnet": 1500,
 }
 BATCH, SEED = 4, 1

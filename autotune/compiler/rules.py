@@ -10,9 +10,11 @@ from typing import Any
 
 from autotune.compiler import spaces, tile_rules
 from autotune.compiler.depthwise import Windows
+from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.implicit_gemm import Products
 from autotune.compiler.row_sums import SumsOfRows
 from autotune.errors import ToolchainError
+from autotune.workloads.operators import Kernel
 
 
 @contextmanager
@@ -47,6 +49,17 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
         return Products(rule, space.limits)
     assert isinstance(rule, spaces.Depthwise)
     return Windows(rule, space.limits)
+
+
+def cuts(space: spaces.Space, kernel: Kernel, formulation: Formulation) -> bool:
+    """Whether the space makes any schedule of a formulation that a rule of its own schedules; True of all others."""
+    import tvm
+
+    if not formulation.rule:
+        return True
+    program = tvm.IRModule({"main": prim_func(kernel, formulation)})
+    tiles = tile_rules.tiles_of(tile_rule(space, formulation.rule), program, seed=1)
+    return next(tiles.drawn(1), None) is not None
 
 
 def space_generator(space: spaces.Space, own: tile_rules.TileRule | None = None) -> Any:

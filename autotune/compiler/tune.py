@@ -7,7 +7,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from autotune.compiler.progress import Progress
 from autotune.compiler.reference_data import ReferenceData
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.resume import outcome_fields, restore
+from autotune.compiler.rules import cuts
 from autotune.compiler.runner import Runner
 from autotune.compiler.targets import tvm_target
 from autotune.compiler.trials import Bench, Building, BuildTargets
@@ -108,13 +109,9 @@ class KernelRun:
     def _entry(self, index: int, task: Task) -> Entry:
         request, kernel = self._request, task.kernel
         search = request.space.search
-        names = request.space.formulations.get(f"{kernel.operator.name}.{kernel.role}")
-        rules = {rule.kind for rule in request.space.rules}
         lanes = [
             self._lane(kernel, formulation, request.seed * 7919 + index * 31 + number)
-            for number, formulation in enumerate(
-                request.space.preferred(formulations(kernel, names, rules))
-            )
+            for number, formulation in enumerate(self._formulations(kernel))
         ]
         for lane in lanes:
             lane.give(self._known.get((kernel.name, lane.formulation.name), ()))
@@ -125,6 +122,14 @@ class KernelRun:
         return Entry(
             task, TaskLanes(task.count, math.inf, warmup, lanes), self._default_candidate(task)
         )
+
+    def _formulations(self, kernel: Kernel) -> Sequence[Formulation]:
+        """Those to try: what the space prefers, unless no schedule of it fits the kernel and the device."""
+        space = self._request.space
+        names = space.formulations.get(f"{kernel.operator.name}.{kernel.role}")
+        fitting = formulations(kernel, names, {rule.kind for rule in space.rules})
+        preferred = space.preferred(fitting)
+        return preferred if any(cuts(space, kernel, one) for one in preferred) else fitting
 
     def _lane(self, kernel: Kernel, formulation: Formulation, seed: int) -> Lane:
         space, search = self._request.space, self._request.space.search

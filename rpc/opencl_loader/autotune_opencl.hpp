@@ -673,12 +673,7 @@ class Library {
       api_.clWaitForEvents(1, &one.done);
       Release(&one);
     }
-    for (auto& [name, kernel] : built_) {
-      Drop(kernel.get());
-      for (auto& [queue, buffers] : kernel->temporaries) {
-        for (cl_mem one : buffers) api_.clReleaseMemObject(one);
-      }
-    }
+    for (auto& [name, kernel] : built_) Discard(kernel.get());
     api_.clReleaseContext(context_);
   }
   Library(const Library&) = delete;
@@ -730,31 +725,13 @@ class Library {
     if (Status status = Get(name, &built); !status.ok()) return status;
     if (Status status = CheckOperands(*built, operands, count); !status.ok()) return status;
     ReleaseRead();
-    const std::vector<cl_mem>* temporaries = nullptr;
-    if (Status status = Temporaries(built, queue, &temporaries); !status.ok()) return status;
-    for (size_t i = 0; i < built->recipe->launches.size(); ++i) {
-      const internal::Launch& launch = built->recipe->launches[i];
-      const bool last = i + 1 == built->recipe->launches.size();
-      Views views(api_);
-      Status status = SetArguments(*built, i, operands, *temporaries, &views);
-      if (!status.ok() && views.refused()) {
-        status = WithoutImages(built);
-        if (status.ok()) status = SetArguments(*built, i, operands, *temporaries, &views);
-      }
-      if (!status.ok()) return status;
-      cl_event launched = nullptr;
-      const bool told = last && done != nullptr;
-      const cl_int code = api_.clEnqueueNDRangeKernel(queue, built->kernels[i], static_cast<cl_uint>(launch.global.size()),
-                                                      nullptr, launch.global.data(), launch.local.data(), 0, nullptr,
-                                                      told || !views.empty() ? &launched : nullptr);
-      if (code != CL_SUCCESS) return Failed(code, "the launch of " + launch.function);
-      if (told) *done = launched;
-      if (!views.empty()) {
-        if (told) api_.clRetainEvent(launched);
-        in_flight_.push_back({launched, views.Take()});
-      }
+    bool refused = false;
+    Status status = Launch(built, queue, operands, done, &refused);
+    if (refused) {
+      if (status = WithoutImages(name, queue, &built); !status.ok()) return status;
+      status = Launch(built, queue, operands, done, &refused);
     }
-    return {};
+    return status;
   }
 
   Status Enqueue(const std::string& name, cl_command_queue queue, std::initializer_list<cl_mem> operands,
@@ -838,11 +815,30 @@ class Library {
     in_flight_.swap(left);
   }
 
-  void Drop(Built* built) {
-    for (cl_kernel one : built->kernels) api_.clReleaseKernel(one);
-    if (built->program != nullptr) api_.clReleaseProgram(built->program);
-    built->kernels.clear();
-    built->program = nullptr;
+  /// Enqueues the launches of a kernel; `refused` where the driver makes no image of an operand.
+  Status Launch(Built* built, cl_command_queue queue, const cl_mem* operands, cl_event* done, bool* refused) {
+    const std::vector<cl_mem>* temporaries = nullptr;
+    if (Status status = Temporaries(built, queue, &temporaries); !status.ok()) return status;
+    for (size_t i = 0; i < built->recipe->launches.size(); ++i) {
+      const internal::Launch& launch = built->recipe->launches[i];
+      const bool last = i + 1 == built->recipe->launches.size();
+      Views views(api_);
+      Status status = SetArguments(*built, i, operands, *temporaries, &views);
+      *refused = views.refused();
+      if (!status.ok()) return status;
+      cl_event launched = nullptr;
+      const bool told = last && done != nullptr;
+      const cl_int code = api_.clEnqueueNDRangeKernel(queue, built->kernels[i], static_cast<cl_uint>(launch.global.size()),
+                                                      nullptr, launch.global.data(), launch.local.data(), 0, nullptr,
+                                                      told || !views.empty() ? &launched : nullptr);
+      if (code != CL_SUCCESS) return Failed(code, "the launch of " + launch.function);
+      if (told) *done = launched;
+      if (!views.empty()) {
+        if (told) api_.clRetainEvent(launched);
+        in_flight_.push_back({launched, views.Take()});
+      }
+    }
+    return {};
   }
 
   /// Sets every argument of a launch. `views` keeps the images that it reads, and hears of one that is not made.
@@ -879,11 +875,15 @@ class Library {
     return {};
   }
 
-  /// A driver that announces images and does not make them has none: this kernel and all later ones read buffers.
-  Status WithoutImages(Built* built) {
+  /// A driver that announces images and does not make them has none: this kernel, made anew, and all later ones read
+  /// buffers.
+  Status WithoutImages(const std::string& name, cl_command_queue queue, Built** built) {
     info_.image_buffer_max = 0;
-    Drop(built);
-    return Make(built->index, built);
+    api_.clFinish(queue);  // Its first launches may be under way.
+    const auto found = built_.find(name);
+    Discard(found->second.get());
+    built_.erase(found);
+    return Get(name, built);
   }
 
   Status Choose() {
@@ -1049,6 +1049,10 @@ class Library {
     built->kernels.clear();
     if (built->program != nullptr) api_.clReleaseProgram(built->program);
     built->program = nullptr;
+    for (auto& [queue, buffers] : built->temporaries) {
+      for (cl_mem one : buffers) api_.clReleaseMemObject(one);
+    }
+    built->temporaries.clear();
   }
 
   std::string Binary(cl_program program) const {

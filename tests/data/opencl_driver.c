@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The OpenCL library of this machine with another driver's ways: with OLD_GPU its devices say that they are GPUs of
-// OpenCL 2.0, as phones' do; with NO_IMAGES it has images by its own word, and makes none; with
-// BUSY no kernel can be launched.
+// OpenCL 2.0, as phones' do, with local memory and sub-groups of 48; with NO_IMAGES it has images by its own word,
+// and makes none; with BUSY no kernel can be launched.
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -21,8 +21,10 @@ static cl_int told(const void* value, size_t size, size_t room, void* to, size_t
 cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t room, void* to, size_t* bytes) {
   static const char version[] = "OpenCL 2.0 of a test", none[] = "";
   const cl_device_type gpu = CL_DEVICE_TYPE_GPU;
+  const cl_device_local_mem_type local = CL_LOCAL;
   if (getenv("OLD_GPU")) {
     if (what == CL_DEVICE_TYPE) return told(&gpu, sizeof(gpu), room, to, bytes);
+    if (what == CL_DEVICE_LOCAL_MEM_TYPE) return told(&local, sizeof(local), room, to, bytes);
     if (what == CL_DEVICE_VERSION) return told(version, sizeof(version), room, to, bytes);
     if (what == CL_DEVICE_EXTENSIONS) return told(none, sizeof(none), room, to, bytes);
     if (what == 0x1067) return CL_INVALID_VALUE;  // CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, of OpenCL 3.0

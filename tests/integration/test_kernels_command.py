@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from command import AUTOTUNE, autotune, one_folder
+from opencl_drivers import driver
 
 from autotune.compiler import spaces
 from autotune.records import read_run
@@ -226,6 +227,16 @@ def test_killed_compiles_leave_no_files_behind(tmp_path: Path) -> None:
     statuses = [event["status"] for event in read_run(one_folder(tmp_path / "logs")).trials()]
     assert "timeout" in statuses, (statuses, done.stderr)
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_kernel_that_no_tile_fits_is_searched_by_the_other_rules(tmp_path: Path) -> None:
+    autotune(
+        "kernels", "--target", "opencl", "--op", "matmul:m=4,n=10,k=84", "--role", "weight_grad",
+        "--trials", "6", "--logs", tmp_path / "logs",
+        AUTOTUNE_OPENCL_LIBRARY=str(driver(tmp_path)), OLD_GPU="1",
+    )  # fmt: skip
+    trials = read_run(one_folder(tmp_path / "logs")).trials()
+    assert any(trial["status"] == "ok" for trial in trials)
 
 
 def test_a_slow_default_is_timed_once_before_the_last_timing(tmp_path: Path) -> None:

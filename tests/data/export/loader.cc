@@ -2,9 +2,11 @@
 //
 // Opens an OpenCL export and prints what the loader says: loader FOLDER KERNEL [key=value...], with the keys variant,
 // soc, cluster, cache, operands (fewer than there are), bytes (of every buffer), order (any for an out-of-order queue)
-// times and threads, each with a queue of its own. Prints "ok VARIANT compiled=N cached=N" or "error CODE TEXT".
+// times, threads, each with a queue of its own, and spoil (a source file that is damaged once the kernel was made).
+// Prints "ok VARIANT compiled=N cached=N" or "error CODE TEXT".
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -25,6 +27,7 @@ int main(int argc, char** argv) {
   size_t operands = 1000, bytes = 0;
   int times = 1, threads = 1;
   bool any_order = false;
+  std::string spoilt;
   for (int i = 3; i < argc; ++i) {
     const std::string word = argv[i];
     const std::string key = word.substr(0, word.find('=')), value = word.substr(word.find('=') + 1);
@@ -37,6 +40,7 @@ int main(int argc, char** argv) {
     if (key == "times") times = std::stoi(value);
     if (key == "threads") threads = std::stoi(value);
     if (key == "order") any_order = value == "any";
+    if (key == "spoil") spoilt = value;
   }
   std::unique_ptr<cl::Session> session;
   if (const cl::Status status = cl::Session::Open(&session); !status.ok()) return Say(status);
@@ -67,6 +71,11 @@ int main(int argc, char** argv) {
     }
     session->api.clFinish(own);
   };
+  if (!spoilt.empty()) {  // After the kernel was made; and whatever its first launch came to.
+    library->Prepare(argv[2]);
+    std::ofstream(spoilt, std::ios::app) << "{";
+    library->Enqueue(argv[2], queue, buffers.data(), buffers.size());
+  }
   std::vector<std::thread> others;
   for (size_t i = 1; i < statuses.size(); ++i) {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

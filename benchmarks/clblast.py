@@ -1,6 +1,6 @@
 """Convolutions and matmuls with CLBlast 1.5 (Debian's libclblast1), convolutions as im2col and GEMM.
 
-Calls its C interface, on a context and a queue of its own on the first OpenCL device.
+Calls its C interface, on a context and a queue of its own.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p, create_string_buffer
 from ctypes.util import find_library
 from typing import Any
 
@@ -22,6 +22,7 @@ Launch = Callable[[], None]
 
 _ROW_MAJOR, _PLAIN, _TRANSPOSED, _CORRELATION = 101, 111, 112, 151
 _ALL_DEVICES, _READ_WRITE, _BLOCKING = 0xFFFFFFFF, 1, 1
+_DEVICE_NAME, _MOST = 0x102B, 16
 
 
 def available() -> bool:
@@ -34,28 +35,49 @@ def _library() -> str | None:
 
 
 class ClBlast:
-    """CLBlast on the first OpenCL device."""
+    """CLBlast on an OpenCL device.
 
-    def __init__(self) -> None:
+    Args:
+        name: The device's.
+    """
+
+    def __init__(self, name: str) -> None:
         self._blas = ctypes.CDLL(_library() or "libclblast.so.1")
         self._cl = ctypes.CDLL(
             os.environ.get("AUTOTUNE_OPENCL_LIBRARY") or find_library("OpenCL") or "libOpenCL.so.1"
         )
         for name in ("clCreateContext", "clCreateCommandQueue", "clCreateBuffer"):
             getattr(self._cl, name).restype = c_void_p
-        platform, device, code = c_void_p(), c_void_p(), c_int()
-        self._checked(self._cl.clGetPlatformIDs(c_uint(1), byref(platform), None))
-        self._checked(
-            self._cl.clGetDeviceIDs(
-                platform, c_uint64(_ALL_DEVICES), c_uint(1), byref(device), None
-            )
-        )
+        device, code = self._device(name), c_int()
         context = self._cl.clCreateContext(None, c_uint(1), byref(device), None, None, byref(code))
         self._checked(code.value)
         self._context = c_void_p(context)
         queue = self._cl.clCreateCommandQueue(self._context, device, c_uint64(0), byref(code))
         self._checked(code.value)
         self._queue = c_void_p(queue)
+
+    def _device(self, name: str) -> c_void_p:
+        platforms, devices, count, others = (
+            (c_void_p * _MOST)(),
+            (c_void_p * _MOST)(),
+            c_uint(),
+            c_uint(),
+        )
+        self._checked(self._cl.clGetPlatformIDs(c_uint(_MOST), platforms, byref(count)))
+        for platform in platforms[: count.value]:
+            found = self._cl.clGetDeviceIDs(
+                c_void_p(platform), c_uint64(_ALL_DEVICES), c_uint(_MOST), devices, byref(others)
+            )
+            for device in devices[: others.value if found == 0 else 0]:
+                text = create_string_buffer(1024)
+                self._checked(
+                    self._cl.clGetDeviceInfo(
+                        c_void_p(device), c_uint(_DEVICE_NAME), c_size_t(len(text)), text, None
+                    )
+                )
+                if text.value.decode().strip() == name:
+                    return c_void_p(device)
+        raise RuntimeError(f"CLBlast's OpenCL library has no device {name}")
 
     @staticmethod
     def _checked(code: int) -> None:

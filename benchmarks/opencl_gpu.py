@@ -272,11 +272,11 @@ def sides_of(
 def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
     """Times all sides on every kernel that is tuned."""
     torch = Torch()
-    blast = ClBlast() if clblast_available() else None
-    if blast is None:
-        print("CLBlast is not installed: its side is left out (apt-get install libclblast1)")
     opencl_sidecar.load()
     device = opencl_sidecar.devices()[0]
+    blast = ClBlast(device.name) if clblast_available() else None
+    if blast is None:
+        print("CLBlast is not installed: its side is left out (apt-get install libclblast1)")
     report.row(what="device", **asdict(device), **torch.version)
     gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
     worst, unsearched, trials = 0.0, 0, trials_of(report)
@@ -317,6 +317,14 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
     )
     if nothing := len(libraries) - unsearched - len(gains["stock"]):
         print(f"stock found no valid schedule of {nothing} kernels: they are not in its mean")
+    dense = sum(getattr(kernel.operator, "groups", 1) == 1 for kernel in wanted.values())
+    for name, family, whole in (
+        ("CLBlast", "clblast", dense),
+        ("the vendor's library", "library", len(wanted)),
+    ):
+        report.bar(
+            f"kernels not compared with {name}", whole - len(gains[family]), "at most", 0, "kernels"
+        )
     judge(report, gains, worst)
 
 
@@ -329,7 +337,7 @@ def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> N
     }
     for family, (name, mean, least) in goals.items():
         ratios = gains[family]
-        if not ratios:
+        if not ratios:  # Which a bar of its own has told.
             continue
         report.bar(
             f"against {name}, geometric mean of {len(ratios)}",
@@ -361,7 +369,10 @@ def pocl(report: Report) -> None:
     report.row(what="device", **result["device"])
     slower, gains = 0, []
     for task in result["tasks"]:
-        if task["operator"] not in ("conv2d", "matmul") or task["default_ms"] is None:
+        if task["operator"] not in ("conv2d", "matmul"):
+            continue
+        if task["default_ms"] is None:
+            print(f"its default schedule has no valid time: {task['name']}")
             continue
         names = ("name", "default_ms", "tuned_ms", "speedup", "ci", "formulation")
         report.row(what="kernel", **{key: task[key] for key in names})

@@ -20,6 +20,8 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -426,12 +428,22 @@ def speed(report: Report, models: Sequence[str]) -> None:
     gains: dict[str, dict[str, float]] = {}
     tuning, moving, filters = [], [], []
     torch.set_num_threads(kernel_threads())
+    report.row(
+        what="versions", torch=torch.__version__, threads=kernel_threads(),
+        mnn=version("MNN") if importlib.util.find_spec("MNN") else None,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as logs:
         for model in models:
             for batch in SPEED_BATCHES:
                 folder = run_of(model, report, Path(logs), batch)
                 result = Result.from_json(read_run(folder).result or {})
                 tuning.append(result.wall_s / 60)
+                report.row(
+                    what="run", model=model, batch=batch, trials=result.trials,
+                    records=asdict(result.records) if result.records else None, minutes=result.wall_s / 60,
+                )  # fmt: skip
+                if result.records:
+                    print(f"{model}, batch {batch}: tuned from {result.records}")
                 moving.append(movement_share(result))
                 found, compared = speed_of(report, model, batch, folder)
                 for side, ratio in found.items():
@@ -447,7 +459,7 @@ def speed(report: Report, models: Sequence[str]) -> None:
     slowest = min(eager, key=lambda one: eager[one])
     report.bar(f"against PyTorch eager, slowest: {slowest}", eager[slowest], "at least", 1, "x")
     report.bar(
-        "against PyTorch eager, geometric mean",
+        f"against PyTorch eager, geometric mean of {len(eager)}",
         geometric_mean(eager.values()),
         "at least",
         1.3,
@@ -458,9 +470,10 @@ def speed(report: Report, models: Sequence[str]) -> None:
     }
     for side in ("pytorch channels_last", "the faster of PyTorch eager's layouts", "torch.compile"):
         print(f"against {side}, geometric mean: {geometric_mean(gains[side].values()):.3g}x")
+    report.bar("sides not compared", int("mnn" not in gains), "at most", 0, "")
     if "mnn" in gains:
         report.bar(
-            "against MNN, geometric mean",
+            f"against MNN, geometric mean of {len(gains['mnn'])}",
             geometric_mean(gains["mnn"].values()),
             "at least",
             2.5,

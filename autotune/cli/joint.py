@@ -51,7 +51,7 @@ def joint(
     gpu_memory: Annotated[
         Literal["copy", "map"] | None,  # MemoryKind, whose room takes half a second to import
         typer.Option(
-            help="How tensors get to the GPU: copy, or map (zero-copy: it uses the host's memory). "
+            help="How tensors get to the GPU: copy, or map (zero-copy where memory is unified). "
             "[default: what takes less time]"
         ),
     ] = None,

@@ -14,6 +14,7 @@ from typing import Any
 from autotune.compiler.half_storage import HALF
 from autotune.compiler.image_reads import IMAGE
 from autotune.compiler.product_tiles import (
+    BANKS,
     EACH,
     FLAGS,
     NAMES,
@@ -34,7 +35,6 @@ from autotune.compiler.tile_rules import (
     side_items,
 )
 
-_BANKS = 16
 _PIPELINE = "software_pipeline_stage"
 _SIDES = {"row": 1, "column": 2}
 """What the block of an operand that is an image is annotated with."""
@@ -224,7 +224,7 @@ class _Sketch:
         self._keep(shared)
         sch.set_scope(operand, 0, "local")
         if along_depth:
-            sch.storage_align(shared, 0, axis=-2, factor=_BANKS, offset=PADDING)
+            sch.storage_align(shared, 0, axis=-2, factor=BANKS, offset=PADDING)
         for block in (shared, operand):
             across, along = self._moved(block, steps, along_depth=along_depth)
             across, own = sch.split(across, [None, each])
@@ -245,7 +245,7 @@ class _Sketch:
         self._keep(operand)
         across, along = self._moved(operand, steps, along_depth=along_depth)
         if along_depth:
-            sch.storage_align(operand, 0, axis=-2, factor=_BANKS, offset=PADDING)
+            sch.storage_align(operand, 0, axis=-2, factor=BANKS, offset=PADDING)
         _, row_item, column_item, lanes = sch.split(sch.fuse(across, along), [None, *items, load])
         sch.bind(row_item, "threadIdx.y")
         sch.bind(column_item, "threadIdx.x")

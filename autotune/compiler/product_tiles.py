@@ -19,8 +19,8 @@ third one where they are transforms."""
 TRANSFORM = "autotune.transform"
 """Annotation of a block that transforms tiles, each in the registers of a work-item: see `winograd_gemm`."""
 
-PADDING = 4
-"""Elements that keep the columns of a tile in local memory off the same bank."""
+PADDING, BANKS = 4, 16
+"""Rows of a tile in local memory are so much longer than a multiple of the banks, where they are read across."""
 
 SHARES = ("row_each", "column_each")
 """Loads of a work-item from each operand's tile, of a tile that is pipelined."""
@@ -171,8 +171,8 @@ class Tile:
 
     def local_bytes(self, product: Product) -> int:
         """Local memory of a work-group."""
-        row = self.rows + (PADDING if product.rows_along else 0)
-        column = self.columns + (PADDING if product.columns_along else 0)
+        row = _padded(self.rows) if product.rows_along else self.rows
+        column = _padded(self.columns) if product.columns_along else self.columns
         return self.deep * (row + column) * _FLOAT_BYTES
 
     def features(self, product: Product) -> NDArray[np.float32]:
@@ -196,6 +196,11 @@ class Tile:
             *(getattr(self, name) for name in FLAGS),
         )
         return np.array([*map(math.log2, sizes), *flags], dtype=np.float32)
+
+
+def _padded(extent: int) -> int:
+    """Floats from one row of a tile in local memory to the next, so that rows begin in different banks."""
+    return extent + (PADDING - extent) % BANKS
 
 
 FLAGS = ("staged", "pipelined", "row_image", "column_image", "half")

@@ -52,7 +52,7 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
 
 
 def cuts(space: spaces.Space, kernel: Kernel, formulation: Formulation) -> bool:
-    """Whether the space makes any schedule of a formulation that a rule of its own schedules; True of all others."""
+    """Whether a formulation has any schedule in the space, where a rule of its own makes them; True elsewhere."""
     import tvm
 
     if not formulation.rule:

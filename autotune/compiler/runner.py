@@ -367,7 +367,8 @@ def opencl_fingerprint(target: TargetSpec, found: OpenCLDevice) -> DeviceFingerp
     wanted = {"adreno": ("qualcomm", "adreno"), "mali": ("mali", "arm ")}.get(
         dict(target.tvm).get("device", ""), ()
     )
-    real = any(word in vendor for word in wanted) if wanted else found.type != "cpu"
+    # PoCL may give a processor's maker, which makes graphics processors too, as the vendor.
+    real = found.type != "cpu" and (not wanted or any(word in vendor for word in wanted))
     return DeviceFingerprint(
         found.name,
         "opencl",

@@ -38,6 +38,11 @@ class Device {
   /// Remembers which kernel a later failure may belong to; `name` must live for ever.
   void NoteLaunch(const char* name) { last_kernel_.store(name, std::memory_order_relaxed); }
 
+  /// A driver may announce images and make none: from then on the device has none.
+  void RefuseImages() { images_refused_.store(true); }
+  /// Texels of an image over a buffer at most; 0 where there are no images.
+  uint64_t image_buffer_max() const { return images_refused_.load() ? 0 : info_.image_buffer_max; }
+
   bool opened() const { return context_.load() != nullptr; }
 
  private:
@@ -50,6 +55,7 @@ class Device {
   // The queue without and the queue with profiling; the second is made only when asked for.
   std::atomic<cl_command_queue> queues_[2]{{nullptr}, {nullptr}};
   std::atomic<const char*> last_kernel_{nullptr};
+  std::atomic<bool> images_refused_{false};
   WorkspacePool pool_{this};
   KernelProfile profile_;
 };

@@ -121,8 +121,14 @@ void Kernel::Launch(const TVMFFIAny* args, int32_t num_args) {
   cl_event event = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    Built& built = BuiltFor(&device);
-    SetArguments(built, args, shape);
+    Built* found = &BuiltFor(&device);
+    if (!SetArguments(*found, args, shape)) {
+      device.RefuseImages();
+      built_[static_cast<size_t>(device.index())].reset();
+      found = &BuiltFor(&device);
+      SetArguments(*found, args, shape);
+    }
+    Built& built = *found;
     const cl_int code = Api().clEnqueueNDRangeKernel(
         device.queue(), built.kernel, launch_params_.work_dim(), nullptr, shape.global.data(),
         shape.local.data(), 0, nullptr, profiling ? &event : nullptr);
@@ -151,7 +157,7 @@ Kernel::Built& Kernel::BuiltFor(Device* device) {
   return *built_[index];
 }
 
-void Kernel::SetArguments(const Built& built, const TVMFFIAny* args,
+bool Kernel::SetArguments(const Built& built, const TVMFFIAny* args,
                           const LaunchShape& shape) const {
   const ClApi& api = Api();
   const auto count = static_cast<cl_uint>(arg_types_.size());
@@ -163,6 +169,7 @@ void Kernel::SetArguments(const Built& built, const TVMFFIAny* args,
       cl_mem mem = memory != nullptr ? memory->mem : nullptr;
       if (image != built.images.end() && image->place == i) {
         mem = memory != nullptr ? memory->AsImage(*image) : nullptr;
+        if (memory != nullptr && mem == nullptr) return false;
         ++image;
       }
       code = api.clSetKernelArg(built.kernel, i, sizeof(mem), &mem);
@@ -179,6 +186,7 @@ void Kernel::SetArguments(const Built& built, const TVMFFIAny* args,
     Check(api.clSetKernelArg(built.kernel, count, shape.dynamic_local_bytes, nullptr),
           std::string("the dynamic local memory of kernel ") + name_);
   }
+  return true;
 }
 
 void Kernel::ThrowLaunchError(cl_int code, const Built& built, const LaunchShape& shape,

@@ -34,7 +34,8 @@ class Kernel {
   struct Built;
 
   Built& BuiltFor(Device* device);
-  void SetArguments(const Built& built, const TVMFFIAny* args, const LaunchShape& shape) const;
+  /// False where the driver makes no image of an argument that is one.
+  bool SetArguments(const Built& built, const TVMFFIAny* args, const LaunchShape& shape) const;
   [[noreturn]] void ThrowLaunchError(cl_int code, const Built& built, const LaunchShape& shape,
                                      const Device& device) const;
 

@@ -60,13 +60,13 @@ Memory::~Memory() {
 cl_mem Memory::AsImage(const autotune_opencl::internal::ImageArgument& image) {
   static std::mutex mutex;  // Several kernels may read a tensor.
   std::lock_guard<std::mutex> lock(mutex);
-  cl_mem& view = views_[{image.channels, image.texels}];
-  if (view == nullptr) {
-    cl_int code = CL_SUCCESS;
-    view = autotune_opencl::internal::ImageOver(Api(), device->context(), mem, image, &code);
-    Check(code, "an image of " + std::to_string(image.texels) + " texels over a buffer on " + device->info().name);
-  }
-  return view;
+  const std::pair<size_t, size_t> kind{image.channels, image.texels};
+  const auto found = views_.find(kind);
+  if (found != views_.end()) return found->second;
+  cl_int code = CL_SUCCESS;
+  cl_mem view = autotune_opencl::internal::ImageOver(Api(), device->context(), mem, image, &code);
+  if (code != CL_SUCCESS) return nullptr;
+  return views_.emplace(kind, view).first->second;
 }
 
 bool IsTextureScope(const std::string& scope) {

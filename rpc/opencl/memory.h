@@ -31,7 +31,7 @@ struct Memory {
   Memory& operator=(const Memory&) = delete;
 
   bool is_image() const { return kind == Kind::kImage; }
-  /// The buffer as an image, made at the first call and kept as long as the buffer.
+  /// The buffer as an image, made at the first call and kept as long as the buffer; null where the driver makes none.
   cl_mem AsImage(const autotune_opencl::internal::ImageArgument& image);
 
   cl_mem mem;

@@ -101,7 +101,7 @@ std::string Binary(cl_program program) {
 
 std::vector<ImageArgument> ImagesOn(Device* device, const std::string& source, const std::string& kernel) {
   std::vector<ImageArgument> found = files::ImageArguments(source, kernel);
-  const uint64_t most = device->info().image_buffer_max;
+  const uint64_t most = device->image_buffer_max();
   if (!files::HasImages(Api(), device->context(), found, most)) found.clear();
   return found;
 }

@@ -2,6 +2,7 @@
 #include "gpu.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -47,7 +48,8 @@ class OpenClGpu final : public Gpu {
         memory_(cl_, plan, arena, memory, Both(plan, calls), timed) {
     autotune_opencl::Options options;
     options.variant = plan.gpu_variant;
-    options.cache_folder = folder + "/programs";
+    const char* programs = std::getenv("AUTOTUNE_OPENCL_PROGRAMS");
+    options.cache_folder = programs != nullptr ? programs : folder + "/programs";
     const std::string kernels = folder + "/" + plan.gpu_folder;
     Require(autotune_opencl::Library::Open(kernels, cl_.context(), cl_.device(), options, &library_));
     for (const size_t call : calls) {

@@ -241,7 +241,14 @@ def test_images_are_there_as_long_as_launches_read_them(tmp_path: Path) -> None:
     assert done.stdout == "ok images compiled=1 cached=0\n", done
 
 
-def test_a_library_for_tvm_reads_images(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", [True, False])
+def test_a_library_for_tvm_reads_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    """And buffers, where the driver announces images and makes none."""
+    if not made:
+        monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path)))
+        monkeypatch.setenv("NO_IMAGES", "1")
     spec, role, name = KERNELS[0]
     kernel = Kernel(parse_operator(spec), role)
     module = _scheduled(kernel, name, {"row_image": True, "column_image": True})

@@ -40,7 +40,7 @@ _KINDS = 6
 """Most kinds of schedules that are tried of a formulation whose tiles are searched by themselves."""
 
 SPECS = (
-    # Target and storage, kernels, and the formulation where only one of them is new here.
+    # Target, perhaps with half precision or sub-groups of 64; kernels; the formulation where only one of them is new here.
     ("opencl", "conv2d:n=2,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
     ("opencl", "conv2d:n=2,c=3,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1", ""),
     ("opencl", "conv2d:n=1,c=8,h=7,w=8,k=9,r=3,s=3,stride=1,pad=1", "winograd_gemm"),
@@ -74,6 +74,9 @@ SPECS = (
     ("opencl", "weight_grad matmul:m=8,n=12,k=20+adam.update:size=240", ""),
     ("opencl fp16", "conv2d:n=1,c=8,h=7,w=7,k=8,r=3,s=3,stride=1,pad=1", "winograd_gemm"),
     ("opencl fp16", "matmul:m=8,n=36,k=20", "gemm"),
+    ("opencl wave64", "matmul:m=16,n=32,k=16", "gemm"),
+    ("adreno fp16", "matmul:m=8,n=36,k=20", "gemm"),
+    ("mali fp16", "conv2d:n=1,c=8,h=7,w=7,k=8,r=3,s=3,stride=1,pad=1", "winograd_gemm"),
     ("adreno", "conv2d:n=1,c=3,h=5,w=5,k=8,r=3,s=3,stride=1,pad=1", ""),
     ("adreno", "conv2d:n=1,c=8,h=7,w=7,k=8,r=3,s=3,stride=1,pad=1", "winograd_gemm"),
     ("adreno", "conv2d:n=1,c=4,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1,groups=4", "windows"),
@@ -122,11 +125,17 @@ def _kernels(spec: str) -> list[Kernel]:
 
 def _space(name: str) -> tuple[TargetSpec, spaces.Space]:
     """A target and its space, for devices as they usually are."""
-    target, _, storage = name.partition(" ")
+    target, *ways = name.split()
     spec = find(target)
     asking = TuneRequest(spec, spaces.load(spec.space_path()), "", None, (), 1, 1)
     space = asked(asking, DeviceFingerprint("", "opencl", "", (), stand_in=True)).space
-    return spec, space.with_half_storage() if storage else space
+    if "fp16" in ways:
+        space = space.with_half_storage()
+    if "wave64" in ways:
+        assert space.limits is not None
+        wide = space.limits.model_copy(update={"sub_group_size": 64})
+        space = space.model_copy(update={"limits": wide})
+    return spec, space
 
 
 def _programs(

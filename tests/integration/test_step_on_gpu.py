@@ -89,6 +89,20 @@ def test_losses_are_those_of_the_reference_wherever_calls_are_made(
         assert found == pytest.approx(bundle[4], rel=1e-4), calls
 
 
+def test_programs_are_compiled_once_and_kept(bundle: Bundle, tmp_path: Path) -> None:
+    able, chosen = sorted(bundle[3].kernels), tmp_path / "programs"
+    for folder, variables in (
+        (bundle[1] / "programs", {}),
+        (chosen, {"AUTOTUNE_OPENCL_PROGRAMS": str(chosen)}),
+    ):
+        kept = []
+        for _ in range(2):
+            run(bundle, tmp_path / "settings", able, "copy", **variables)
+            kept.append({file: file.stat().st_mtime_ns for file in folder.iterdir()})
+        assert kept[0], folder
+        assert kept[0] == kept[1]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not oclgrind.ICD.is_file(), reason="needs Oclgrind: apt-get install oclgrind")
 def test_no_kernel_of_a_step_reads_or_writes_what_it_must_not(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from autotune.compiler import spaces
+import pytest
+
+from autotune.compiler import opencl_sidecar, spaces
 from autotune.compiler.device_limits import asked
 from autotune.compiler.request import TuneRequest
-from autotune.compiler.runner import DeviceFingerprint
+from autotune.compiler.runner import DeviceFingerprint, opencl_fingerprint
 from autotune.compiler.spaces import Limits
 from autotune.compiler.targets import find
 
@@ -39,6 +41,26 @@ def _device(*, stand_in: bool, **told: Any) -> DeviceFingerprint:
 def _limits(request: TuneRequest) -> Limits:
     assert request.space.limits is not None
     return request.space.limits
+
+
+@pytest.mark.parametrize(
+    ("target", "vendor", "kind", "stand_in"),
+    [
+        ("mali", "ARM", "gpu", False),
+        ("mali", "ARM", "cpu", True),  # PoCL gives a processor's maker
+        ("adreno", "QUALCOMM", "gpu", False),
+        ("adreno", "Qualcomm", "cpu", True),
+        ("adreno", "ARM", "gpu", True),
+        ("opencl", "AuthenticAMD", "cpu", True),
+        ("opencl", "ARM", "gpu", False),
+    ],
+)
+def test_a_processor_stands_in_whoever_made_it(
+    target: str, vendor: str, kind: str, stand_in: bool
+) -> None:
+    (told,) = opencl_sidecar.devices()[:1]
+    found = opencl_fingerprint(find(target), replace(told, vendor=vendor, type=kind, name="a name"))
+    assert found.stand_in == stand_in
 
 
 def test_a_device_tells_its_own_limits() -> None:

@@ -40,7 +40,7 @@ _KINDS = 6
 """Most kinds of schedules that are tried of a formulation whose tiles are searched by themselves."""
 
 SPECS = (
-    # Target, perhaps with half precision or sub-groups of 64; kernels; the formulation where only one of them is new here.
+    # Target, perhaps with half precision or wide sub-groups; kernels; the formulation where only one is new here.
     ("opencl", "conv2d:n=2,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
     ("opencl", "conv2d:n=2,c=3,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1", ""),
     ("opencl", "conv2d:n=1,c=8,h=7,w=8,k=9,r=3,s=3,stride=1,pad=1", "winograd_gemm"),

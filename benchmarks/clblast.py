@@ -46,8 +46,8 @@ class ClBlast:
         self._cl = ctypes.CDLL(
             os.environ.get("AUTOTUNE_OPENCL_LIBRARY") or find_library("OpenCL") or "libOpenCL.so.1"
         )
-        for name in ("clCreateContext", "clCreateCommandQueue", "clCreateBuffer"):
-            getattr(self._cl, name).restype = c_void_p
+        for function in ("clCreateContext", "clCreateCommandQueue", "clCreateBuffer"):
+            getattr(self._cl, function).restype = c_void_p
         device, code = self._device(name), c_int()
         context = self._cl.clCreateContext(None, c_uint(1), byref(device), None, None, byref(code))
         self._checked(code.value)

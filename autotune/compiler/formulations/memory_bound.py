@@ -15,6 +15,7 @@ from autotune.compiler.row_tiles import ROWS
 from autotune.workloads.operators import Bias, Concat
 
 ROW_SUMS = "row_sums"
+_LANES = 8
 _BLOCKS = 64
 
 
@@ -25,13 +26,18 @@ def bias_weight_grad(op: Bias, inputs: Tensors) -> Tensors:
     return [te.compute((op.c,), lambda i: te.sum(dy(rn, i, rj), axis=[rn, rj]), name="dbias")]
 
 
+def in_vectors(operator: Any) -> bool:
+    """Whether the channels of an operator are whole vectors, as the rule of such sums needs to be fast."""
+    return bool(operator.channels_last) and operator.c % _LANES == 0
+
+
 @formulation("bias", "weight_grad", "planes", applies=lambda op: op.n > 1 and op.s > 1)
 def bias_weight_grad_planes(op: Bias, inputs: Tensors) -> Tensors:
     """Sums each plane first, then over the batch: n times the parallel work of the direct form."""
     return [channel_sum(op.n, op.c, op.s, "dbias", reader(op, inputs[0]))]
 
 
-@formulation("bias", "weight_grad", "row_sums", rule=ROW_SUMS, applies=lambda op: op.channels_last)
+@formulation("bias", "weight_grad", "row_sums", rule=ROW_SUMS, applies=in_vectors)
 def bias_weight_grad_rows(op: Bias, inputs: Tensors) -> Tensors:
     """As one sum over rows, for a rule of its own."""
     return row_sums(op, "dbias", reader(op, inputs[0]), marked=True)

@@ -7,7 +7,7 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, reader
-from autotune.compiler.formulations.memory_bound import ROW_SUMS, channel_sum, row_sums
+from autotune.compiler.formulations.memory_bound import ROW_SUMS, channel_sum, in_vectors, row_sums
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import BatchNorm, BatchStats, RunningStats
 
@@ -37,9 +37,7 @@ def batch_stats_rows(op: BatchStats, inputs: Tensors) -> Tensors:
     return _batch_stats_rows(op, inputs, marked=False)
 
 
-@formulation(
-    "batch_stats", "forward", "row_sums", rule=ROW_SUMS, applies=lambda op: op.channels_last
-)
+@formulation("batch_stats", "forward", "row_sums", rule=ROW_SUMS, applies=in_vectors)
 def batch_stats_row_sums(op: BatchStats, inputs: Tensors) -> Tensors:
     """As `_batch_stats_rows`, for a rule of its own."""
     return _batch_stats_rows(op, inputs, marked=True)
@@ -132,9 +130,7 @@ def batch_norm_weight_grad_rows(op: BatchNorm, inputs: Tensors) -> Tensors:
     return _weight_grad_rows(op, inputs, marked=False)
 
 
-@formulation(
-    "batch_norm", "weight_grad", "row_sums", rule=ROW_SUMS, applies=lambda op: op.channels_last
-)
+@formulation("batch_norm", "weight_grad", "row_sums", rule=ROW_SUMS, applies=in_vectors)
 def batch_norm_weight_grad_row_sums(op: BatchNorm, inputs: Tensors) -> Tensors:
     """As `_weight_grad_rows`, for a rule of its own."""
     return _weight_grad_rows(op, inputs, marked=True)

@@ -148,7 +148,7 @@ def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
             ours(name)
     if "stock" in report.options.sides:
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(stock, wanted))
+            list(pool.map(stock, reversed(tuple(wanted))))  # The longest first.
 
 
 def libraries_of(wanted: dict[str, Kernel], trials: int, runs: Path, out: Path) -> dict[str, Path]:

@@ -6,7 +6,8 @@ against float64. A turn launches a kernel until it has filled some milliseconds 
 PyTorch's turns are CUDA graphs, with TF32 off, in the layout that is faster. CLBlast computes convolutions as
 im2col and GEMM, the faster of two ways; it has no groups, so depthwise convolutions are left out there.
 
-Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there. `--pocl` instead asks on this
+Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there; `--records FILE` takes ours from
+records of such runs on the same device, without tuning. `--pocl` instead asks on this
 host's OpenCL whether the same spaces beat TVM's default schedule on SqueezeNet 1.1's training step; so does a host
 whose OpenCL has no GPU.
 """
@@ -40,10 +41,18 @@ from clblast import available as clblast_available
 from duel import Turn, exported, finished_run, in_turns, tuning, turn_of
 from numpy.typing import NDArray
 
-from autotune.compiler import opencl_sidecar
+from autotune.compiler import opencl_sidecar, spaces, targets
+from autotune.compiler.builder import Builder, BuildRequest, target_text
+from autotune.compiler.candidate import Candidate
+from autotune.compiler.device_limits import asked
+from autotune.compiler.experience import experience
 from autotune.compiler.host import cores
 from autotune.compiler.reference_data import TOLERANCE
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.runner import runner_for
+from autotune.compiler.scheduled import replayed
 from autotune.measurement import median, paired_speedup
+from autotune.records.database_file import read_database
 from autotune.workloads import (
     Kernel,
     Matmul,
@@ -143,7 +152,7 @@ def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
             cpus.put(mine)
             print(f"stock, {name}: {time.monotonic() - began:.0f} s", flush=True)
 
-    if "ours" in report.options.sides:
+    if "ours" in report.options.sides and not report.options.records:
         for name in wanted:
             ours(name)
     if "stock" in report.options.sides:
@@ -151,15 +160,52 @@ def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
             list(pool.map(stock, reversed(tuple(wanted))))  # The longest first.
 
 
-def libraries_of(wanted: dict[str, Kernel], trials: int, runs: Path, out: Path) -> dict[str, Path]:
-    """Our winners as libraries."""
+def libraries_of(
+    wanted: dict[str, Kernel], trials: int, runs: Path, out: Path
+) -> dict[str, tuple[Path, str]]:
+    """Our winners as libraries, with their symbols."""
     found = {
         name: finished_run(runs / "ours" / kernel.name, trials) for name, kernel in wanted.items()
     }
     tuned = {name: folder for name, folder in found.items() if folder is not None}
     with ThreadPoolExecutor(cores()) as pool:
         made = pool.map(lambda name: exported(tuned[name], out / wanted[name].name), tuned)
-        return dict(zip(tuned, made, strict=True))
+        return {name: (path, wanted[name].name) for name, path in zip(tuned, made, strict=True)}
+
+
+def recorded(
+    wanted: dict[str, Kernel], trials: int, records: Path, out: Path
+) -> dict[str, tuple[Path, str]]:
+    """The fastest schedules that records of so many trials a kernel know, as libraries with their symbols."""
+    spec = targets.find("opencl")
+    space = spaces.load(spec.space_path())
+    device = runner_for(spec).device
+    limits = asked(TuneRequest(spec, space, "", None, (), trials, 1), device).space.limits
+    target = target_text(targets.tvm_target(spec, limits, space.compile))
+    told = experience(list(wanted.values()), read_database(records))
+    requests = {}
+    for name, kernel in wanted.items():
+        one = told.get(kernel.name)
+        if one is None or not one.equal or all(s.trials != trials for s in one.known[0].searched):
+            continue
+        best = one.known[0].schedules[0]
+        program = Candidate.of(best.digest, replayed(kernel, best.formulation, best.trace)).program
+        library = out / kernel.name / "library.so"
+        library.parent.mkdir()
+        requests[name] = BuildRequest(program, target, library, limits=limits)
+    builder = Builder(workers=cores(), timeout_s=60.0, temporary=out)
+    builder.start()
+    try:
+        failures = builder.submit(list(requests.values())).result()
+    finally:
+        builder.stop()
+    found = {}
+    for (name, request), failure in zip(requests.items(), failures, strict=True):
+        if failure is not None:
+            print(f"{name}: {failure.message}")
+            continue
+        found[name] = (request.output, "main")
+    return found
 
 
 class Tvm:
@@ -236,13 +282,18 @@ class Torch:
 
 @contextmanager
 def sides_of(
-    kernel: Kernel, ours: Path, stock: Path | None, torch: Torch, blast: ClBlast | None, seed: int
+    kernel: Kernel,
+    ours: tuple[Path, str],
+    stock: Path | None,
+    torch: Torch,
+    blast: ClBlast | None,
+    seed: int,
 ) -> Iterator[tuple[dict[str, Turn], dict[str, float]]]:
     """What each side launches, and its largest error."""
     inputs = random_inputs(kernel, seed)
     wanted = torch.result(torch.call(kernel, inputs, double=True))
     tvm = Tvm(inputs, wanted.shape)
-    turns = {"ours": tvm.turn(ours, kernel.name)}
+    turns = {"ours": tvm.turn(*ours)}
     if stock is not None:
         turns["stock"] = tvm.turn(stock, "main")
     errors = {side: max_relative_error(tvm.result(turn), wanted) for side, turn in turns.items()}
@@ -281,7 +332,11 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
     gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
     worst, unsearched, trials = 0.0, 0, trials_of(report)
     with tempfile.TemporaryDirectory() as folder:
-        libraries = libraries_of(wanted, trials, runs, Path(folder))
+        if records := report.options.records:
+            report.row(what="records", file=records.name)
+            libraries = recorded(wanted, trials, records, Path(folder))
+        else:
+            libraries = libraries_of(wanted, trials, runs, Path(folder))
         for number, (name, library) in enumerate(libraries.items()):
             kernel = wanted[name]
             searched = stock_search.told(runs / "stock" / kernel.name, trials)
@@ -405,6 +460,9 @@ def measure(report: Report) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, metavar="DIR", help="keep the tuning here")
+    parser.add_argument(
+        "--records", type=Path, metavar="FILE", help="take ours from these records of such runs"
+    )
     parser.add_argument(
         "--part", default="1/1", metavar="I/N", help="tune every N-th kernel only; do not compare"
     )

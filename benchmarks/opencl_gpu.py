@@ -65,6 +65,7 @@ TRIALS = 256
 BLOCKS = 11
 _PATIENCE_S = 1200
 _GRAPH = 10  # Calls of PyTorch in a CUDA graph.
+UNENDED = "unended search of stock"
 ROLES = ("forward", "data_grad", "weight_grad")
 SHAPES = {
     "matmul 512": "matmul:m=512,n=512,k=512",
@@ -284,7 +285,7 @@ class Torch:
 def sides_of(
     kernel: Kernel,
     ours: tuple[Path, str],
-    stock: Path | None,
+    stock: dict[str, Path],
     torch: Torch,
     blast: ClBlast | None,
     seed: int,
@@ -294,8 +295,7 @@ def sides_of(
     wanted = torch.result(torch.call(kernel, inputs, double=True))
     tvm = Tvm(inputs, wanted.shape)
     turns = {"ours": tvm.turn(*ours)}
-    if stock is not None:
-        turns["stock"] = tvm.turn(stock, "main")
+    turns |= {side: tvm.turn(path, "main") for side, path in stock.items()}
     errors = {side: max_relative_error(tvm.result(turn), wanted) for side, turn in turns.items()}
     if torch.gpu:
         for side, last in (("library", False), ("library, channels last", True)):
@@ -341,8 +341,9 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
             kernel = wanted[name]
             searched = stock_search.told(runs / "stock" / kernel.name, trials)
             unsearched += searched is None
-            found = searched is not None and searched["right"] > 0
-            stock = runs / "stock" / kernel.name / "stock.so" if found else None
+            stock = {}
+            if (best := runs / "stock" / kernel.name / "stock.so").is_file():
+                stock = {UNENDED if searched is None else "stock": best}
             with sides_of(kernel, library, stock, torch, blast, number + 1) as (turns, errors):
                 blocks = 3 if report.quick else BLOCKS
                 samples = in_turns(turns, blocks, number, by=_GRAPH)
@@ -352,13 +353,15 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
                 rivals = [side for side in turns if side.startswith(family)]
                 if not rivals:
                     continue
-                best = min(rivals, key=lambda side: median(samples[side]))
-                speed = paired_speedup(samples[best], samples["ours"], seed=1)
+                rival = min(rivals, key=lambda side: median(samples[side]))
+                speed = paired_speedup(samples[rival], samples["ours"], seed=1)
                 ratios[name] = speed.estimate
                 shown.append(
-                    f"{best} {1e3 * median(samples[best]):.4g} ms = {speed.estimate:.3g}x "
+                    f"{rival} {1e3 * median(samples[rival]):.4g} ms = {speed.estimate:.3g}x "
                     f"({speed.low:.3g}-{speed.high:.3g})"
                 )
+            if UNENDED in samples:  # Shown, but no bar counts it.
+                shown.append(f"{UNENDED} {1e3 * median(samples[UNENDED]):.4g} ms")
             report.row(
                 what="kernel", kernel=name, spec=kernel.spec, role=kernel.role, errors=errors,
                 ms={side: 1e3 * median(one) for side, one in samples.items()},
@@ -453,6 +456,10 @@ def measure(report: Report) -> None:
         runs = options.runs or Path(temporary)
         number, parts = (int(one) for one in options.part.split("/"))
         mine = dict(list(wanted.items())[number - 1 :: parts])
+        if only := options.only:
+            if unknown := sorted(set(only) - set(wanted)):
+                raise SystemExit(f"no such kernel: {unknown[0]}; there are {'; '.join(wanted)}")
+            mine = {name: wanted[name] for name in only}
         tune(mine, report, runs)
         if parts == 1 and not options.only_tune:
             compare(report, wanted, runs)
@@ -472,6 +479,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--sides", nargs="*", choices=["ours", "stock"], default=["ours", "stock"],
         help="tune only these (default: both)",
     )  # fmt: skip
+    parser.add_argument("--only", nargs="+", metavar="KERNEL", help="tune these kernels only")
     parser.add_argument("--only-tune", action="store_true", help="do not compare")
     parser.add_argument("--pocl", action="store_true", help="this host's OpenCL instead of a GPU")
 

@@ -56,7 +56,7 @@ def search(kernel: Kernel, target_name: str, trials: int, folder: Path, lock: Pa
         kernel: What to tune, in its plain definition.
         target_name: `cpu` or `opencl`, of this host.
         trials: Trials that stock may have.
-        folder: Where the best program goes, as `stock.so`, and after every round what was tried, as `stock.json`;
+        folder: Where the best program goes, as `stock.so`, and after every trial what was tried, as `stock.json`;
             `ended` says whether that was all.
         lock: What searches that share a device measure under, one at a time.
     """
@@ -154,9 +154,7 @@ def _tuned(
     @derived_object
     class OurRunner(PyRunner):  # type: ignore[misc]  # TVM ships no annotations
         def run(self, runner_inputs: Any) -> Any:
-            finished = [Finished(self._measured(Path(one.artifact_path))) for one in runner_inputs]
-            tell(ended=False)
-            return finished
+            return [Finished(self._measured(Path(one.artifact_path))) for one in runner_inputs]
 
         def _measured(self, library: Path) -> Outcome:
             with ExitStack() as held:
@@ -169,6 +167,7 @@ def _tuned(
                 best[0] = outcome.seconds
                 best_after.append((len(tried), outcome.seconds))
                 shutil.copy(library, folder / "stock.so")
+            tell(ended=False)
             return outcome
 
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])

@@ -97,8 +97,9 @@ def kernels(
         list[Path] | None,
         typer.Option(
             "--from",
-            metavar="FOLDER",
-            help="An earlier run whose best schedules of the same kernels are tried first; may be repeated.",
+            metavar="PATH",
+            help="An earlier run, or records, of whatever device: the best schedules of the same kernels are tried "
+            "first; may be repeated.",
         ),
     ] = None,
     records: Annotated[

@@ -2,52 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autotune.compiler.entries import DEFAULT
 from autotune.compiler.request import TuneRequest
+from autotune.compiler.run_records import databases_at, target_words
+from autotune.compiler.spaces import Measure
 from autotune.compiler.targets import TargetSpec
 from autotune.errors import RecordError, UsageError
 from autotune.records import Result, read_run
+from autotune.records.places import is_run
 
 Known = Mapping[tuple[str, str], Sequence[Any]]
 """Traces by kernel and formulation, those that were fastest first."""
+_Pooled = tuple[str, str, str, float, Any]  # Kernel, formulation, digest, time, trace.
 
 
 def known_schedules(paths: Sequence[Path], target: TargetSpec) -> Known:
-    """The pools of finished runs.
+    """The pools of finished runs, and as many schedules of records, of whatever device.
 
     Args:
-        paths: Their folders.
+        paths: Folders of runs; files of records, or folders of them.
         target: What is tuned for now.
 
     Raises:
-        UsageError: One is no finished run of kernels, or one for another kind of processor.
-        RecordError: Its records are damaged.
+        UsageError: One is no finished run of kernels and no records, or is for another kind of processor.
+        RecordError: It is damaged.
     """
     found: dict[tuple[str, str], dict[str, tuple[float, Any]]] = {}
     for path in paths:
-        run = read_run(path)
-        earlier = TuneRequest.of_run(run).target
-        result = run.ended()
-        if (earlier.family, earlier.triple) != (target.family, target.triple):
-            raise UsageError(
-                f"run {path} is for {earlier.name}, whose schedules are none for {target.name}",
-                hint="give a run for the same kind of processor",
-            )
-        try:
-            traces = {event["digest"]: event["trace"] for event in run.trials()}
-            for task in Result.from_json(result).tasks:
-                for one in task.pool:
-                    if one.digest != DEFAULT:
-                        own = found.setdefault((task.name, one.formulation), {})
-                        own.setdefault(one.digest, (one.ms, traces[one.digest]))
-        except (KeyError, TypeError) as error:
-            raise RecordError(f"the records of {path} are damaged: {error!r}") from error
+        pools = _of_run(path, target) if is_run(path) else _of_records(path, target)
+        for kernel, formulation, digest, seconds, trace in pools:
+            found.setdefault((kernel, formulation), {}).setdefault(digest, (seconds, trace))
     # Times of different devices or cores do not compare, but of one kernel they are in the same order mostly.
     return {
         key: [trace for _, trace in sorted(own.values(), key=lambda one: one[0])]
         for key, own in found.items()
     }
+
+
+def _of_run(path: Path, target: TargetSpec) -> Iterator[_Pooled]:
+    run = read_run(path)
+    earlier = TuneRequest.of_run(run).target
+    result = run.ended()
+    if target_words(earlier) != target_words(target):
+        raise _for_another(f"run {path} is for {earlier.name}", target)
+    try:
+        traces = {event["digest"]: event["trace"] for event in run.trials()}
+        for task in Result.from_json(result).tasks:
+            for one in task.pool:
+                if one.digest != DEFAULT:
+                    yield task.name, one.formulation, one.digest, one.ms / 1e3, traces[one.digest]
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"the records of {path} are damaged: {error!r}") from error
+
+
+def _of_records(path: Path, target: TargetSpec) -> Iterator[_Pooled]:
+    for place, database in databases_at(path):
+        if other := {one.target for one in database.identities} - {target_words(target)}:
+            raise _for_another(f"the records of {place} are for {min(other)}", target)
+        for kernel, schedules in database.tasks().items():
+            for one in schedules[: Measure().pool]:
+                yield kernel, one.formulation, one.digest, one.best_s, one.trace
+
+
+def _for_another(what: str, target: TargetSpec) -> UsageError:
+    return UsageError(
+        f"{what}, whose schedules are none for {target.name}",
+        hint="give one for the same kind of processor",
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.request import TuneRequest
+from autotune.compiler.targets import TargetSpec
 from autotune.errors import RecordError, UsageError
 from autotune.measurement import median
 from autotune.records import read_run
@@ -35,10 +36,15 @@ def identity_of(request: TuneRequest, device: Mapping[str, Any], tvm: str) -> tu
         str(device["kind"]),
         str(device.get("driver") or ""),
         tvm,
-        " ".join(filter(None, (target.family, target.triple))),
+        target_words(target),
         bool(device.get("stand_in")),
     )
     return identity, f"{cluster}, {threads} threads" if threads else cluster
+
+
+def target_words(target: TargetSpec) -> str:
+    """The kind of processor that a target's schedules are for, as records have it."""
+    return " ".join(filter(None, (target.family, target.triple)))
 
 
 def database_of_run(run: Run) -> Database:

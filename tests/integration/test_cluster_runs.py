@@ -156,6 +156,29 @@ def test_a_run_tries_first_what_an_earlier_one_found_best(tmp_path: Path) -> Non
     assert len(set(tried)) == len(tried) == len(pool) + 6
 
 
+def test_a_run_tries_first_what_records_of_another_device_know(tmp_path: Path) -> None:
+    common = ("--op", MATMUL, "--role", "forward")
+    kernels(*common, "--emulate", "meizu-16t", "--trials", "16", "--logs", str(tmp_path / "first"))
+    first = one_folder(tmp_path / "first")
+    made = autotune("records", "merge", str(first), "--out", str(tmp_path / "shipped"))
+    assert made.returncode == 0, made.stderr
+    (file,) = (tmp_path / "shipped").iterdir()
+    times = {
+        event["digest"]: sorted(event["samples_s"])[len(event["samples_s"]) // 2]
+        for event in trials_of(first)
+        if event["status"] == "ok"
+    }
+    best = min(times, key=lambda digest: times[digest])
+    kernels(
+        *common, "--emulate", "three-cluster", "--trials", "10", "--from", str(file),
+        "--logs", str(tmp_path / "second"),
+    )  # fmt: skip
+    tried = [event["digest"] for event in trials_of(one_folder(tmp_path / "second"))]
+    assert len([digest for digest in tried[:8] if digest in times]) == 8
+    assert best in tried[:8]
+    assert len(set(tried)) == 10
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -172,5 +195,11 @@ def test_schedules_of_another_kind_of_processor_are_refused(
     done = autotune(
         "kernels", *common, *arguments, "--from", str(first), "--logs", str(tmp_path / "second")
     )
+    assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "second").exists()
+    autotune("records", "merge", str(first), "--out", str(tmp_path / "shipped"))
+    done = autotune(
+        "kernels", *common, *arguments, "--from", str(tmp_path / "shipped"), "--logs", str(tmp_path / "second")
+    )  # fmt: skip
     assert (done.returncode, text in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "second").exists()

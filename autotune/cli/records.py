@@ -122,6 +122,14 @@ def merge(
             help="Join those of several devices, drivers, TVM versions or targets, and stand-ins with real ones."
         ),
     ] = False,
+    best: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Keep only the N fastest schedules of each kernel and formulation on each device, to ship what "
+            "counts. [default: all]",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Joins records into one database, whole or not at all; what is there twice is kept once.
@@ -132,15 +140,19 @@ def merge(
     Examples:
       autotune records merge logs/*-arm-cpu-big-* --out shipped
       autotune records merge mine.records.gz theirs.records.gz --out shipped --json
+      autotune records merge logs --best 8 --out shipped
     """
     from autotune.errors import UsageError
     from autotune.records.database import merged, refuse_mixture
     from autotune.records.database_file import file_name, write_database
 
+    if best is not None and best < 1:
+        raise UsageError(f"--best is {best}", hint="give a whole number from 1")
     parts = [_whole(path) for path in databases]
     if not mixed:
         refuse_mixture(parts)
-    joined = merged(parts)
+    union = merged(parts)
+    joined = union if best is None else union.fastest(best)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is no folder", hint="give a folder; it is made if missing")
     path = out / file_name(joined)
@@ -150,8 +162,10 @@ def merge(
             hint="name it among what is merged, or use `autotune records pull` to add to a store",
         )
     write_database(path, joined)
-    twice = sum(len(part.schedules) for part in parts) - len(joined.schedules)
-    _tell_written([(path, joined, len(joined.schedules))], f"{twice} duplicates removed", json)
+    twice = sum(len(part.schedules) for part in parts) - len(union.schedules)
+    slower = len(union.schedules) - len(joined.schedules)
+    told = f"{twice} duplicates removed" + (f", {slower} slower ones left out" if slower else "")
+    _tell_written([(path, joined, len(joined.schedules))], told, json)
 
 
 def diff(

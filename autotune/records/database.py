@@ -7,6 +7,7 @@ union of both, so that it does not matter in which order, or how often, database
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -206,6 +207,19 @@ class Database:
     def of_identity(self, identity: Identity) -> Database:
         """What was measured on such a device, with whatever cores."""
         return self._of(lambda source: source.identity == identity)
+
+    def fastest(self, count: int) -> Database:
+        """Of each kernel and formulation so many of the schedules, the fastest on each device and its cores."""
+        kept = set()
+        for part in self.parts().values():
+            seen: Counter[tuple[str, str]] = Counter()
+            for one in sorted(part.schedules.values(), key=lambda one: (one.best_s, one.digest)):
+                seen[one.task, one.formulation] += 1
+                if seen[one.task, one.formulation] <= count:
+                    kept.add((one.task, one.formulation, one.digest))
+        return Database(
+            self.sources, {key: one for key, one in self.schedules.items() if key in kept}
+        )
 
     def _of(self, wanted: Callable[[Source], bool]) -> Database:
         sources = {key: source for key, source in self.sources.items() if wanted(source)}

@@ -85,6 +85,18 @@ def test_a_merge_keeps_what_is_there_twice_once(first: Path, store: Path, tmp_pa
     assert autotune("records", "merge", first, path, "--out", tmp_path).returncode == 0
 
 
+def test_a_merge_can_keep_the_fastest_alone(first: Path, tmp_path: Path) -> None:
+    done = autotune("records", "merge", first, "--best", "3", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.iterdir()
+    (shipped,), (whole,) = (answered("records", "show", one)["kernels"] for one in (path, first))
+    assert shipped["best_ms"] == whole["best_ms"]
+    assert shipped["schedules"] < whole["schedules"] == 24
+    assert f"{24 - shipped['schedules']} slower ones left out" in done.stdout
+    refused = autotune("records", "merge", first, "--best", "0", "--out", tmp_path / "none")
+    assert (refused.returncode, "--best is 0" in refused.stderr) == (2, True)
+
+
 def test_stand_ins_and_real_devices_are_mixed_only_where_the_user_says_so(
     first: Path, tmp_path: Path
 ) -> None:

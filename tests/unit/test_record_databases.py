@@ -75,6 +75,21 @@ def test_clusters_of_one_device_merge_and_stay_apart() -> None:
     assert not both.of_device(PHONE, "all").sources
 
 
+def test_the_fastest_are_those_of_each_device_kernel_and_formulation() -> None:
+    big = database(("a", "x", 1.0), ("a", "y", 0.5), ("a", "z", 0.7), ("b", "x", 9.0), name="big")
+    # Of the slower cores all would be left out, were they not counted apart.
+    little = database(("a", "x", 3.0), ("a", "y", 4.0), name="little", cores="little, 4 threads")
+    other = Schedule("a", "packed", "x", [], {"big": 8.0})
+    whole = merged([big, little, Database.of(big.sources.values(), [other])])
+    kept = whole.fastest(1)
+    assert set(kept.schedules) == {
+        ("a", "direct", "x"), ("a", "direct", "y"), ("a", "packed", "x"), ("b", "direct", "x")
+    }  # fmt: skip
+    assert kept.schedules["a", "direct", "x"].seconds == {"big": 1.0, "little": 3.0}
+    assert kept.sources == whole.sources
+    assert whole.fastest(3) == whole
+
+
 def test_a_run_that_went_on_takes_the_place_of_its_earlier_copy() -> None:
     early, late = database(("a", "x", 1.0)), database(("a", "x", 1.0), ("a", "y", 0.5))
     grown = Source(**{**late.sources["one"].__dict__, "trials": 20})

@@ -229,7 +229,7 @@ class StepRunner:
         times = [self._begins[first] for first in [0, *self._ends[:-1]]] + [now]
         self._begins.clear()
         self._done += 1
-        spans = " ".join(f"{1e6 * (b - a):.1f}" for a, b in itertools.pairwise(times))
+        spans = " ".join(f"{1e6 * (b - a):.3f}" for a, b in itertools.pairwise(times))
         step = f"step {self._done} loss 0 ms {1e3 * (now - times[0]):.4f}"
         return [f"calls {times[0]:.6f} {spans}", step] if self._options.trace else [step]
 

@@ -47,7 +47,7 @@ constexpr int kCrossingRepeats = 9;
 
 void PrintCalls(const std::vector<double>& times) {
   std::printf("calls %.6f", times.front());
-  for (size_t i = 1; i < times.size(); ++i) std::printf(" %.1f", 1e6 * (times[i] - times[i - 1]));
+  for (size_t i = 1; i < times.size(); ++i) std::printf(" %.3f", 1e6 * (times[i] - times[i - 1]));
   std::printf("\n");
 }
 
@@ -59,7 +59,7 @@ void PrintGpu(const std::vector<GpuTimes>& times) {
                                      one.crossed[kReordered]};
     if (std::all_of(took.begin(), took.end(), [](double seconds) { return seconds == 0; })) continue;
     std::printf(" %zu", call);
-    for (const double seconds : took) std::printf(":%.1f", 1e6 * seconds);
+    for (const double seconds : took) std::printf(":%.3f", 1e6 * seconds);
   }
   std::printf("\n");
 }

@@ -57,8 +57,9 @@ def checked(limits: Limits | None, config: Mapping[str, Any] | None = None) -> I
 
 def buffer_bytes(buffer: Any) -> int:
     """Size of a `tvm.tirx.Buffer`."""
-    bits = re.fullmatch(r"[a-z]+(\d+)", str(buffer.dtype))
-    return math.prod(int(extent) for extent in buffer.shape) * (int(bits[1]) if bits else 8) // 8
+    scalar = re.fullmatch(r"[a-z]+(\d+)(?:x(\d+))?", str(buffer.dtype))
+    bits = int(scalar[1]) * int(scalar[2] or 1) if scalar else 8
+    return math.prod(int(extent) for extent in buffer.shape) * bits // 8
 
 
 def _needs(function: Any) -> tuple[tuple[int, ...], int, int]:

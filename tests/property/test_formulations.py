@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+import tvm
 from compiled import check_kernel
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from autotune.compiler.formulations import formulations, registered
+from autotune.compiler.formulations import formulations, prim_func, registered
 from autotune.compiler.formulations.winograd_gemm import matrices
 from autotune.workloads import Kernel, parse_operator
 from autotune.workloads.operators import (
@@ -167,7 +168,7 @@ def test_every_role_of_every_operator_has_a_plain_definition_and_is_tested() -> 
 @st.composite
 def convolutions(draw: st.DrawFn) -> Conv2d:
     groups = draw(st.sampled_from([1, 1, 2, 3]))
-    kernel = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
+    kernel = (draw(st.integers(1, 5)), draw(st.integers(1, 5)))
     dilation = (draw(st.integers(1, 2)), draw(st.integers(1, 2)))
     pad = (draw(st.integers(0, 3)), draw(st.integers(0, 3)))
     size = tuple(
@@ -182,7 +183,7 @@ def convolutions(draw: st.DrawFn) -> Conv2d:
         k=groups * draw(st.integers(1, 3)),
         r=kernel[0],
         s=kernel[1],
-        stride=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+        stride=(draw(st.integers(1, 4)), draw(st.integers(1, 4))),
         pad=pad,
         dilation=dilation,
         groups=groups,
@@ -194,13 +195,25 @@ BEYOND_THE_IMAGE = Conv2d(
     n=1, c=1, h=1, w=1, k=1, r=2, s=1, stride=(2, 1), pad=(3, 0), channels_last=True
 )
 """TVM flattened an index wrongly here, and a column was read that lies beside the right one."""
+PHASES_CARRIED = Conv2d(n=1, c=1, h=1, w=3, k=1, r=1, s=1, stride=(2, 3), pad=(0, 1))
+"""TVM went wrong on (phase + pad) // stride."""
 
 
 @settings(max_examples=25, deadline=None)
 @example(BEYOND_THE_IMAGE)
+@example(PHASES_CARRIED)
 @given(convolutions())
 def test_convolutions_of_random_shape(operator: Conv2d) -> None:
     check(operator)
+
+
+def test_phases_share_no_larger_a_window_than_the_filter_has_taps_of_one() -> None:
+    kernel = parse_kernel("conv2d:n=1,c=3,h=24,w=24,k=64,r=11,s=11,stride=4,pad=2", "data_grad")
+    (phased,) = formulations(kernel, ["gemm_phases"])
+    module = tvm.IRModule({"main": prim_func(kernel, phased)})
+    schedule = tvm.s_tir.Schedule(module)
+    *_, depth = schedule.get_loops(schedule.get_sblock("product"))
+    assert int(schedule.get(depth).extent) == 64 * 3 * 3
 
 
 @settings(max_examples=10, deadline=None)

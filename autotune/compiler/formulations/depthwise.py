@@ -19,7 +19,7 @@ from autotune.compiler.formulations.layouts import (
     reader,
 )
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.compiler.formulations.strides import shifted
+from autotune.compiler.formulations.strides import carried, shifted
 from autotune.compiler.window_tiles import WINDOW
 from autotune.workloads.operators import Conv2d
 
@@ -122,8 +122,8 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     t, w = te.reduce_axis((0, th), "r"), te.reduce_axis((0, tw), "s")
 
     def under(p: Any, y: Any, z: Any, u: Any, v: Any) -> Any:
-        moved_y = y + (u + ph) // sh - ph // sh + (th - 1 - t) * dh
-        moved_z = z + (v + pw) // sw - pw // sw + (tw - 1 - w) * dw
+        moved_y = y + carried(u, ph, sh) - ph // sh + (th - 1 - t) * dh
+        moved_z = z + carried(v, pw, sw) - pw // sw + (tw - 1 - w) * dw
         return seen[p, moved_y, moved_z] * taps[p % conv.c, u, v, t, w]
 
     window = te.compute(

@@ -21,7 +21,7 @@ from autotune.compiler.formulations.layouts import (
     reader,
 )
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.compiler.formulations.strides import shifted
+from autotune.compiler.formulations.strides import carried, shifted
 from autotune.compiler.product_tiles import PRODUCT
 from autotune.workloads.operators import Conv2d, Matmul
 
@@ -212,8 +212,8 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
         return (
             p // (high * wide),
             o,
-            y + (g // sw + ph) // sh - t,
-            z + (g % sw + pw) // sw - u,
+            y + carried(g // sw, ph, sh) - t,
+            z + carried(g % sw, pw, sw) - u,
         )
 
     def weights(g: Any, i: Any, k: Any) -> Any:
@@ -263,6 +263,48 @@ def _strided(conv: Conv2d) -> bool:
     return _phased(conv) and conv.stride != (1, 1)
 
 
+@dataclass(frozen=True)
+class _Grid:
+    """One axis of an image, cut into positions of a stride's pixels, the phases; they share a window of dy.
+
+    Attributes:
+        shift: Pixels before the image that its first position has.
+        positions: How many positions hold the image.
+        first: The element of dy that the window of position 0 begins with.
+        taps: Elements of dy in a window.
+        stride: Phases of a position.
+        tap_of_first: The filter's tap that phase 0 has for the first element of the window.
+    """
+
+    shift: int
+    positions: int
+    first: int
+    taps: int
+    stride: int
+    tap_of_first: int
+
+    @classmethod
+    def of(cls, size: int, taps: int, stride: int, pad: int) -> _Grid:
+        """The grid with the smallest windows: that of the image, or one that begins where a window of dy does."""
+
+        def shifted_by(shift: int) -> _Grid:
+            before = pad - shift
+            first = -((taps - 1 - before) // stride)
+            last = (stride - 1 + before) // stride
+            positions, origin = -(-(size + shift) // stride), before - first * stride
+            return cls(shift, positions, first, last - first + 1, stride, origin)
+
+        return min((shifted_by(shift) for shift in (0, pad % stride)), key=lambda grid: grid.taps)
+
+    def tap(self, phase: Any, e: Any) -> Any:
+        """The filter's tap that a phase has for an element of the window; it may lie outside of the filter."""
+        return phase + self.tap_of_first - e * self.stride
+
+    def inside(self, at: Any, size: int) -> list[Any]:
+        """What is to be asked so that an element of dy exists."""
+        return _between(at, -self.first, self.positions - 1 + self.first + self.taps - 1, size)
+
+
 @formulation("conv2d", "data_grad", "gemm_phases", rule=RULE, applies=_strided)
 def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
     """dx[(c, phase), position] = weight[(c, phase), (k, e, f)] x dy[(k, e, f), position], one product.
@@ -271,17 +313,16 @@ def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
     weights, so that an image of few channels is still a product of many rows.
     """
     dy, weight = inputs
-    (sh, sw), (ph, pw) = conv.stride, conv.pad
+    sh, sw = conv.stride
+    down = _Grid.of(conv.h, conv.r, sh, conv.pad[0])
+    across = _Grid.of(conv.w, conv.s, sw, conv.pad[1])
+    high, wide = down.positions, across.positions
     filters, gradient = filter_reader(conv, weight), reader(conv, dy)
-    high, wide = -(-conv.h // sh), -(-conv.w // sw)
-    first = -((conv.r - 1 - ph) // sh), -((conv.s - 1 - pw) // sw)
-    size = (sh - 1 + ph) // sh - first[0] + 1, (sw - 1 + pw) // sw - first[1] + 1
 
     def tap(i: Any, k: Any) -> tuple[Any, Any, Any]:
         """The output channel and the tap, which may lie outside of the filter."""
-        o, e, f = _taps(conv, conv.k, size, k)
-        u, v = i // sw % sh, i % sw
-        return o, u + (ph - first[0] * sh) - e * sh, v + (pw - first[1] * sw) - f * sw
+        o, e, f = _taps(conv, conv.k, (down.taps, across.taps), k)
+        return o, down.tap(i // sw % sh, e), across.tap(i % sw, f)
 
     def weights(g: Any, i: Any, k: Any) -> Any:
         o, r, s = tap(i, k)
@@ -292,14 +333,13 @@ def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
         return [r >= 0, r < conv.r, s >= 0, s < conv.s]
 
     def at(p: Any, k: Any) -> tuple[Any, Any, Any, Any]:
-        o, e, f = _taps(conv, conv.k, size, k)
+        o, e, f = _taps(conv, conv.k, (down.taps, across.taps), k)
         y, z = p % (high * wide) // wide, p % wide
-        return p // (high * wide), o, y + e + first[0], z + f + first[1]
+        return p // (high * wide), o, y + e + down.first, z + f + across.first
 
     def inside(g: Any, p: Any, k: Any) -> list[Any]:
         _, _, y, z = at(p, k)
-        last = high - 1 + first[0] + size[0] - 1, wide - 1 + first[1] + size[1] - 1
-        return _between(y, -first[0], last[0], conv.oh) + _between(z, -first[1], last[1], conv.ow)
+        return down.inside(y, conv.oh) + across.inside(z, conv.ow)
 
     product = _of_image(
         conv,
@@ -310,12 +350,13 @@ def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
             along_depth=conv.channels_last,
             inside=inside,
         ),
-        conv.k * size[0] * size[1],
+        conv.k * down.taps * across.taps,
     )
 
     def value(b: Any, i: Any, y: Any, z: Any) -> Any:
-        row = (i * sh + y % sh) * sw + z % sw
-        return product(0, row, (b * high + y // sh) * wide + z // sw)
+        v, u = y + down.shift, z + across.shift
+        row = (i * sh + v % sh) * sw + u % sw
+        return product(0, row, (b * high + v // sh) * wide + u // sw)
 
     return [compute(conv, (conv.n, conv.c, conv.h, conv.w), value, "dx")]
 

@@ -13,3 +13,11 @@ def shifted(phase: Any, by: int, stride: int) -> Any:
     if by == 0:
         return phase
     return tirx.Select(phase < stride - by, phase + by, phase + (by - stride))
+
+
+def carried(phase: Any, by: int, stride: int) -> Any:
+    """(phase + by) // stride for a phase below the stride, likewise by a comparison."""
+    whole, by = divmod(by, stride)
+    if by == 0:
+        return whole
+    return tirx.Select(phase < stride - by, whole, whole + 1)

@@ -141,7 +141,7 @@ def built(run_: Run, task: str, kernel: Kernel, count: int, folder: Path) -> lis
     for event in chosen:
         place = folder / event["digest"]
         place.mkdir(parents=True)
-        program = replayed(kernel, event["formulation"], event["trace"])
+        program = replayed(kernel, event["formulation"], event["trace"], event["digest"])
         builds.append(
             BuildRequest(str(tvm.ir.save_json(program)), target_text(target), place / "kernel.so")
         )

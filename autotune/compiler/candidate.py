@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.half_storage import HALF
+from autotune.workloads.operators import Kernel
+
+
+def program_hash(module: Any) -> int:
+    """The structural hash of an `IRModule`, 64 bits: equal for programs that differ in names only."""
+    import tvm_ffi
+
+    return int(tvm_ffi.structural_hash(module)) & 0xFFFFFFFFFFFFFFFF
+
+
+def digest_of(kernel: Kernel, formulation: str, module: Any) -> str:
+    """A candidate's identity, of its scheduled `IRModule`."""
+    identity = f"{kernel.name}/{formulation}:{program_hash(module):016x}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, eq=False)

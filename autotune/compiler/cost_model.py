@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.compiler.candidate import program_hash
+
 _ROUNDS = 60
 # One thread: the data is small, and XGBoost's threads spin while the build workers need the cores.
 _PARAMETERS = {
@@ -119,13 +121,6 @@ class FeatureExtractor:
             for known, rows in zip(fresh, extracted, strict=True):
                 self._known[known] = _reduced(np.asarray(rows.numpy(), dtype=np.float32))
         return [self._known[known] for known in hashes]
-
-
-def program_hash(module: Any) -> int:
-    """The structural hash of an `IRModule`, 64 bits: equal for programs that differ in names only."""
-    import tvm_ffi
-
-    return int(tvm_ffi.structural_hash(module)) & 0xFFFFFFFFFFFFFFFF
 
 
 def _reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:

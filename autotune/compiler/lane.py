@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 from collections.abc import Sequence
@@ -10,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler import tile_strategy
-from autotune.compiler.candidate import Candidate
+from autotune.compiler.candidate import Candidate, digest_of
 from autotune.compiler.cost_model import (
     FeatureExtractor,
     ScheduleRanker,
     metaschedule_model,
-    program_hash,
 )
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.plain import plain
@@ -23,7 +21,7 @@ from autotune.compiler.rejections import RejectionCounter
 from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator, tile_rule
 from autotune.compiler.spaces import Space
 from autotune.compiler.tile_strategy import TileFeatures
-from autotune.compiler.transfer import adapted
+from autotune.compiler.transfer import adapted, passes
 from autotune.errors import ToolchainError
 from autotune.measurement import Outcome
 from autotune.records.database import Schedule
@@ -374,6 +372,9 @@ class Lane:
 
         schedule = Schedule(self._context.mod)
         Trace.apply_json_to_schedule(trace, schedule)
+        # A trace of TVM's own rules has been through the checks, which change the schedule; a tile's only looks.
+        if self._own and not passes(self._context, schedule):
+            raise ValueError("the tile does not fit the program")
         return self._measurable(schedule)
 
     def _measurable(self, schedule: Any) -> Candidate:
@@ -395,8 +396,7 @@ class Lane:
         import tvm
 
         module = schedule.sch.mod
-        identity = f"{self.name}:{program_hash(module):016x}"
-        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        digest = digest_of(self.kernel, self.formulation.name, module)
         return Candidate(
             digest, schedule, str(tvm.ir.save_json(module)), plain(schedule.sch.trace.as_json())
         )

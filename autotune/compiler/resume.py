@@ -88,13 +88,19 @@ def _working_seconds(run: Run) -> float:
 
 def _candidate(lane: Lane, event: dict[str, Any], path: Path) -> Candidate:
     try:
-        return lane.replay(event["trace"])
+        candidate = lane.replay(event["trace"])
     except Exception as error:  # TVM raises whatever its parser meets first
         reason = str(error).strip().splitlines()[-1]
         raise RecordError(
             f"{path}: the schedule of trial {event.get('digest')} is damaged: {reason}",
             hint="delete that line of events.jsonl to go on without the record",
         ) from error
+    if candidate.digest != event.get("digest"):
+        raise RecordError(
+            f"{path}: the schedule of trial {event.get('digest')} makes another program than was measured",
+            hint="another version of autotune made the run: begin a new one, with --from and this run",
+        )
+    return candidate
 
 
 def _entry(by_name: dict[str, Entry], event: dict[str, Any], path: Path) -> Entry:

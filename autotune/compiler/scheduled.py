@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from autotune.compiler.candidate import digest_of
 from autotune.compiler.default_schedule import default_schedule, plain_gpu_schedule
 from autotune.compiler.entries import DEFAULT
 from autotune.compiler.formulations import formulations, prim_func
@@ -14,6 +15,8 @@ from autotune.errors import RecordError, UsageError
 from autotune.records import Result, TaskResult, read_run
 from autotune.records.folder import Run
 from autotune.workloads.operators import Kernel
+
+_AGAIN = "the record is damaged or of another version of autotune or TVM: tune again"
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Winner:
         """The kernel's scheduled `tvm.IRModule`; its function is `main`."""
         if self.trace is None:
             return untuned_program(kernel, target)
-        return replayed(kernel, self.task.formulation, self.trace)
+        return replayed(kernel, self.task.formulation, self.trace, self.task.digest)
 
 
 def winners(run: Run) -> Mapping[str, Winner]:
@@ -128,11 +131,11 @@ def plain_gpu_program(kernel: Kernel, threads: int) -> Any:
     return plain_gpu_schedule(tvm.IRModule({"main": prim_func(kernel, direct)}), threads)
 
 
-def replayed(kernel: Kernel, formulation: str, trace: Any) -> Any:
-    """A formulation of the kernel with a recorded schedule.
+def replayed(kernel: Kernel, formulation: str, trace: Any, digest: str) -> Any:
+    """A formulation of the kernel with a recorded schedule: the program that was measured.
 
     Raises:
-        RecordError: The schedule is damaged, or one of another program.
+        RecordError: The schedule is damaged, or one of another program, as of another version of a formulation.
     """
     import tvm
     from tvm.s_tir import Schedule
@@ -146,6 +149,11 @@ def replayed(kernel: Kernel, formulation: str, trace: Any) -> Any:
         reason = str(error).strip().splitlines()[-1]
         raise RecordError(
             f"the recorded schedule of {kernel.name} does not fit its program: {reason}",
-            hint="the record is damaged or of another version of autotune or TVM: tune again",
+            hint=_AGAIN,
         ) from error
+    if digest_of(kernel, formulation, schedule.mod) != digest:
+        raise RecordError(
+            f"the recorded schedule of {kernel.name} makes another program than was measured",
+            hint=_AGAIN,
+        )
     return schedule.mod

@@ -75,8 +75,12 @@ def adapted(context: Any, known: Any, variant: int) -> Any | None:
     if cuts.left > 0:
         return None
     schedule.enter_postproc()
-    checks = context.space_generator.postprocs
-    return schedule if all(check.apply(schedule) for check in checks) else None
+    return schedule if passes(context, schedule) else None
+
+
+def passes(context: Any, schedule: Any) -> bool:
+    """Whether a schedule passes the space's checks."""
+    return all(check.apply(schedule) for check in context.space_generator.postprocs)
 
 
 class _Cuts:

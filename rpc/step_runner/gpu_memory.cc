@@ -101,6 +101,8 @@ GpuMemory::GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory mem
   reorder_ = Kernel(cl.api().clCreateKernel(reorder_program_.get(), "reorder", &code),
                     {cl.api().clReleaseKernel});
   Check(code, "clCreateKernel");
+  group_ = std::min(kGroup, autotune_opencl::internal::DeviceValue<size_t>(
+                                cl.api(), device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
 }
 
 GpuMemory::~GpuMemory() {
@@ -189,7 +191,7 @@ void GpuMemory::Reorder(cl_mem from, cl_mem to, const Order& order, bool to_gpu)
   const Walk walk = WalkOf(order, to_gpu);
   size_t count = 1;
   for (const cl_uint extent : walk.extents) count *= extent;
-  const size_t global = (count + kGroup - 1) / kGroup * kGroup, local = kGroup;
+  const size_t local = group_, global = (count + local - 1) / local * local;
   const autotune_opencl::Api& api = cl_.api();
   Check(api.clSetKernelArg(reorder_.get(), 0, sizeof(cl_mem), &from), "clSetKernelArg");
   Check(api.clSetKernelArg(reorder_.get(), 1, sizeof(cl_mem), &to), "clSetKernelArg");

@@ -94,6 +94,7 @@ class GpuMemory {
   Buffer device_, shared_, staging_;
   Program reorder_program_;
   Kernel reorder_;
+  size_t group_ = 1;
   std::map<Range, std::unique_ptr<Place>> places_;
 };
 

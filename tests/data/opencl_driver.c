@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The OpenCL library of this machine with another driver's ways: with OLD_GPU its devices say that they are GPUs of
 // OpenCL 2.0, as phones' do, with local memory and sub-groups of 48; with NO_IMAGES it has images by its own word,
-// and makes none; with BUSY no kernel can be launched.
+// and makes none; with BUSY no kernel can be launched; DRIVER is the driver's version; into the file CALLS go, at the
+// end, how often kernels were launched, the host waited for the device, and a program was compiled from source.
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static struct {
+  long launched, waited, compiled;
+} calls;
+
+__attribute__((destructor)) static void tell(void) {
+  const char* path = getenv("CALLS");
+  FILE* file = path ? fopen(path, "w") : NULL;
+  if (!file) return;
+  fprintf(file, "%ld %ld %ld\n", calls.launched, calls.waited, calls.compiled);
+  fclose(file);
+}
 
 static void* real(const char* name) { return dlsym(dlopen("libOpenCL.so.1", RTLD_NOW), name); }
 
@@ -20,8 +34,10 @@ static cl_int told(const void* value, size_t size, size_t room, void* to, size_t
 
 cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t room, void* to, size_t* bytes) {
   static const char version[] = "OpenCL 2.0 of a test", none[] = "";
+  const char* driver = getenv("DRIVER");
   const cl_device_type gpu = CL_DEVICE_TYPE_GPU;
   const cl_device_local_mem_type local = CL_LOCAL;
+  if (driver && what == CL_DRIVER_VERSION) return told(driver, strlen(driver) + 1, room, to, bytes);
   if (getenv("OLD_GPU")) {
     if (what == CL_DEVICE_TYPE) return told(&gpu, sizeof(gpu), room, to, bytes);
     if (what == CL_DEVICE_LOCAL_MEM_TYPE) return told(&local, sizeof(local), room, to, bytes);
@@ -57,7 +73,48 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                               const size_t* global, const size_t* local, cl_uint count, const cl_event* waits,
                               cl_event* event) {
   if (getenv("BUSY")) return CL_OUT_OF_RESOURCES;
+  __sync_fetch_and_add(&calls.launched, 1);
   return ((cl_int(*)(cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,
                      const cl_event*, cl_event*))real("clEnqueueNDRangeKernel"))(
       queue, kernel, dimensions, offset, global, local, count, waits, event);
+}
+
+cl_int clFinish(cl_command_queue queue) {
+  __sync_fetch_and_add(&calls.waited, 1);
+  return ((cl_int(*)(cl_command_queue))real("clFinish"))(queue);
+}
+
+cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool waits, size_t offset, size_t bytes, void* to,
+                           cl_uint count, const cl_event* before, cl_event* event) {
+  if (waits) __sync_fetch_and_add(&calls.waited, 1);
+  return ((cl_int(*)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void*, cl_uint, const cl_event*, cl_event*))real(
+      "clEnqueueReadBuffer"))(queue, buffer, waits, offset, bytes, to, count, before, event);
+}
+
+cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool waits, size_t offset, size_t bytes,
+                            const void* from, cl_uint count, const cl_event* before, cl_event* event) {
+  if (waits) __sync_fetch_and_add(&calls.waited, 1);
+  return ((cl_int(*)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void*, cl_uint, const cl_event*,
+                     cl_event*))real("clEnqueueWriteBuffer"))(queue, buffer, waits, offset, bytes, from, count, before,
+                                                              event);
+}
+
+cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char** lines, const size_t* lengths,
+                                     cl_int* code) {
+  __sync_fetch_and_add(&calls.compiled, 1);
+  return ((cl_program(*)(cl_context, cl_uint, const char**, const size_t*, cl_int*))real("clCreateProgramWithSource"))(
+      context, count, lines, lengths, code);
+}
+
+void* clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool waits, cl_map_flags flags, size_t offset,
+                         size_t bytes, cl_uint count, const cl_event* before, cl_event* event, cl_int* code) {
+  if (waits) __sync_fetch_and_add(&calls.waited, 1);
+  return ((void* (*)(cl_command_queue, cl_mem, cl_bool, cl_map_flags, size_t, size_t, cl_uint, const cl_event*, cl_event*,
+                     cl_int*))real("clEnqueueMapBuffer"))(queue, buffer, waits, flags, offset, bytes, count, before,
+                                                          event, code);
+}
+
+cl_int clWaitForEvents(cl_uint count, const cl_event* events) {
+  __sync_fetch_and_add(&calls.waited, 1);
+  return ((cl_int(*)(cl_uint, const cl_event*))real("clWaitForEvents"))(count, events);
 }

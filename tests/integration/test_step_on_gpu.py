@@ -9,6 +9,7 @@ from pathlib import Path
 
 import oclgrind
 import pytest
+from opencl_drivers import driver
 from steps import changed_plan, drawn_feed, net, true_steps
 
 from autotune.compiler import spaces, step_bundle, targets
@@ -54,12 +55,18 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def run(
-    bundle: Bundle, settings: Path, calls: Sequence[int], memory: str, *words: str, **variables: str
+    bundle: Bundle,
+    settings: Path,
+    calls: Sequence[int],
+    memory: str,
+    *words: str,
+    steps: int = STEPS,
+    **variables: str,
 ) -> list[str]:
     lines = ["setting - 2", f"memory {memory}", *(f"gpu {call}" for call in calls)]
     settings.write_text("\n".join(lines) + "\n")
     done = subprocess.run(
-        [bundle[0], bundle[1], "--settings", settings, "--steps", str(STEPS), *words],
+        [bundle[0], bundle[1], "--settings", settings, "--steps", str(steps), *words],
         capture_output=True, text=True, timeout=300, env={**os.environ, **variables},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -101,6 +108,31 @@ def test_programs_are_compiled_once_and_kept(bundle: Bundle, tmp_path: Path) -> 
             kept.append({file: file.stat().st_mtime_ns for file in folder.iterdir()})
         assert kept[0], folder
         assert kept[0] == kept[1]
+
+
+def test_a_step_is_enqueued_without_waiting_and_compiles_nothing_a_second_time(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    able, counts = sorted(bundle[3].kernels), tmp_path / "counts"
+    ways = {
+        "AUTOTUNE_OPENCL_LIBRARY": str(driver(tmp_path)),
+        "AUTOTUNE_OPENCL_PROGRAMS": str(tmp_path / "programs"),
+        "CALLS": str(counts),
+    }
+
+    def called(steps: int, **variables: str) -> tuple[int, int, int]:
+        run(bundle, tmp_path / "settings", able, "copy", steps=steps, **ways, **variables)
+        launched, waited, compiled = map(int, counts.read_text().split())
+        return launched, waited, compiled
+
+    assert len(able) == len(bundle[2].nodes)
+    launched, waited, first = called(1)
+    more_launched, more_waited, again = called(STEPS)
+    _, _, updated = called(1, DRIVER="another version")
+    assert more_launched - launched >= (STEPS - 1) * len(able)
+    # A step waits for what it is fed, its loss and its end, whatever it calls.
+    assert more_waited - waited <= 6 * (STEPS - 1) < len(able)
+    assert again == 1 < first == updated  # What changes layouts is not kept.
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ PyTorch's turns are CUDA graphs, with TF32 off, in the layout that is faster. CL
 im2col and GEMM, the faster of two ways; it has no groups, so depthwise convolutions are left out there.
 
 Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there; `--records FILE` takes ours from
-records of such runs on the same device, without tuning. `--pocl` instead asks on this
+records of such runs on the same device, and tunes only what they do not know. `--pocl` instead asks on this
 host's OpenCL whether the same spaces beat TVM's default schedule on SqueezeNet 1.1's training step; so does a host
 whose OpenCL has no GPU.
 """
@@ -51,6 +51,7 @@ from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.runner import runner_for
 from autotune.compiler.scheduled import replayed
+from autotune.errors import RecordError
 from autotune.measurement import median, paired_speedup
 from autotune.records.database_file import read_database
 from autotune.workloads import (
@@ -122,8 +123,10 @@ def patiently(command: Sequence[str]) -> None:
         print(f"failed: {shlex.join(command[1:])}: {done.stderr.strip()[-500:]}", flush=True)
 
 
-def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
-    """Makes the runs that are not there yet, as long as the time allows; ours first.
+def tune(
+    wanted: dict[str, Kernel], known: dict[str, Candidate], report: Report, runs: Path
+) -> None:
+    """Makes the runs that neither the folder nor records have, as long as the time allows; ours first.
 
     Stock's searches are long and measure little: `--jobs` of them go on at once, each with its share of the cores,
     and measure one at a time.
@@ -153,9 +156,10 @@ def tune(wanted: dict[str, Kernel], report: Report, runs: Path) -> None:
             cpus.put(mine)
             print(f"stock, {name}: {time.monotonic() - began:.0f} s", flush=True)
 
-    if "ours" in report.options.sides and not report.options.records:
+    if "ours" in report.options.sides:
         for name in wanted:
-            ours(name)
+            if name not in known:
+                ours(name)
     if "stock" in report.options.sides:
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(stock, reversed(tuple(wanted))))  # The longest first.
@@ -174,26 +178,38 @@ def libraries_of(
         return {name: (path, wanted[name].name) for name, path in zip(tuned, made, strict=True)}
 
 
-def recorded(
-    wanted: dict[str, Kernel], trials: int, records: Path, out: Path
-) -> dict[str, tuple[Path, str]]:
-    """The fastest schedules that records of so many trials a kernel know, as libraries with their symbols."""
-    spec = targets.find("opencl")
-    space = spaces.load(spec.space_path())
-    device = runner_for(spec).device
-    limits = asked(TuneRequest(spec, space, "", None, (), trials, 1), device).space.limits
-    target = target_text(targets.tvm_target(spec, limits, space.compile))
+def recorded(wanted: dict[str, Kernel], trials: int, records: Path) -> dict[str, Candidate]:
+    """The fastest schedules of the kernels of which records know so many trials."""
     told = experience(list(wanted.values()), read_database(records))
-    requests = {}
+    found = {}
     for name, kernel in wanted.items():
         one = told.get(kernel.name)
         if one is None or not one.equal or all(s.trials != trials for s in one.known[0].searched):
             continue
         best = one.known[0].schedules[0]
-        program = Candidate.of(best.digest, replayed(kernel, best.formulation, best.trace)).program
-        library = out / kernel.name / "library.so"
+        try:
+            module = replayed(kernel, best.formulation, best.trace, best.digest)
+        except RecordError as error:
+            print(f"{name}: {error.message}", flush=True)
+            continue
+        found[name] = Candidate.of(best.digest, module)
+    return found
+
+
+def rebuilt(
+    wanted: dict[str, Kernel], known: dict[str, Candidate], out: Path
+) -> dict[str, tuple[Path, str]]:
+    """Recorded schedules as libraries with their symbols."""
+    spec = targets.find("opencl")
+    space = spaces.load(spec.space_path())
+    device = runner_for(spec).device
+    limits = asked(TuneRequest(spec, space, "", None, (), 1, 1), device).space.limits
+    target = target_text(targets.tvm_target(spec, limits, space.compile))
+    requests = {}
+    for name, candidate in known.items():
+        library = out / wanted[name].name / "library.so"
         library.parent.mkdir()
-        requests[name] = BuildRequest(program, target, library, limits=limits)
+        requests[name] = BuildRequest(candidate.program, target, library, limits=limits)
     builder = Builder(workers=cores(), timeout_s=60.0, temporary=out)
     builder.start()
     try:
@@ -320,7 +336,9 @@ def sides_of(
             blast.free(buffers)
 
 
-def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
+def compare(
+    report: Report, wanted: dict[str, Kernel], known: dict[str, Candidate], runs: Path
+) -> None:
     """Times all sides on every kernel that is tuned."""
     torch = Torch()
     opencl_sidecar.load()
@@ -332,13 +350,13 @@ def compare(report: Report, wanted: dict[str, Kernel], runs: Path) -> None:
     gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
     worst, unsearched, trials = 0.0, 0, trials_of(report)
     with tempfile.TemporaryDirectory() as folder:
-        if records := report.options.records:
-            report.row(what="records", file=records.name)
-            libraries = recorded(wanted, trials, records, Path(folder))
-        else:
-            libraries = libraries_of(wanted, trials, runs, Path(folder))
-        for number, (name, library) in enumerate(libraries.items()):
-            kernel = wanted[name]
+        new = {name: kernel for name, kernel in wanted.items() if name not in known}
+        libraries = libraries_of(new, trials, runs, Path(folder))
+        if known:
+            report.row(what="records", file=report.options.records.name, kernels=sorted(known))
+            libraries |= rebuilt(wanted, known, Path(folder))
+        for number, name in enumerate(name for name in wanted if name in libraries):
+            kernel, library = wanted[name], libraries[name]
             searched = stock_search.told(runs / "stock" / kernel.name, trials)
             unsearched += searched is None
             stock = {}
@@ -460,9 +478,10 @@ def measure(report: Report) -> None:
             if unknown := sorted(set(only) - set(wanted)):
                 raise SystemExit(f"no such kernel: {unknown[0]}; there are {'; '.join(wanted)}")
             mine = {name: wanted[name] for name in only}
-        tune(mine, report, runs)
+        known = recorded(wanted, trials_of(report), options.records) if options.records else {}
+        tune(mine, known, report, runs)
         if parts == 1 and not options.only_tune:
-            compare(report, wanted, runs)
+            compare(report, wanted, known, runs)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

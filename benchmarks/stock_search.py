@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import count
@@ -39,6 +40,8 @@ from autotune.workloads.graph import Task
 ROUND = 64
 _SEED = 1
 _CHILD = "--stock-search"
+_REASONS = 8
+"""Most reasons that are told why candidates were not built."""
 
 
 @contextmanager
@@ -78,7 +81,7 @@ def search(kernel: Kernel, target_name: str, trials: int, folder: Path, lock: Pa
             runner,
             data,
             space.measure,
-            BuildTargets(text, text, space.limits),
+            BuildTargets(text, text, limits),
             work / "libraries",
         )
         with closing(bench):
@@ -102,6 +105,7 @@ def _tuned(
     best = [math.inf]
     best_after: list[tuple[int, float]] = []
     spent = {"build": 0.0, "wait": 0.0, "measure": 0.0}
+    not_built: Counter[str] = Counter()
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
 
@@ -120,6 +124,7 @@ def _tuned(
             "best_after": best_after,
             "wall_s": time.monotonic() - began,
             "spent_s": spent,
+            "not_built": dict(not_built.most_common(_REASONS)),
             "ended": ended,
         }
         write_json(folder / "stock.json", answer)
@@ -130,6 +135,7 @@ def _tuned(
             candidates = [Candidate.of(f"stock-{next(numbers)}", one.mod) for one in build_inputs]
             with timed("build"):
                 libraries = bench.build(candidates)
+            not_built.update(one.message for one in libraries if isinstance(one, Outcome))
             return [
                 BuilderResult(None, built.message)
                 if isinstance(built, Outcome)
@@ -176,7 +182,7 @@ def _tuned(
     with intrinsics, tempfile.TemporaryDirectory() as work:
         ms.tune_tir(
             program, target, work, max_trials_global=trials, num_trials_per_iter=min(ROUND, trials),
-            builder=OurBuilder(), runner=OurRunner(), num_tuning_cores="logical", seed=_SEED,
+            builder=OurBuilder(), runner=OurRunner(), num_tuning_cores=cores(), seed=_SEED,
         )  # fmt: skip
     tell(ended=True)
 

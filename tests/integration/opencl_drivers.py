@@ -12,7 +12,17 @@ def driver(folder: Path) -> Path:
     """Compiles the library into a folder; variables of whoever loads it say which ways it has."""
     path = folder / "libOpenCL.so"
     subprocess.run(
-        ["cc", "-shared", "-fPIC", "-o", path, _SOURCE, "-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-ldl"],
+        [
+            "cc",
+            "-shared",
+            "-fPIC",
+            "-o",
+            path,
+            _SOURCE,
+            "-Wl,--no-as-needed",
+            "-l:libOpenCL.so.1",
+            "-ldl",
+        ],
         check=True,
     )
     return path

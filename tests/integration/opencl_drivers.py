@@ -13,16 +13,9 @@ def driver(folder: Path) -> Path:
     path = folder / "libOpenCL.so"
     subprocess.run(
         [
-            "cc",
-            "-shared",
-            "-fPIC",
-            "-o",
-            path,
-            _SOURCE,
-            "-Wl,--no-as-needed",
-            "-l:libOpenCL.so.1",
-            "-ldl",
+            "cc", "-shared", "-fPIC", "-o", path, _SOURCE,
+            "-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-ldl",
         ],
         check=True,
-    )
+    )  # fmt: skip
     return path

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -29,7 +28,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from statistics import geometric_mean
 from typing import Any
 
@@ -64,7 +62,7 @@ from autotune.workloads import (
 
 TRIALS = 256
 BLOCKS = 11
-_PATIENCE_S = 1200
+_PATIENCE_S = 3600
 _GRAPH = 10  # Calls of PyTorch in a CUDA graph.
 UNENDED = "unended search of stock"
 ROLES = ("forward", "data_grad", "weight_grad")
@@ -128,16 +126,13 @@ def tune(
 ) -> None:
     """Makes the runs that neither the folder nor records have, as long as the time allows; ours first.
 
-    Stock's searches are long and measure little: `--jobs` of them go on at once, each with its share of the cores,
-    and measure one at a time.
+    Stock's searches are long and measure little: `--jobs` of them go on at once and measure one at a time. Each has
+    twice its share of the cores, since it waits for the device in between.
     """
     trials = trials_of(report)
     minutes, jobs = report.options.minutes, report.options.jobs
     until = time.monotonic() + 60 * minutes if minutes else float("inf")
-    cpus: SimpleQueue[list[int]] = SimpleQueue()
-    every = sorted(os.sched_getaffinity(0))
-    for number in range(jobs):
-        cpus.put(every[number::jobs])
+    workers = max(1, min(cores(), 2 * cores() // jobs))
 
     def ours(name: str) -> None:
         kernel = wanted[name]
@@ -149,11 +144,13 @@ def tune(
     def stock(name: str) -> None:
         folder = runs / "stock" / wanted[name].name
         if stock_search.told(folder, trials) is None and time.monotonic() < until:
-            began, mine = time.monotonic(), cpus.get()
+            began = time.monotonic()
             lock = runs / f"device-{report.options.part.replace('/', '-')}.lock"
-            command = stock_search.command(__file__, "opencl", wanted[name], trials, folder, lock)
-            patiently(["taskset", "--cpu-list", ",".join(map(str, mine)), *command])
-            cpus.put(mine)
+            patiently(
+                stock_search.command(
+                    __file__, "opencl", wanted[name], trials, workers, folder, lock
+                )
+            )
             print(f"stock, {name}: {time.monotonic() - began:.0f} s", flush=True)
 
     if "ours" in report.options.sides:

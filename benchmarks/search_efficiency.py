@@ -23,6 +23,7 @@ import stock_search
 from bars import Report, run
 from duel import duel, exported, finished_run, tuning
 
+from autotune.compiler.host import cores
 from autotune.measurement import median, paired_speedup
 from autotune.records import read_run
 from autotune.workloads import Kernel, parse_kernel
@@ -59,7 +60,7 @@ def searched(kernel: Kernel, runs: Path, *, quick: bool) -> tuple[Path, dict[str
     if told is None:
         subprocess.run(
             stock_search.command(
-                __file__, "cpu", kernel, trials["stock"], stock, runs / "stock.lock"
+                __file__, "cpu", kernel, trials["stock"], cores(), stock, runs / "stock.lock"
             ),
             check=True,
             stdout=subprocess.DEVNULL,

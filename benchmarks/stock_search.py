@@ -10,12 +10,14 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import os
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
@@ -26,7 +28,6 @@ from autotune.compiler.builder import Builder, target_text
 from autotune.compiler.candidate import Candidate
 from autotune.compiler.device_limits import asked
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.host import cores
 from autotune.compiler.reference_data import ReferenceData
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.rules import no_tensor_intrinsics
@@ -40,6 +41,8 @@ from autotune.workloads.graph import Task
 ROUND = 64
 _SEED = 1
 _CHILD = "--stock-search"
+_BUILD_S = 60.0
+_NICE = 10
 _REASONS = 8
 """Most reasons that are told why candidates were not built."""
 
@@ -52,13 +55,18 @@ def alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def search(kernel: Kernel, target_name: str, trials: int, folder: Path, lock: Path) -> None:
+def search(
+    kernel: Kernel, target_name: str, trials: int, workers: int, folder: Path, lock: Path
+) -> None:
     """Tunes a kernel as stock MetaSchedule does.
+
+    Its own threads and what it builds yield to the process that measures, its own or another search's.
 
     Args:
         kernel: What to tune, in its plain definition.
         target_name: `cpu` or `opencl`, of this host.
         trials: Trials that stock may have.
+        workers: Threads that search, and processes that build.
         folder: Where the best program goes, as `stock.so`, and after every trial what was tried, as `stock.json`;
             `ended` says whether that was all.
         lock: What searches that share a device measure under, one at a time.
@@ -70,11 +78,15 @@ def search(kernel: Kernel, target_name: str, trials: int, folder: Path, lock: Pa
     limits = asked(request, runner.device).space.limits
     target = targets.tvm_target(spec, limits)
     work = Path(tempfile.mkdtemp(prefix="stock-"))
-    builder = Builder(workers=cores(), timeout_s=30.0, temporary=work, programs=runner.programs)
+    builder = Builder(workers=workers, timeout_s=_BUILD_S, temporary=work, programs=runner.programs)
     text = target_text(target)
+    measuring = ThreadPoolExecutor(
+        1
+    )  # Not what yields is the process that measures, whenever it starts.
     try:
+        measuring.submit(runner.start).result()
+        os.nice(_NICE)  # Of this thread, and of what it starts.
         builder.start()
-        runner.start()
         data = ReferenceData(work / "data", _SEED)
         bench = Bench(
             builder,
@@ -85,15 +97,27 @@ def search(kernel: Kernel, target_name: str, trials: int, folder: Path, lock: Pa
             work / "libraries",
         )
         with closing(bench):
-            _tuned(bench, kernel, target, trials, folder, lock)
+
+            def measure(library: Path, best_s: float) -> Outcome:
+                return measuring.submit(bench.run, kernel, library, best_s).result()
+
+            _tuned(bench, measure, kernel, target, trials, workers, folder, lock)
     finally:
         builder.stop()
         runner.stop()
+        measuring.shutdown()
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _tuned(
-    bench: Bench, kernel: Kernel, target: Any, trials: int, folder: Path, lock: Path
+    bench: Bench,
+    measure: Callable[[Path, float], Outcome],
+    kernel: Kernel,
+    target: Any,
+    trials: int,
+    workers: int,
+    folder: Path,
+    lock: Path,
 ) -> None:
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms
@@ -167,7 +191,7 @@ def _tuned(
                 with timed("wait"):
                     held.enter_context(alone(lock))
                 with timed("measure"):
-                    outcome = bench.run(kernel, library, best[0])
+                    outcome = measure(library, best[0])
             tried.append(outcome)
             if outcome.ok and outcome.seconds < best[0]:
                 best[0] = outcome.seconds
@@ -182,7 +206,7 @@ def _tuned(
     with intrinsics, tempfile.TemporaryDirectory() as work:
         ms.tune_tir(
             program, target, work, max_trials_global=trials, num_trials_per_iter=min(ROUND, trials),
-            builder=OurBuilder(), runner=OurRunner(), num_tuning_cores=cores(), seed=_SEED,
+            builder=OurBuilder(), runner=OurRunner(), num_tuning_cores=workers, seed=_SEED,
         )  # fmt: skip
     tell(ended=True)
 
@@ -191,8 +215,9 @@ def child() -> bool:
     """Searches, where this process was started by `command`; whether it was."""
     if sys.argv[1:2] != [_CHILD]:
         return False
-    target_name, spec, role, trials, folder, lock = sys.argv[2:]
-    search(parse_kernel(spec, role), target_name, int(trials), Path(folder), Path(lock))
+    target_name, spec, role, trials, workers, folder, lock = sys.argv[2:]
+    kernel = parse_kernel(spec, role)
+    search(kernel, target_name, int(trials), int(workers), Path(folder), Path(lock))
     return True
 
 
@@ -206,10 +231,16 @@ def told(folder: Path, trials: int) -> dict[str, Any] | None:
 
 
 def command(
-    program: str, target_name: str, kernel: Kernel, trials: int, folder: Path, lock: Path
+    program: str,
+    target_name: str,
+    kernel: Kernel,
+    trials: int,
+    workers: int,
+    folder: Path,
+    lock: Path,
 ) -> list[str]:
     """How a benchmark starts itself again to search in a process of its own; it asks `child` first."""
     return [
         *(sys.executable, program, _CHILD, target_name),
-        *(kernel.spec, kernel.role, str(trials), str(folder), str(lock)),
+        *(kernel.spec, kernel.role, str(trials), str(workers), str(folder), str(lock)),
     ]

@@ -88,6 +88,9 @@ def search(
         os.nice(_NICE)  # Of this thread, and of what it starts.
         builder.start()
         data = ReferenceData(work / "data", _SEED)
+        measuring.submit(
+            data.of, kernel
+        )  # Takes long, and no search shall wait for it with the lock.
         bench = Bench(
             builder,
             runner,

@@ -43,8 +43,9 @@ _SEED = 1
 _CHILD = "--stock-search"
 _BUILD_S = 60.0
 _NICE = 10
+_WORDS = 200
 _REASONS = 8
-"""Most reasons that are told why candidates were not built."""
+"""Most reasons that are told why candidates were not built, or were not right."""
 
 
 @contextmanager
@@ -133,6 +134,7 @@ def _tuned(
     best_after: list[tuple[int, float]] = []
     spent = {"build": 0.0, "wait": 0.0, "measure": 0.0}
     not_built: Counter[str] = Counter()
+    not_right: Counter[str] = Counter()
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
 
@@ -152,6 +154,7 @@ def _tuned(
             "wall_s": time.monotonic() - began,
             "spent_s": spent,
             "not_built": dict(not_built.most_common(_REASONS)),
+            "not_right": dict(not_right.most_common(_REASONS)),
             "ended": ended,
         }
         write_json(folder / "stock.json", answer)
@@ -196,6 +199,8 @@ def _tuned(
                 with timed("measure"):
                     outcome = measure(library, best[0])
             tried.append(outcome)
+            if not outcome.ok:
+                not_right[f"{outcome.status}: {outcome.message[:_WORDS]}"] += 1
             if outcome.ok and outcome.seconds < best[0]:
                 best[0] = outcome.seconds
                 best_after.append((len(tried), outcome.seconds))

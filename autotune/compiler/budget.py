@@ -81,7 +81,7 @@ class TaskLanes:
         def prospect(lane: Lane) -> float:
             state = lane.state
             if math.isfinite(state.best_s):
-                return float(state.best_s * state.tried**_PROGRESS)
+                return float(lane.outlook * state.best_s * state.tried**_PROGRESS)
             if state.expected is not None:  # Its first trials may be on their way.
                 return float(self.best_s * state.expected * state.tried**_PROGRESS)
             return math.inf if state.trials else 0.0

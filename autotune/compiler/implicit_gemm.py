@@ -82,11 +82,14 @@ class Products:
         scopes = [str(one.attrs[1]) for one in trace.insts if one.kind.name == "SetScope"]
         if pipelined:  # What a work-item reads follows from the rest.
             decided = decided[: -len(SHARES)]
+        # The last two are those of the rows and the columns.
+        straight = not pipelined and scopes[-2:] == ["shared", "local"]
         parts = () if len(decided) == len(NAMES) else (1,)
         return Tile(
             **dict(zip(NAMES, (*parts, *decided), strict=True)),
             staged=pipelined or "shared" in scopes,
             pipelined=pipelined,
+            straight=straight,
             row_image=_SIDES["row"] in images,
             column_image=_SIDES["column"] in images,
             half=any(str(one.attrs[0]) == HALF for one in notes),
@@ -167,8 +170,9 @@ class _Sketch:
                 sch.annotate(operand, IMAGE, number)
         prefetches = self._tile.pipelined
         loads = [self._decided("row_load"), self._decided("column_load")]
+        staged = (self._tile.staged, self._tile.columns_staged)
         for index, (operand, along_depth) in enumerate(zip(operands, along, strict=True)):
-            if not self._tile.staged:
+            if not staged[index]:
                 self._gather(operand, within, along_depth=along_depth)
                 continue
             registers = sch.cache_read(block, index, "local")

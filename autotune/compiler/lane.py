@@ -111,6 +111,11 @@ class Lane:
     def name(self) -> str:
         return f"{self.kernel.name}/{self.formulation.name}"
 
+    @property
+    def outlook(self) -> float:
+        """What its best time is multiplied with where formulations compete; see `Search.outlook`."""
+        return self._space.search.outlook.get(self.formulation.name, 1.0)
+
     def workload_record(self) -> Any:
         """The unscheduled program as a line of TVM's `database_workload.json`."""
         return plain(self._workload.as_json())

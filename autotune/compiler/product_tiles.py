@@ -65,6 +65,7 @@ class Tile:
         row_load, column_load: Elements of a load from global memory.
         staged: Whether operands go through local memory, rather than straight into registers.
         pipelined: Whether the next tile is gathered, into registers, while one is multiplied.
+        straight: Whether the columns go straight into registers though the rows are staged.
         row_image, column_image: Whether an operand is read as an image; see `image_reads`.
         half: Whether operands are kept in half precision on their way; see `half_storage`.
     """
@@ -82,6 +83,7 @@ class Tile:
     column_load: int
     staged: bool
     pipelined: bool
+    straight: bool = False
     row_image: bool = False
     column_image: bool = False
     half: bool = False
@@ -117,11 +119,16 @@ class Tile:
         return self.own_rows * self.own_columns
 
     @property
+    def columns_staged(self) -> bool:
+        """Whether the columns go through local memory, as the rows do."""
+        return self.staged and not self.straight
+
+    @property
     def registers(self) -> int:
         """Values that a work-item keeps in registers: results, operands of unrolled steps, what is read ahead."""
-        operands = self.own_rows + self.own_columns
-        if not self.staged:
-            operands *= self.unrolled
+        row_steps = 1 if self.staged else self.unrolled
+        column_steps = 1 if self.columns_staged else self.unrolled
+        operands = self.own_rows * row_steps + self.own_columns * column_steps
         ahead = self.row_each * self.row_load + self.column_each * self.column_load
         return self.accumulators + operands + (ahead if self.pipelined else 0)
 
@@ -136,9 +143,8 @@ class Tile:
 
     def shared_evenly(self) -> bool:
         """Whether the work-items of a work-group gather equal shares of the operands' tiles."""
-        return (
-            self.deep * self.rows % (self.items * self.row_load) == 0
-            and self.deep * self.columns % (self.items * self.column_load) == 0
+        return self.deep * self.rows % (self.items * self.row_load) == 0 and (
+            self.straight or self.deep * self.columns % (self.items * self.column_load) == 0
         )
 
     @property
@@ -173,7 +179,7 @@ class Tile:
         """Local memory of a work-group."""
         row = _padded(self.rows) if product.rows_along else self.rows
         column = _padded(self.columns) if product.columns_along else self.columns
-        return self.deep * (row + column) * _FLOAT_BYTES
+        return self.deep * (row + (0 if self.straight else column)) * _FLOAT_BYTES
 
     def features(self, product: Product) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""
@@ -203,7 +209,7 @@ def _padded(extent: int) -> int:
     return extent + (PADDING - extent) % BANKS
 
 
-FLAGS = ("staged", "pipelined", "row_image", "column_image", "half")
+FLAGS = ("staged", "pipelined", "straight", "row_image", "column_image", "half")
 """Decisions that make another sketch."""
 
 NAMES = tuple(name for name in names_of(Tile) if name not in FLAGS)
@@ -253,15 +259,20 @@ class Tiles(TileSpace[Tile]):
         """Whether a tile's way through local memory is one."""
         return (
             tile.shared_evenly()
+            and (not tile.straight or self._alone(tile))
             and (not tile.pipelined or tile.prefetched_in_blocks(self.product))
             and tile.local_bytes(self.product) <= self._limits.max_local_memory_bytes
         )
+
+    def _alone(self, tile: Tile) -> bool:
+        """Whether no other work-item needs the columns of one, and nothing is decided of their way."""
+        return (tile.row_items, tile.column_load) == (1, 1) and not (tile.pipelined or tile.half)
 
     def _straight(self, tile: Tile) -> bool:
         """Whether a tile without local memory decides nothing that only such memory has."""
         return (
             (tile.row_load, tile.column_load) == (1, 1)
-            and not tile.pipelined
+            and not (tile.pipelined or tile.straight)
             and (not tile.half or self.product.transformed)
         )
 
@@ -290,6 +301,7 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "column_load": rule.loads if through_local else (1,),
         "staged": staged,
         "pipelined": rule.pipelined if through_local else (False,),
+        "straight": (False, True) if through_local and product.rows <= rule.thin else (False,),
         "row_image": rule.images if limits.image_buffer_max else (False,),
         "column_image": rule.images if limits.image_buffer_max else (False,),
         "half": rule.half if through_local or product.transformed else (False,),

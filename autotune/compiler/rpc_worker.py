@@ -5,8 +5,8 @@ those of `run_worker`, with the candidate's name in `candidate`, and `{"op": "op
 `{"op": "opencl"}` and `{"op": "conditions"}`. Answers to what runs a candidate have `conditions`: what the device
 told before and after, as far as its server does.
 
-An answer `{"lost": text}` says that the session is gone. TVM's client does not recover from that: the worker is
-to be replaced.
+An answer `{"lost": text}` says that the session is gone, or that its device does nothing any more. TVM's client
+does not recover from that: the worker is to be replaced.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Session:
             if request["op"] == "conditions":
                 return {"conditions": self._conditions()}
             if request["op"] == "load":
-                return self._bench.handle(request)
+                return self._bench.carry_out(request)
             answer = self._timed(self._bench, request)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            if self._session is not None and self._alive():
+            if self._alive() and (self._bench is None or self._bench.works()):
                 return {"error": text}
             return {"lost": text}
         return answer
@@ -67,7 +67,7 @@ class Session:
         """Carries out a request that runs a candidate, and asks for the conditions on both sides of it."""
         self._say(request["candidate"])
         before = self._conditions()
-        answer = bench.handle(request)
+        answer = bench.carry_out(request)
         self._say("")
         return {**answer, "conditions": before + self._conditions()}
 
@@ -112,6 +112,8 @@ class Session:
 
     def _alive(self) -> bool:
         """Whether the session still answers: an error may be the kernel's, or the session's own end."""
+        if self._session is None:
+            return False
         try:
             self._session.get_function("runtime.GetDeviceAttr")
         except Exception:

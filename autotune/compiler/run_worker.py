@@ -47,6 +47,27 @@ class Bench:
         self._expected: list[NDArray[Any]] = []
 
     def handle(self, request: Message) -> Message:
+        """Carries out one request; ends the process where the device does nothing any more afterwards."""
+        try:
+            return self.carry_out(request)
+        except Exception as error:
+            if self.works():
+                raise
+            sys.exit(f"{type(error).__name__}: {error}")
+
+    def works(self) -> bool:
+        """Whether the device still takes data and gives it back; to be asked after an error.
+
+        A kernel that runs astray may leave an OpenCL context in which every later call fails.
+        """
+        try:
+            probe = self._upload(np.zeros(1, np.float32))
+            self._device.sync()
+            return bool(probe.numpy()[0] == 0)
+        except Exception:
+            return False
+
+    def carry_out(self, request: Message) -> Message:
         """Carries out one request."""
         self._open(Path(request["data"]), fresh=False)
         if request["op"] == "load":

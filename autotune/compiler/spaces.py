@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
 
 from autotune.errors import UsageError
 
@@ -160,6 +168,11 @@ class ImplicitGemm(ByGroups):
     staged: tuple[bool, ...] = Field(
         default=(True,),
         description="Whether operands go through local memory; never where that is ordinary memory.",
+    )
+    thin: NonNegativeInt = Field(
+        default=0,
+        description="Beside no more rows than this, columns may go straight into registers: few multiply-adds need "
+        "each of their elements.",
     )
     pipelined: tuple[bool, ...] = Field(
         default=(False, True),
@@ -403,6 +416,11 @@ class Search(_Strict):
         description="More than that, where the budget allows: this share of an equal share of all trials.",
     )
     warmup_trials_memory_bound: PositiveInt = 2
+    outlook: dict[str, PositiveFloat] = Field(
+        default_factory=dict,
+        description="By formulation: what its best time is multiplied with where formulations compete for trials. "
+        "Less than 1 for one whose best falls further with more trials than that of others.",
+    )
     serial_below_flops: NonNegativeInt = Field(
         default=0,
         description="Kernels with fewer operations than this run on one thread: starting more costs more.",

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The OpenCL library of this machine with another driver's ways: with OLD_GPU its devices say that they are GPUs of
 // OpenCL 2.0, as phones' do, with local memory and sub-groups of 48; with NO_IMAGES it has images by its own word,
-// and makes none; with BUSY no kernel can be launched; DRIVER is the driver's version; into the file CALLS go, at the
-// end, how often kernels were launched, the host waited for the device, and a program was compiled from source.
+// and makes none; with BUSY no kernel can be launched; DRIVER is the driver's version; the process that finds the file
+// FAULT at its hundredth launch takes it away, and from then on can do nothing on its device, as after a kernel that
+// ran astray; into the file CALLS go, at the end, how often kernels were launched, the host waited for the device, and
+// a program was compiled from source.
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -10,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct {
   long launched, waited, compiled;
 } calls;
+static int lost;
 
 __attribute__((destructor)) static void tell(void) {
   const char* path = getenv("CALLS");
@@ -73,7 +77,8 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                               const size_t* global, const size_t* local, cl_uint count, const cl_event* waits,
                               cl_event* event) {
   if (getenv("BUSY")) return CL_OUT_OF_RESOURCES;
-  __sync_fetch_and_add(&calls.launched, 1);
+  if (__sync_add_and_fetch(&calls.launched, 1) == 100 && getenv("FAULT") && unlink(getenv("FAULT")) == 0) lost = 1;
+  if (lost) return CL_OUT_OF_RESOURCES;
   return ((cl_int(*)(cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,
                      const cl_event*, cl_event*))real("clEnqueueNDRangeKernel"))(
       queue, kernel, dimensions, offset, global, local, count, waits, event);
@@ -81,12 +86,14 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
 
 cl_int clFinish(cl_command_queue queue) {
   __sync_fetch_and_add(&calls.waited, 1);
+  if (lost) return CL_OUT_OF_RESOURCES;
   return ((cl_int(*)(cl_command_queue))real("clFinish"))(queue);
 }
 
 cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool waits, size_t offset, size_t bytes, void* to,
                            cl_uint count, const cl_event* before, cl_event* event) {
   if (waits) __sync_fetch_and_add(&calls.waited, 1);
+  if (lost) return CL_OUT_OF_RESOURCES;
   return ((cl_int(*)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void*, cl_uint, const cl_event*, cl_event*))real(
       "clEnqueueReadBuffer"))(queue, buffer, waits, offset, bytes, to, count, before, event);
 }
@@ -94,6 +101,7 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool waits,
 cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool waits, size_t offset, size_t bytes,
                             const void* from, cl_uint count, const cl_event* before, cl_event* event) {
   if (waits) __sync_fetch_and_add(&calls.waited, 1);
+  if (lost) return CL_OUT_OF_RESOURCES;
   return ((cl_int(*)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void*, cl_uint, const cl_event*,
                      cl_event*))real("clEnqueueWriteBuffer"))(queue, buffer, waits, offset, bytes, from, count, before,
                                                               event);

@@ -77,4 +77,4 @@ def _measure(
     from autotune.compiler.run_worker import Bench
 
     opencl_sidecar.load()
-    sender.send(Bench(tvm.device("opencl", 0)).handle(request))
+    sender.send(Bench(tvm.device("opencl", 0)).carry_out(request))

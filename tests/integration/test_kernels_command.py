@@ -239,6 +239,23 @@ def test_a_kernel_that_no_tile_fits_is_searched_by_the_other_rules(tmp_path: Pat
     assert any(trial["status"] == "ok" for trial in trials)
 
 
+def test_a_device_that_is_lost_is_opened_anew_for_the_next_trial(tmp_path: Path) -> None:
+    fault = tmp_path / "fault"
+    fault.touch()
+    autotune(
+        "kernels", "--target", "opencl", "--op", "matmul:m=32,n=32,k=32", "--role", "forward",
+        "--trials", "10", "--logs", tmp_path / "logs",
+        AUTOTUNE_OPENCL_LIBRARY=str(driver(tmp_path)), FAULT=str(fault),
+    )  # fmt: skip
+    assert not fault.exists()
+    run = read_run(one_folder(tmp_path / "logs"))
+    measured = [event for event in run.events if "status" in event]
+    (failed,) = (one for one in measured if one["status"] != "ok")
+    assert failed["status"] == "run_error"
+    assert "CL_OUT_OF_RESOURCES" in failed["message"]
+    assert len(run.trials()) == 10
+
+
 def test_a_slow_default_is_timed_once_before_the_last_timing(tmp_path: Path) -> None:
     slow = "conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1"
     autotune("kernels", "--op", slow, "--role", "forward", "--trials", "4", "--logs", tmp_path)

@@ -37,7 +37,12 @@ def _check(tile: Tile, product: Product, most_registers: int) -> None:
     assert tile.groups(product) * tile.rows * tile.columns == (
         product.batch * product.rows * product.columns * tile.parts
     )
-    elements = tile.deep * (tile.rows + tile.columns)
+    if tile.straight:
+        assert product.rows <= 16
+        assert tile.row_items == 1
+        assert tile.staged
+        assert not tile.pipelined
+    elements = tile.deep * (tile.rows + (0 if tile.straight else tile.columns))
     own = tile.own_rows + tile.own_columns
     assert tile.own_rows * tile.own_columns + own <= tile.registers <= most_registers
     if not tile.staged:
@@ -54,13 +59,16 @@ def _check(tile: Tile, product: Product, most_registers: int) -> None:
     PRODUCTS,
     st.sampled_from([(True,), (False,), (True, False)]),
     st.sampled_from([64, 192]),
+    st.sampled_from([0, 16]),
     st.integers(0, 10**6),
 )
 @settings(deadline=None, max_examples=40)
 def test_drawn_and_mutated_tiles_divide_the_product_and_fit(
-    product: Product, staged: tuple[bool, ...], most_registers: int, seed: int
+    product: Product, staged: tuple[bool, ...], most_registers: int, thin: int, seed: int
 ) -> None:
-    rule = RULE.model_copy(update={"staged": staged, "most_registers": most_registers})
+    rule = RULE.model_copy(
+        update={"staged": staged, "most_registers": most_registers, "thin": thin}
+    )
     tiles = Tiles(product, rule, LIMITS, seed)
     for tile in tiles.drawn(6):
         _check(tile, product, most_registers)
@@ -115,6 +123,17 @@ def test_nothing_goes_through_local_memory_that_is_plain_memory() -> None:
     drawn = list(Tiles(SQUARE, RULE, limits, seed=1).drawn(20))
     assert drawn
     assert not any(tile.staged or tile.pipelined or tile.half for tile in drawn)
+
+
+def test_columns_go_straight_into_registers_beside_few_rows_only() -> None:
+    rule = RULE.model_copy(update={"thin": 16})
+
+    def straight(rows: int) -> set[bool]:
+        product = Product(False, False, batch=1, rows=rows, columns=4096, depth=1024)
+        return {tile.straight for tile in Tiles(product, rule, LIMITS, seed=1).drawn(200)}
+
+    assert straight(12) == {False, True}
+    assert straight(64) == {False}
 
 
 @pytest.mark.parametrize("columns", [4, 12, 20])

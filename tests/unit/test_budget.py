@@ -8,9 +8,11 @@ from autotune.compiler.budget import TaskLanes, next_turn
 from autotune.compiler.lane import LaneState
 
 
-def lane(trials: int = 0, best_s: float = math.inf, given: int = 0, **fields: Any) -> Any:
+def lane(
+    trials: int = 0, best_s: float = math.inf, given: int = 0, outlook: float = 1.0, **fields: Any
+) -> Any:
     state = LaneState(trials=trials, best_s=best_s, **fields)
-    return SimpleNamespace(state=state, given=given)
+    return SimpleNamespace(state=state, given=given, outlook=outlook)
 
 
 def task(count: int, default_s: float, *lanes: Any, warmup: int = 2) -> TaskLanes:
@@ -101,6 +103,17 @@ def test_a_lane_that_had_few_trials_is_tried_again_before_it_is_given_up() -> No
         turns.append(turn.lane)
     assert turns[0] is lucky
     assert late in turns
+
+
+def test_a_lane_with_a_better_outlook_goes_on_though_it_is_slower_as_yet() -> None:
+    lucky, late = lane(16, 1.0), lane(16, 1.5, outlook=0.6)
+    turn = next_turn([task(1, 1.0, lucky, late)], 1000, 16)
+    assert turn is not None
+    assert turn.lane is late
+    late.outlook = 0.8
+    turn = next_turn([task(1, 1.0, lucky, late)], 1000, 16)
+    assert turn is not None
+    assert turn.lane is lucky
 
 
 def test_an_exhausted_lane_hands_its_turn_on() -> None:

@@ -81,17 +81,14 @@ def search(
     work = Path(tempfile.mkdtemp(prefix="stock-"))
     builder = Builder(workers=workers, timeout_s=_BUILD_S, temporary=work, programs=runner.programs)
     text = target_text(target)
-    measuring = ThreadPoolExecutor(
-        1
-    )  # Not what yields is the process that measures, whenever it starts.
+    # A thread that does not yield starts the process that measures, again where it is lost.
+    measuring = ThreadPoolExecutor(1)
     try:
         measuring.submit(runner.start).result()
         os.nice(_NICE)  # Of this thread, and of what it starts.
         builder.start()
         data = ReferenceData(work / "data", _SEED)
-        measuring.submit(
-            data.of, kernel
-        )  # Takes long, and no search shall wait for it with the lock.
+        data.of(kernel)  # Takes long, and no search shall wait for it with the lock.
         bench = Bench(
             builder,
             runner,
@@ -100,11 +97,11 @@ def search(
             BuildTargets(text, text, limits),
             work / "libraries",
         )
+
+        def measure(library: Path, best_s: float) -> Outcome:
+            return measuring.submit(bench.run, kernel, library, best_s).result()
+
         with closing(bench):
-
-            def measure(library: Path, best_s: float) -> Outcome:
-                return measuring.submit(bench.run, kernel, library, best_s).result()
-
             _tuned(bench, measure, kernel, target, trials, workers, folder, lock)
     finally:
         builder.stop()

@@ -6,10 +6,10 @@ against float64. A turn launches a kernel until it has filled some milliseconds 
 PyTorch's turns are CUDA graphs, with TF32 off, in the layout that is faster. CLBlast computes convolutions as
 im2col and GEMM, the faster of two ways; it has no groups, so depthwise convolutions are left out there.
 
-Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there; `--records FILE` takes ours from
-records of such runs on the same device, and tunes only what they do not know. `--pocl` instead asks on this
-host's OpenCL whether the same spaces beat TVM's default schedule on SqueezeNet 1.1's training step; so does a host
-whose OpenCL has no GPU.
+Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there; `--records FILE` takes ours that
+are not there from records of such runs on the same device, and tunes only what they do not know. `--pocl` instead
+asks on this host's OpenCL whether the same spaces beat TVM's default schedule on SqueezeNet 1.1's training step; so
+does a host whose OpenCL has no GPU.
 """
 
 from __future__ import annotations
@@ -475,7 +475,13 @@ def measure(report: Report) -> None:
             if unknown := sorted(set(only) - set(wanted)):
                 raise SystemExit(f"no such kernel: {unknown[0]}; there are {'; '.join(wanted)}")
             mine = {name: wanted[name] for name in only}
-        known = recorded(wanted, trials_of(report), options.records) if options.records else {}
+        trials = trials_of(report)
+        unrun = {
+            name: kernel
+            for name, kernel in wanted.items()
+            if finished_run(runs / "ours" / kernel.name, trials) is None
+        }
+        known = recorded(unrun, trials, options.records) if options.records else {}
         tune(mine, known, report, runs)
         if parts == 1 and not options.only_tune:
             compare(report, wanted, known, runs)

@@ -29,6 +29,8 @@ EACH = (1, 2, 3, 4, 6, 8, 12, 16)
 """What those may be."""
 
 _FLOAT_BYTES = 4
+_MANY = 256
+"""Columns beside few rows, below which nothing is gained by another way of theirs."""
 
 
 @dataclass(frozen=True)
@@ -301,8 +303,13 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "column_load": rule.loads if through_local else (1,),
         "staged": staged,
         "pipelined": rule.pipelined if through_local else (False,),
-        "straight": (False, True) if through_local and product.rows <= rule.thin else (False,),
         "row_image": rule.images if limits.image_buffer_max else (False,),
         "column_image": rule.images if limits.image_buffer_max else (False,),
         "half": rule.half if through_local or product.transformed else (False,),
+        **({"straight": (False, True)} if through_local and _thin(product, rule) else {}),
     }
+
+
+def _thin(product: Product, rule: ImplicitGemm) -> bool:
+    """Whether there are few rows, and so many columns that a work-group may have its own."""
+    return product.rows <= rule.thin and product.columns >= _MANY

@@ -39,7 +39,7 @@ class TileSpace(ABC, Generic[Tile]):
 
     Args:
         make: The class of the tiles.
-        choices: What each decision may be, in the tiles' order.
+        choices: What each decision may be; one that is left out is the tiles' usual.
         seed: Seed of what is drawn.
     """
 
@@ -61,7 +61,10 @@ class TileSpace(ABC, Generic[Tile]):
         """All tiles that fit; None where there are too many to look at each."""
         if math.prod(map(len, self.choices.values())) > _TRIES:
             return None
-        made = (self._make(*values) for values in product(*self.choices.values()))
+        made = (
+            self._make(**dict(zip(self.choices, values, strict=True)))
+            for values in product(*self.choices.values())
+        )
         return [tile for tile in made if self.fits(tile)]
 
     def drawn(self, count: int) -> Iterator[Tile]:

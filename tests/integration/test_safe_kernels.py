@@ -56,6 +56,7 @@ SPECS = (
     ("opencl", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1,channels_last=1", "gemm_phases"),
     ("opencl", "conv2d:n=1,c=3,h=9,w=9,k=4,r=5,s=5,stride=3,pad=1", "gemm_phases"),
     ("opencl", "matmul:m=5,n=36,k=20", ""),
+    ("opencl", "forward matmul:m=4,n=256,k=8", "gemm"),
     (
         "opencl",
         "forward conv2d:n=1,c=4,h=6,w=6,k=8,r=3,s=3,stride=1,pad=1+bias.forward:n=1,c=8,s=36,relu=1",

@@ -9,19 +9,15 @@ import tvm
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.workloads import Kernel, max_relative_error, random_inputs, reference
 
-_OF_WINOGRAD = 1e-3
-"""Its transforms are off by some 1e-6 of the largest element; small elements are taken as 1e-3 of it."""
-
 
 def check_kernel(kernel: Kernel) -> None:
     inputs = random_inputs(kernel, zlib.crc32(kernel.name.encode()))
     expected = reference(kernel, inputs)
     for formulation in formulations(kernel):
         outputs = _run(prim_func(kernel, formulation), inputs, expected)
-        allowed = _OF_WINOGRAD if "winograd" in formulation.name else 1e-4
         for output, wanted in zip(outputs, expected, strict=True):
             error = max_relative_error(output, wanted)
-            assert error < allowed, f"{kernel.name} {formulation.name}: {error}"
+            assert error < 1e-4, f"{kernel.name} {formulation.name}: {error}"
 
 
 def _run(function: Any, inputs: list[Any], expected: list[Any]) -> list[Any]:

@@ -12,7 +12,9 @@ from autotune.compiler import spaces, tile_rules
 from autotune.compiler.depthwise import Windows
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.implicit_gemm import Products
+from autotune.compiler.register_products import RegisterProducts
 from autotune.compiler.row_sums import SumsOfRows
+from autotune.compiler.vector_rows import RowsOfPlanes
 from autotune.errors import ToolchainError
 from autotune.workloads.operators import Kernel
 
@@ -44,6 +46,10 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
     (rule,) = (rule for rule in space.rules if rule.kind == kind)
     if isinstance(rule, spaces.RowSums):
         return SumsOfRows(rule)
+    if isinstance(rule, spaces.RegisterProduct):
+        return RegisterProducts(rule)
+    if isinstance(rule, spaces.VectorRows):
+        return RowsOfPlanes(rule)
     assert space.limits is not None
     if isinstance(rule, spaces.ImplicitGemm):
         return Products(rule, space.limits)

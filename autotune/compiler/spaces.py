@@ -238,6 +238,53 @@ class RowSums(ByTiles):
     )
 
 
+class VectorRows(ByTiles):
+    """Depthwise convolutions with channels first, on a CPU, rows as vectors; see `compiler/vector_rows.py`."""
+
+    kind: Literal["vector_rows"]
+    jobs: tuple[PositiveInt, ...] = Field(
+        default=(2, 4, 8, 16, 32, 64), description="Shares of the planes, for threads to take."
+    )
+    rows: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 3, 4, 5, 7, 8), description="Neighbouring rows that are summed in registers."
+    )
+    lanes: tuple[PositiveInt, ...] = Field(
+        default=(4, 8, 16, 32, 64), description="Neighbouring columns of them."
+    )
+    most_accumulators: PositiveInt = Field(
+        default=512, description="Most results that are summed at once."
+    )
+    threads: bool = Field(default=True, description="Whether planes are shared among threads.")
+
+
+class RegisterProduct(ByTiles):
+    """Matrix products on a CPU, in tiles of vector registers; see `compiler/register_products.py`."""
+
+    kind: Literal["register_product"]
+    jobs: tuple[PositiveInt, ...] = Field(
+        default=(2, 4, 8, 16, 32), description="Shares of the tiles, for threads to take."
+    )
+    rows: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16), description="Rows of a tile."
+    )
+    lanes: tuple[PositiveInt, ...] = Field(
+        default=(8, 16, 32, 48, 64, 96), description="Neighbouring columns of a tile, as vectors."
+    )
+    steps: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4, 8), description="Steps of the reduction that are straight-line code."
+    )
+    fewest_accumulators: PositiveInt = Field(
+        default=64, description="Fewest results of a tile: fewer leave no time to load operands."
+    )
+    most_accumulators: PositiveInt = Field(
+        default=512, description="Most results of a tile: more fit no registers."
+    )
+    most_unrolled: PositiveInt = Field(
+        default=2048, description="Most multiply-adds in straight-line code: more compiles slowly."
+    )
+    threads: bool = Field(default=True, description="Whether tiles are shared among threads.")
+
+
 Rule = Annotated[
     InlineConstants
     | AutoInline
@@ -249,7 +296,9 @@ Rule = Annotated[
     | AutoBind
     | ImplicitGemm
     | Depthwise
-    | RowSums,
+    | RowSums
+    | VectorRows
+    | RegisterProduct,
     Field(discriminator="kind"),
 ]
 
@@ -583,7 +632,9 @@ def load(path: Path) -> Space:
 def _without_threads(rule: Rule) -> Rule:
     if isinstance(rule, ParallelVectorizeUnroll):
         return rule.model_copy(update={"max_jobs_per_core": -1})
-    return rule.model_copy(update={"threads": False}) if isinstance(rule, RowSums) else rule
+    if isinstance(rule, RowSums | VectorRows | RegisterProduct):
+        return rule.model_copy(update={"threads": False})
+    return rule
 
 
 def schema_text() -> str:

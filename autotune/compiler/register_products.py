@@ -1,0 +1,90 @@
+"""The schedule rule of matrix products on a CPU: tiles of results stay in vector registers over the whole reduction.
+
+A step of the reduction multiplies a vector of neighbouring columns by one element of each of a tile's rows (the
+innermost kernel of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008). Which
+tile is fastest depends on the registers and on what lies in which cache, so a few numbers are searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autotune.compiler.register_tiles import (
+    NAMES,
+    REGISTER_PRODUCT,
+    RegisterTile,
+    RegisterTiles,
+    Sums,
+)
+from autotune.compiler.spaces import RegisterProduct
+from autotune.compiler.tile_rules import sampled
+
+
+class RegisterProducts:
+    """The rule as a `TileRule`.
+
+    Args:
+        rule: The choices.
+    """
+
+    mark = REGISTER_PRODUCT
+
+    def __init__(self, rule: RegisterProduct) -> None:
+        self._rule = rule
+
+    def tiles(self, block: Any, seed: int) -> RegisterTiles:
+        """See `TileRule`."""
+        rows, columns, depth = (int(var.dom.extent) for var in block.iter_vars)
+        return RegisterTiles(Sums(1, rows, columns, depth, 1), self._rule, seed)
+
+    def kind(self, tile: RegisterTile) -> int:
+        """See `TileRule`."""
+        return tile.along
+
+    def decisions(self, tile: RegisterTile) -> Sequence[str]:
+        """See `TileRule`."""
+        return NAMES
+
+    def tile(self, decided: Sequence[int], trace: Any) -> RegisterTile:
+        """See `TileRule`."""
+        return RegisterTile(*decided)
+
+    def sketch(self, sch: Any, block: Any, tiles: RegisterTiles, tile: RegisterTile) -> Any:
+        """See `TileRule`."""
+        jobs, rows, lanes, steps, _ = (
+            sampled(sch, tiles.choices[one], getattr(tile, one)) for one in NAMES
+        )
+        following = _consumers(sch, block)
+        written = sch.cache_write(block, 0, "local")
+        i, j, k = sch.get_loops(block)
+        i, row = sch.split(i, [None, rows])
+        j, lane = sch.split(j, [None, lanes])
+        k, step = sch.split(k, [None, steps])
+        outer = (i, j) if tile.along else (j, i)
+        sch.reorder(*outer, k, step, row, lane)
+        job, at = sch.split(sch.fuse(*outer), [jobs, None])
+        for one in (written, *following):
+            sch.reverse_compute_at(one, at, preserve_unit_loops=True)
+            own_row, own_lane = sch.get_loops(one)[-2:]
+            sch.unroll(own_row)
+            sch.vectorize(own_lane)
+        for loop in (step, row):
+            sch.unroll(loop)
+        sch.vectorize(lane)
+        if self._rule.threads:
+            sch.parallel(job)
+        sch.decompose_reduction(block, k)
+        return sch
+
+
+def _consumers(sch: Any, block: Any) -> list[Any]:
+    """The blocks that follow one, element by element, each after those it reads."""
+    names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
+    found: dict[str, Any] = {}
+    waiting = list(sch.get_consumers(block))
+    while waiting:
+        one = waiting.pop(0)
+        found[str(sch.get(one).name_hint)] = one
+        waiting += sch.get_consumers(one)
+    return [found[name] for name in names if name in found]

@@ -1,0 +1,104 @@
+"""Tiles of a matrix product on a CPU, each kept in vector registers: no TVM here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.compiler.spaces import RegisterProduct
+from autotune.compiler.tile_space import TileSpace, dividing, names_of
+
+REGISTER_PRODUCT = "autotune.register_product"
+"""Annotation of a product's block, whose last axis is contiguous in the result and in one operand."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of products over a reduction.
+
+    Attributes:
+        outer: Matrices of results.
+        rows, columns: Of each; columns are neighbours in memory.
+        depth: Steps of the innermost reduction.
+        around: Steps of all others.
+    """
+
+    outer: int
+    rows: int
+    columns: int
+    depth: int
+    around: int
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """Every decision of the schedule.
+
+    Attributes:
+        jobs: Shares of the tiles, which threads take.
+        rows, lanes: Rows of a tile, and columns as vectors.
+        steps: Steps of the reduction that are straight-line code.
+        along: Whether the next tile lies along the columns, rather than the rows.
+    """
+
+    jobs: int
+    rows: int
+    lanes: int
+    steps: int
+    along: int
+
+
+NAMES = names_of(RegisterTile)
+
+
+class RegisterTiles(TileSpace[RegisterTile]):
+    """The tiles of a product that a rule has.
+
+    Args:
+        sums: What is cut.
+        rule: The choices.
+        seed: Seed of what is drawn.
+    """
+
+    def __init__(self, sums: Sums, rule: RegisterProduct, seed: int) -> None:
+        choices = {
+            "jobs": rule.jobs if rule.threads else (1,),
+            "rows": dividing(rule.rows, sums.rows),
+            "lanes": dividing(rule.lanes, sums.columns),
+            "steps": dividing(rule.steps, sums.depth),
+            "along": (0, 1),
+        }
+        super().__init__(RegisterTile, choices, seed)
+        self.sums = sums
+        self._rule = rule
+
+    def tiles(self, tile: RegisterTile) -> int:
+        """Tiles of all results."""
+        return self.sums.outer * (self.sums.rows // tile.rows) * (self.sums.columns // tile.lanes)
+
+    def fits(self, tile: RegisterTile) -> bool:
+        """See `TileSpace`."""
+        rule, sums = self._rule, self.sums
+        results = tile.rows * tile.lanes
+        return (
+            self.tiles(tile) % tile.jobs == 0
+            and sums.rows % tile.rows == 0
+            and sums.columns % tile.lanes == 0
+            and sums.depth % tile.steps == 0
+            and rule.fewest_accumulators <= results <= rule.most_accumulators
+            and results * tile.steps <= rule.most_unrolled
+        )
+
+    def features(self, tile: RegisterTile) -> NDArray[np.float32]:
+        """See `TileSpace`."""
+        sums, results, tiles = self.sums, tile.rows * tile.lanes, self.tiles(tile)
+        sizes = (
+            sums.outer, sums.rows, sums.columns, sums.depth, sums.around,
+            tile.jobs, tile.rows, tile.lanes, tile.steps,
+            results, results * tile.steps, tiles, tiles // tile.jobs,
+            results / (tile.rows + tile.lanes), sums.rows // tile.rows, sums.columns // tile.lanes,
+        )  # fmt: skip
+        return np.array([*map(math.log2, sizes), tile.along], dtype=np.float32)

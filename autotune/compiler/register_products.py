@@ -7,6 +7,7 @@ tile is fastest depends on the registers and on what lies in which cache, so a f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from autotune.compiler.register_tiles import (
 )
 from autotune.compiler.spaces import RegisterProduct
 from autotune.compiler.tile_rules import sampled
+
+_RESULT, _SUMMED = 0, 2
+"""Kinds of a block's axes, as TVM numbers them."""
 
 
 class RegisterProducts:
@@ -35,8 +39,10 @@ class RegisterProducts:
 
     def tiles(self, block: Any, seed: int) -> RegisterTiles:
         """See `TileRule`."""
-        rows, columns, depth = (int(var.dom.extent) for var in block.iter_vars)
-        return RegisterTiles(Sums(1, rows, columns, depth, 1), self._rule, seed)
+        *outer, rows, columns = _extents(block, _RESULT)
+        *around, depth = _extents(block, _SUMMED)
+        sums = Sums(math.prod(outer), rows, columns, depth, math.prod(around))
+        return RegisterTiles(sums, self._rule, seed)
 
     def kind(self, tile: RegisterTile) -> int:
         """See `TileRule`."""
@@ -55,27 +61,42 @@ class RegisterProducts:
         jobs, rows, lanes, steps, _ = (
             sampled(sch, tiles.choices[one], getattr(tile, one)) for one in NAMES
         )
-        following = _consumers(sch, block)
+        shape = _extents(sch.get(block), _RESULT)
+        operands, following = sch.get_producers(block), _consumers(sch, block)
         written = sch.cache_write(block, 0, "local")
-        i, j, k = sch.get_loops(block)
+        loops = sch.get_loops(block)
+        *outer, i, j = loops[: len(shape)]
+        *around, k = loops[len(shape) :]
         i, row = sch.split(i, [None, rows])
         j, lane = sch.split(j, [None, lanes])
         k, step = sch.split(k, [None, steps])
-        outer = (i, j) if tile.along else (j, i)
-        sch.reorder(*outer, k, step, row, lane)
-        job, at = sch.split(sch.fuse(*outer), [jobs, None])
+        order = (*outer, i, j) if tile.along else (j, *outer, i)
+        sch.reorder(*order, *around, k, step, row, lane)
+        job, at = sch.split(sch.fuse(*order), [jobs, None])
         for one in (written, *following):
             sch.reverse_compute_at(one, at, preserve_unit_loops=True)
-            own_row, own_lane = sch.get_loops(one)[-2:]
-            sch.unroll(own_row)
-            sch.vectorize(own_lane)
+            if _extents(sch.get(one), _RESULT) == shape:
+                own_row, own_lane = sch.get_loops(one)[-2:]
+                sch.unroll(own_row)
+                sch.vectorize(own_lane)
         for loop in (step, row):
             sch.unroll(loop)
         sch.vectorize(lane)
         if self._rule.threads:
-            sch.parallel(job)
-        sch.decompose_reduction(block, k)
+            for loop in (job, *(_all_but_two(sch, one) for one in operands)):
+                sch.parallel(loop)
+        sch.decompose_reduction(block, [*around, k][0])
         return sch
+
+
+def _extents(block: Any, kind: int) -> list[int]:
+    """Extents of a block's axes of a kind."""
+    return [int(var.dom.extent) for var in block.iter_vars if int(var.iter_type) == kind]
+
+
+def _all_but_two(sch: Any, operand: Any) -> Any:
+    """The outer loops of what copies an operand, as one."""
+    return sch.fuse(*sch.get_loops(operand)[:-2])
 
 
 def _consumers(sch: Any, block: Any) -> list[Any]:

@@ -74,6 +74,9 @@ class RegisterTiles(TileSpace[RegisterTile]):
         super().__init__(RegisterTile, choices, seed)
         self.sums = sums
         self._rule = rule
+        # A small product has no tile of so many results, or only one tile, which is no work for two threads.
+        most = max(choices["rows"]) * max(choices["lanes"])
+        self._fewest = min(rule.fewest_accumulators, most // 2)
 
     def tiles(self, tile: RegisterTile) -> int:
         """Tiles of all results."""
@@ -88,7 +91,7 @@ class RegisterTiles(TileSpace[RegisterTile]):
             and sums.rows % tile.rows == 0
             and sums.columns % tile.lanes == 0
             and sums.depth % tile.steps == 0
-            and rule.fewest_accumulators <= results <= rule.most_accumulators
+            and self._fewest <= results <= rule.most_accumulators
             and results * tile.steps <= rule.most_unrolled
         )
 

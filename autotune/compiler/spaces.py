@@ -262,13 +262,14 @@ class RegisterProduct(ByTiles):
 
     kind: Literal["register_product"]
     jobs: tuple[PositiveInt, ...] = Field(
-        default=(2, 4, 8, 16, 32), description="Shares of the tiles, for threads to take."
+        default=(2, 4, 7, 8, 14, 16, 32), description="Shares of the tiles, for threads to take."
     )
     rows: tuple[PositiveInt, ...] = Field(
-        default=(1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16), description="Rows of a tile."
+        default=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16), description="Rows of a tile."
     )
     lanes: tuple[PositiveInt, ...] = Field(
-        default=(8, 16, 32, 48, 64, 96), description="Neighbouring columns of a tile, as vectors."
+        default=(8, 16, 24, 32, 48, 64, 96),
+        description="Neighbouring columns of a tile, as vectors.",
     )
     steps: tuple[PositiveInt, ...] = Field(
         default=(1, 2, 4, 8), description="Steps of the reduction that are straight-line code."

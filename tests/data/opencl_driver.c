@@ -3,7 +3,7 @@
 // OpenCL 2.0, as phones' do, with local memory and sub-groups of 48; with NO_IMAGES it has images by its own word,
 // and makes none; with BUSY no kernel can be launched; DRIVER is the driver's version; the process that finds the file
 // FAULT at its hundredth launch takes it away, and from then on can do nothing on its device, as after a kernel that
-// ran astray; into the file CALLS go, at the end, how often kernels were launched, the host waited for the device, and
+// ran astray, or, with ONLY_LAUNCHES, launch nothing; into the file CALLS go, at the end, how often kernels were launched, the host waited for the device, and
 // a program was compiled from source.
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
@@ -18,6 +18,8 @@ static struct {
   long launched, waited, compiled;
 } calls;
 static int lost;
+
+static int all_lost(void) { return lost && !getenv("ONLY_LAUNCHES"); }
 
 __attribute__((destructor)) static void tell(void) {
   const char* path = getenv("CALLS");
@@ -86,14 +88,14 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
 
 cl_int clFinish(cl_command_queue queue) {
   __sync_fetch_and_add(&calls.waited, 1);
-  if (lost) return CL_OUT_OF_RESOURCES;
+  if (all_lost()) return CL_OUT_OF_RESOURCES;
   return ((cl_int(*)(cl_command_queue))real("clFinish"))(queue);
 }
 
 cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool waits, size_t offset, size_t bytes, void* to,
                            cl_uint count, const cl_event* before, cl_event* event) {
   if (waits) __sync_fetch_and_add(&calls.waited, 1);
-  if (lost) return CL_OUT_OF_RESOURCES;
+  if (all_lost()) return CL_OUT_OF_RESOURCES;
   return ((cl_int(*)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void*, cl_uint, const cl_event*, cl_event*))real(
       "clEnqueueReadBuffer"))(queue, buffer, waits, offset, bytes, to, count, before, event);
 }
@@ -101,7 +103,7 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool waits,
 cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool waits, size_t offset, size_t bytes,
                             const void* from, cl_uint count, const cl_event* before, cl_event* event) {
   if (waits) __sync_fetch_and_add(&calls.waited, 1);
-  if (lost) return CL_OUT_OF_RESOURCES;
+  if (all_lost()) return CL_OUT_OF_RESOURCES;
   return ((cl_int(*)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void*, cl_uint, const cl_event*,
                      cl_event*))real("clEnqueueWriteBuffer"))(queue, buffer, waits, offset, bytes, from, count, before,
                                                               event);

@@ -239,13 +239,16 @@ def test_a_kernel_that_no_tile_fits_is_searched_by_the_other_rules(tmp_path: Pat
     assert any(trial["status"] == "ok" for trial in trials)
 
 
-def test_a_device_that_is_lost_is_opened_anew_for_the_next_trial(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", [{}, {"ONLY_LAUNCHES": "1"}], ids=["all", "launches"])
+def test_a_device_that_is_lost_is_opened_anew_for_the_next_trial(
+    tmp_path: Path, what: dict[str, str]
+) -> None:
     fault = tmp_path / "fault"
     fault.touch()
     autotune(
         "kernels", "--target", "opencl", "--op", "matmul:m=32,n=32,k=32", "--role", "forward",
         "--trials", "10", "--logs", tmp_path / "logs",
-        AUTOTUNE_OPENCL_LIBRARY=str(driver(tmp_path)), FAULT=str(fault),
+        AUTOTUNE_OPENCL_LIBRARY=str(driver(tmp_path)), FAULT=str(fault), **what,
     )  # fmt: skip
     assert not fault.exists()
     run = read_run(one_folder(tmp_path / "logs"))

@@ -237,6 +237,16 @@ def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
     return [te.compute((conv.n, conv.h, conv.w, conv.c), value, name="dx")]
 
 
+def framed_nhwc(conv: Conv2d, dy: Any) -> tuple[Any, tuple[int, int]]:
+    """dy as `_reach` frames it, channels last: [n, rows, columns, k], and how many zeros are before it."""
+    low, size = _reach(conv)
+    value = _guarded(conv, dy, low, size)
+    if conv.channels_last and low == (0, 0) and size == (conv.oh, conv.ow):
+        return dy, low
+    shape = (conv.n, *size, conv.k)
+    return te.compute(shape, lambda b, i, j, o: value(b, o, i, j), name="dy_nhwc"), low
+
+
 @formulation(
     "conv2d",
     "data_grad",
@@ -247,16 +257,7 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
     """Implicit GEMM over channels-last packed operands: the input channel is the contiguous axis."""
     dy, weight = inputs
     (ph, pw), (dh, dw) = conv.pad, conv.dilation
-    low, size = _reach(conv)
-    dyp = te.compute(
-        (conv.n, *size, conv.k),
-        lambda b, i, j, o: te.if_then_else(
-            te.all(i >= low[0], i < conv.oh + low[0], j >= low[1], j < conv.ow + low[1]),
-            dy[b, o, i - low[0], j - low[1]],
-            te.const(0.0, dy.dtype),
-        ),
-        name="dy_nhwc",
-    )
+    dyp, low = framed_nhwc(conv, dy)
     wp = te.compute(
         (conv.r, conv.s, conv.k, conv.c), lambda r, s, o, i: weight[o, i, r, s], name="weight_rskc"
     )

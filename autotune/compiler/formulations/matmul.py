@@ -5,21 +5,10 @@ Shapes: x[m,k], weight[n,k], y[m,n] (m batch, n output features, k input feature
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from tvm import te
 
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.compiler.register_tiles import REGISTER_PRODUCT
 from autotune.workloads.operators import Matmul
-
-_IN_REGISTERS = "register_product"
-_VECTOR = 8
-
-
-def _vectors(mm: Matmul) -> bool:
-    return mm.k % _VECTOR == 0
 
 
 def _lanes(extent: int) -> int:
@@ -77,29 +66,3 @@ def weight_grad(mm: Matmul, inputs: Tensors) -> Tensors:
     return [
         te.compute((mm.n, mm.k), lambda i, j: te.sum(dy[rm, i] * x[rm, j], axis=rm), name="dweight")
     ]
-
-
-@formulation("matmul", "data_grad", _IN_REGISTERS, rule=_IN_REGISTERS, applies=_vectors)
-def data_grad_in_registers(mm: Matmul, inputs: Tensors) -> Tensors:
-    """The plain definition, for the rule of products in registers."""
-    dy, weight = inputs
-    return [_in_registers((mm.m, mm.k), mm.n, lambda i, j, r: dy[i, r] * weight[r, j], "dx")]
-
-
-@formulation("matmul", "weight_grad", _IN_REGISTERS, rule=_IN_REGISTERS, applies=_vectors)
-def weight_grad_in_registers(mm: Matmul, inputs: Tensors) -> Tensors:
-    """The plain definition, for the rule of products in registers."""
-    x, dy = inputs
-    return [_in_registers((mm.n, mm.k), mm.m, lambda i, j, r: dy[r, i] * x[r, j], "dweight")]
-
-
-def _in_registers(
-    shape: tuple[int, int], depth: int, product: Callable[..., Any], name: str
-) -> Any:
-    r = te.reduce_axis((0, depth), "r")
-    return te.compute(
-        shape,
-        lambda i, j: te.sum(product(i, j, r), axis=r),
-        name=name,
-        attrs={REGISTER_PRODUCT: 1},
-    )

@@ -1,0 +1,88 @@
+"""Products in registers on this host's processor: every tile gives the reference's result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+
+from autotune.compiler import spaces
+from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.reference_data import TOLERANCE
+from autotune.compiler.rules import design_spaces, tile_rule
+from autotune.compiler.targets import find, tvm_target
+from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
+from autotune.workloads import max_relative_error, parse_kernel, random_inputs, reference
+
+SPEC = find("cpu")
+SPACE = spaces.load(SPEC.space_path())
+ROLES = ("forward", "data_grad", "weight_grad")
+CONVOLUTIONS = (
+    "conv2d:n=2,c=8,h=6,w=8,k=16,r=3,s=3,stride=1,pad=1",
+    "conv2d:n=1,c=16,h=7,w=7,k=8,r=1,s=1,stride=1,pad=0",
+    "conv2d:n=2,c=8,h=9,w=6,k=24,r=5,s=3,stride=1,pad=2",
+)
+STRIDED = (
+    "conv2d:n=1,c=3,h=23,w=23,k=16,r=7,s=7,stride=2,pad=3",
+    "conv2d:n=2,c=5,h=8,w=8,k=16,r=1,s=1,stride=2,pad=0",
+)
+
+
+def _kernels() -> list[tuple[str, str]]:
+    convs = [
+        (spec + last, role)
+        for last in ("", ",channels_last=1")
+        for roles, specs in ((ROLES, CONVOLUTIONS), (("forward", "weight_grad"), STRIDED))
+        for spec in specs
+        for role in roles
+    ]
+    matmuls = [
+        (spec, role)
+        for spec in ("matmul:m=12,n=20,k=32", "matmul:m=6,n=10,k=24", "matmul:m=16,n=7,k=96")
+        for role in ("data_grad", "weight_grad")
+    ]
+    followed = [
+        ("matmul:m=4,n=6,k=16+sgd.update:size=96", "weight_grad"),
+        ("matmul:m=4,n=6,k=16+momentum.update:size=96", "weight_grad"),
+        ("matmul:m=4,n=6,k=16+adam.update:size=96", "weight_grad"),
+    ]
+    return [*convs, *matmuls, *followed]
+
+
+@pytest.mark.parametrize(("spec", "role"), _kernels())
+def test_every_tile_is_right(spec: str, role: str) -> None:
+    kernel = parse_kernel(spec, role)
+    for space in (SPACE, SPACE.without_threads()):
+        (one,) = formulations(kernel, ["register_product"], {rule.kind for rule in space.rules})
+        rule = tile_rule(space, one.rule)
+        target = tvm_target(SPEC, None, space.compile)
+        module = tvm.IRModule({"main": prim_func(kernel, one)})
+        sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+        inputs = random_inputs(kernel, 1)
+        expected = reference(kernel, inputs)
+        tiles = list(tiles_of(rule, module, seed=1).drawn(6))
+        assert tiles
+        for tile in tiles:
+            schedule = sketches.schedule(tile)
+            assert tile_of(rule, schedule.trace) == tile
+            assert ("T.parallel" in str(schedule.mod)) == (space is SPACE)
+            built = tvm.compile(schedule.mod, target)
+            outputs = [
+                tvm.runtime.tensor(np.full(array.shape, np.nan, np.float32)) for array in expected
+            ]
+            built["main"](*map(tvm.runtime.tensor, inputs), *outputs)
+            for output, wanted in zip(outputs, expected, strict=True):
+                assert max_relative_error(output.numpy(), wanted) < TOLERANCE, tile
+
+
+@pytest.mark.parametrize(
+    ("spec", "role"),
+    [
+        ("conv2d:n=2,c=8,h=8,w=8,k=10,r=3,s=3,stride=1,pad=1", "forward"),
+        ("conv2d:n=2,c=8,h=8,w=8,k=8,r=3,s=3,stride=1,pad=1,groups=8", "forward"),
+        ("conv2d:n=2,c=8,h=8,w=8,k=8,r=3,s=3,stride=2,pad=1", "data_grad"),
+        ("matmul:m=8,n=8,k=10", "weight_grad"),
+    ],
+)
+def test_what_fills_no_vectors_or_is_no_product_has_no_such_tiles(spec: str, role: str) -> None:
+    assert all(one.rule != "register_product" for one in formulations(parse_kernel(spec, role)))

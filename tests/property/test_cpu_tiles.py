@@ -1,0 +1,85 @@
+"""Tiles of products and of depthwise planes on a CPU: whatever is drawn or changed divides what it cuts."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.compiler.register_tiles import RegisterTile, RegisterTiles, Sums
+from autotune.compiler.spaces import RegisterProduct, VectorRows
+from autotune.compiler.vector_row_tiles import Planes, VectorRowTile, VectorRowTiles
+
+PRODUCT = RegisterProduct(kind="register_product")
+ROWS = VectorRows(kind="vector_rows")
+SUMS = st.builds(
+    Sums,
+    outer=st.integers(1, 64),
+    rows=st.integers(1, 256),
+    columns=st.integers(1, 512).map(lambda vectors: 8 * vectors),
+    depth=st.integers(1, 4096),
+    around=st.integers(1, 49),
+)
+PLANES = st.builds(
+    Planes,
+    planes=st.integers(1, 4096),
+    rows=st.integers(1, 224),
+    columns=st.integers(1, 60).map(lambda vectors: 4 * vectors),
+    phases=st.sampled_from([1, 4, 9]),
+    taps=st.sampled_from([1, 9, 25, 49]),
+)
+
+
+def _fits(tiles: RegisterTiles, tile: RegisterTile, sums: Sums) -> None:
+    assert sums.rows % tile.rows == 0
+    assert sums.columns % tile.lanes == 0
+    assert sums.depth % tile.steps == 0
+    assert tiles.tiles(tile) % tile.jobs == 0
+    assert tile.rows * tile.lanes <= PRODUCT.most_accumulators
+    assert tile.rows * tile.lanes * tile.steps <= PRODUCT.most_unrolled
+
+
+@given(SUMS, st.integers(0, 10**6))
+@settings(deadline=None, max_examples=60)
+def test_tiles_of_products_divide_them(sums: Sums, seed: int) -> None:
+    tiles = RegisterTiles(sums, PRODUCT, seed)
+    drawn = list(tiles.drawn(20))
+    assert len(drawn) == len(set(drawn))
+    for tile in drawn:
+        _fits(tiles, tile, sums)
+        other = tiles.mutated(tile)
+        _fits(tiles, other, sums)
+        assert np.isfinite(tiles.features(other)).all()
+        assert other == tile or not np.array_equal(tiles.features(other), tiles.features(tile))
+
+
+@given(SUMS, st.integers(0, 10**6))
+@settings(deadline=None, max_examples=30)
+def test_without_threads_every_product_has_tiles(sums: Sums, seed: int) -> None:
+    tiles = RegisterTiles(sums, PRODUCT.model_copy(update={"threads": False}), seed)
+    drawn = list(tiles.drawn(20))
+    assert drawn
+    assert {tile.jobs for tile in drawn} == {1}
+
+
+def _cuts(tile: VectorRowTile, planes: Planes) -> None:
+    assert planes.planes % tile.jobs == 0
+    assert planes.rows % tile.rows == 0
+    assert planes.columns % tile.lanes == 0
+
+
+@given(PLANES, st.booleans(), st.integers(0, 10**6))
+@settings(deadline=None, max_examples=60)
+def test_tiles_of_planes_divide_them(planes: Planes, threads: bool, seed: int) -> None:
+    tiles = VectorRowTiles(planes, ROWS.model_copy(update={"threads": threads}), seed)
+    drawn = list(tiles.drawn(20))
+    assert drawn
+    assert len(drawn) == len(set(drawn))
+    for tile in drawn:
+        _cuts(tile, planes)
+        other = tiles.mutated(tile)
+        _cuts(other, planes)
+        assert np.isfinite(tiles.features(other)).all()
+        assert other == tile or not np.array_equal(tiles.features(other), tiles.features(tile))
+    if not threads:
+        assert {tile.jobs for tile in drawn} == {1}

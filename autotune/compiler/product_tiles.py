@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -242,6 +242,12 @@ class Tiles(TileSpace[Tile]):
         """See `TileSpace`."""
         return tile.features(self.product)
 
+    def settled(self, tile: Tile) -> Tile:
+        """See `TileSpace`: with straight columns, a work-item shares its columns with none."""
+        if not tile.straight:
+            return tile
+        return replace(tile, row_items=1, column_load=1, pipelined=False, half=False)
+
     def fits(self, tile: Tile) -> bool:
         """Whether the product can be cut so, and a work-group of the device can run it."""
         rule, limits = self._rule, self._limits
@@ -267,8 +273,9 @@ class Tiles(TileSpace[Tile]):
         )
 
     def _alone(self, tile: Tile) -> bool:
-        """Whether no other work-item needs the columns of one, and nothing is decided of their way."""
-        return (tile.row_items, tile.column_load) == (1, 1) and not (tile.pipelined or tile.half)
+        """Whether no other work-item of any group needs the columns of one, and nothing is decided of their way."""
+        own = (tile.row_items, tile.column_load, tile.rows) == (1, 1, self.product.rows)
+        return own and not (tile.pipelined or tile.half)
 
     def _straight(self, tile: Tile) -> bool:
         """Whether a tile without local memory decides nothing that only such memory has."""

@@ -56,6 +56,10 @@ class TileSpace(ABC, Generic[Tile]):
     def features(self, tile: Tile) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""
 
+    def settled(self, tile: Tile) -> Tile:
+        """The tile, with the decisions that follow from others."""
+        return tile
+
     @cached_property
     def _every(self) -> list[Tile] | None:
         """All tiles that fit; None where there are too many to look at each."""
@@ -76,7 +80,8 @@ class TileSpace(ABC, Generic[Tile]):
         for _ in range(_TRIES):
             if count <= 0:
                 return
-            tile = self._make(**{name: self._random.choice(self.choices[name]) for name in names})
+            drawn = {name: self._random.choice(self.choices[name]) for name in names}
+            tile = self.settled(self._make(**drawn))
             if self.fits(tile):
                 count -= 1
                 yield tile
@@ -89,7 +94,7 @@ class TileSpace(ABC, Generic[Tile]):
                 names, min(len(names), self._random.choice((1, 1, 2, 2, 3)))
             )
             drawn = {name: self._random.choice(self.choices[name]) for name in changed}
-            other = replace(tile, **drawn)  # type: ignore[type-var]  # tiles are dataclasses
+            other = self.settled(replace(tile, **drawn))  # type: ignore[type-var]  # dataclasses
             if other != tile and self.fits(other):
                 return other
         return tile

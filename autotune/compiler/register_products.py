@@ -1,4 +1,4 @@
-"""The schedule rule of matrix products on a CPU: tiles of results stay in vector registers over the whole reduction.
+"""The schedule rule of matrix products on a CPU: tiles of results stay in vector registers over a whole reduction.
 
 A step of the reduction multiplies a vector of neighbouring columns by one element of each of a tile's rows (the
 innermost kernel of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008). Which

@@ -62,7 +62,7 @@ class Bench:
     def works(self) -> bool:
         """Whether the device still takes data, and runs the kernel that it ran before; to be asked after an error.
 
-        A kernel that runs astray may leave an OpenCL context in which every later call fails, or every later launch.
+        A kernel that runs astray may leave an OpenCL context in which every later call fails, or each launch.
         Where none has run on this data yet, a second error in a row counts as such an end.
         """
         self._failures += 1

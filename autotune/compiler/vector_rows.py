@@ -51,9 +51,7 @@ class RowsOfPlanes:
 
     def sketch(self, sch: Any, block: Any, tiles: VectorRowTiles, tile: VectorRowTile) -> Any:
         """See `TileRule`."""
-        jobs, rows, lanes = (
-            sampled(sch, tiles.choices[one], getattr(tile, one)) for one in NAMES
-        )
+        jobs, rows, lanes = (sampled(sch, tiles.choices[one], getattr(tile, one)) for one in NAMES)
         seen, taps = sch.get_producers(block)
         sch.compute_inline(taps)
         last = _end(sch, block)

@@ -103,9 +103,7 @@ def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
     return _image(conv, acc, "y")
 
 
-@formulation(
-    "conv2d", "data_grad", RULE, rule=RULE, applies=_makes_vectors("c", strided=False)
-)
+@formulation("conv2d", "data_grad", RULE, rule=RULE, applies=_makes_vectors("c", strided=False))
 def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     """dx[n, y, z, c] = dy[n, y+ph-r*dh, z+pw-s*dw, k] x weight[r, s, k, c], at stride 1."""
     dy, weight = inputs

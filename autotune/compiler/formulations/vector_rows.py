@@ -97,9 +97,7 @@ def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
 
     def product(p: Any, y: Any, z: Any, u: Any, v: Any, r: Any, s: Any) -> Any:
         column = s * dw
-        return (
-            seen[p, y * sh + r * dh, column % sw, z + column // sw] * taps[p % conv.c, r, s]
-        )
+        return seen[p, y * sh + r * dh, column % sw, z + column // sw] * taps[p % conv.c, r, s]
 
     window = _windows((planes, conv.oh, columns, 1, 1), (conv.r, conv.s), product)
 

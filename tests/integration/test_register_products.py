@@ -45,6 +45,15 @@ def _kernels() -> list[tuple[str, str]]:
         ("matmul:m=4,n=6,k=16+sgd.update:size=96", "weight_grad"),
         ("matmul:m=4,n=6,k=16+momentum.update:size=96", "weight_grad"),
         ("matmul:m=4,n=6,k=16+adam.update:size=96", "weight_grad"),
+        (f"{CONVOLUTIONS[0]}+bias.forward:n=2,c=16,s=48,relu=1", "forward"),
+        (
+            f"{CONVOLUTIONS[0]},channels_last=1+bias.forward:n=2,c=16,s=48,relu=1,channels_last=1",
+            "forward",
+        ),
+        (f"{CONVOLUTIONS[0]},channels_last=1+relu.data_grad:size=768", "data_grad"),
+        ("matmul:m=8,n=20,k=32+relu.data_grad:size=256", "data_grad"),
+        (f"{CONVOLUTIONS[0]}+momentum.update:size=1152", "weight_grad"),
+        (f"{CONVOLUTIONS[0]},channels_last=1+sgd.update:size=1152", "weight_grad"),
     ]
     return [*convs, *matmuls, *followed]
 

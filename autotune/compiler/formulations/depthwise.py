@@ -27,13 +27,15 @@ RULE = "depthwise"
 _MULTIPLE = 4
 
 
-def _depthwise(conv: Conv2d) -> bool:
+def depthwise(conv: Conv2d) -> bool:
+    """Whether every channel is convolved by itself, and its pixels are neighbours in memory."""
     # With channels last, neighbours in memory are other channels, which the rule's tiles do not follow.
     return conv.groups == conv.c == conv.k > 1 and not conv.channels_last
 
 
-def _divisible(conv: Conv2d) -> bool:
-    return _depthwise(conv) and (conv.stride == (1, 1) or conv.dilation == (1, 1))
+def divisible(conv: Conv2d) -> bool:
+    """Whether the taps of its data gradient split by the stride's phases too."""
+    return depthwise(conv) and (conv.stride == (1, 1) or conv.dilation == (1, 1))
 
 
 def _padded(extent: int) -> int:
@@ -57,7 +59,7 @@ def _seen(
     return te.compute(tuple(shape), value, name="seen")
 
 
-@formulation("conv2d", "forward", "windows", rule=RULE, applies=_depthwise)
+@formulation("conv2d", "forward", "windows", rule=RULE, applies=depthwise)
 def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
     """y[plane, i, j] = sum of x[plane, i*sh+r*dh-ph, j*sw+s*dw-pw] weight[channel, r, s]."""
     x, weight = inputs
@@ -89,17 +91,36 @@ def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
     return [compute(conv, (conv.n, conv.c, conv.oh, conv.ow), value, "y")]
 
 
-@formulation("conv2d", "data_grad", "windows", rule=RULE, applies=_divisible)
+@formulation("conv2d", "data_grad", "windows", rule=RULE, applies=divisible)
 def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """See `gradient_windows`."""
+    rows, columns = positions(conv)
+    mark = _mark(conv, filters=False, stride=(1, 1))
+    return gradient_windows(conv, inputs, (_padded(rows), _padded(columns)), mark)
+
+
+def positions(conv: Conv2d) -> tuple[int, int]:
+    """Rows and columns of stride x stride pixels that hold an image."""
+    return -(-conv.h // conv.stride[0]), -(-conv.w // conv.stride[1])
+
+
+def gradient_windows(
+    conv: Conv2d, inputs: Tensors, size: tuple[int, int], attrs: dict[str, Any]
+) -> Tensors:
     """dx[plane, i, j] = sum of dy[plane, (i+ph-r*dh)/sh, (j+pw-s*dw)/sw] weight[channel, r, s].
 
     A position is stride x stride pixels, each of which takes every stride-th tap.
+
+    Args:
+        conv: At stride 1, or without dilation.
+        inputs: dy and the weight.
+        size: `positions`, or more.
+        attrs: What marks the block that sums.
     """
     dy, weight = inputs
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
     th, tw = -(-conv.r // sh), -(-conv.s // sw)
-    rows, columns = _padded(-(-conv.h // sh)), _padded(-(-conv.w // sw))
-    planes = conv.n * conv.c
+    (rows, columns), planes = size, conv.n * conv.c
     gradient, filters = reader(conv, dy), filter_reader(conv, weight)
     seen = _seen(
         (conv.oh, conv.ow),
@@ -130,7 +151,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
         (planes, rows, columns, sh, sw),
         lambda *at: te.sum(under(*at), axis=[t, w]),
         name="window",
-        attrs=_mark(conv, filters=False, stride=(1, 1)),
+        attrs=attrs,
     )
 
     def value(b: Any, c: Any, i: Any, j: Any) -> Any:
@@ -139,7 +160,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     return [compute(conv, (conv.n, conv.c, conv.h, conv.w), value, "dx")]
 
 
-@formulation("conv2d", "weight_grad", "windows", rule=RULE, applies=_depthwise)
+@formulation("conv2d", "weight_grad", "windows", rule=RULE, applies=depthwise)
 def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     """dweight[channel, r, s] = sum over all pixels of dy[plane, i, j] x[plane, i*sh+r*dh-ph, j*sw+s*dw-pw]."""
     x, dy = inputs

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from command import AUTOTUNE, autotune, one_folder
+from fleets import local_fleet
 from opencl_drivers import driver
 
 from autotune.compiler import spaces
@@ -257,6 +258,28 @@ def test_a_device_that_is_lost_is_opened_anew_for_the_next_trial(
     assert failed["status"] == "run_error"
     assert "CL_OUT_OF_RESOURCES" in failed["message"]
     assert len(run.trials()) == 10
+
+
+def test_a_device_that_is_lost_in_a_session_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial is made again, in another session: what went wrong may have been the device's own."""
+    fault = tmp_path / "fault"
+    fault.touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path)))
+    monkeypatch.setenv("ONLY_LAUNCHES", "1")
+    monkeypatch.setenv("FAULT", str(fault))
+    with local_fleet("gpu") as link:
+        done = autotune(
+            "kernels", "--target", "opencl", "--op", "matmul:m=32,n=32,k=32", "--role", "forward",
+            "--trials", "10", "--tracker", f"{link.host}:{link.port}", "--key", "gpu",
+            "--logs", tmp_path / "logs",
+        )  # fmt: skip
+    assert not fault.exists()
+    assert "session lost, not by its candidate" in done.stderr
+    run = read_run(one_folder(tmp_path / "logs"))
+    assert [trial["status"] for trial in run.trials()] == ["ok"] * 10
 
 
 def test_a_slow_default_is_timed_once_before_the_last_timing(tmp_path: Path) -> None:

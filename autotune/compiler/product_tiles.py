@@ -274,8 +274,7 @@ class Tiles(TileSpace[Tile]):
 
     def _alone(self, tile: Tile) -> bool:
         """Whether no other work-item of any group needs the columns of one, and nothing is decided of their way."""
-        own = (tile.row_items, tile.column_load, tile.rows) == (1, 1, self.product.rows)
-        return own and not (tile.pipelined or tile.half)
+        return tile.rows == self.product.rows and tile == self.settled(tile)
 
     def _straight(self, tile: Tile) -> bool:
         """Whether a tile without local memory decides nothing that only such memory has."""

@@ -19,7 +19,7 @@ from autotune.compiler.register_tiles import (
     Sums,
 )
 from autotune.compiler.spaces import RegisterProduct
-from autotune.compiler.tile_rules import sampled
+from autotune.compiler.tile_rules import followers, sampled
 
 _RESULT, _SUMMED = 0, 2
 """Kinds of a block's axes, as TVM numbers them."""
@@ -62,7 +62,7 @@ class RegisterProducts:
             sampled(sch, tiles.choices[one], getattr(tile, one)) for one in NAMES
         )
         shape = _extents(sch.get(block), _RESULT)
-        operands, following = sch.get_producers(block), _consumers(sch, block)
+        operands, following = sch.get_producers(block), _in_order(sch, block)
         written = sch.cache_write(block, 0, "local")
         loops = sch.get_loops(block)
         *outer, i, j = loops[: len(shape)]
@@ -99,13 +99,8 @@ def _all_but_two(sch: Any, operand: Any) -> Any:
     return sch.fuse(*sch.get_loops(operand)[:-2])
 
 
-def _consumers(sch: Any, block: Any) -> list[Any]:
-    """The blocks that follow one, element by element, each after those it reads."""
+def _in_order(sch: Any, block: Any) -> list[Any]:
+    """The blocks that follow one, each after those it reads."""
+    found = followers(sch, block)
     names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
-    found: dict[str, Any] = {}
-    waiting = list(sch.get_consumers(block))
-    while waiting:
-        one = waiting.pop(0)
-        found[str(sch.get(one).name_hint)] = one
-        waiting += sch.get_consumers(one)
     return [found[name] for name in names if name in found]

@@ -223,7 +223,13 @@ class Depthwise(ByGroups):
     )
 
 
-class RowSums(ByTiles):
+class ByThreads(ByTiles):
+    """One that shares them among a processor's threads."""
+
+    threads: bool = Field(default=True, description="Whether threads share the work.")
+
+
+class RowSums(ByThreads):
     """Sums rows with the columns as vectors, on a CPU; see `compiler/row_sums.py`."""
 
     kind: Literal["row_sums"]
@@ -233,12 +239,9 @@ class RowSums(ByTiles):
     unrolled: tuple[PositiveInt, ...] = Field(
         default=(1, 2, 4), description="Rows that are straight-line code."
     )
-    threads: bool = Field(
-        default=True, description="Whether blocks of rows are shared among threads."
-    )
 
 
-class VectorRows(ByTiles):
+class VectorRows(ByThreads):
     """Depthwise convolutions with channels first, on a CPU, rows as vectors; see `compiler/vector_rows.py`."""
 
     kind: Literal["vector_rows"]
@@ -254,10 +257,9 @@ class VectorRows(ByTiles):
     most_accumulators: PositiveInt = Field(
         default=512, description="Most results that are summed at once."
     )
-    threads: bool = Field(default=True, description="Whether planes are shared among threads.")
 
 
-class RegisterProduct(ByTiles):
+class RegisterProduct(ByThreads):
     """Matrix products on a CPU, in tiles of vector registers; see `compiler/register_products.py`."""
 
     kind: Literal["register_product"]
@@ -283,7 +285,6 @@ class RegisterProduct(ByTiles):
     most_unrolled: PositiveInt = Field(
         default=2048, description="Most multiply-adds in straight-line code: more compiles slowly."
     )
-    threads: bool = Field(default=True, description="Whether tiles are shared among threads.")
 
 
 Rule = Annotated[
@@ -633,7 +634,7 @@ def load(path: Path) -> Space:
 def _without_threads(rule: Rule) -> Rule:
     if isinstance(rule, ParallelVectorizeUnroll):
         return rule.model_copy(update={"max_jobs_per_core": -1})
-    if isinstance(rule, RowSums | VectorRows | RegisterProduct):
+    if isinstance(rule, ByThreads):
         return rule.model_copy(update={"threads": False})
     return rule
 

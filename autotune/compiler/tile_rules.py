@@ -119,20 +119,32 @@ def joined_consumers(sch: Any, block: Any, items: int) -> Any:
     Where that is no chain, or has results on its way, as an update with moments has, the rest become kernels of
     their own, with so many work-items in a group.
     """
+    last = joined_chain(sch, block)
+    for one in followers(sch, last).values():
+        among_items(sch, sch.get_loops(one), items)
+    return last
+
+
+def joined_chain(sch: Any, block: Any) -> Any:
+    """Makes one block of the chain that follows a block, up to a result or a fork; the block."""
     (last,) = sch.get_consumers(block)
     while len(following := sch.get_consumers(last)) == 1 and not _is_result(sch, last):
         sch.compute_inline(last)
         (last,) = following
-    done: set[str] = set()
-    waiting = list(following)
+    return last
+
+
+def followers(sch: Any, block: Any) -> dict[str, Any]:
+    """The blocks that follow one, near ones first, by their names."""
+    found: dict[str, Any] = {}
+    waiting = list(sch.get_consumers(block))
     while waiting:
         one = waiting.pop(0)
         name = str(sch.get(one).name_hint)
-        if name not in done:
-            done.add(name)
-            among_items(sch, sch.get_loops(one), items)
+        if name not in found:
+            found[name] = one
             waiting += sch.get_consumers(one)
-    return last
+    return found
 
 
 def _is_result(sch: Any, block: Any) -> bool:

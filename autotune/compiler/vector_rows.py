@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.spaces import VectorRows
-from autotune.compiler.tile_rules import sampled
+from autotune.compiler.tile_rules import joined_chain, sampled
 from autotune.compiler.vector_row_tiles import (
     NAMES,
     VECTOR_ROWS,
@@ -54,7 +54,7 @@ class RowsOfPlanes:
         jobs, rows, lanes = (sampled(sch, tiles.choices[one], getattr(tile, one)) for one in NAMES)
         seen, taps = sch.get_producers(block)
         sch.compute_inline(taps)
-        last = _end(sch, block)
+        last = joined_chain(sch, block)
         written = sch.cache_write(block, 0, "local")
         plane, y, z, u, v, r, s = sch.get_loops(block)
         job, plane = sch.split(plane, [jobs, None])
@@ -79,12 +79,3 @@ class RowsOfPlanes:
             # At the end: to move a block takes its guard away.
             sch.reverse_compute_inline(last)
         return sch
-
-
-def _end(sch: Any, block: Any) -> Any:
-    """Makes one block of what follows a block, element by element; the block."""
-    (last,) = sch.get_consumers(block)
-    while following := sch.get_consumers(last):
-        sch.compute_inline(last)
-        (last,) = following
-    return last

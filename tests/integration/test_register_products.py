@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-import tvm
+from cpu_tiles import check_tiles
 
-from autotune.compiler import spaces
-from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.reference_data import TOLERANCE
-from autotune.compiler.rules import design_spaces, tile_rule
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
-from autotune.workloads import max_relative_error, parse_kernel, random_inputs, reference
+from autotune.compiler.formulations import formulations
+from autotune.workloads import parse_kernel
 
-SPEC = find("cpu")
-SPACE = spaces.load(SPEC.space_path())
 ROLES = ("forward", "data_grad", "weight_grad")
 CONVOLUTIONS = (
     "conv2d:n=2,c=8,h=6,w=8,k=16,r=3,s=3,stride=1,pad=1",
@@ -60,28 +52,8 @@ def _kernels() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("spec", "role"), _kernels())
 def test_every_tile_is_right(spec: str, role: str) -> None:
-    kernel = parse_kernel(spec, role)
-    for space in (SPACE, SPACE.without_threads()):
-        (one,) = formulations(kernel, ["register_product"], {rule.kind for rule in space.rules})
-        rule = tile_rule(space, one.rule)
-        target = tvm_target(SPEC, None, space.compile)
-        module = tvm.IRModule({"main": prim_func(kernel, one)})
-        sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
-        inputs = random_inputs(kernel, 1)
-        expected = reference(kernel, inputs)
-        tiles = list(tiles_of(rule, module, seed=1).drawn(6))
-        assert tiles
-        for tile in tiles:
-            schedule = sketches.schedule(tile)
-            assert tile_of(rule, schedule.trace) == tile
-            assert ("T.parallel" in str(schedule.mod)) == (space is SPACE)
-            built = tvm.compile(schedule.mod, target)
-            outputs = [
-                tvm.runtime.tensor(np.full(array.shape, np.nan, np.float32)) for array in expected
-            ]
-            built["main"](*map(tvm.runtime.tensor, inputs), *outputs)
-            for output, wanted in zip(outputs, expected, strict=True):
-                assert max_relative_error(output.numpy(), wanted) < TOLERANCE, tile
+    for threads in (True, False):
+        check_tiles(spec, role, "register_product", 6, threads=threads)
 
 
 @pytest.mark.parametrize(

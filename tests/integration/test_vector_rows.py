@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-import tvm
+from cpu_tiles import check_tiles
 
-from autotune.compiler import spaces
-from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.reference_data import TOLERANCE
-from autotune.compiler.rules import design_spaces, tile_rule
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
-from autotune.workloads import max_relative_error, parse_kernel, random_inputs, reference
-
-SPEC = find("cpu")
-SPACE = spaces.load(SPEC.space_path())
-
+from autotune.compiler.formulations import formulations
+from autotune.workloads import parse_kernel
 
 ROLES = ("forward", "data_grad")
 SPECS = (
@@ -40,25 +30,7 @@ FOLLOWED = (
     ("spec", "role"), [*((spec, role) for spec in SPECS for role in ROLES), *FOLLOWED]
 )
 def test_every_tile_is_right(spec: str, role: str, *, threads: bool) -> None:
-    kernel = parse_kernel(spec, role)
-    space = SPACE if threads else SPACE.without_threads()
-    (one,) = formulations(kernel, ["vector_rows"], {rule.kind for rule in space.rules})
-    rule = tile_rule(space, one.rule)
-    target = tvm_target(SPEC, None, space.compile)
-    module = tvm.IRModule({"main": prim_func(kernel, one)})
-    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
-    inputs = random_inputs(kernel, 1)
-    (expected,) = reference(kernel, inputs)
-    tiles = list(tiles_of(rule, module, seed=1).drawn(12))
-    assert tiles
-    for tile in tiles:
-        schedule = sketches.schedule(tile)
-        assert tile_of(rule, schedule.trace) == tile
-        assert ("T.parallel" in str(schedule.mod)) == threads
-        built = tvm.compile(schedule.mod, target)
-        output = tvm.runtime.tensor(np.full(expected.shape, np.nan, np.float32))
-        built["main"](*map(tvm.runtime.tensor, inputs), output)
-        assert max_relative_error(output.numpy(), expected) < TOLERANCE, tile
+    check_tiles(spec, role, "vector_rows", 12, threads=threads)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tile_checks import check_drawn
 
 from autotune.compiler.register_tiles import RegisterTile, RegisterTiles, Sums
 from autotune.compiler.spaces import RegisterProduct, VectorRows
@@ -45,12 +45,7 @@ def test_tiles_of_products_divide_them(sums: Sums, seed: int) -> None:
     tiles = RegisterTiles(sums, PRODUCT, seed)
     drawn = list(tiles.drawn(20))
     assert len(drawn) == len(set(drawn))
-    for tile in drawn:
-        _fits(tiles, tile, sums)
-        other = tiles.mutated(tile)
-        _fits(tiles, other, sums)
-        assert np.isfinite(tiles.features(other)).all()
-        assert other == tile or not np.array_equal(tiles.features(other), tiles.features(tile))
+    check_drawn(tiles, drawn, lambda tile: _fits(tiles, tile, sums))
 
 
 @given(SUMS, st.integers(0, 10**6))
@@ -75,11 +70,6 @@ def test_tiles_of_planes_divide_them(planes: Planes, threads: bool, seed: int) -
     drawn = list(tiles.drawn(20))
     assert drawn
     assert len(drawn) == len(set(drawn))
-    for tile in drawn:
-        _cuts(tile, planes)
-        other = tiles.mutated(tile)
-        _cuts(other, planes)
-        assert np.isfinite(tiles.features(other)).all()
-        assert other == tile or not np.array_equal(tiles.features(other), tiles.features(tile))
+    check_drawn(tiles, drawn, lambda tile: _cuts(tile, planes))
     if not threads:
         assert {tile.jobs for tile in drawn} == {1}

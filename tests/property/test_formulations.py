@@ -288,9 +288,8 @@ def test_winograd_of_random_shape(
     st.integers(1, 2), st.integers(8, 10), st.integers(8, 10), st.integers(7, 10),
     st.integers(7, 10), st.sampled_from([3, 5]), st.integers(0, 4), st.integers(0, 4), st.booleans(),
 )  # fmt: skip
-@example(
-    n=2, c=9, k=8, h=8, w=7, r=3, high=2, wide=2, last=False
-)  # An element is off by 1.1e-4 of itself.
+# An element is off by 1.1e-4 of itself.
+@example(n=2, c=9, k=8, h=8, w=7, r=3, high=2, wide=2, last=False)
 def test_winograd_products_of_random_shape(
     n: int, c: int, k: int, h: int, w: int, r: int, high: int, wide: int, last: bool
 ) -> None:

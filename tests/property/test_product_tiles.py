@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tile_checks import check_drawn
 
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.product_tiles import Product, Tile, Tiles
@@ -70,13 +71,8 @@ def test_drawn_and_mutated_tiles_divide_the_product_and_fit(
         update={"staged": staged, "most_registers": most_registers, "thin": thin}
     )
     tiles = Tiles(product, rule, LIMITS, seed)
-    for tile in tiles.drawn(6):
-        _check(tile, product, most_registers)
-        other = tiles.mutated(tile)
-        _check(other, product, most_registers)
-        features = other.features(product)
-        assert np.isfinite(features).all()
-        assert other == tile or not np.array_equal(features, tile.features(product))
+    drawn = list(tiles.drawn(6))
+    check_drawn(tiles, drawn, lambda tile: _check(tile, product, most_registers))
 
 
 @given(PRODUCTS, st.integers(0, 10**6))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tile_checks import check_drawn
 
 from autotune.compiler.row_tiles import Rows, RowTile, RowTiles
 from autotune.compiler.spaces import RowSums
@@ -33,9 +33,4 @@ def test_drawn_and_mutated_tiles_divide_columns_and_rows(rows: Rows, seed: int) 
     drawn = list(tiles.drawn(20))
     assert drawn
     assert len(drawn) == len(set(drawn))
-    for tile in drawn:
-        _check(tile, rows)
-        other = tiles.mutated(tile)
-        _check(other, rows)
-        assert np.isfinite(tiles.features(other)).all()
-        assert other == tile or not np.array_equal(tiles.features(other), tiles.features(tile))
+    check_drawn(tiles, drawn, lambda tile: _check(tile, rows))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tile_checks import check_drawn
 
 from autotune.compiler.spaces import Depthwise, Limits
 from autotune.compiler.window_tiles import Window, WindowTile, WindowTiles
@@ -44,9 +44,4 @@ def test_drawn_and_mutated_tiles_divide_the_planes_and_fit(window: Window, seed:
     tiles = WindowTiles(window, RULE, LIMITS, seed)
     drawn = list(tiles.drawn(4))
     assert drawn
-    for tile in drawn:
-        _check(tile, tiles)
-        other = tiles.mutated(tile)
-        _check(other, tiles)
-        assert np.isfinite(tiles.features(other)).all()
-        assert other == tile or not np.array_equal(tiles.features(other), tiles.features(tile))
+    check_drawn(tiles, drawn, lambda tile: _check(tile, tiles))

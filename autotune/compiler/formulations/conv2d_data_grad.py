@@ -12,8 +12,8 @@ from typing import Any
 from tvm import te
 
 from autotune.compiler.formulations.conv2d_forward import Read
-from autotune.compiler.formulations.layouts import compute, filter_reader, reader
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.layouts import compute, filter_reader, from_last, reader
+from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
 
@@ -237,7 +237,7 @@ def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
     return [te.compute((conv.n, conv.h, conv.w, conv.c), value, name="dx")]
 
 
-def framed_nhwc(conv: Conv2d, dy: Any) -> tuple[Any, tuple[int, int]]:
+def _framed_nhwc(conv: Conv2d, dy: Any) -> tuple[Any, tuple[int, int]]:
     """dy as `_reach` frames it, channels last: [n, rows, columns, k], and how many zeros are before it."""
     low, size = _reach(conv)
     value = _guarded(conv, dy, low, size)
@@ -254,13 +254,23 @@ def framed_nhwc(conv: Conv2d, dy: Any) -> tuple[Any, tuple[int, int]]:
     applies=lambda conv: conv.groups == 1 and conv.stride == (1, 1) and not conv.channels_last,
 )
 def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """Implicit GEMM over channels-last packed operands: the input channel is the contiguous axis."""
+    """See `nhwc_product`."""
+    return nhwc_product(conv, inputs)
+
+
+def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+    """Implicit GEMM over operands with channels last, copies where needed: the input channel is contiguous.
+
+    Args:
+        conv: Without groups, at stride 1.
+        inputs: dy and the weight.
+        attrs: What marks the block that multiplies.
+    """
     dy, weight = inputs
     (ph, pw), (dh, dw) = conv.pad, conv.dilation
-    dyp, low = framed_nhwc(conv, dy)
-    wp = te.compute(
-        (conv.r, conv.s, conv.k, conv.c), lambda r, s, o, i: weight[o, i, r, s], name="weight_rskc"
-    )
+    dyp, low = _framed_nhwc(conv, dy)
+    read, shape = filter_reader(conv, weight), (conv.r, conv.s, conv.k, conv.c)
+    wp = te.compute(shape, lambda r, s, o, i: read(o, i, r, s), name="weight_rskc")
     rk = te.reduce_axis((0, conv.k), "rk")
     rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
     acc = te.compute(
@@ -269,8 +279,7 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
             dyp[b, y + ph + low[0] - rr * dh, z + pw + low[1] - rs * dw, rk] * wp[rr, rs, rk, i],
             axis=[rr, rs, rk],
         ),
-        name="dx_nhwc",
+        name="dx" if conv.channels_last else "dx_nhwc",
+        attrs=attrs,
     )
-    return [
-        te.compute((conv.n, conv.c, conv.h, conv.w), lambda b, i, y, z: acc[b, y, z, i], name="dx")
-    ]
+    return [from_last(conv, acc, "dx")]

@@ -7,8 +7,14 @@ from typing import Any
 
 from tvm import te
 
-from autotune.compiler.formulations.layouts import compute, filter_reader, framed, reader
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.layouts import (
+    compute,
+    filter_reader,
+    framed,
+    from_last,
+    reader,
+)
+from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
 Read = Callable[..., Any]
@@ -31,8 +37,10 @@ def padded(x: Any, conv: Conv2d) -> Read:
 
 
 def padded_nhwc(x: Any, conv: Conv2d) -> Any:
-    """Zero-pads x[n,c,h,w] and moves its channels last, in one pass: [n,h+2ph,w+2pw,c]."""
+    """Zero-pads x and moves its channels last, in one pass: [n,h+2ph,w+2pw,c]; x itself where it is that."""
     (ph, pw), value = conv.pad, guarded(x, conv)
+    if conv.channels_last and not any(conv.pad):
+        return x
     return te.compute(
         (conv.n, conv.h + 2 * ph, conv.w + 2 * pw, conv.c),
         lambda b, y, z, i: value(b, i, y, z),
@@ -85,13 +93,24 @@ def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
     applies=lambda conv: conv.groups == 1 and not conv.channels_last,
 )
 def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """Implicit GEMM over channels-last packed operands: the output channel is the contiguous axis."""
+    """See `nhwc_product`."""
+    return nhwc_product(conv, inputs)
+
+
+def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+    """Implicit GEMM over operands with channels last, copies where needed: the output channel is contiguous.
+
+    Args:
+        conv: Without groups.
+        inputs: x and the weight.
+        attrs: What marks the block that multiplies.
+    """
     x, weight = inputs
     (sh, sw), (dh, dw) = conv.stride, conv.dilation
-    xp = padded_nhwc(x, conv)
-    wp = te.compute(
-        (conv.r, conv.s, conv.c, conv.k), lambda r, s, i, o: weight[o, i, r, s], name="weight_rsck"
-    )
+    xp, wp = padded_nhwc(x, conv), weight
+    if not conv.channels_last:
+        shape = (conv.r, conv.s, conv.c, conv.k)
+        wp = te.compute(shape, lambda r, s, i, o: weight[o, i, r, s], name="weight_rsck")
     rc = te.reduce_axis((0, conv.c), "rc")
     rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
     acc = te.compute(
@@ -99,7 +118,7 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
         lambda b, i, j, o: te.sum(
             xp[b, i * sh + rr * dh, j * sw + rs * dw, rc] * wp[rr, rs, rc, o], axis=[rr, rs, rc]
         ),
-        name="y_nhwc",
+        name="y" if conv.channels_last else "y_nhwc",
+        attrs=attrs,
     )
-    y = te.compute((conv.n, conv.k, conv.oh, conv.ow), lambda b, o, i, j: acc[b, i, j, o], name="y")
-    return [y]
+    return [from_last(conv, acc, "y")]

@@ -17,7 +17,7 @@ from autotune.compiler.formulations.conv2d_forward import (
     padded_nhwc,
 )
 from autotune.compiler.formulations.layouts import compute_filters, reader
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.workloads.operators import Conv2d
 
 
@@ -57,13 +57,25 @@ def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
     applies=lambda conv: conv.groups == 1 and not conv.channels_last,
 )
 def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """GEMM over (n,oh,ow) with both operands channels-last: the output channel is contiguous."""
+    """See `nhwc_product`."""
+    return nhwc_product(conv, inputs)
+
+
+def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+    """GEMM over (n,oh,ow) with both operands channels-last, copies where needed: the output channel is contiguous.
+
+    Args:
+        conv: Without groups.
+        inputs: x and dy.
+        attrs: What marks the block that multiplies.
+    """
     x, dy = inputs
     (sh, sw), (dh, dw) = conv.stride, conv.dilation
-    xp = padded_nhwc(x, conv)
-    dyp = te.compute(
-        (conv.n, conv.oh, conv.ow, conv.k), lambda b, i, j, o: dy[b, o, i, j], name="dy_nhwc"
-    )
+    xp, dyp = padded_nhwc(x, conv), dy
+    if not conv.channels_last:
+        dyp = te.compute(
+            (conv.n, conv.oh, conv.ow, conv.k), lambda b, i, j, o: dy[b, o, i, j], name="dy_nhwc"
+        )
     rn = te.reduce_axis((0, conv.n), "rn")
     ri, rj = te.reduce_axis((0, conv.oh), "ri"), te.reduce_axis((0, conv.ow), "rj")
     acc = te.compute(
@@ -71,8 +83,11 @@ def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
         lambda r, s, i, o: te.sum(
             xp[rn, ri * sh + r * dh, rj * sw + s * dw, i] * dyp[rn, ri, rj, o], axis=[rn, ri, rj]
         ),
-        name="dweight_rsck",
+        name="dweight" if conv.channels_last else "dweight_rsck",
+        attrs=attrs,
     )
+    if conv.channels_last:
+        return [acc]
     return [
         te.compute(
             (conv.k, conv.c, conv.r, conv.s), lambda o, i, r, s: acc[r, s, i, o], name="dweight"

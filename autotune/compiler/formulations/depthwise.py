@@ -18,7 +18,7 @@ from autotune.compiler.formulations.layouts import (
     or_zero,
     reader,
 )
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.compiler.formulations.strides import carried, shifted
 from autotune.compiler.window_tiles import WINDOW
 from autotune.workloads.operators import Conv2d
@@ -105,7 +105,7 @@ def positions(conv: Conv2d) -> tuple[int, int]:
 
 
 def gradient_windows(
-    conv: Conv2d, inputs: Tensors, size: tuple[int, int], attrs: dict[str, Any]
+    conv: Conv2d, inputs: Tensors, size: tuple[int, int], attrs: Attributes
 ) -> Tensors:
     """dx[plane, i, j] = sum of dy[plane, (i+ph-r*dh)/sh, (j+pw-s*dw)/sw] weight[channel, r, s].
 

@@ -61,6 +61,14 @@ def filter_reader(op: Any, weight: Any) -> Callable[..., Any]:
     return lambda o, i, r, s: weight[r, s, i, o]
 
 
+def from_last(op: Any, image: Any, name: str) -> Any:
+    """An image [n, h, w, c] in the operator's layout: itself, or a copy."""
+    if op.channels_last:
+        return image
+    n, h, w, c = image.shape
+    return te.compute((n, c, h, w), lambda b, i, y, z: image[b, y, z, i], name=name)
+
+
 def or_zero(inside: Sequence[Any], element: Any) -> Any:
     """The element where all of the conditions hold, if there are any; else zero."""
     if not inside:

@@ -5,9 +5,11 @@ Shapes: x[m,k], weight[n,k], y[m,n] (m batch, n output features, k input feature
 
 from __future__ import annotations
 
+from typing import Any
+
 from tvm import te
 
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.workloads.operators import Matmul
 
 
@@ -51,18 +53,24 @@ def forward_packed(mm: Matmul, inputs: Tensors) -> Tensors:
 
 
 @formulation("matmul", "data_grad", "direct")
-def data_grad(mm: Matmul, inputs: Tensors) -> Tensors:
+def data_grad(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+    """dx[m, k] = dy[m, n] x weight[n, k]; `attrs` mark the block."""
     dy, weight = inputs
     rn = te.reduce_axis((0, mm.n), "rn")
-    return [
-        te.compute((mm.m, mm.k), lambda i, j: te.sum(dy[i, rn] * weight[rn, j], axis=rn), name="dx")
-    ]
+
+    def value(i: Any, j: Any) -> Any:
+        return te.sum(dy[i, rn] * weight[rn, j], axis=rn)
+
+    return [te.compute((mm.m, mm.k), value, name="dx", attrs=attrs)]
 
 
 @formulation("matmul", "weight_grad", "direct")
-def weight_grad(mm: Matmul, inputs: Tensors) -> Tensors:
+def weight_grad(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tensors:
+    """dweight[n, k] = dy[m, n] x x[m, k], over m; `attrs` mark the block."""
     x, dy = inputs
     rm = te.reduce_axis((0, mm.m), "rm")
-    return [
-        te.compute((mm.n, mm.k), lambda i, j: te.sum(dy[rm, i] * x[rm, j], axis=rm), name="dweight")
-    ]
+
+    def value(i: Any, j: Any) -> Any:
+        return te.sum(dy[rm, i] * x[rm, j], axis=rm)
+
+    return [te.compute((mm.n, mm.k), value, name="dweight", attrs=attrs)]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, TypeVar
 
 from autotune.errors import UsageError
 from autotune.workloads.operators import Kernel
@@ -20,8 +20,13 @@ from autotune.workloads.operators import Kernel
 Tensors = Sequence[Any]
 """TVM `te.Tensor` objects; typed loosely because TVM ships no annotations for them."""
 
+Attributes = dict[str, Any] | None
+"""What marks a block for the rule that schedules it."""
+
 Define = Callable[[Any, Tensors], Tensors]
 """Maps (operator, input placeholders) to the output tensors."""
+
+Defining = TypeVar("Defining", bound=Define)
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,10 @@ def formulation(
     *,
     applies: Callable[[Any], bool] = lambda _: True,
     rule: str = "",
-) -> Callable[[Define], Define]:
+) -> Callable[[Defining], Defining]:
     """Registers the decorated function as a formulation of a role of an operator."""
 
-    def register(define: Define) -> Define:
+    def register(define: Defining) -> Defining:
         entries = _REGISTRY.setdefault((operator, role), {})
         if name in entries:
             raise ValueError(f"formulation {operator}.{role}.{name} is registered twice")

@@ -1,0 +1,43 @@
+"""Runs the tiles of a rule on this host's processor, and compares with the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+
+from autotune.compiler import spaces
+from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.reference_data import TOLERANCE
+from autotune.compiler.rules import design_spaces, tile_rule
+from autotune.compiler.targets import find, tvm_target
+from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
+from autotune.workloads import max_relative_error, parse_kernel, random_inputs, reference
+
+SPEC = find("cpu")
+SPACE = spaces.load(SPEC.space_path())
+
+
+def check_tiles(spec: str, role: str, formulation: str, count: int, *, threads: bool) -> None:
+    """Every one of so many tiles gives the reference's result, and has threads or has none."""
+    kernel = parse_kernel(spec, role)
+    space = SPACE if threads else SPACE.without_threads()
+    (one,) = formulations(kernel, [formulation], {rule.kind for rule in space.rules})
+    rule = tile_rule(space, one.rule)
+    target = tvm_target(SPEC, None, space.compile)
+    module = tvm.IRModule({"main": prim_func(kernel, one)})
+    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+    inputs = random_inputs(kernel, 1)
+    expected = reference(kernel, inputs)
+    tiles = list(tiles_of(rule, module, seed=1).drawn(count))
+    assert tiles
+    for tile in tiles:
+        schedule = sketches.schedule(tile)
+        assert tile_of(rule, schedule.trace) == tile
+        assert ("T.parallel" in str(schedule.mod)) == threads
+        built = tvm.compile(schedule.mod, target)
+        outputs = [
+            tvm.runtime.tensor(np.full(array.shape, np.nan, np.float32)) for array in expected
+        ]
+        built["main"](*map(tvm.runtime.tensor, inputs), *outputs)
+        for output, wanted in zip(outputs, expected, strict=True):
+            assert max_relative_error(output.numpy(), wanted) < TOLERANCE, tile

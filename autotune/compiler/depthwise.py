@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.spaces import Depthwise, Limits
-from autotune.compiler.tile_rules import add_parts, joined_consumers, sampled, side_items
+from autotune.compiler.tile_rules import (
+    add_parts,
+    into_registers,
+    joined_consumers,
+    sampled,
+    side_items,
+)
 from autotune.compiler.window_tiles import NAMES, WINDOW, Window, WindowTile, WindowTiles
 
 
@@ -91,7 +97,7 @@ def _images(sch: Any, block: Any, cuts: Sequence[Any]) -> None:
     sch.bind(column_item, "threadIdx.x")
     sch.reverse_compute_at(written, column_item, preserve_unit_loops=True)
     outside = len(sch.get_loops(block)) - len((r, s, row, column, u, v))
-    _into_registers(sch, operands, column_item)
+    into_registers(sch, operands, column_item)
     for loop in (r, s, row, column, u, v, *sch.get_loops(written)[outside:]):
         sch.unroll(loop)
     sch.decompose_reduction(block, r)
@@ -119,18 +125,8 @@ def _filters(sch: Any, block: Any, cuts: Sequence[Any], items: int) -> None:
     item, _, _, r, s, plane, row_step, column_step, row, column = sch.get_loops(own)[2:]
     sch.bind(item, "threadIdx.x")
     sch.reorder(plane, row_step, column_step, row, column, r, s)
-    _into_registers(sch, sch.get_producers(own), column_step)
+    into_registers(sch, sch.get_producers(own), column_step)
     for loop in (row, column, r, s):
         sch.unroll(loop)
     sch.decompose_reduction(own, plane)
     add_parts(sch, block, items)
-
-
-def _into_registers(sch: Any, operands: Sequence[Any], loop: Any) -> None:
-    """Reads operands into registers, as much of them as an iteration of a loop needs."""
-    for operand in operands:
-        before = len(sch.get_loops(operand))
-        sch.set_scope(operand, 0, "local")
-        sch.compute_at(operand, loop, preserve_unit_loops=True)
-        for one in sch.get_loops(operand)[-before:]:
-            sch.unroll(one)

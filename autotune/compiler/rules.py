@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.compiler import spaces, tile_rules
 from autotune.compiler.depthwise import Windows
+from autotune.compiler.few_channels import FewChannelLayers
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.implicit_gemm import Products
 from autotune.compiler.register_products import RegisterProducts
@@ -53,6 +54,8 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
     assert space.limits is not None
     if isinstance(rule, spaces.ImplicitGemm):
         return Products(rule, space.limits)
+    if isinstance(rule, spaces.FewChannels):
+        return FewChannelLayers(rule, space.limits)
     assert isinstance(rule, spaces.Depthwise)
     return Windows(rule, space.limits)
 

@@ -223,6 +223,45 @@ class Depthwise(ByGroups):
     )
 
 
+class FewChannels(ByGroups):
+    """Cuts convolutions of images of few channels, and their data gradients, by windows in registers.
+
+    See `compiler/few_channels.py`.
+    """
+
+    kind: Literal["few_channels"]
+    channels: tuple[PositiveInt, ...] = Field(
+        default=(4, 8, 12, 16, 32),
+        description="Channels of a forward pass's result that a work-item has.",
+    )
+    channel_items: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4, 8), description="Work-items along those."
+    )
+    row_items: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 3, 4, 5, 7, 8, 14, 15, 16),
+        description="Work-items along the rows of positions.",
+    )
+    column_items: tuple[PositiveInt, ...] = Field(
+        default=(4, 7, 8, 12, 14, 15, 16, 20, 28, 30, 32, 56, 60, 64, 112),
+        description="Work-items along their columns, which are contiguous.",
+    )
+    own: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 3, 4, 5, 7, 8),
+        description="Neighbouring rows or columns of positions of a work-item.",
+    )
+    depths: tuple[PositiveInt, ...] = Field(
+        default=(1, 2, 4, 8, 16),
+        description="Channels of what is read whose taps are gathered at once.",
+    )
+    most_registers: PositiveInt = Field(
+        default=200, description="Most values that a work-item keeps in registers."
+    )
+    most_unrolled: PositiveInt = Field(
+        default=1536,
+        description="Most multiply-adds of a work-item in straight-line code: more compiles slowly.",
+    )
+
+
 class ByThreads(ByTiles):
     """One that shares them among a processor's threads."""
 
@@ -298,6 +337,7 @@ Rule = Annotated[
     | AutoBind
     | ImplicitGemm
     | Depthwise
+    | FewChannels
     | RowSums
     | VectorRows
     | RegisterProduct,

@@ -167,6 +167,16 @@ def add_parts(sch: Any, block: Any, items: int) -> None:
     sch.decompose_reduction(block, part)
 
 
+def into_registers(sch: Any, operands: Sequence[Any], loop: Any) -> None:
+    """Reads operands into registers, as much of them as an iteration of a loop needs."""
+    for operand in operands:
+        before = len(sch.get_loops(operand))
+        sch.set_scope(operand, 0, "local")
+        sch.compute_at(operand, loop, preserve_unit_loops=True)
+        for one in sch.get_loops(operand)[-before:]:
+            sch.unroll(one)
+
+
 def among_items(sch: Any, loops: Sequence[Any], items: int) -> Any:
     """Shares outer loops among groups of so many work-items, or fewer; the loop of an item."""
     extent = math.prod(int(sch.get(loop).extent) for loop in loops)

@@ -14,6 +14,7 @@ from typing import Any
 from tvm import te
 
 from autotune.compiler.formulations.layouts import (
+    between,
     compute,
     compute_filters,
     filter_reader,
@@ -21,7 +22,7 @@ from autotune.compiler.formulations.layouts import (
     reader,
 )
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.compiler.formulations.strides import carried, shifted
+from autotune.compiler.formulations.strides import PositionGrid, carried, shifted
 from autotune.compiler.product_tiles import PRODUCT
 from autotune.workloads.operators import Conv2d, Matmul
 
@@ -138,16 +139,11 @@ def _window(conv: Conv2d, x: Any) -> tuple[Callable[..., Any], Callable[..., lis
 
     def inside(p: Any, r: Any, s: Any) -> list[Any]:
         y, z = at(p, r, s)
-        return _between(y, ph, (conv.oh - 1) * sh + (conv.r - 1) * dh - ph, conv.h) + _between(
+        return between(y, ph, (conv.oh - 1) * sh + (conv.r - 1) * dh - ph, conv.h) + between(
             z, pw, (conv.ow - 1) * sw + (conv.s - 1) * dw - pw, conv.w
         )
 
     return value, inside
-
-
-def _between(at: Any, before: int, last: int, size: int) -> list[Any]:
-    """What is to be asked so that an index is inside: nothing where it always is."""
-    return ([at >= 0] if before > 0 else []) + ([at < size] if last >= size else [])
 
 
 @formulation("conv2d", "forward", "gemm", rule=RULE, applies=_dense)
@@ -234,7 +230,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
         else:
             first = ph // sh - (th - 1), pw // sw - (tw - 1)
             last = high - 1 + (sh - 1 + ph) // sh, wide - 1 + (sw - 1 + pw) // sw
-        return _between(y, -first[0], last[0], conv.oh) + _between(z, -first[1], last[1], conv.ow)
+        return between(y, -first[0], last[0], conv.oh) + between(z, -first[1], last[1], conv.ow)
 
     channels_last = conv.channels_last
     product = _of_image(
@@ -263,48 +259,6 @@ def _strided(conv: Conv2d) -> bool:
     return _phased(conv) and conv.stride != (1, 1)
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """One axis of an image, cut into positions of a stride's pixels, the phases; they share a window of dy.
-
-    Attributes:
-        shift: Pixels before the image that its first position has.
-        positions: How many positions hold the image.
-        first: The element of dy that the window of position 0 begins with.
-        taps: Elements of dy in a window.
-        stride: Phases of a position.
-        tap_of_first: The filter's tap that phase 0 has for the first element of the window.
-    """
-
-    shift: int
-    positions: int
-    first: int
-    taps: int
-    stride: int
-    tap_of_first: int
-
-    @classmethod
-    def of(cls, size: int, taps: int, stride: int, pad: int) -> _Grid:
-        """The grid with the smallest windows: that of the image, or one that begins where a window of dy does."""
-
-        def shifted_by(shift: int) -> _Grid:
-            before = pad - shift
-            first = -((taps - 1 - before) // stride)
-            last = (stride - 1 + before) // stride
-            positions, origin = -(-(size + shift) // stride), before - first * stride
-            return cls(shift, positions, first, last - first + 1, stride, origin)
-
-        return min((shifted_by(shift) for shift in (0, pad % stride)), key=lambda grid: grid.taps)
-
-    def tap(self, phase: Any, e: Any) -> Any:
-        """The filter's tap that a phase has for an element of the window; it may lie outside of the filter."""
-        return phase + self.tap_of_first - e * self.stride
-
-    def inside(self, at: Any, size: int) -> list[Any]:
-        """What is to be asked so that an element of dy exists."""
-        return _between(at, -self.first, self.positions - 1 + self.first + self.taps - 1, size)
-
-
 @formulation("conv2d", "data_grad", "gemm_phases", rule=RULE, applies=_strided)
 def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
     """dx[(c, phase), position] = weight[(c, phase), (k, e, f)] x dy[(k, e, f), position], one product.
@@ -314,8 +268,8 @@ def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
     """
     dy, weight = inputs
     sh, sw = conv.stride
-    down = _Grid.of(conv.h, conv.r, sh, conv.pad[0])
-    across = _Grid.of(conv.w, conv.s, sw, conv.pad[1])
+    down = PositionGrid.of(conv.h, conv.r, sh, conv.pad[0])
+    across = PositionGrid.of(conv.w, conv.s, sw, conv.pad[1])
     high, wide = down.positions, across.positions
     filters, gradient = filter_reader(conv, weight), reader(conv, dy)
 

@@ -74,3 +74,8 @@ def or_zero(inside: Sequence[Any], element: Any) -> Any:
     if not inside:
         return element
     return te.if_then_else(tirx.all(*inside), element, te.const(0.0, "float32"))
+
+
+def between(at: Any, before: int, last: int, size: int) -> list[Any]:
+    """What is to be asked so that an index is inside: nothing where it always is."""
+    return ([at >= 0] if before > 0 else []) + ([at < size] if last >= size else [])

@@ -1,0 +1,130 @@
+"""Convolutions of images of few channels and their data gradients, for the rule `few_channels` to schedule.
+
+As a matrix product they have few rows, or a short reduction, so that few multiply-adds need each element that is
+gathered. Here what the windows see is a stage of its own, which the rule has in registers, with the border's zeros.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import te
+
+from autotune.compiler.few_channel_tiles import FEW_CHANNELS
+from autotune.compiler.formulations.layouts import (
+    between,
+    compute,
+    filter_reader,
+    or_zero,
+    reader,
+)
+from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.strides import PositionGrid
+from autotune.workloads.operators import Conv2d
+
+RULE = "few_channels"
+_MOST_CHANNELS = 4
+_MULTIPLE = 4
+
+
+def _few(conv: Conv2d) -> bool:
+    # With channels last, neighbours in memory are other channels of dy, and windows are no rows of memory.
+    return (
+        conv.groups == 1
+        and conv.c <= _MOST_CHANNELS
+        and conv.dilation == (1, 1)
+        and not conv.channels_last
+    )
+
+
+def _padded(extent: int) -> int:
+    return -(-extent // _MULTIPLE) * _MULTIPLE
+
+
+@formulation("conv2d", "forward", "few_channels", rule=RULE, applies=_few)
+def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """y[o, i, j] = sum of weight[o, c, r, s] x[c, i*sh+r-ph, j*sw+s-pw] over c, r and s."""
+    x, weight = inputs
+    (sh, sw), (ph, pw) = conv.stride, conv.pad
+    rows, columns, channels = (_padded(extent) for extent in (conv.oh, conv.ow, conv.k))
+    image, filters = reader(conv, x), filter_reader(conv, weight)
+
+    def element(b: Any, c: Any, y: Any, z: Any) -> Any:
+        y, z = y - ph, z - pw
+        return or_zero([y >= 0, y < conv.h, z >= 0, z < conv.w], image(b, c, y, z))
+
+    def tap(c: Any, s: Any, r: Any, o: Any) -> Any:
+        return or_zero(between(o, 0, channels - 1, conv.k), filters(o, c, r, s))
+
+    high, wide = (rows - 1) * sh + conv.r, (columns - 1) * sw + conv.s
+    seen = te.compute((conv.n, conv.c, high, wide), element, name="seen")
+    taps = te.compute((conv.c, conv.s, conv.r, channels), tap, name="taps")
+    c = te.reduce_axis((0, conv.c), "c")
+    r, s = te.reduce_axis((0, conv.r), "r"), te.reduce_axis((0, conv.s), "s")
+    window = te.compute(
+        (conv.n, channels, rows, columns, 1, 1),
+        lambda b, o, i, j, u, v: te.sum(
+            seen[b, c, i * sh + r, j * sw + s] * taps[c, s, r, o], axis=[c, r, s]
+        ),
+        name="window",
+        attrs={FEW_CHANNELS: [0, conv.r, conv.s, sh, sw]},
+    )
+    shape = (conv.n, conv.k, conv.oh, conv.ow)
+    return [compute(conv, shape, lambda b, o, i, j: window[b, o, i, j, 0, 0], "y")]
+
+
+@formulation("conv2d", "data_grad", "few_channels", rule=RULE, applies=_few)
+def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
+    """dx[c, phase, position] = sum of weight[k, c, tap of (phase, e, f)] dy[k, position + (e, f)] over k, e and f.
+
+    A position is stride x stride pixels. All of them take their part of one window of dy, and none is multiplied by
+    a tap that it does not have.
+    """
+    dy, weight = inputs
+    down = PositionGrid.of(conv.h, conv.r, conv.stride[0], conv.pad[0])
+    across = PositionGrid.of(conv.w, conv.s, conv.stride[1], conv.pad[1])
+    rows, columns = _padded(down.positions), _padded(across.positions)
+    gradient, filters = reader(conv, dy), filter_reader(conv, weight)
+
+    def element(b: Any, k: Any, y: Any, z: Any) -> Any:
+        y, z = y + down.first, z + across.first
+        inside = [y >= 0, y < conv.oh, z >= 0, z < conv.ow]
+        return or_zero(inside, gradient(b, k, y, z))
+
+    def tap(k: Any, c: Any, r: Any, s: Any) -> Any:
+        r, s = r + down.least_tap, s + across.least_tap
+        inside = between(r, -down.least_tap, down.most_tap, conv.r)
+        inside += between(s, -across.least_tap, across.most_tap, conv.s)
+        return or_zero(inside, filters(k, c, r, s))
+
+    seen = te.compute(
+        (conv.n, conv.k, rows + down.taps - 1, columns + across.taps - 1), element, name="seen"
+    )
+    # With what lies around them, so that a row of them is whole, and where its place is follows from the window's.
+    taps = te.compute(
+        (conv.k, conv.c, down.taps * down.stride, across.taps * across.stride), tap, name="taps"
+    )
+    k = te.reduce_axis((0, conv.k), "k")
+    e, f = te.reduce_axis((0, down.taps), "e"), te.reduce_axis((0, across.taps), "f")
+
+    def under(b: Any, c: Any, y: Any, z: Any, u: Any, v: Any) -> Any:
+        r, s = down.tap(u, e), across.tap(v, f)
+        exists = between(r, -down.least_tap, down.most_tap, conv.r)
+        exists += between(s, -across.least_tap, across.most_tap, conv.s)
+        product = seen[b, k, y + e, z + f] * taps[k, c, r - down.least_tap, s - across.least_tap]
+        return te.sum(or_zero(exists, product), axis=[k, e, f])
+
+    window = te.compute(
+        (conv.n, conv.c, rows, columns, down.stride, across.stride),
+        under,
+        name="window",
+        attrs={FEW_CHANNELS: [1, conv.r, conv.s, 1, 1]},
+    )
+
+    def value(b: Any, c: Any, y: Any, z: Any) -> Any:
+        y, z = y + down.shift, z + across.shift
+        return window[
+            b, c, y // down.stride, z // across.stride, y % down.stride, z % across.stride
+        ]
+
+    return [compute(conv, (conv.n, conv.c, conv.h, conv.w), value, "dx")]

@@ -47,6 +47,14 @@ def test_what_others_found_comes_first_but_not_before_costlier_tasks() -> None:
     assert turns[:3] == [(1, 2), (0, 3), (0, 2)]
 
 
+def test_what_is_known_of_the_very_kernel_comes_before_the_warmup_of_costlier_tasks() -> None:
+    cheap, dear = task(1, 0.1, lane(), lane(given=1)), task(1, 1.0, lane(), lane())
+    cheap.known_trials = 40
+    turn = next_turn([dear, cheap], 100, 8)
+    assert turn is not None
+    assert (turn.task, turn.trials) == (1, 1)
+
+
 def test_the_budget_is_never_exceeded() -> None:
     turn = next_turn([task(1, 1.0, lane())], 1, 8)
     assert turn is not None

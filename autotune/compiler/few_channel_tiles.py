@@ -54,7 +54,6 @@ class LayerTile:
         channel_items, row_items, column_items: Work-items of a work-group along channels and positions.
         rows, columns: Neighbouring positions of a work-item.
         deep: Channels of what is read whose taps are gathered at once.
-        staged: Whether those go through local memory, rather than straight into registers.
     """
 
     channels: int
@@ -64,7 +63,6 @@ class LayerTile:
     column_items: int
     columns: int
     deep: int
-    staged: bool
 
     @property
     def items(self) -> int:
@@ -72,9 +70,7 @@ class LayerTile:
         return self.channel_items * self.row_items * self.column_items
 
 
-FLAG = "staged"
-NAMES = tuple(name for name in names_of(LayerTile) if name != FLAG)
-"""Decisions that a sketch samples."""
+NAMES = names_of(LayerTile)
 
 
 class LayerTiles(TileSpace[LayerTile]):
@@ -99,16 +95,17 @@ class LayerTiles(TileSpace[LayerTile]):
             "column_items": dividing(rule.column_items, layer.columns),
             "columns": dividing(rule.own, layer.columns),
             "deep": dividing(rule.depths, layer.summed),
-            "staged": (limits.local_memory == "local",),
         }
         super().__init__(LayerTile, choices, seed)
         self.layer = layer
+        self.staged = limits.local_memory == "local"
+        """Whether taps go through local memory, rather than straight into registers."""
         self._limits = limits
         neighbours = (layer.phases[1] * layer.window[1],) if layer.gradient else choices["channels"]
         self.vector = math.gcd(*neighbours, _VECTOR)
         """Taps that are read at once."""
         # Many phases fill the registers for a single position, and a large filter the program.
-        least = LayerTile(1, 1, 1, 1, 1, 1, 1, True)
+        least = LayerTile(1, 1, 1, 1, 1, 1, 1)
         self._most_registers = max(rule.most_registers, self.registers(least))
         self._most_unrolled = max(rule.most_unrolled, self.multiplied(least))
         # A small image has no more items than positions.
@@ -147,17 +144,15 @@ class LayerTiles(TileSpace[LayerTile]):
 
     def local_bytes(self, tile: LayerTile) -> int:
         """Local memory of a work-group."""
-        return self.gathered(tile) * _FLOAT_BYTES if tile.staged else 0
+        return self.gathered(tile) * _FLOAT_BYTES if self.staged else 0
 
     def fits(self, tile: LayerTile) -> bool:
         """See `TileSpace`."""
         limits, layer = self._limits, self.layer
+        group = (tile.column_items, tile.row_items, tile.channel_items)
         return (
-            self._fewest <= tile.items <= limits.max_threads_per_block
-            and tile.column_items <= limits.max_item_sizes[0]
-            and tile.row_items <= limits.max_item_sizes[1]
-            and tile.channel_items <= limits.max_item_sizes[2]
-            and self.local_bytes(tile) <= limits.max_local_memory_bytes
+            tile.items >= self._fewest
+            and not limits.refused(group, self.local_bytes(tile))
             and layer.channels % (tile.channels * tile.channel_items) == 0
             and layer.rows % (tile.row_items * tile.rows) == 0
             and layer.columns % (tile.column_items * tile.columns) == 0
@@ -180,4 +175,4 @@ class LayerTiles(TileSpace[LayerTile]):
             self.gathered(tile), self.gathered(tile) / items,
             self.multiplied(tile), self.multiplied(tile) / self.seen(tile),
         )  # fmt: skip
-        return np.array([*map(math.log2, sizes), layer.gradient, tile.staged], dtype=np.float32)
+        return np.array([*map(math.log2, sizes), layer.gradient], dtype=np.float32)

@@ -54,9 +54,8 @@ class FewChannelLayers:
         )  # fmt: skip
         return LayerTiles(layer, self._rule, self._limits, seed)
 
-    def kind(self, tile: LayerTile) -> bool:
-        """See `TileRule`: what a device has decides the rest."""
-        return tile.staged
+    def kind(self, tile: LayerTile) -> None:
+        """See `TileRule`: there is one sketch."""
 
     def decisions(self, tile: LayerTile) -> Sequence[str]:
         """See `TileRule`."""
@@ -64,8 +63,7 @@ class FewChannelLayers:
 
     def tile(self, decided: Sequence[int], trace: Any) -> LayerTile:
         """See `TileRule`."""
-        scopes = {str(one.attrs[1]) for one in trace.insts if one.kind.name == "CacheRead"}
-        return LayerTile(**dict(zip(NAMES, decided, strict=True)), staged="shared" in scopes)
+        return LayerTile(*decided)
 
     def sketch(self, sch: Any, block: Any, tiles: LayerTiles, tile: LayerTile) -> Any:
         """See `TileRule`."""
@@ -73,14 +71,14 @@ class FewChannelLayers:
         items = side_items(self._limits)
         last = joined_consumers(sch, block, items)
         _, taps = sch.get_producers(block)
-        _cut(sch, block, cuts, tiles, staged=tile.staged)
+        _cut(sch, block, cuts, tiles)
         among_items(sch, sch.get_loops(taps), items)
         # At the end: to move a block takes its guard away.
         sch.reverse_compute_inline(last)
         return sch
 
 
-def _cut(sch: Any, block: Any, cuts: dict[str, Any], tiles: LayerTiles, *, staged: bool) -> None:
+def _cut(sch: Any, block: Any, cuts: dict[str, Any], tiles: LayerTiles) -> None:
     """Shares positions and channels among work-items, and brings what each of them needs."""
     written = sch.cache_write(block, 0, "local")
     seen, _ = sch.get_producers(block)
@@ -112,9 +110,9 @@ def _cut(sch: Any, block: Any, cuts: dict[str, Any], tiles: LayerTiles, *, stage
     loop, lanes = sch.split(sch.get_loops(registers)[-1], [None, tiles.vector])
     sch.unroll(loop)
     sch.vectorize(lanes)
-    if staged:
+    if tiles.staged:
         tile = sch.cache_read(registers, 0, "shared")
-        _stage(sch, tile, steps, (*zip(items, axes, strict=True),), tiles.vector)
+        _stage(sch, tile, steps, list(zip(items, axes, strict=True)), tiles.vector)
     outside = len(sch.get_loops(block)) - len(outer) - len(inner)
     for loop in (*inner, *sch.get_loops(written)[outside:]):
         sch.unroll(loop)

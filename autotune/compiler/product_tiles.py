@@ -252,9 +252,8 @@ class Tiles(TileSpace[Tile]):
         """Whether the product can be cut so, and a work-group of the device can run it."""
         rule, limits = self._rule, self._limits
         return (
-            self._fewest <= tile.items <= limits.max_threads_per_block
-            and tile.column_items <= limits.max_item_sizes[0]
-            and tile.row_items <= limits.max_item_sizes[1]
+            tile.items >= self._fewest
+            and not limits.refused((tile.column_items, tile.row_items), 0)
             and tile.items % self._lanes == 0
             and tile.accumulators <= rule.most_accumulators
             and tile.accumulators * tile.unrolled <= rule.most_unrolled

@@ -123,8 +123,8 @@ class WindowTiles(TileSpace[WindowTile]):
                 return False
             sizes = (items, 1, 1)
         return (
-            self._fewest <= items <= limits.max_threads_per_block
-            and all(map(int.__le__, sizes, limits.max_item_sizes))
+            items >= self._fewest
+            and not limits.refused(sizes, 0)
             and window.planes % tile.planes == 0
             and window.rows % (tile.row_items * tile.rows) == 0
             and window.columns % (tile.column_items * tile.columns) == 0

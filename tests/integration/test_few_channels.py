@@ -47,8 +47,8 @@ def test_no_tap_is_multiplied_that_a_pixel_does_not_have(role: str) -> None:
 @pytest.mark.parametrize("memory", ["local", "global"])
 def test_taps_go_through_local_memory_where_that_is_real(memory: Any) -> None:
     limits = spaces.Limits(local_memory=memory)
-    for _, tile, source in _sources("adreno", FIRST_LAYER, "data_grad", limits, 3):
-        assert tile.staged == ("__local float" in source) == (memory == "local")
+    for tiles, tile, source in _sources("adreno", FIRST_LAYER, "data_grad", limits, 3):
+        assert tiles.staged == ("__local float" in source) == (memory == "local"), tile
 
 
 @pytest.mark.parametrize(

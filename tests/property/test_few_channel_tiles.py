@@ -46,9 +46,9 @@ def _check(tile: LayerTile, tiles: LayerTiles, limits: Limits) -> None:
     assert layer.columns % (tile.column_items * tile.columns) == 0
     assert layer.summed % tile.deep == 0
     assert tile.items <= 256
-    assert tile.staged == (limits.local_memory == "local")
+    assert tiles.staged == (limits.local_memory == "local")
     assert tiles.local_bytes(tile) <= limits.max_local_memory_bytes
-    least = tiles.registers(LayerTile(1, 1, 1, 1, 1, 1, 1, True))
+    least = tiles.registers(LayerTile(1, 1, 1, 1, 1, 1, 1))
     assert tiles.results(tile) < tiles.registers(tile) <= max(RULE.most_registers, least)
     assert tile.channels % tiles.vector == 0 or layer.gradient
 

@@ -6,7 +6,6 @@ that tiles divide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import te
@@ -15,8 +14,10 @@ from autotune.compiler.formulations.layouts import (
     compute,
     compute_filters,
     filter_reader,
+    in_fours,
     or_zero,
     reader,
+    under_windows,
 )
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.compiler.formulations.strides import carried, shifted
@@ -24,7 +25,6 @@ from autotune.compiler.window_tiles import WINDOW
 from autotune.workloads.operators import Conv2d
 
 RULE = "depthwise"
-_MULTIPLE = 4
 
 
 def depthwise(conv: Conv2d) -> bool:
@@ -38,25 +38,8 @@ def divisible(conv: Conv2d) -> bool:
     return depthwise(conv) and (conv.stride == (1, 1) or conv.dilation == (1, 1))
 
 
-def _padded(extent: int) -> int:
-    return -(-extent // _MULTIPLE) * _MULTIPLE
-
-
 def _mark(conv: Conv2d, *, filters: bool, stride: tuple[int, int]) -> dict[str, list[int]]:
     return {WINDOW: [int(filters), *stride, *conv.dilation]}
-
-
-def _seen(
-    size: tuple[int, int], first: tuple[int, int], read: Callable[..., Any], shape: Sequence[int]
-) -> Any:
-    """An image moved so that its row and column `first` are 0, with zeros around it."""
-
-    def value(*at: Any) -> Any:
-        *plane, y, z = at
-        y, z = y + first[0], z + first[1]
-        return or_zero([y >= 0, y < size[0], z >= 0, z < size[1]], read(*plane, y, z))
-
-    return te.compute(tuple(shape), value, name="seen")
 
 
 @formulation("conv2d", "forward", "windows", rule=RULE, applies=depthwise)
@@ -64,11 +47,11 @@ def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
     """y[plane, i, j] = sum of x[plane, i*sh+r*dh-ph, j*sw+s*dw-pw] weight[channel, r, s]."""
     x, weight = inputs
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
-    rows, columns, planes = _padded(conv.oh), _padded(conv.ow), conv.n * conv.c
+    rows, columns, planes = in_fours(conv.oh), in_fours(conv.ow), conv.n * conv.c
     image, filters = reader(conv, x), filter_reader(conv, weight)
     high = (rows - 1) * sh + (conv.r - 1) * dh + 1
     wide = (columns - 1) * sw + (conv.s - 1) * dw + 1
-    seen = _seen(
+    seen = under_windows(
         (conv.h, conv.w),
         (-ph, -pw),
         lambda p, y, z: image(p // conv.c, p % conv.c, y, z),
@@ -96,7 +79,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     """See `gradient_windows`."""
     rows, columns = positions(conv)
     mark = _mark(conv, filters=False, stride=(1, 1))
-    return gradient_windows(conv, inputs, (_padded(rows), _padded(columns)), mark)
+    return gradient_windows(conv, inputs, (in_fours(rows), in_fours(columns)), mark)
 
 
 def positions(conv: Conv2d) -> tuple[int, int]:
@@ -122,7 +105,7 @@ def gradient_windows(
     th, tw = -(-conv.r // sh), -(-conv.s // sw)
     (rows, columns), planes = size, conv.n * conv.c
     gradient, filters = reader(conv, dy), filter_reader(conv, weight)
-    seen = _seen(
+    seen = under_windows(
         (conv.oh, conv.ow),
         (ph // sh - (th - 1) * dh, pw // sw - (tw - 1) * dw),
         lambda p, y, z: gradient(p // conv.c, p % conv.c, y, z),
@@ -165,10 +148,12 @@ def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     """dweight[channel, r, s] = sum over all pixels of dy[plane, i, j] x[plane, i*sh+r*dh-ph, j*sw+s*dw-pw]."""
     x, dy = inputs
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
-    rows, columns = _padded(conv.oh), _padded(conv.ow)
+    rows, columns = in_fours(conv.oh), in_fours(conv.ow)
     high = (rows - 1) * sh + (conv.r - 1) * dh + 1
     wide = (columns - 1) * sw + (conv.s - 1) * dw + 1
-    seen = _seen((conv.h, conv.w), (-ph, -pw), reader(conv, x), (conv.n, conv.c, high, wide))
+    seen = under_windows(
+        (conv.h, conv.w), (-ph, -pw), reader(conv, x), (conv.n, conv.c, high, wide)
+    )
     gradient = reader(conv, dy)
     framed = te.compute(
         (conv.n, conv.c, rows, columns),

@@ -15,8 +15,10 @@ from autotune.compiler.formulations.layouts import (
     between,
     compute,
     filter_reader,
+    in_fours,
     or_zero,
     reader,
+    under_windows,
 )
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.compiler.formulations.strides import PositionGrid
@@ -24,7 +26,6 @@ from autotune.workloads.operators import Conv2d
 
 RULE = "few_channels"
 _MOST_CHANNELS = 4
-_MULTIPLE = 4
 
 
 def _few(conv: Conv2d) -> bool:
@@ -37,27 +38,19 @@ def _few(conv: Conv2d) -> bool:
     )
 
 
-def _padded(extent: int) -> int:
-    return -(-extent // _MULTIPLE) * _MULTIPLE
-
-
 @formulation("conv2d", "forward", "few_channels", rule=RULE, applies=_few)
 def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
     """y[o, i, j] = sum of weight[o, c, r, s] x[c, i*sh+r-ph, j*sw+s-pw] over c, r and s."""
     x, weight = inputs
     (sh, sw), (ph, pw) = conv.stride, conv.pad
-    rows, columns, channels = (_padded(extent) for extent in (conv.oh, conv.ow, conv.k))
+    rows, columns, channels = (in_fours(extent) for extent in (conv.oh, conv.ow, conv.k))
     image, filters = reader(conv, x), filter_reader(conv, weight)
-
-    def element(b: Any, c: Any, y: Any, z: Any) -> Any:
-        y, z = y - ph, z - pw
-        return or_zero([y >= 0, y < conv.h, z >= 0, z < conv.w], image(b, c, y, z))
 
     def tap(c: Any, s: Any, r: Any, o: Any) -> Any:
         return or_zero(between(o, 0, channels - 1, conv.k), filters(o, c, r, s))
 
     high, wide = (rows - 1) * sh + conv.r, (columns - 1) * sw + conv.s
-    seen = te.compute((conv.n, conv.c, high, wide), element, name="seen")
+    seen = under_windows((conv.h, conv.w), (-ph, -pw), image, (conv.n, conv.c, high, wide))
     taps = te.compute((conv.c, conv.s, conv.r, channels), tap, name="taps")
     c = te.reduce_axis((0, conv.c), "c")
     r, s = te.reduce_axis((0, conv.r), "r"), te.reduce_axis((0, conv.s), "s")
@@ -83,22 +76,23 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     dy, weight = inputs
     down = PositionGrid.of(conv.h, conv.r, conv.stride[0], conv.pad[0])
     across = PositionGrid.of(conv.w, conv.s, conv.stride[1], conv.pad[1])
-    rows, columns = _padded(down.positions), _padded(across.positions)
+    rows, columns = in_fours(down.positions), in_fours(across.positions)
     gradient, filters = reader(conv, dy), filter_reader(conv, weight)
 
-    def element(b: Any, k: Any, y: Any, z: Any) -> Any:
-        y, z = y + down.first, z + across.first
-        inside = [y >= 0, y < conv.oh, z >= 0, z < conv.ow]
-        return or_zero(inside, gradient(b, k, y, z))
+    def exists(r: Any, s: Any) -> list[Any]:
+        return between(r, -down.least_tap, down.most_tap, conv.r) + between(
+            s, -across.least_tap, across.most_tap, conv.s
+        )
 
     def tap(k: Any, c: Any, r: Any, s: Any) -> Any:
         r, s = r + down.least_tap, s + across.least_tap
-        inside = between(r, -down.least_tap, down.most_tap, conv.r)
-        inside += between(s, -across.least_tap, across.most_tap, conv.s)
-        return or_zero(inside, filters(k, c, r, s))
+        return or_zero(exists(r, s), filters(k, c, r, s))
 
-    seen = te.compute(
-        (conv.n, conv.k, rows + down.taps - 1, columns + across.taps - 1), element, name="seen"
+    seen = under_windows(
+        (conv.oh, conv.ow),
+        (down.first, across.first),
+        gradient,
+        (conv.n, conv.k, rows + down.taps - 1, columns + across.taps - 1),
     )
     # With what lies around them, so that a row of them is whole, and where its place is follows from the window's.
     taps = te.compute(
@@ -109,10 +103,8 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
 
     def under(b: Any, c: Any, y: Any, z: Any, u: Any, v: Any) -> Any:
         r, s = down.tap(u, e), across.tap(v, f)
-        exists = between(r, -down.least_tap, down.most_tap, conv.r)
-        exists += between(s, -across.least_tap, across.most_tap, conv.s)
         product = seen[b, k, y + e, z + f] * taps[k, c, r - down.least_tap, s - across.least_tap]
-        return te.sum(or_zero(exists, product), axis=[k, e, f])
+        return te.sum(or_zero(exists(r, s), product), axis=[k, e, f])
 
     window = te.compute(
         (conv.n, conv.c, rows, columns, down.stride, across.stride),

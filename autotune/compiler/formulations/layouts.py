@@ -79,3 +79,21 @@ def or_zero(inside: Sequence[Any], element: Any) -> Any:
 def between(at: Any, before: int, last: int, size: int) -> list[Any]:
     """What is to be asked so that an index is inside: nothing where it always is."""
     return ([at >= 0] if before > 0 else []) + ([at < size] if last >= size else [])
+
+
+def in_fours(extent: int) -> int:
+    """The extent, made longer so that tiles divide it."""
+    return -(-extent // 4) * 4
+
+
+def under_windows(
+    size: tuple[int, int], first: tuple[int, int], read: Callable[..., Any], shape: Sequence[int]
+) -> Any:
+    """An image moved so that its row and column `first` are 0, with zeros around it."""
+
+    def value(*at: Any) -> Any:
+        *plane, y, z = at
+        y, z = y + first[0], z + first[1]
+        return or_zero([y >= 0, y < size[0], z >= 0, z < size[1]], read(*plane, y, z))
+
+    return te.compute(tuple(shape), value, name="seen")

@@ -52,6 +52,21 @@ class Report:
         self.rows.append(fields)
 
 
+def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """Reads an option that is a number of such a kind, above 0."""
+
+    def number(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind("0")
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        return value
+
+    return number
+
+
 def run(
     description: str,
     measure: Callable[[Report], None],

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -33,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import stock_search
-from bars import Report, run
+from bars import Report, positive, run
 from clblast import ClBlast
 from clblast import available as clblast_available
 from duel import Turn, exported, finished_run, in_turns, tuning, turn_of
@@ -43,7 +44,6 @@ from autotune.compiler import opencl_sidecar, spaces, targets
 from autotune.compiler.builder import Builder, BuildRequest, target_text
 from autotune.compiler.candidate import Candidate
 from autotune.compiler.device_limits import asked
-from autotune.compiler.experience import experience
 from autotune.compiler.host import cores
 from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.request import TuneRequest
@@ -131,7 +131,7 @@ def tune(
     """
     trials = trials_of(report)
     minutes, jobs = report.options.minutes, report.options.jobs
-    until = time.monotonic() + 60 * minutes if minutes else float("inf")
+    until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
     workers = max(1, min(cores(), 2 * cores() // jobs))
 
     def ours(name: str) -> None:
@@ -145,7 +145,7 @@ def tune(
         folder = runs / "stock" / wanted[name].name
         if stock_search.told(folder, trials) is None and time.monotonic() < until:
             began = time.monotonic()
-            lock = runs / f"device-{report.options.part.replace('/', '-')}.lock"
+            lock = runs / f"device-{report.options.part[0]}.lock"
             patiently(
                 stock_search.command(
                     __file__, "opencl", wanted[name], trials, workers, folder, lock
@@ -176,14 +176,23 @@ def libraries_of(
 
 
 def recorded(wanted: dict[str, Kernel], trials: int, records: Path) -> dict[str, Candidate]:
-    """The fastest schedules of the kernels of which records know so many trials."""
-    told = experience(list(wanted.values()), read_database(records))
+    """The fastest schedule of each kernel in the newest run of so many trials that records have of it."""
+    database = read_database(records)
+    tasks = database.tasks()
     found = {}
     for name, kernel in wanted.items():
-        one = told.get(kernel.name)
-        if one is None or not one.equal or all(s.trials != trials for s in one.known[0].searched):
+        runs = [
+            source
+            for source in database.sources.values()
+            if kernel.name in source.tasks and source.tasks[kernel.name].trials == trials
+        ]
+        if not runs:
             continue
-        best = one.known[0].schedules[0]
+        run = max(runs, key=lambda source: source.about["began"]).id
+        tried = [one for one in tasks.get(kernel.name, []) if run in one.seconds]
+        if not tried:
+            continue
+        best = min(tried, key=lambda one: one.seconds[run])
         try:
             module = replayed(kernel, best.formulation, best.trace, best.digest)
         except RecordError as error:
@@ -362,7 +371,7 @@ def compare(
             with sides_of(kernel, library, stock, torch, blast, number + 1) as (turns, errors):
                 blocks = 3 if report.quick else BLOCKS
                 samples = in_turns(turns, blocks, number, by=_GRAPH)
-            worst = max(worst, errors["ours"])
+            worst = max(worst, *(errors[side] for side in ("ours", "stock") if side in errors))
             shown = [f"ours {1e3 * median(samples['ours']):.4g} ms"]
             for family, ratios in gains.items():
                 rivals = [side for side in turns if side.startswith(family)]
@@ -390,6 +399,13 @@ def compare(
     )
     if nothing := len(libraries) - unsearched - len(gains["stock"]):
         print(f"stock found no valid schedule of {nothing} kernels: they are not in its mean")
+    for role in ROLES:
+        shown = [
+            f"{family} {geometric_mean(found):.3g}x"
+            for family, ratios in gains.items()
+            if (found := [gain for name, gain in ratios.items() if name.endswith(f", {role}")])
+        ]
+        print(f"{role}, geometric means: {', '.join(shown)}")
     dense = sum(getattr(kernel.operator, "groups", 1) == 1 for kernel in wanted.values())
     for name, family, whole in (
         ("CLBlast", "clblast", dense),
@@ -402,7 +418,13 @@ def compare(
 
 
 def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> None:
-    report.bar("largest relative error against float64", worst, "at most", TOLERANCE, "")
+    report.bar(
+        "largest relative error of ours and stock's against float64",
+        worst,
+        "at most",
+        TOLERANCE,
+        "",
+    )
     goals = {
         "stock": ("stock MetaSchedule", 3.0, 1.0),
         "clblast": ("CLBlast", 1.2, None),
@@ -441,10 +463,10 @@ def pocl(report: Report) -> None:
     result = json.loads(done.stdout)
     report.row(what="device", **result["device"])
     slower, gains = 0, []
-    for task in result["tasks"]:
-        if task["operator"] not in ("conv2d", "matmul"):
-            continue
+    compared = [task for task in result["tasks"] if task["operator"] in ("conv2d", "matmul")]
+    for task in compared:
         if task["default_ms"] is None:
+            slower += 1
             print(f"its default schedule has no valid time: {task['name']}")
             continue
         names = ("name", "default_ms", "tuned_ms", "speedup", "ci", "formulation")
@@ -454,7 +476,7 @@ def pocl(report: Report) -> None:
             slower += 1
             print(f"not faster than the default schedule: {task['name']}")
     report.bar(
-        f"PoCL, {model}: convolutions and matmuls not faster than the default schedule, of {len(gains)}",
+        f"PoCL, {model}: convolutions and matmuls not faster than the default schedule, of {len(compared)}",
         slower, "at most", 0, "kernels",
     )  # fmt: skip
     print(f"PoCL, {model}: geometric mean {geometric_mean(gains):.3g}x the default schedule")
@@ -469,7 +491,7 @@ def measure(report: Report) -> None:
     wanted = kernels(report.quick)
     with tempfile.TemporaryDirectory() as temporary:
         runs = options.runs or Path(temporary)
-        number, parts = (int(one) for one in options.part.split("/"))
+        number, parts = options.part
         mine = dict(list(wanted.items())[number - 1 :: parts])
         if only := options.only:
             if unknown := sorted(set(only) - set(wanted)):
@@ -487,16 +509,35 @@ def measure(report: Report) -> None:
             compare(report, wanted, known, runs)
 
 
+def part(text: str) -> tuple[int, int]:
+    """I and N of a part such as 2/3."""
+    found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part such as 1/2")
+    return int(found[1]), int(found[2])
+
+
+def existing(text: str) -> Path:
+    """A path that is there."""
+    path = Path(text)
+    if not path.exists():
+        raise argparse.ArgumentTypeError(f"there is no {text}")
+    return path
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, metavar="DIR", help="keep the tuning here")
     parser.add_argument(
-        "--records", type=Path, metavar="FILE", help="take ours from these records of such runs"
+        "--records", type=existing, metavar="FILE", help="take ours from these records of such runs"
     )
     parser.add_argument(
-        "--part", default="1/1", metavar="I/N", help="tune every N-th kernel only; do not compare"
+        "--part", type=part, default="1/1", metavar="I/N",
+        help="tune every N-th kernel only; do not compare",
+    )  # fmt: skip
+    parser.add_argument("--jobs", type=positive(int), default=1, help="searches of stock's at once")
+    parser.add_argument(
+        "--minutes", type=positive(float), help="begin no tuning after so many minutes"
     )
-    parser.add_argument("--jobs", type=int, default=1, help="searches of stock's at once")
-    parser.add_argument("--minutes", type=float, help="begin no tuning after so many minutes")
     parser.add_argument(
         "--sides", nargs="*", choices=["ours", "stock"], default=["ours", "stock"],
         help="tune only these (default: both)",

@@ -26,7 +26,7 @@ from statistics import median_high
 from typing import Any
 
 import stock_search
-from bars import Report, run
+from bars import Report, positive, run
 from duel import duel, exported, finished_run, tuning
 
 from autotune.compiler.host import cores
@@ -144,7 +144,7 @@ def compare(
 
 def measure(report: Report) -> None:
     minutes = report.options.minutes
-    until = time.monotonic() + 60 * minutes if minutes else math.inf
+    until = time.monotonic() + 60 * minutes if minutes is not None else math.inf
     needed: list[int] = []
     trials = dict.fromkeys(TRIALS, QUICK_TRIALS) if report.quick else TRIALS
     with tempfile.TemporaryDirectory() as temporary:
@@ -175,7 +175,9 @@ def measure(report: Report) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, metavar="DIR", help="keep the searches here")
-    parser.add_argument("--minutes", type=float, help="begin no search after so many minutes")
+    parser.add_argument(
+        "--minutes", type=positive(float), help="begin no search after so many minutes"
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from autotune.cli import bench as benches
@@ -15,16 +15,16 @@ from autotune.cli.step_options import GIVE, StepOptions
 from autotune.cli.tuning import LiveProgress
 from autotune.devices.topology import Cluster
 from autotune.errors import NothingMeasuredError, StableDeviceError, UsageError
-from autotune.measurement.setting import all_of, threads_of
+from autotune.measurement.setting import Setting, all_of, threads_of
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import Protocol
 from autotune.measurement.step_runner import StepRunner, settings_text
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.device_bench import DeviceBench, setting_of
+from autotune.studies.device_bench import DeviceBench, crossing_shares, setting_of
 from autotune.studies.finals import Final, measure_again
 from autotune.studies.plan_file import StepPlan, read_plan
-from autotune.studies.texts import configuration_text, interval_text
+from autotune.studies.texts import configuration_text, interval_text, moving_text
 from autotune.workloads.graph import StepGraph
 
 _BLOCKS = 5
@@ -121,6 +121,7 @@ def run_plan(
 
         bench = _PlannedSteps(steps, workload.runner, plan, configurations)
         finals = measure_again(bench, configurations[:1], blocks=_BLOCKS, seed=1, told=told)
+        crossed = bench.crossed()
     mine, own = (
         next((final for final in finals if final.configuration == key), None)
         for key in (configurations[0], None)
@@ -132,6 +133,7 @@ def run_plan(
     result = {
         "kind": "planned step",
         "gpu_calls": len(plan.gpu),
+        "data_movement": crossed,
         "plan": str(path),
         "emulated": chosen.info.emulated,
         "device": chosen.info.to_json(),
@@ -203,16 +205,33 @@ class _PlannedSteps:
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
         """The plan; for None the system's own cores and clocks, with the plan's schedules."""
+        file, outside = self._brought(own=configuration is None)
+        workload = self._runner.planned(file)
+        return self._figures.measured(self._steps.measuring(workload).run(outside))
+
+    def crossed(self) -> dict[str, float] | None:
+        """Parts of a step that tensors take to get to the GPU and back, by ways; None where it makes no call.
+
+        These steps are none of those that are timed: they tell when each call began, which takes time.
+        """
+        if not self._plan.gpu:
+            return None
+        file, outside = self._brought(own=False)
+        bench = self._steps.measuring(self._runner.chosen(file))
+        run = bench.run(outside)
+        return crossing_shares(run, bench.calls(run))
+
+    def _brought(self, *, own: bool) -> tuple[PurePosixPath, Setting]:
+        """A file on the device with the plan's settings, or the system's own, and what is set from outside."""
         through, at = self._settings, self._plan.changes
-        if configuration is None:
+        if own:
             through, at = [setting_of(self.clusters, None)], {}
         outside = all_of(through) if len(through) > 1 else through[0]
         if len(through) == 1:
             # Cores and clocks are held from outside, as in any other measurement.
             through = [threads_of(outside)]
         text = settings_text(through, self.clusters, at, self._plan.used, self._plan.on_gpu)
-        workload = self._runner.planned(self._steps.bring(text, "plan"))
-        return self._figures.measured(self._steps.measuring(workload).run(outside))
+        return self._steps.bring(text, "plan"), outside
 
 
 def _figures(final: Final) -> dict[str, Any]:
@@ -253,7 +272,9 @@ def _show(result: dict[str, Any]) -> None:
     for configuration in result["settings"]:
         print(configuration_text(configuration))
     if result["gpu_calls"]:
-        print(f"{result['gpu_calls']} calls on the GPU")
+        moving = result["data_movement"]
+        told = f": in a step that is traced, {moving_text(moving)}" if moving else ""
+        print(f"{result['gpu_calls']} calls on the GPU{told}")
     if result["changes"]:
         print(f"{result['changes']} changes in a step")
     write_table(

@@ -200,7 +200,8 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
     with folder, LiveProgress() as progress, stop_on_interrupt(folder.path) as interrupted:
         progress.notice(f"run folder: {folder.path}")
         notice = stand_in_notice(request.target, runner.device)
-        for line in filter(None, (notice, what)):
+        limits = f"limits: {request.space.limits}" if request.space.limits else ""
+        for line in filter(None, (notice, limits, what)):
             progress.notice(line)
         if isinstance(runner, RpcRunner | LocalRunner):
             runner.give_up = interrupted

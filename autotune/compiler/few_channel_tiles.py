@@ -105,7 +105,7 @@ class LayerTiles(TileSpace[LayerTile]):
         self.vector = math.gcd(*neighbours, _VECTOR)
         """Taps that are read at once."""
         # Many phases fill the registers for a single position, and a large filter the program.
-        least = LayerTile(1, 1, 1, 1, 1, 1, 1)
+        least = LayerTile(*(min(values) for values in choices.values()))
         self._most_registers = max(rule.most_registers, self.registers(least))
         self._most_unrolled = max(rule.most_unrolled, self.multiplied(least))
         # A small image has no more items than positions.

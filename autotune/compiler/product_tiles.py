@@ -316,5 +316,9 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
 
 
 def _thin(product: Product, rule: ImplicitGemm) -> bool:
-    """Whether there are few rows, and so many columns that a work-group may have its own."""
-    return product.rows <= rule.thin and product.columns >= _MANY
+    """Whether there are few rows, and so many columns that a work-group may have its own.
+
+    Then it has one work-item along the rows, and loads single columns; see `Tiles.settled`.
+    """
+    single = 1 in rule.row_items and 1 in rule.loads
+    return single and product.rows <= rule.thin and product.columns >= _MANY

@@ -24,6 +24,10 @@ from autotune.errors import UsageError
 if TYPE_CHECKING:
     from autotune.compiler.formulations import Formulation
 
+Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+Vectors = Annotated[tuple[Literal[1, 2, 4, 8, 16], ...], Field(min_length=1)]
+"""Widths that OpenCL has vectors of, without three, whose neighbours lie four apart."""
+Flags = Annotated[tuple[bool, ...], Field(min_length=1)]
 ThreadAxis = Literal["blockIdx.x", "blockIdx.y", "vthread.x", "threadIdx.x", "threadIdx.y"]
 
 
@@ -139,33 +143,29 @@ class ImplicitGemm(ByGroups):
     """
 
     kind: Literal["implicit_gemm"]
-    row_items: tuple[PositiveInt, ...] = Field(
-        default=(1, 2, 4, 8, 16, 32), description="Work-items along the rows."
-    )
-    column_items: tuple[PositiveInt, ...] = Field(
+    row_items: Sizes = Field(default=(1, 2, 4, 8, 16, 32), description="Work-items along the rows.")
+    column_items: Sizes = Field(
         default=(4, 8, 16, 32, 64),
         description="Work-items along the columns, which are contiguous.",
     )
-    strided: tuple[PositiveInt, ...] = Field(
+    strided: Sizes = Field(
         default=(1, 2, 3, 4), description="Parts of a work-item's tile that lie apart."
     )
-    vectors: tuple[PositiveInt, ...] = Field(
+    vectors: Vectors = Field(
         default=(1, 2, 4, 8), description="Neighbouring rows or columns of such a part."
     )
-    depths: tuple[PositiveInt, ...] = Field(
+    depths: Sizes = Field(
         default=(4, 8, 16, 32), description="Steps of the reduction that are gathered at once."
     )
-    unrolled: tuple[PositiveInt, ...] = Field(
+    unrolled: Sizes = Field(
         default=(1, 4, 8, 16), description="Steps of the reduction that are straight-line code."
     )
-    loads: tuple[PositiveInt, ...] = Field(
-        default=(1, 2, 4), description="Elements of a load from global memory."
-    )
-    parts: tuple[PositiveInt, ...] = Field(
+    loads: Vectors = Field(default=(1, 2, 4), description="Elements of a load from global memory.")
+    parts: Sizes = Field(
         default=(2, 4, 8, 16, 32, 64, 128),
         description="Work-groups that share a reduction; a second kernel adds what they found.",
     )
-    staged: tuple[bool, ...] = Field(
+    staged: Flags = Field(
         default=(True,),
         description="Whether operands go through local memory; never where that is ordinary memory.",
     )
@@ -174,15 +174,15 @@ class ImplicitGemm(ByGroups):
         description="Beside no more rows than this, columns may go straight into registers: few multiply-adds need "
         "each of their elements.",
     )
-    pipelined: tuple[bool, ...] = Field(
+    pipelined: Flags = Field(
         default=(False, True),
         description="Whether the next tile is gathered while this one is multiplied.",
     )
-    images: tuple[bool, ...] = Field(
+    images: Flags = Field(
         default=(False,),
         description="Whether an operand is read as an image, where the device has such.",
     )
-    half: tuple[bool, ...] = Field(
+    half: Flags = Field(
         default=(False,),
         description="Whether operands are kept in half precision on their way, which takes a larger tolerance.",
     )
@@ -205,17 +205,15 @@ class Depthwise(ByGroups):
     """
 
     kind: Literal["depthwise"]
-    planes: tuple[PositiveInt, ...] = Field(
-        default=(1, 2, 4, 8, 16, 32), description="Planes of a work-group."
-    )
-    row_items: tuple[PositiveInt, ...] = Field(
+    planes: Sizes = Field(default=(1, 2, 4, 8, 16, 32), description="Planes of a work-group.")
+    row_items: Sizes = Field(
         default=(1, 2, 4, 7, 8, 14, 16, 28, 32), description="Work-items along the rows."
     )
-    column_items: tuple[PositiveInt, ...] = Field(
+    column_items: Sizes = Field(
         default=(1, 2, 4, 7, 8, 14, 16, 28, 32, 56),
         description="Work-items along the columns, which are contiguous.",
     )
-    own: tuple[PositiveInt, ...] = Field(
+    own: Sizes = Field(
         default=(1, 2, 4, 7, 8), description="Neighbouring rows or columns of a work-item."
     )
     most_registers: PositiveInt = Field(
@@ -230,26 +228,24 @@ class FewChannels(ByGroups):
     """
 
     kind: Literal["few_channels"]
-    channels: tuple[PositiveInt, ...] = Field(
+    channels: Sizes = Field(
         default=(4, 8, 12, 16, 32),
         description="Channels of a forward pass's result that a work-item has.",
     )
-    channel_items: tuple[PositiveInt, ...] = Field(
-        default=(1, 2, 4, 8), description="Work-items along those."
-    )
-    row_items: tuple[PositiveInt, ...] = Field(
+    channel_items: Sizes = Field(default=(1, 2, 4, 8), description="Work-items along those.")
+    row_items: Sizes = Field(
         default=(1, 2, 3, 4, 5, 7, 8, 14, 15, 16),
         description="Work-items along the rows of positions.",
     )
-    column_items: tuple[PositiveInt, ...] = Field(
+    column_items: Sizes = Field(
         default=(4, 7, 8, 12, 14, 15, 16, 20, 28, 30, 32, 56, 60, 64, 112),
         description="Work-items along their columns, which are contiguous.",
     )
-    own: tuple[PositiveInt, ...] = Field(
+    own: Sizes = Field(
         default=(1, 2, 3, 4, 5, 7, 8),
         description="Neighbouring rows or columns of positions of a work-item.",
     )
-    depths: tuple[PositiveInt, ...] = Field(
+    depths: Sizes = Field(
         default=(1, 2, 4, 8, 16),
         description="Channels of what is read whose taps are gathered at once.",
     )
@@ -272,27 +268,23 @@ class RowSums(ByThreads):
     """Sums rows with the columns as vectors, on a CPU; see `compiler/row_sums.py`."""
 
     kind: Literal["row_sums"]
-    columns: tuple[PositiveInt, ...] = Field(
+    columns: Sizes = Field(
         default=(8, 16, 32, 64), description="Neighbouring columns that are summed in registers."
     )
-    unrolled: tuple[PositiveInt, ...] = Field(
-        default=(1, 2, 4), description="Rows that are straight-line code."
-    )
+    unrolled: Sizes = Field(default=(1, 2, 4), description="Rows that are straight-line code.")
 
 
 class VectorRows(ByThreads):
     """Depthwise convolutions with channels first, on a CPU, rows as vectors; see `compiler/vector_rows.py`."""
 
     kind: Literal["vector_rows"]
-    jobs: tuple[PositiveInt, ...] = Field(
+    jobs: Sizes = Field(
         default=(2, 4, 8, 16, 32, 64), description="Shares of the planes, for threads to take."
     )
-    rows: tuple[PositiveInt, ...] = Field(
+    rows: Sizes = Field(
         default=(1, 2, 3, 4, 5, 7, 8), description="Neighbouring rows that are summed in registers."
     )
-    lanes: tuple[PositiveInt, ...] = Field(
-        default=(4, 8, 16, 32, 64), description="Neighbouring columns of them."
-    )
+    lanes: Sizes = Field(default=(4, 8, 16, 32, 64), description="Neighbouring columns of them.")
     most_accumulators: PositiveInt = Field(
         default=512, description="Most results that are summed at once."
     )
@@ -302,17 +294,17 @@ class RegisterProduct(ByThreads):
     """Matrix products on a CPU, in tiles of vector registers; see `compiler/register_products.py`."""
 
     kind: Literal["register_product"]
-    jobs: tuple[PositiveInt, ...] = Field(
+    jobs: Sizes = Field(
         default=(2, 4, 7, 8, 14, 16, 32), description="Shares of the tiles, for threads to take."
     )
-    rows: tuple[PositiveInt, ...] = Field(
+    rows: Sizes = Field(
         default=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16), description="Rows of a tile."
     )
-    lanes: tuple[PositiveInt, ...] = Field(
+    lanes: Sizes = Field(
         default=(8, 16, 24, 32, 48, 64, 96),
         description="Neighbouring columns of a tile, as vectors.",
     )
-    steps: tuple[PositiveInt, ...] = Field(
+    steps: Sizes = Field(
         default=(1, 2, 4, 8), description="Steps of the reduction that are straight-line code."
     )
     fewest_accumulators: PositiveInt = Field(
@@ -371,7 +363,9 @@ class Limits(_Strict):
         description="`global` where local memory is ordinary memory, and staging data in it gains nothing.",
     )
     sub_group_size: PositiveInt = Field(
-        default=1, description="Fewest work-items a work-group may have; 1 asks for nothing."
+        default=1,
+        description="Work-items that run in lockstep: products, windows and images of few channels are cut into "
+        "work-groups of no fewer, products into multiples of them. What has fewer runs all the same.",
     )
     vector_width: PositiveInt = Field(default=4, description="Native width of a float vector.")
     image2d_max: tuple[NonNegativeInt, NonNegativeInt] = Field(
@@ -410,6 +404,24 @@ class Limits(_Strict):
         if self.max_alloc_bytes is not None and buffer_bytes > self.max_alloc_bytes:
             return f"a buffer of {buffer_bytes} bytes, where the device has {self.max_alloc_bytes} at most"
         return ""
+
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, self.max_item_sizes))
+        image = "x".join(map(str, self.image2d_max))
+        parts = (
+            f"work-groups of {self.max_threads_per_block} ({sizes}) at most",
+            f"sub-groups of {self.sub_group_size}" if self.sub_group_size > 1 else "",
+            f"{self.max_local_memory_bytes / 1024:g} KiB of local memory"
+            + (" (ordinary memory)" if self.local_memory == "global" else ""),
+            f"float vectors of {self.vector_width}" if self.vector_width > 1 else "scalar floats",
+            f"{self.compute_units} compute units" if self.compute_units > 1 else "",
+            f"images of {image}" if any(self.image2d_max) else "",
+            f"images of {self.image_buffer_max} texels over buffers"
+            if self.image_buffer_max
+            else "",
+            "fp16" if self.fp16 else "no fp16",
+        )
+        return ", ".join(filter(None, parts))
 
     def within(self, other: Limits) -> Limits:
         """What both allow."""

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from autotune.devices.topology import Cluster
+from autotune.measurement.profile import Calls
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import StepRun
-from autotune.studies.bench import Measured
+from autotune.studies.bench import WAYS, Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import NO_LIMITS, Figures, Limits
 
@@ -82,6 +85,16 @@ class DeviceBench:
             told = ", ".join(name.partition("_")[0] for name in unknown)
             return Measured("invalid", f"limited, and not known: {told}", raw=raw)
         return Measured("ok", figures=figures, raw=raw)
+
+
+def crossing_shares(run: StepRun, calls: Calls | None) -> dict[str, float] | None:
+    """Parts of a step that tensors took to get to a GPU and back, by ways; None where nothing tells of it."""
+    if calls is None or calls.gpu is None:
+        return None
+    took = {word: getattr(calls.gpu, way) for way, word in WAYS.items()}
+    return {
+        word: float(np.median(seconds, axis=0).sum()) / run.time_s for word, seconds in took.items()
+    }
 
 
 def setting_of(clusters: Sequence[Cluster], configuration: CpuConfiguration | None) -> Setting:

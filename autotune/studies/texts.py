@@ -94,10 +94,15 @@ def _places_texts(places: Mapping[str, Any]) -> list[str]:
             if (ratio := place[f"cpu_over_{figure}"]) is not None:
                 parts.append(f"{word}, CPU alone / this: {ratio_text(ratio)}")
         if (moving := place["data_movement"]) is not None:
-            ways = ", ".join(f"{way} {share:.0%}" for way, share in moving.items() if share)
-            parts.append(f"{sum(moving.values()):.0%} of it moves data" + f" ({ways})" * bool(ways))
+            parts.append(moving_text(moving))
         told.append(f"{place['gpu_calls']} calls on the GPU: {'; '.join(parts)}")
     return told
+
+
+def moving_text(moving: Mapping[str, float]) -> str:
+    """Parts of a step that tensors take to get to a GPU and back, by ways."""
+    ways = ", ".join(f"{way} {share:.0%}" for way, share in moving.items() if share)
+    return f"{sum(moving.values()):.0%} of it moves data" + f" ({ways})" * bool(ways)
 
 
 def joules_text(point: Mapping[str, Any]) -> str:

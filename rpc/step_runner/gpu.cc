@@ -38,6 +38,27 @@ std::set<size_t> Both(const Plan& plan, const std::vector<size_t>& calls) {
   return both;
 }
 
+/// Where compiled programs are kept, for this run of a step and for later ones.
+std::string ProgramsFolder(const std::string& step) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  const std::string chosen = variable("AUTOTUNE_OPENCL_PROGRAMS");
+  if (!chosen.empty()) return chosen;
+#ifdef __ANDROID__
+  (void)step;  // A shell's own folder is the only one that it may write.
+  return "/data/local/tmp/autotune-opencl-programs";
+#else
+  // The specification of XDG's folders says to ignore a relative path.
+  const std::string cache = variable("XDG_CACHE_HOME");
+  if (cache.compare(0, 1, "/") == 0) return cache + "/autotune/opencl-programs";
+  const std::string home = variable("HOME");
+  if (home.size() > 1 && home[0] == '/') return home + "/.cache/autotune/opencl-programs";
+  return step + "/programs";
+#endif
+}
+
 class OpenClGpu final : public Gpu {
  public:
   OpenClGpu(const std::string& folder, const Plan& plan, char* arena,
@@ -48,8 +69,7 @@ class OpenClGpu final : public Gpu {
         memory_(cl_, plan, arena, memory, Both(plan, calls), timed) {
     autotune_opencl::Options options;
     options.variant = plan.gpu_variant;
-    const char* programs = std::getenv("AUTOTUNE_OPENCL_PROGRAMS");
-    options.cache_folder = programs != nullptr ? programs : folder + "/programs";
+    options.cache_folder = ProgramsFolder(folder);
     const std::string kernels = folder + "/" + plan.gpu_folder;
     Require(autotune_opencl::Library::Open(kernels, cl_.context(), cl_.device(), options, &library_));
     for (const size_t call : calls) {

@@ -11,11 +11,13 @@ from exports import exported
 
 from autotune.compiler.builder import Builder, BuildRequest, target_text
 from autotune.compiler.default_schedule import plain_gpu_schedule
+from autotune.compiler.export.exporter import Format
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.launch_limits import BeyondLimitsError, checked
 from autotune.compiler.spaces import Limits, load
 from autotune.compiler.targets import find, tvm_target
+from autotune.errors import AutotuneError
 from autotune.workloads import Kernel, parse_operator
 
 SPEC = find("opencl")
@@ -85,12 +87,15 @@ def test_local_memory_is_counted() -> None:
         tvm.compile(schedule.mod, target)
 
 
-def test_a_library_for_tvm_holds_no_kernel_that_the_device_cannot_launch(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "files"), [("tvm", "lib/*"), ("opencl", "kernels/*")])
+def test_an_export_holds_no_kernel_that_the_device_cannot_launch(
+    tmp_path: Path, kind: Format, files: str
+) -> None:
     def wide(target: object) -> tvm.IRModule:
         return _wide()
 
     space = SPACE.model_copy(update={"limits": Limits(max_threads_per_block=64)})
     tuned = ExportedKernel(KERNEL, wide, tuned=True, count=1, figures=Figures())
-    with pytest.raises(BeyondLimitsError, match="work-group of 128 work-items"):
-        exported([Variant("small", SPEC, space, (tuned,))], tmp_path / "out", "tvm")
-    assert not list((tmp_path / "out").glob("lib/*"))
+    with pytest.raises(AutotuneError, match="needs a work-group of 128 work-items"):
+        exported([Variant("small", SPEC, space, (tuned,))], tmp_path / "out", kind)
+    assert not list((tmp_path / "out").glob(files))

@@ -114,6 +114,8 @@ def test_a_plan_with_calls_on_the_gpu_is_carried_out_and_exported(
     calls = json.loads(file.read_text())["calls"]
     assert told["gpu_calls"] == sum(call["device"] == "gpu" for call in calls) > 3
     assert told["measured"]["time_s"] > 0
+    assert told["data_movement"].keys() == {"copies", "maps", "layout changes"}
+    assert 0 < sum(told["data_movement"].values()) < 1
     out = tmp_path / "gpu"
     stand_in = ("--allow-stand-in", "--out", out)
     done = autotune("export", file, "--format", "opencl", *stand_in)

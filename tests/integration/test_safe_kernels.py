@@ -16,7 +16,7 @@ from autotune.compiler.build_worker import linker
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.default_schedule import default_schedule
 from autotune.compiler.device_limits import asked
-from autotune.compiler.formulations import Formulation, formulations, prim_func
+from autotune.compiler.formulations import Formulation, formulations, prim_func, registered
 from autotune.compiler.image_reads import image_operands
 from autotune.compiler.lane import Lane
 from autotune.compiler.opencl_source import improved_source
@@ -39,6 +39,9 @@ pytestmark = [
 _KINDS = 6
 """Most kinds of schedules that are tried of a formulation whose tiles are searched by themselves."""
 
+_TILES = 3
+"""Most schedules of one that has a single kind."""
+
 SPECS = (
     # Target, perhaps with half precision or wide sub-groups; kernels; the formulation where only one is new here.
     ("opencl", "conv2d:n=2,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
@@ -54,6 +57,8 @@ SPECS = (
         "winograd_gemm",
     ),
     ("opencl", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1,channels_last=1", "gemm_phases"),
+    ("opencl", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1,channels_last=1", "col2im"),
+    ("opencl", "conv2d:n=1,c=16,h=5,w=6,k=16,r=3,s=3,stride=1,pad=1,channels_last=1", "winograd"),
     ("opencl", "conv2d:n=1,c=3,h=9,w=9,k=4,r=5,s=5,stride=3,pad=1", "gemm_phases"),
     ("opencl", "conv2d:n=2,c=3,h=15,w=30,k=12,r=7,s=7,stride=2,pad=3", "few_channels"),
     ("opencl", "conv2d:n=1,c=2,h=9,w=14,k=6,r=3,s=2,stride=1,pad=1x0", "few_channels"),
@@ -104,9 +109,12 @@ SPECS = (
     ("opencl", "global_avg_pool:n=2,c=3,s=13", ""),
     ("opencl", "batch_stats:n=2,c=3,s=20", ""),
     ("opencl", "batch_norm:n=2,c=3,s=20", ""),
+    ("opencl", "batch_stats:n=2,c=3,s=20,channels_last=1", "rows"),
+    ("opencl", "batch_norm:n=2,c=3,s=20,channels_last=1", "rows"),
     ("opencl", "concat:n=2,c1=3,c2=2,s=5", ""),
     ("opencl", "cross_entropy:n=3,classes=10", ""),
     ("opencl", "running_stats:c=5,samples=40", ""),
+    ("opencl", "running_power:size=1", ""),
     ("opencl", "relu:size=37", ""),
     ("opencl", "add:size=37", ""),
     ("opencl", "dropout:size=37", ""),
@@ -162,14 +170,17 @@ def _programs(
         return
     rule = tile_rule(space, formulation.rule)
     module = tvm.IRModule({"main": prim_func(kernel, formulation)})
-    tiles = tiles_of(rule, module, seed=1)
-    kinds = {rule.kind(tile): tile for tile in tiles.drawn(2000)}
-    if not kinds:
+    drawn = list(tiles_of(rule, module, seed=1).drawn(2000))
+    if not drawn:
         return
+    kinds = {rule.kind(tile): tile for tile in drawn}
+    chosen = [kinds[kind] for kind in Random(1).sample(sorted(kinds), min(_KINDS, len(kinds)))]
+    if len(kinds) == 1:  # Then its tiles differ in numbers alone.
+        chosen = Random(1).sample(drawn, min(_TILES, len(drawn)))
     sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
-    for kind in Random(1).sample(sorted(kinds), min(_KINDS, len(kinds))):
-        if sketches.has(kinds[kind]):
-            yield sketches.schedule(kinds[kind]).mod
+    for tile in chosen:
+        if sketches.has(tile):
+            yield sketches.schedule(tile).mod
 
 
 def _built(program: Any, target: Any, path: Path, *, images: bool) -> Path:
@@ -203,6 +214,25 @@ def test_no_kernel_of_a_family_reads_or_writes_what_it_must_not(
                     assert not found, f"{what}: {found[:800]}"
                     assert error is not None and error <= space.tolerance, what
     assert tried > 0
+
+
+def test_every_formulation_of_opencl_spaces_is_among_them() -> None:
+    tried, there = set(), set()
+    for name, spec, only in SPECS:
+        rules = {rule.kind for rule in _space(name)[1].rules}
+        for kernel in _kernels(spec):
+            tried |= {
+                (kernel.operator.name, kernel.role, one.name)
+                for one in formulations(kernel, None, rules)
+                if only in ("", one.name)
+            }
+        there |= {
+            (*of, one.name)
+            for of, named in registered().items()
+            for one in named.values()
+            if one.rule in ("", *rules)
+        }
+    assert there - tried == set()
 
 
 @pytest.mark.parametrize(

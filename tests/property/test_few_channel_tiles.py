@@ -17,13 +17,14 @@ LIMITS = st.builds(
     local_memory=st.sampled_from(["local", "global"]),
 )
 POSITIONS = st.integers(1, 56).map(lambda n: 4 * n)
-SIZES = st.tuples(st.integers(1, 4), st.integers(1, 4))
+STEPS = st.tuples(st.integers(1, 4), st.integers(1, 4))
+WINDOWS = st.tuples(st.integers(1, 12), st.integers(1, 12))
 
 
 @st.composite
 def layers(draw: st.DrawFn) -> Layer:
     gradient = draw(st.booleans())
-    window, steps = draw(SIZES), draw(SIZES)
+    window, steps = draw(WINDOWS), draw(STEPS)
     wide = (window[0] * steps[0], window[1] * steps[1])
     return Layer(
         gradient=gradient,
@@ -48,7 +49,8 @@ def _check(tile: LayerTile, tiles: LayerTiles, limits: Limits) -> None:
     assert tile.items <= 256
     assert tiles.staged == (limits.local_memory == "local")
     assert tiles.local_bytes(tile) <= limits.max_local_memory_bytes
-    least = tiles.registers(LayerTile(1, 1, 1, 1, 1, 1, 1))
+    fewest = 1 if layer.gradient else min(n for n in RULE.channels if layer.channels % n == 0)
+    least = tiles.registers(LayerTile(fewest, 1, 1, 1, 1, 1, 1))
     assert tiles.results(tile) < tiles.registers(tile) <= max(RULE.most_registers, least)
     assert tile.channels % tiles.vector == 0 or layer.gradient
 

@@ -75,6 +75,18 @@ def test_drawn_and_mutated_tiles_divide_the_product_and_fit(
     check_drawn(tiles, drawn, lambda tile: _check(tile, product, most_registers))
 
 
+@pytest.mark.parametrize("lacking", ["row_items", "loads"])
+def test_what_a_tile_settles_is_among_the_choices(lacking: str) -> None:
+    """Columns that go straight into registers leave one work-item along the rows, and loads of one column."""
+    rule = RULE.model_copy(update={"thin": 16, lacking: (2, 4)})
+    product = Product(False, True, batch=1, rows=16, columns=1024, depth=512)
+    tiles = Tiles(product, rule, LIMITS, 1)
+    drawn = list(tiles.drawn(300))
+    assert drawn
+    for tile in drawn:
+        assert all(getattr(tile, name) in values for name, values in tiles.choices.items()), tile
+
+
 @given(PRODUCTS, st.integers(0, 10**6))
 @settings(deadline=None, max_examples=10)
 def test_the_same_seed_draws_the_same_tiles(product: Product, seed: int) -> None:

@@ -49,6 +49,21 @@ def test_shipped_schema_is_the_one_of_the_models() -> None:
             "least 1",
         ),
         (GOOD + '[[rules]]\nkind = "implicit_gemm"\n', "rules", "of opencl spaces"),
+        *(
+            (
+                GOOD + f'[[rules]]\nkind = "{kind}"\n{key} = {value}\n',
+                f"rules.1.{kind}.{key}",
+                reason,
+            )
+            for kind, key, value, reason in (
+                ("implicit_gemm", "loads", "[3]", "should be 1, 2, 4, 8 or 16"),
+                ("implicit_gemm", "vectors", "[]", "least 1"),
+                ("implicit_gemm", "staged", "[]", "least 1"),
+                ("few_channels", "channels", "[]", "least 1"),
+                ("depthwise", "own", "[0]", "greater than 0"),
+                ("register_product", "lanes", "[]", "least 1"),
+            )
+        ),
         (
             GOOD + "[compile]\nllvm_unroll_threshold = true\n",
             "compile.llvm_unroll_threshold",

@@ -131,10 +131,10 @@ def formulations(
     return fitting
 
 
-def registered() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Names of all formulations by (operator, role)."""
+def registered() -> dict[tuple[str, str], dict[str, Formulation]]:
+    """All formulations by (operator, role) and name."""
     _load()
-    return {key: tuple(entries) for key, entries in _REGISTRY.items()}
+    return {key: dict(entries) for key, entries in _REGISTRY.items()}
 
 
 def prim_func(kernel: Kernel, chosen: Formulation) -> Any:

@@ -405,7 +405,8 @@ def compare(
             for family, ratios in gains.items()
             if (found := [gain for name, gain in ratios.items() if name.endswith(f", {role}")])
         ]
-        print(f"{role}, geometric means: {', '.join(shown)}")
+        if shown:
+            print(f"{role}, geometric means: {', '.join(shown)}")
     dense = sum(getattr(kernel.operator, "groups", 1) == 1 for kernel in wanted.values())
     for name, family, whole in (
         ("CLBlast", "clblast", dense),

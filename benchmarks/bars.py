@@ -8,6 +8,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -56,13 +57,10 @@ def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
     """Reads an option that is a number of such a kind, above 0."""
 
     def number(text: str) -> float:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = kind("0")
-        if not value > 0:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-        return value
+        with suppress(ValueError):
+            if (value := kind(text)) > 0:
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
 
     return number
 

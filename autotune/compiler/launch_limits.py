@@ -12,7 +12,7 @@ from autotune.compiler.spaces import Limits
 from autotune.errors import AutotuneError
 
 _SPLIT = "tirx.SplitHostDevice"
-_HINT = "tune it again for that device: `autotune kernels` asks for its limits"
+HINT = "tune it again for that device: `autotune kernels` asks for its limits"
 _AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
@@ -43,7 +43,7 @@ def checked(limits: Limits | None, config: Mapping[str, Any] | None = None) -> I
                 return
             for name, function in module.functions.items():
                 if refused := limits.refused(*_needs(function)):
-                    found.append(BeyondLimitsError(f"{name.name_hint} needs {refused}", hint=_HINT))
+                    found.append(BeyondLimitsError(f"{name.name_hint} needs {refused}", hint=HINT))
                     raise found[-1]
 
     try:

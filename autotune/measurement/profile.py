@@ -88,6 +88,15 @@ class GpuCalls:
         """What tensors took to get there or back in all."""
         return self.copied_s + self.mapped_s + self.reordered_s
 
+    @property
+    def step_s(self) -> dict[str, float]:
+        """What a step waited, and what tensors took on their ways, by those names: medians of each call, summed."""
+        return {
+            name: float(np.median(seconds, axis=0).sum())
+            for name, seconds in vars(self).items()
+            if name != "ran_s"
+        }
+
 
 def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | None:
     """Calls of the steps that lie within a window, from the lines that the program printed; None without any.

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from autotune.devices.topology import Cluster
 from autotune.measurement.profile import Calls
 from autotune.measurement.setting import Setting
@@ -91,10 +89,8 @@ def crossing_shares(run: StepRun, calls: Calls | None) -> dict[str, float] | Non
     """Parts of a step that tensors took to get to a GPU and back, by ways; None where nothing tells of it."""
     if calls is None or calls.gpu is None:
         return None
-    took = {word: getattr(calls.gpu, way) for way, word in WAYS.items()}
-    return {
-        word: float(np.median(seconds, axis=0).sum()) / run.time_s for word, seconds in took.items()
-    }
+    took = calls.gpu.step_s
+    return {word: took[way] / run.time_s for way, word in WAYS.items()}
 
 
 def setting_of(clusters: Sequence[Cluster], configuration: CpuConfiguration | None) -> Setting:

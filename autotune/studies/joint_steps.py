@@ -90,8 +90,7 @@ class DeviceSteps:
         raw = dict(measured.raw or {})
         raw["task_s"] = [float(np.mean(one)) if one else None for one in of_task]
         if calls.gpu is not None:
-            took = {name: np.median(seconds, axis=0) for name, seconds in vars(calls.gpu).items()}
-            ran = took.pop("ran_s")
+            ran = np.median(calls.gpu.ran_s, axis=0)
             raw["gpu_s"] = [[call, float(ran[call])] for call in choice.gpu]
-            raw |= {name: float(seconds.sum()) for name, seconds in took.items()}
+            raw |= calls.gpu.step_s
         return replace(measured, raw=raw)

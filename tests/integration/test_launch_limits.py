@@ -17,7 +17,6 @@ from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.launch_limits import BeyondLimitsError, checked
 from autotune.compiler.spaces import Limits, load
 from autotune.compiler.targets import find, tvm_target
-from autotune.errors import AutotuneError
 from autotune.workloads import Kernel, parse_operator
 
 SPEC = find("opencl")
@@ -96,6 +95,6 @@ def test_an_export_holds_no_kernel_that_the_device_cannot_launch(
 
     space = SPACE.model_copy(update={"limits": Limits(max_threads_per_block=64)})
     tuned = ExportedKernel(KERNEL, wide, tuned=True, count=1, figures=Figures())
-    with pytest.raises(AutotuneError, match="needs a work-group of 128 work-items"):
+    with pytest.raises(BeyondLimitsError, match="needs a work-group of 128 work-items"):
         exported([Variant("small", SPEC, space, (tuned,))], tmp_path / "out", kind)
     assert not list((tmp_path / "out").glob(files))

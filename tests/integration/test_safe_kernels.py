@@ -174,11 +174,12 @@ def _programs(
     if not drawn:
         return
     kinds = {rule.kind(tile): tile for tile in drawn}
-    chosen = [kinds[kind] for kind in Random(1).sample(sorted(kinds), min(_KINDS, len(kinds)))]
-    if len(kinds) == 1:  # Then its tiles differ in numbers alone.
-        chosen = Random(1).sample(drawn, min(_TILES, len(drawn)))
+    if len(kinds) > 1:
+        unlike, most = [kinds[kind] for kind in sorted(kinds)], _KINDS
+    else:  # They differ in numbers alone.
+        unlike, most = drawn, _TILES
     sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
-    for tile in chosen:
+    for tile in Random(1).sample(unlike, min(most, len(unlike))):
         if sketches.has(tile):
             yield sketches.schedule(tile).mod
 

@@ -21,10 +21,11 @@ from autotune.compiler.export.variants import (
     kernels_of,
     with_safe_variant,
 )
+from autotune.compiler.launch_limits import HINT, BeyondLimitsError
 from autotune.compiler.native_build import rpc_sources
 from autotune.compiler.spaces import Limits
 from autotune.compiler.targets import TargetSpec
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import UsageError
 from autotune.records.folder import write_json
 from autotune.workloads.operators import Kernel
 
@@ -153,9 +154,8 @@ def _recipe(variant: Variant, one: ExportedKernel, out: Path) -> dict[str, Any]:
     operand_bytes = max(spec.bytes for spec in (*one.kernel.inputs, *one.kernel.outputs))
     beyond = program.beyond(variant.space.limits or Limits(), operand_bytes)
     if beyond:
-        raise AutotuneError(
-            f"{one.kernel.name} of {variant.source or variant.name} needs {beyond}",
-            hint="tune it again for that device: `autotune kernels` asks for its limits",
+        raise BeyondLimitsError(
+            f"{one.kernel.name} of {variant.source or variant.name} needs {beyond}", hint=HINT
         )
     digest = hashlib.sha256(program.source.encode()).hexdigest()
     # Named by what is in it: variants that agree share a source.

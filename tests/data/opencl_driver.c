@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The OpenCL library of this machine with another driver's ways: with OLD_GPU its devices say that they are GPUs of
 // OpenCL 2.0, as phones' do, with local memory and sub-groups of 48; with NO_IMAGES it has images by its own word,
-// and makes none; with BUSY no kernel can be launched; DRIVER is the driver's version; the process that finds the file
+// and makes none; with WAIT_US the host learns so many microseconds late that the device has finished; with BUSY no kernel can be launched; DRIVER is the driver's version; the process that finds the file
 // FAULT at its hundredth launch takes it away, and from then on can do nothing on its device, as after a kernel that
 // ran astray, or, with ONLY_LAUNCHES, launch nothing; into the file CALLS go, at the end, how often kernels were launched, the host waited for the device, and
 // a program was compiled from source.
@@ -89,6 +89,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
 cl_int clFinish(cl_command_queue queue) {
   __sync_fetch_and_add(&calls.waited, 1);
   if (all_lost()) return CL_OUT_OF_RESOURCES;
+  if (getenv("WAIT_US")) usleep((useconds_t)atoi(getenv("WAIT_US")));
   return ((cl_int(*)(cl_command_queue))real("clFinish"))(queue);
 }
 

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tvm
+from opencl_drivers import driver
 from tvm import te
+from tvm.s_tir import Schedule
 
 from autotune.compiler import opencl_sidecar
 from autotune.compiler.build_worker import linker
@@ -21,6 +24,7 @@ from autotune.compiler.runner import (
     host_device,
     runner_for,
 )
+from autotune.compiler.spaces import Limits
 from autotune.compiler.targets import find, tvm_target
 from autotune.measurement import Outcome, median
 from autotune.workloads import Kernel
@@ -233,6 +237,31 @@ def test_a_compile_that_outlasts_its_limit_is_a_timeout(tmp_path: Path) -> None:
     builder.stop()
     assert outcome is not None
     assert outcome.status == "timeout"
+
+
+def test_a_kernel_that_is_shorter_than_its_launch_is_timed_in_full(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One execution takes as long as the host waits for it, which says nothing of the kernel."""
+    monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path)))
+    monkeypatch.setenv("WAIT_US", "1200")
+    schedule = Schedule(matmul(lambda x, w, i, j, k: x[i, k] * w[j, k]))
+    rows, columns, _ = schedule.get_loops(schedule.get_sblock("y"))
+    schedule.bind(rows, "blockIdx.x")
+    schedule.bind(columns, "threadIdx.x")
+    spec = find("opencl")
+    path = tmp_path / "k.so"
+    tvm.compile(schedule.mod, tvm_target(spec, Limits())).export_library(
+        str(path), fcompile=linker("", fast=True)
+    )
+    runner = runner_for(spec)
+    try:
+        outcome = runner.measure(replace(request(path, data), give_up_s=6e-4))
+    finally:
+        runner.stop()
+    assert outcome.status == "ok", outcome.message
+    assert len(outcome.samples) == 3
+    assert all(sample < 6e-4 for sample in outcome.samples)
 
 
 def test_the_opencl_stand_in_is_named() -> None:

@@ -13,6 +13,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from autotune.compiler.formulations import formulations, prim_func, registered
+from autotune.compiler.formulations.implicit_gemm import EXTENT, padded
 from autotune.compiler.formulations.winograd_gemm import matrices
 from autotune.workloads import Kernel, parse_operator
 from autotune.workloads.operators import (
@@ -281,6 +282,15 @@ def test_winograd_of_random_shape(
     names = {f.name for f in formulations(Kernel(convolution, "forward"))}
     assert "winograd" in names
     check(convolution)
+
+
+@given(st.integers(1, 4096))
+@example(147)  # The weight gradient of a 7x7 layer: 152 columns would be cut by eights alone.
+def test_axes_of_products_grow_by_little_until_tiles_divide_them(extent: int) -> None:
+    long = padded(extent, EXTENT)
+    assert extent <= long <= max(extent + 3, 1.2 * extent)
+    sixteens = -(-extent // 16) * 16
+    assert long % (16 if sixteens <= 1.1 * extent else 4) == 0
 
 
 @settings(max_examples=8, deadline=None)

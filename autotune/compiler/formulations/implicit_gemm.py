@@ -7,7 +7,7 @@ is never in memory as a whole. All axes are padded to lengths that tiles divide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,10 @@ from autotune.compiler.product_tiles import PRODUCT
 from autotune.workloads.operators import Conv2d, Matmul
 
 RULE = "implicit_gemm"
-_WASTE = 1 / 16
-_SHORT_WASTE = 1 / 5
-_SHORT = 8
 _LEAST = 4
-MOST = {"extent": 128, "depth": 1024}
+DEPTH = ((1024, 16, 1 / 16), (8, 8, 1 / 5))
+EXTENT = ((128, 16, 1 / 16), (32, 16, 1 / 10), (8, 8, 1 / 5))
+"""Powers of two, from the first to the second, that may divide an axis, and what part of it zeros may add for each."""
 
 Read = Callable[[Any, Any, Any], Any]
 """The element of an operand at (batch, position, place in the reduction), inside of both extents."""
@@ -54,24 +53,22 @@ class Operand:
     inside: Callable[[Any, Any, Any], list[Any]] = lambda g, i, k: []
 
 
-def padded(extent: int, most: int) -> int:
+def padded(extent: int, sizes: Sequence[tuple[int, int, float]]) -> int:
     """The extent, made longer so that large tiles divide it, unless that costs too much for nothing.
 
     Args:
         extent: At least 1.
-        most: The largest tile that is wished for, a power of two.
+        sizes: `DEPTH` or `EXTENT`.
 
     Returns:
-        A multiple of the largest power of two up to `most` that adds at most a sixteenth; of 8, where that adds at
-        most a fifth; else of 4.
+        A multiple of the first power of two that adds no more than it may; else of 4.
     """
-    size = most
-    while size > _LEAST:
-        allowed = _WASTE if size > _SHORT else _SHORT_WASTE
-        longer = -(-extent // size) * size
-        if longer - extent <= allowed * extent:
-            return longer
-        size //= 2
+    for size, least, waste in sizes:
+        while size >= least:
+            longer = -(-extent // size) * size
+            if longer - extent <= waste * extent:
+                return longer
+            size //= 2
     return -(-extent // _LEAST) * _LEAST
 
 
@@ -79,10 +76,10 @@ def matrix_product(
     a: Operand, b: Operand, depth: int, *, batch: int = 1, transformed: bool = False
 ) -> Callable[..., Any]:
     """Reads the products of the rows of a and the columns of b: (batch, row, column)."""
-    long = padded(depth, MOST["depth"])
+    long = padded(depth, DEPTH)
 
     def gathered(side: Operand, name: str) -> Any:
-        wide = padded(side.extent, MOST["extent"])
+        wide = padded(side.extent, EXTENT)
 
         def value(g: Any, k: Any, i: Any) -> Any:
             inside = side.inside(g, i, k)

@@ -17,7 +17,8 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.implicit_gemm import (
-    MOST,
+    DEPTH,
+    EXTENT,
     RULE,
     Operand,
     matrix_product,
@@ -129,7 +130,7 @@ class _Axis:
     @property
     def long(self) -> int:
         """The extent as tiles of products divide it."""
-        return padded(self.extent, MOST["depth" if self.summed else "extent"])
+        return padded(self.extent, DEPTH if self.summed else EXTENT)
 
 
 _Axes = tuple[_Axis, _Axis]

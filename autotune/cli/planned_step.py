@@ -14,7 +14,7 @@ from autotune.cli.output import write_json, write_table
 from autotune.cli.step_options import GIVE, StepOptions
 from autotune.cli.tuning import LiveProgress
 from autotune.devices.topology import Cluster
-from autotune.errors import NothingMeasuredError, StableDeviceError, UsageError
+from autotune.errors import DeviceError, NothingMeasuredError, StableDeviceError, UsageError
 from autotune.measurement.setting import Setting, all_of, threads_of
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import Protocol
@@ -95,45 +95,67 @@ def run_plan(
     if least_seconds is not None:
         protocol = replace(protocol, least_s=least_seconds)
     messages: list[str] = []
-    with (
-        LiveProgress() as progress,
-        brought(options, None, chosen, progress, choice=PlannedChoice(plan.schedules)) as workload,
-        benches.ready(chosen, workload.bring, meter, protocol, None) as steps,
-    ):
-        assert workload.graph is not None
-        _check_calls(plan, workload.graph)
-        if meter is not None:
+    result: dict[str, Any] | None = None
+    try:
+        with (
+            LiveProgress() as progress,
+            brought(
+                options, None, chosen, progress, choice=PlannedChoice(plan.schedules)
+            ) as workload,
+            benches.ready(chosen, workload.bring, meter, protocol, None) as steps,
+        ):
+            assert workload.graph is not None
+            _check_calls(plan, workload.graph)
+            if meter is not None:
+                try:
+                    steps.calibrate(setting_of(clusters, None))
+                except StableDeviceError as error:
+                    # The plan may be of a search that measured no joules, for this very reason.
+                    steps.meter = None
+                    progress.notice(f"no joules are measured: {error.message}")
+            progress.phase("runs", 2 * _BLOCKS)
+            done = 0
+
+            def told(what: CpuConfiguration | None, measured: Measured) -> None:
+                nonlocal done
+                done += 1
+                progress.step(done, "the plan" if what else "the system's own choice")
+                if measured.message:
+                    messages.append(measured.message)
+
+            bench = _PlannedSteps(steps, workload.runner, plan, configurations)
+            finals = measure_again(bench, configurations[:1], blocks=_BLOCKS, seed=1, told=told)
+            mine, own = (
+                next((final for final in finals if final.configuration == key), None)
+                for key in (configurations[0], None)
+            )
+            if mine is None:
+                raise NothingMeasuredError(
+                    f"the plan cannot be measured on {chosen.info.serial}: "
+                    f"{messages[-1] if messages else 'no step'}"
+                )
+            result = _result(path, plan, chosen, mine, own)
             try:
-                steps.calibrate(setting_of(clusters, None))
-            except StableDeviceError as error:
-                # The plan may be of a search that measured no joules, for this very reason.
-                steps.meter = None
-                progress.notice(f"no joules are measured: {error.message}")
-        progress.phase("runs", 2 * _BLOCKS)
-        done = 0
+                result["data_movement"] = bench.crossed()
+            except (DeviceError, NothingMeasuredError) as error:
+                progress.notice(
+                    f"what tensors take to the GPU and back is not known: {error.message}"
+                )
+    finally:
+        # Also where the device went away afterwards.
+        if result is not None:
+            write_json(result) if as_json else _show(result)
+    return 0
 
-        def told(what: CpuConfiguration | None, measured: Measured) -> None:
-            nonlocal done
-            done += 1
-            progress.step(done, "the plan" if what else "the system's own choice")
-            if measured.message:
-                messages.append(measured.message)
 
-        bench = _PlannedSteps(steps, workload.runner, plan, configurations)
-        finals = measure_again(bench, configurations[:1], blocks=_BLOCKS, seed=1, told=told)
-        crossed = bench.crossed()
-    mine, own = (
-        next((final for final in finals if final.configuration == key), None)
-        for key in (configurations[0], None)
-    )
-    if mine is None:
-        raise NothingMeasuredError(
-            f"the plan cannot be measured on {chosen.info.serial}: {messages[-1] if messages else 'no step'}"
-        )
-    result = {
+def _result(
+    path: Path, plan: StepPlan, chosen: benches.Chosen, mine: Final, own: Final | None
+) -> dict[str, Any]:
+    """What `--json` gives, before anything is known of data movement."""
+    return {
         "kind": "planned step",
         "gpu_calls": len(plan.gpu),
-        "data_movement": crossed,
+        "data_movement": None,
         "plan": str(path),
         "emulated": chosen.info.emulated,
         "device": chosen.info.to_json(),
@@ -144,11 +166,6 @@ def run_plan(
         "system": _figures(own) if own else None,
         "planned": dict(plan.measured),
     }
-    if as_json:
-        write_json(result)
-    else:
-        _show(result)
-    return 0
 
 
 def _check_settings(plan: StepPlan, clusters: Sequence[Cluster]) -> None:
@@ -213,12 +230,18 @@ class _PlannedSteps:
         """Parts of a step that tensors take to get to the GPU and back, by ways; None where it makes no call.
 
         These steps are none of those that are timed: they tell when each call began, which takes time.
+
+        Raises:
+            DeviceError: The device is gone.
+            NothingMeasuredError: These steps do not run.
         """
         if not self._plan.gpu:
             return None
         file, outside = self._brought(own=False)
         bench = self._steps.measuring(self._runner.chosen(file))
         run = bench.run(outside)
+        if run.status == "run_error":
+            raise NothingMeasuredError(run.message)
         return crossing_shares(run, bench.calls(run))
 
     def _brought(self, *, own: bool) -> tuple[PurePosixPath, Setting]:

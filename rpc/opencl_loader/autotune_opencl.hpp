@@ -647,6 +647,107 @@ inline void WriteCache(const std::string& folder, const std::string& path, const
   if (std::fclose(file) != 0 || !whole || std::rename(fresh.c_str(), path.c_str()) != 0) std::remove(fresh.c_str());
 }
 
+/// A program that was compiled, or kept; null where `failed` is the call that did not make it.
+struct MadeProgram {
+  cl_program program = nullptr;  ///< To be released.
+  bool kept = false;
+  const char* failed = nullptr;
+  cl_int code = CL_SUCCESS;
+  std::string log;  ///< What the compiler says where it refuses the source.
+};
+
+/// A program from what a driver once gave; null where it does not take it back.
+template <typename Functions>
+cl_program ProgramFromBinary(const Functions& api, cl_context context, cl_device_id device, const std::string& binary,
+                             const std::string& options) {
+  const size_t size = binary.size();
+  const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
+  cl_int loaded = CL_SUCCESS, code = CL_SUCCESS;
+  cl_program program = api.clCreateProgramWithBinary(context, 1, &device, &size, &bytes, &loaded, &code);
+  if (code == CL_SUCCESS && loaded == CL_SUCCESS &&
+      api.clBuildProgram(program, 1, &device, options.c_str(), nullptr, nullptr) == CL_SUCCESS) {
+    return program;
+  }
+  if (code == CL_SUCCESS) api.clReleaseProgram(program);
+  return nullptr;
+}
+
+template <typename Functions>
+MadeProgram ProgramFromSource(const Functions& api, cl_context context, cl_device_id device, const std::string& source,
+                              const std::string& options) {
+  MadeProgram made;
+  const char* text = source.c_str();
+  const size_t size = source.size();
+  cl_program program = api.clCreateProgramWithSource(context, 1, &text, &size, &made.code);
+  if (made.code != CL_SUCCESS) {
+    made.failed = "clCreateProgramWithSource";
+    return made;
+  }
+  made.code = api.clBuildProgram(program, 1, &device, options.c_str(), nullptr, nullptr);
+  if (made.code == CL_SUCCESS) {
+    made.program = program;
+    return made;
+  }
+  made.failed = "clBuildProgram";
+  size_t bytes = 0;
+  api.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
+  std::string log(bytes, '\0');
+  if (bytes > 0) api.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, &log[0], nullptr);
+  log.resize(std::strlen(log.c_str()));
+  log.resize(log.find_last_not_of("\n ") + 1);
+  made.log = log.empty() ? "the driver says nothing" : log;
+  api.clReleaseProgram(program);
+  return made;
+}
+
+/// What the driver made of a program; empty where it does not give it.
+template <typename Functions>
+std::string ProgramBinary(const Functions& api, cl_program program) {
+  size_t size = 0;
+  if (api.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) != CL_SUCCESS) return "";
+  std::string binary(size, '\0');
+  auto* bytes = reinterpret_cast<unsigned char*>(&binary[0]);
+  if (size == 0 || api.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(bytes), &bytes, nullptr) != CL_SUCCESS) {
+    return "";
+  }
+  return binary;
+}
+
+/// The program of a source: from a folder of such where it is there, else compiled and put there.
+/// @param about All that tells this device and its driver from others.
+/// @param folder Where compiled programs are kept; empty to keep none.
+template <typename Functions>
+MadeProgram KeptProgram(const Functions& api, cl_context context, cl_device_id device,
+                        std::initializer_list<std::string> about, const std::string& source, const std::string& options,
+                        const std::string& folder) {
+  if (folder.empty()) return ProgramFromSource(api, context, device, source, options);
+  std::string key;
+  for (const std::string& part : about) key += part + "\n";
+  key += options + "\n" + std::to_string(source.size()) + " " + Hex(Hash(source)) + "\n";
+  const std::string path = folder + "/" + Hex(Hash(key)) + ".bin";
+  if (const std::string binary = ReadCache(path, key); !binary.empty()) {
+    if (cl_program program = ProgramFromBinary(api, context, device, binary, options)) {
+      MadeProgram kept;
+      kept.program = program;
+      kept.kept = true;
+      return kept;
+    }
+  }
+  MadeProgram made = ProgramFromSource(api, context, device, source, options);
+  if (made.program == nullptr) return made;
+  if (const std::string binary = ProgramBinary(api, made.program); !binary.empty()) {
+    WriteCache(folder, path, key, binary);
+  }
+  return made;
+}
+
+/// The same for a device that is described.
+inline MadeProgram KeptProgram(const Api& api, cl_context context, cl_device_id device, const DeviceInfo& info,
+                               const std::string& source, const std::string& options, const std::string& folder) {
+  return KeptProgram(api, context, device, {info.platform, info.vendor, info.name, info.version, info.driver}, source,
+                     options, folder);
+}
+
 }  // namespace internal
 
 /// An export, opened for one device. May be used by several threads; a queue at a time gets whole kernels.
@@ -746,6 +847,7 @@ class Library {
     size_t index = 0;
     std::string variant;
     cl_program program = nullptr;
+    bool kept = false;  // Whether the program was compiled before.
     std::vector<cl_kernel> kernels;  // One a launch: a kernel object holds its arguments.
     std::vector<std::vector<internal::ImageArgument>> images;  // One a launch.
     std::map<cl_command_queue, std::vector<cl_mem>> temporaries;  // Queues run at the same time.
@@ -965,62 +1067,23 @@ class Library {
     if (!images) built->images.assign(recipe.launches.size(), {});
     const bool any = std::any_of(built->images.begin(), built->images.end(), [](const auto& one) { return !one.empty(); });
     if (any) source = internal::kWithImages + source;
-    const std::string key = Key(recipe, source);
-    const std::string path = options_.cache_folder + "/" + internal::Hex(internal::Hash(key)) + ".bin";
-    if (!options_.cache_folder.empty()) {
-      const std::string program = internal::ReadCache(path, key);
-      if (!program.empty() && FromBinary(program, built)) {
-        ++cached_;
-        return {};
-      }
-    }
-    if (Status status = FromSource(what, source, built); !status.ok()) return status;
-    ++compiled_;
-    if (!options_.cache_folder.empty()) {
-      const std::string program = Binary(built->program);
-      if (!program.empty()) internal::WriteCache(options_.cache_folder, path, key, program);
-    }
-    return {};
+    Status status = Program(what, source, options_.cache_folder, built);
+    // What was kept and has no such kernels is no program of this source.
+    if (!status.ok() && built->kept) status = Program(what, source, "", built);
+    if (status.ok()) ++(built->kept ? cached_ : compiled_);
+    return status;
   }
 
-  /// Everything that a compiled program depends on.
-  std::string Key(const internal::Recipe& recipe, const std::string& source) const {
-    std::string key;
-    for (const std::string& part :
-         {info_.platform, info_.vendor, info_.name, info_.version, info_.driver, recipe.options}) {
-      key += part + "\n";
-    }
-    return key + std::to_string(source.size()) + " " + internal::Hex(internal::Hash(source)) + "\n";
-  }
-
-  bool FromBinary(const std::string& program, Built* built) {
-    const size_t size = program.size();
-    const auto* bytes = reinterpret_cast<const unsigned char*>(program.data());
-    cl_int loaded = CL_SUCCESS, code = CL_SUCCESS;
-    built->program = api_.clCreateProgramWithBinary(context_, 1, &device_, &size, &bytes, &loaded, &code);
-    if (code == CL_SUCCESS && loaded == CL_SUCCESS) {
-      code = api_.clBuildProgram(built->program, 1, &device_, built->recipe->options.c_str(), nullptr, nullptr);
-      if (code == CL_SUCCESS && Kernels("", built).ok()) return true;
-    }
-    Discard(built);
-    return false;
-  }
-
-  Status FromSource(const std::string& what, const std::string& source, Built* built) {
-    const char* text = source.c_str();
-    const size_t size = source.size();
-    cl_int code = CL_SUCCESS;
-    built->program = api_.clCreateProgramWithSource(context_, 1, &text, &size, &code);
-    if (code != CL_SUCCESS) {
-      built->program = nullptr;
-      return Failed(code, "the program of " + what);
-    }
-    code = api_.clBuildProgram(built->program, 1, &device_, built->recipe->options.c_str(), nullptr, nullptr);
-    if (code != CL_SUCCESS) {
-      const std::string log = BuildLog(built->program);
-      Discard(built);
-      return {Code::kBuild, what + " does not compile for " + info_.name + " (OpenCL error " + std::to_string(code) +
-                                "): " + log};
+  /// Makes the program and its kernels.
+  Status Program(const std::string& what, const std::string& source, const std::string& folder, Built* built) {
+    const internal::MadeProgram made =
+        internal::KeptProgram(api_, context_, device_, info_, source, built->recipe->options, folder);
+    built->program = made.program;
+    built->kept = made.kept;
+    if (made.failed != nullptr && made.log.empty()) return Failed(made.code, "the program of " + what);
+    if (made.failed != nullptr) {
+      return {Code::kBuild, what + " does not compile for " + info_.name + " (OpenCL error " +
+                                std::to_string(made.code) + "): " + made.log};
     }
     Status status = Kernels(what, built);
     if (!status.ok()) Discard(built);
@@ -1053,26 +1116,6 @@ class Library {
       for (cl_mem one : buffers) api_.clReleaseMemObject(one);
     }
     built->temporaries.clear();
-  }
-
-  std::string Binary(cl_program program) const {
-    size_t size = 0;
-    if (api_.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) != CL_SUCCESS) return "";
-    std::string binary(size, '\0');
-    auto* bytes = reinterpret_cast<unsigned char*>(&binary[0]);
-    if (size == 0 || api_.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(bytes), &bytes, nullptr) != CL_SUCCESS) {
-      return "";
-    }
-    return binary;
-  }
-
-  std::string BuildLog(cl_program program) const {
-    size_t size = 0;
-    api_.clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
-    std::string log(size, '\0');
-    if (size > 0) api_.clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, size, &log[0], nullptr);
-    log.resize(std::strlen(log.c_str()));
-    return log.empty() ? "the driver says nothing" : log;
   }
 
   Status CheckOperands(const Built& built, const cl_mem* operands, size_t count) const {

@@ -66,7 +66,7 @@ class OpenClGpu final : public Gpu {
       : plan_(plan),
         timed_(timed),
         cl_(timed),
-        memory_(cl_, plan, arena, memory, Both(plan, calls), timed) {
+        memory_(cl_, plan, arena, memory, Both(plan, calls), ProgramsFolder(folder), timed) {
     autotune_opencl::Options options;
     options.variant = plan.gpu_variant;
     options.cache_folder = ProgramsFolder(folder);
@@ -201,10 +201,11 @@ std::unique_ptr<Gpu> Gpu::Open(const std::string& folder, const Plan& plan, char
   return std::make_unique<OpenClGpu>(folder, plan, arena, calls, memory, timed);
 }
 
-void MeasureCrossings(const Plan& plan, char* arena, int repeats,
+void MeasureCrossings(const std::string& folder, const Plan& plan, char* arena, int repeats,
                       const std::function<void(const std::string&)>& device,
                       const std::function<void(const Crossing&)>& each) {
   const OpenCl cl(false);
+  const std::string programs = ProgramsFolder(folder);
   const autotune_opencl::DeviceInfo info = autotune_opencl::internal::Describe(cl.api(), cl.device());
   const auto type = autotune_opencl::internal::DeviceValue<cl_device_type>(cl.api(), cl.device(),
                                                                            CL_DEVICE_TYPE);
@@ -229,8 +230,8 @@ void MeasureCrossings(const Plan& plan, char* arena, int repeats,
   Plan plain = plan;
   plain.orders.clear();
   for (const Memory kind : {Memory::kCopy, Memory::kMap}) {
-    GpuMemory memory(cl, plan, arena, kind, stand, false);
-    GpuMemory without(cl, plain, arena, kind, stand, false);
+    GpuMemory memory(cl, plan, arena, kind, stand, programs, false);
+    GpuMemory without(cl, plain, arena, kind, stand, programs, false);
     for (const auto& [key, tensor] : kinds) {
       const auto [to_gpu, to_host] = Cross(cl, &memory, tensor, repeats);
       Crossing found{tensor, kind, to_gpu, to_host, 0, 0};

@@ -20,7 +20,8 @@ std::unique_ptr<Gpu> Gpu::Open(const std::string&, const Plan&, char*, const std
   Refuse();
 }
 
-void MeasureCrossings(const Plan&, char*, int, const std::function<void(const std::string&)>&,
+void MeasureCrossings(const std::string&, const Plan&, char*, int,
+                      const std::function<void(const std::string&)>&,
                       const std::function<void(const Crossing&)>&) {
   Refuse();
 }

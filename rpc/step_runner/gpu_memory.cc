@@ -67,7 +67,7 @@ Walk WalkOf(const Order& order, bool to_gpu) {
 }  // namespace
 
 GpuMemory::GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory memory,
-                     const std::set<size_t>& both, bool timed)
+                     const std::set<size_t>& both, const std::string& programs, bool timed)
     : cl_(cl), plan_(plan), timed_(timed) {
   cl_uint bits = 0;
   Check(cl.api().clGetDeviceInfo(cl.device(), CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits,
@@ -89,15 +89,16 @@ GpuMemory::GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory mem
   }
   if (memory == Memory::kMap) Share(both, alignment);
   if (plan.orders.empty()) return;
-  const char* source = kReorder;
-  cl_int code = CL_SUCCESS;
-  reorder_program_ =
-      Program(cl.api().clCreateProgramWithSource(cl.context(), 1, &source, nullptr, &code),
-              {cl.api().clReleaseProgram});
-  Check(code, "clCreateProgramWithSource");
   cl_device_id device = cl.device();
-  Check(cl.api().clBuildProgram(reorder_program_.get(), 1, &device, "", nullptr, nullptr),
-        "clBuildProgram");
+  const autotune_opencl::internal::MadeProgram made = autotune_opencl::internal::KeptProgram(
+      cl.api(), cl.context(), device, autotune_opencl::internal::Describe(cl.api(), device), kReorder,
+      "", programs);
+  if (made.failed != nullptr) {
+    throw std::runtime_error(std::string(made.failed) + ": " +
+                             autotune_opencl::ErrorText(made.code) + " " + made.log);
+  }
+  reorder_program_ = Program(made.program, {cl.api().clReleaseProgram});
+  cl_int code = CL_SUCCESS;
   reorder_ = Kernel(cl.api().clCreateKernel(reorder_program_.get(), "reorder", &code),
                     {cl.api().clReleaseKernel});
   Check(code, "clCreateKernel");

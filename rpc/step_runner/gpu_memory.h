@@ -33,10 +33,11 @@ struct CrossingTimes {
 /// well, and has a place in its arena then.
 class GpuMemory {
  public:
-  /// `arena` is the host's memory with the first values; `both` are tensors that host and GPU use.
+  /// `arena` is the host's memory with the first values; `both` are tensors that host and GPU use;
+  /// `programs` is the folder where compiled programs are kept.
   /// Throws std::runtime_error.
   GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory memory,
-            const std::set<size_t>& both, bool timed);
+            const std::set<size_t>& both, const std::string& programs, bool timed);
   ~GpuMemory();
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;

@@ -67,7 +67,7 @@ void PrintGpu(const std::vector<GpuTimes>& times) {
 void PrintCrossings(const std::string& folder) {
   const Step step(folder);
   MeasureCrossings(
-      step.plan(), step.arena(), kCrossingRepeats,
+      folder, step.plan(), step.arena(), kCrossingRepeats,
       [](const std::string& device) { std::printf("opencl %s\n", device.c_str()); },
       [](const Crossing& one) {
         std::printf("crossing %zu %s %.2f %.2f reorder %.2f %.2f\n", one.tensor,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The OpenCL library of this machine with another driver's ways: with OLD_GPU its devices say that they are GPUs of
 // OpenCL 2.0, as phones' do, with local memory and sub-groups of 48; with NO_IMAGES it has images by its own word,
-// and makes none; with WAIT_US the host learns so many microseconds late that the device has finished; with BUSY no kernel can be launched; DRIVER is the driver's version; the process that finds the file
+// and makes none; with NO_TIMES it makes no queue that tells when commands ran; with WAIT_US the host learns so many microseconds late that the device has finished; with BUSY no kernel can be launched; DRIVER is the driver's version; the process that finds the file
 // FAULT at its hundredth launch takes it away, and from then on can do nothing on its device, as after a kernel that
 // ran astray, or, with ONLY_LAUNCHES, launch nothing; into the file CALLS go, at the end, how often kernels were launched, the host waited for the device, and
 // a program was compiled from source.
@@ -84,6 +84,16 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
   return ((cl_int(*)(cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,
                      const cl_event*, cl_event*))real("clEnqueueNDRangeKernel"))(
       queue, kernel, dimensions, offset, global, local, count, waits, event);
+}
+
+cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device, cl_command_queue_properties properties,
+                                      cl_int* code) {
+  if (getenv("NO_TIMES") && (properties & CL_QUEUE_PROFILING_ENABLE)) {
+    if (code) *code = CL_INVALID_QUEUE_PROPERTIES;
+    return NULL;
+  }
+  return ((cl_command_queue(*)(cl_context, cl_device_id, cl_command_queue_properties, cl_int*))real(
+      "clCreateCommandQueue"))(context, device, properties, code);
 }
 
 cl_int clFinish(cl_command_queue queue) {

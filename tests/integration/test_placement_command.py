@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from command import autotune, one_folder
+from opencl_drivers import driver
 
 LENET = ("--model", "lenet", "--batch", "8")
 
@@ -134,6 +135,23 @@ def test_a_plan_with_calls_on_the_gpu_is_carried_out_and_exported(
     assert (refused.returncode, "all calls on the CPU" in refused.stderr) == (2, True), (
         refused.stderr
     )
+
+
+def test_a_plan_keeps_its_times_where_the_traced_step_fails(
+    searched: Path, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The step that tells of data movement comes last, and needs a queue that tells times."""
+    file = with_gpu(searched, runs, tmp_path)
+    done = autotune(
+        "step", "--plan", file, "--least-seconds", "0.2", "--json",
+        AUTOTUNE_OPENCL_LIBRARY=str(driver(tmp_path)), NO_TIMES="1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["measured"]["time_s"] > 0
+    assert told["data_movement"] is None
+    assert "what tensors take to the GPU and back is not known" in done.stderr
+    assert "clCreateCommandQueue" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ RULE = "implicit_gemm"
 _LEAST = 4
 DEPTH = ((1024, 16, 1 / 16), (8, 8, 1 / 5))
 EXTENT = ((128, 16, 1 / 16), (32, 16, 1 / 10), (8, 8, 1 / 5))
-"""Powers of two, from the first to the second, that may divide an axis, and what part of it zeros may add for each."""
+"""Powers of two that may divide an axis, from the first to the second, and what part of it zeros may add."""
 
 Read = Callable[[Any, Any, Any], Any]
 """The element of an operand at (batch, position, place in the reduction), inside of both extents."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autotune.compiler.image_reads import IMAGE, reads_images
 from autotune.compiler.spaces import Depthwise, Limits
 from autotune.compiler.tile_rules import (
     add_parts,
@@ -52,8 +53,9 @@ class Windows:
         )  # fmt: skip
         return WindowTiles(window, self._rule, self._limits, seed)
 
-    def kind(self, tile: WindowTile) -> None:
-        """See `TileRule`: there is one sketch."""
+    def kind(self, tile: WindowTile) -> bool:
+        """See `TileRule`: whether operands are images."""
+        return tile.image
 
     def decisions(self, tile: WindowTile) -> Sequence[str]:
         """See `TileRule`."""
@@ -61,13 +63,16 @@ class Windows:
 
     def tile(self, decided: Sequence[int], trace: Any) -> WindowTile:
         """See `TileRule`."""
-        return WindowTile(*decided)
+        return WindowTile(**dict(zip(NAMES, decided, strict=True)), image=reads_images(trace))
 
     def sketch(self, sch: Any, block: Any, tiles: WindowTiles, tile: WindowTile) -> Any:
         """See `TileRule`."""
         cuts = [sampled(sch, tiles.choices[name], getattr(tile, name)) for name in NAMES]
         items = side_items(self._limits)
         last = joined_consumers(sch, block, items)
+        if tile.image:
+            for operand in sch.get_producers(block):
+                sch.annotate(operand, IMAGE, 1)
         if tiles.window.filters:
             _filters(sch, block, cuts, items)
         else:

@@ -54,6 +54,7 @@ class LayerTile:
         channel_items, row_items, column_items: Work-items of a work-group along channels and positions.
         rows, columns: Neighbouring positions of a work-item.
         deep: Channels of what is read whose taps are gathered at once.
+        image: Whether what windows see is read as an image; see `image_reads`.
     """
 
     channels: int
@@ -63,6 +64,7 @@ class LayerTile:
     column_items: int
     columns: int
     deep: int
+    image: bool = False
 
     @property
     def items(self) -> int:
@@ -70,7 +72,8 @@ class LayerTile:
         return self.channel_items * self.row_items * self.column_items
 
 
-NAMES = names_of(LayerTile)
+NAMES = tuple(name for name in names_of(LayerTile) if name != "image")
+"""Decisions that a sketch samples."""
 
 
 class LayerTiles(TileSpace[LayerTile]):
@@ -95,6 +98,7 @@ class LayerTiles(TileSpace[LayerTile]):
             "column_items": dividing(rule.column_items, layer.columns),
             "columns": dividing(rule.own, layer.columns),
             "deep": dividing(rule.depths, layer.summed),
+            "image": rule.images if limits.image_buffer_max else (False,),
         }
         super().__init__(LayerTile, choices, seed)
         self.layer = layer
@@ -105,7 +109,7 @@ class LayerTiles(TileSpace[LayerTile]):
         self.vector = math.gcd(*neighbours, _VECTOR)
         """Taps that are read at once."""
         # Many phases fill the registers for a single position, and a large filter the program.
-        least = LayerTile(*(min(values) for values in choices.values()))
+        least = LayerTile(**{name: min(choices[name]) for name in NAMES}, image=False)
         self._most_registers = max(rule.most_registers, self.registers(least))
         self._most_unrolled = max(rule.most_unrolled, self.multiplied(least))
         # A small image has no more items than positions.
@@ -175,4 +179,4 @@ class LayerTiles(TileSpace[LayerTile]):
             self.gathered(tile), self.gathered(tile) / items,
             self.multiplied(tile), self.multiplied(tile) / self.seen(tile),
         )  # fmt: skip
-        return np.array([*map(math.log2, sizes), layer.gradient], dtype=np.float32)
+        return np.array([*map(math.log2, sizes), layer.gradient, tile.image], dtype=np.float32)

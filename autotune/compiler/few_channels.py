@@ -18,6 +18,7 @@ from autotune.compiler.few_channel_tiles import (
     LayerTile,
     LayerTiles,
 )
+from autotune.compiler.image_reads import IMAGE, reads_images
 from autotune.compiler.spaces import FewChannels, Limits
 from autotune.compiler.tile_rules import (
     among_items,
@@ -54,8 +55,9 @@ class FewChannelLayers:
         )  # fmt: skip
         return LayerTiles(layer, self._rule, self._limits, seed)
 
-    def kind(self, tile: LayerTile) -> None:
-        """See `TileRule`: there is one sketch."""
+    def kind(self, tile: LayerTile) -> bool:
+        """See `TileRule`: whether what windows see is an image."""
+        return tile.image
 
     def decisions(self, tile: LayerTile) -> Sequence[str]:
         """See `TileRule`."""
@@ -63,14 +65,16 @@ class FewChannelLayers:
 
     def tile(self, decided: Sequence[int], trace: Any) -> LayerTile:
         """See `TileRule`."""
-        return LayerTile(*decided)
+        return LayerTile(**dict(zip(NAMES, decided, strict=True)), image=reads_images(trace))
 
     def sketch(self, sch: Any, block: Any, tiles: LayerTiles, tile: LayerTile) -> Any:
         """See `TileRule`."""
         cuts = {name: sampled(sch, tiles.choices[name], getattr(tile, name)) for name in NAMES}
         items = side_items(self._limits)
         last = joined_consumers(sch, block, items)
-        _, taps = sch.get_producers(block)
+        seen, taps = sch.get_producers(block)
+        if tile.image:
+            sch.annotate(seen, IMAGE, 1)
         _cut(sch, block, cuts, tiles)
         among_items(sch, sch.get_loops(taps), items)
         # At the end: to move a block takes its guard away.

@@ -1,11 +1,14 @@
 """Operands of OpenCL kernels that are read as images, which GPUs read through the caches of their textures.
 
-An image here is a view of a buffer (`image1d_buffer_t`, in every OpenCL 1.2 device that has images): no copy, and
-as long as an operand. Adreno reads images through a cache of its own (Qualcomm, "Snapdragon Mobile Platform OpenCL
-General Programming and Optimization", on memory optimisation).
+An image here is a view of a buffer, so that nothing is copied: of one dimension (`image1d_buffer_t`, which all
+devices of OpenCL 1.2 with images have), or, where such are too short for an operand, of two (`image2d_t`, by
+`cl_khr_image2d_from_buffer`), with rows of one power of two for all images of a program. Adreno reads them through
+a cache of its own (Qualcomm, "Snapdragon Mobile Platform OpenCL General Programming and Optimization", on memory
+optimisation).
 
-What is to be an image is said by the schedule, on the block that reads it. The source is then written for both:
-it reads buffers unless whoever launches it defines `AUTOTUNE_IMAGES`, because the device has images as long.
+What is to be an image is said by the schedule, on the block that reads it. The source is then written for all of
+these: it reads buffers unless whoever launches it defines `AUTOTUNE_IMAGES`, because the device has images as long,
+and `AUTOTUNE_IMAGE_WIDTH`, where they have two dimensions.
 """
 
 from __future__ import annotations
@@ -33,20 +36,27 @@ CHANNELS = {4: "", 2: ".xy", 1: ".x"}
 """Elements of a texel, as many as all reads of an operand are wide, and how a read of it takes them."""
 
 
+_ROW_AND_COLUMN = "(int2)((int)((uint)(texel) % AUTOTUNE_IMAGE_WIDTH), (int)((uint)(texel) / AUTOTUNE_IMAGE_WIDTH))"
+
+
 def _prelude() -> str:
-    """Macros of both forms, once in a source."""
-    forms = {"buffers": "", "images": ""}
+    """Macros of all forms, once in a source."""
+    flat, wide, buffers = "", "", ""
     for channels, taken in CHANNELS.items():
+
+        def macros(kind: str, read: str, channels: int = channels) -> str:
+            return (
+                f"#define AUTOTUNE_IMAGE{channels}(texels) {kind}\n"
+                f"#define AUTOTUNE_READ{channels}(image, texel) {read}\n"
+            )
+
         pointer = f"__global const float{channels if channels > 1 else ''}* restrict"
-        for form, kind, read in (
-            ("buffers", pointer, "(image)[texel]"),
-            ("images", "__read_only image1d_buffer_t", f"read_imagef(image, texel){taken}"),
-        ):
-            forms[form] += f"#define AUTOTUNE_IMAGE{channels}(texels) {kind}\n"
-            forms[form] += f"#define AUTOTUNE_READ{channels}(image, texel) {read}\n"
+        buffers += macros(pointer, "(image)[texel]")
+        flat += macros("__read_only image1d_buffer_t", f"read_imagef(image, texel){taken}")
+        wide += macros("__read_only image2d_t", f"read_imagef(image, {_ROW_AND_COLUMN}){taken}")
     return (
-        f"#ifndef AUTOTUNE_READ1\n#ifdef AUTOTUNE_IMAGES\n{forms['images']}"
-        f"#else\n{forms['buffers']}#endif\n#endif\n"
+        f"#ifndef AUTOTUNE_READ1\n#ifndef AUTOTUNE_IMAGES\n{buffers}"
+        f"#elif defined(AUTOTUNE_IMAGE_WIDTH)\n{wide}#else\n{flat}#endif\n#endif\n"
     )
 
 
@@ -64,6 +74,11 @@ class Image:
 
     channels: int
     texels: int
+
+
+def reads_images(trace: Any) -> bool:
+    """Whether a schedule, by its trace, reads operands as images."""
+    return any(one.kind.name == "Annotate" and str(one.attrs[0]) == IMAGE for one in trace.insts)
 
 
 def image_operands(module: Any) -> dict[str, dict[str, int]]:

@@ -134,6 +134,10 @@ class ByGroups(ByTiles):
     """One that cuts them among work-groups of an OpenCL device."""
 
     fewest_items: PositiveInt = Field(default=32, description="Fewest work-items of a work-group.")
+    images: Flags = Field(
+        default=(False,),
+        description="Whether an operand is read as an image, where the device has such.",
+    )
 
 
 class ImplicitGemm(ByGroups):
@@ -177,10 +181,6 @@ class ImplicitGemm(ByGroups):
     pipelined: Flags = Field(
         default=(False, True),
         description="Whether the next tile is gathered while this one is multiplied.",
-    )
-    images: Flags = Field(
-        default=(False,),
-        description="Whether an operand is read as an image, where the device has such.",
     )
     half: Flags = Field(
         default=(False,),

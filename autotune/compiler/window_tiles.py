@@ -48,6 +48,7 @@ class WindowTile:
         planes: Planes of a work-group: side by side where images are made, one after the other where filters are.
         row_items, column_items: Work-items along a plane.
         rows, columns: Neighbouring positions of a work-item.
+        image: Whether operands are read as images; see `image_reads`.
     """
 
     planes: int
@@ -55,9 +56,11 @@ class WindowTile:
     rows: int
     column_items: int
     columns: int
+    image: bool = False
 
 
-NAMES = names_of(WindowTile)
+NAMES = tuple(name for name in names_of(WindowTile) if name != "image")
+"""Decisions that a sketch samples."""
 
 
 class WindowTiles(TileSpace[WindowTile]):
@@ -77,6 +80,7 @@ class WindowTiles(TileSpace[WindowTile]):
             "rows": dividing(rule.own, window.rows),
             "column_items": dividing(rule.column_items, window.columns),
             "columns": dividing(rule.own, window.columns),
+            "image": rule.images if limits.image_buffer_max else (False,),
         }
         super().__init__(WindowTile, choices, seed)
         self.window = window
@@ -147,4 +151,4 @@ class WindowTiles(TileSpace[WindowTile]):
             tile.row_items * tile.rows, tile.column_items * tile.columns,
             items, lanes / items, groups, items * groups, own, self.registers(tile), self.seen(tile) / own,
         )  # fmt: skip
-        return np.array([*map(math.log2, sizes), window.filters], dtype=np.float32)
+        return np.array([*map(math.log2, sizes), window.filters, tile.image], dtype=np.float32)

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "../opencl_loader/autotune_opencl.hpp"
 #include "device_info.h"
 #include "kernel_profile.h"
 #include "workspace_pool.h"
@@ -40,8 +41,12 @@ class Device {
 
   /// A driver may announce images and make none: from then on the device has none.
   void RefuseImages() { images_refused_.store(true); }
-  /// Texels of an image over a buffer at most; 0 where there are no images.
-  uint64_t image_buffer_max() const { return images_refused_.load() ? 0 : info_.image_buffer_max; }
+  /// The images over buffers that it has.
+  autotune_opencl::internal::ImageLimits image_limits() const {
+    if (images_refused_.load()) return {};
+    const bool flat = info_.HasExtension(autotune_opencl::internal::kImage2dFromBuffer);
+    return {info_.image_buffer_max, info_.image2d_max, flat ? info_.image_pitch_alignment : 0};
+  }
 
   bool opened() const { return context_.load() != nullptr; }
 

@@ -80,7 +80,7 @@ struct Kernel::Built {
   cl_program program = nullptr;
   cl_kernel kernel = nullptr;
   cl_uint num_args = 0;
-  std::vector<ImageArgument> images;
+  ImageArguments images;
 
   ~Built() {
     if (kernel != nullptr) Api().clReleaseKernel(kernel);

@@ -60,7 +60,7 @@ Memory::~Memory() {
 cl_mem Memory::AsImage(const autotune_opencl::internal::ImageArgument& image) {
   static std::mutex mutex;  // Several kernels may read a tensor.
   std::lock_guard<std::mutex> lock(mutex);
-  const std::pair<size_t, size_t> kind{image.channels, image.texels};
+  const std::array<size_t, 3> kind{image.channels, image.texels, image.width};
   const auto found = views_.find(kind);
   if (found != views_.end()) return found->second;
   cl_int code = CL_SUCCESS;

@@ -41,7 +41,7 @@ struct Memory {
   std::array<size_t, 3> region{{0, 0, 0}};  ///< Of an image: width, height, layers, in pixels.
 
  private:
-  std::map<std::pair<size_t, size_t>, cl_mem> views_;  // By channels and texels.
+  std::map<std::array<size_t, 3>, cl_mem> views_;  // By channels, texels and width.
 };
 
 /// How TVM flattens a tensor's shape into an image of four-channel pixels. The last axis is the

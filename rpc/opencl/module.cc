@@ -112,7 +112,7 @@ void CompilePrograms(const std::string& code) {
     const size_t begin = at + delimiter.size();
     const std::string name = code.substr(begin, code.find('\n', begin) - begin);
     const std::string source = SourceOf(code, name);
-    const std::vector<ImageArgument> images = ImagesOn(&device, source, name);
+    const ImageArguments images = ImagesOn(&device, source, name);
     Api().clReleaseProgram(BuiltProgram(&device, source, images, "kernel " + name));
   }
 }

@@ -22,16 +22,12 @@ std::string Folder() {
 
 }  // namespace
 
-std::vector<ImageArgument> ImagesOn(Device* device, const std::string& source, const std::string& kernel) {
-  std::vector<ImageArgument> found = files::ImageArguments(source, kernel);
-  const uint64_t most = device->image_buffer_max();
-  if (!files::HasImages(Api(), device->context(), found, most)) found.clear();
-  return found;
+ImageArguments ImagesOn(Device* device, const std::string& source, const std::string& kernel) {
+  return files::FittedImages(Api(), device->context(), files::ImageArgumentsOf(source, kernel), device->image_limits());
 }
 
-cl_program BuiltProgram(Device* device, const std::string& text,
-                        const std::vector<ImageArgument>& images, const std::string& what) {
-  const std::string source = images.empty() ? text : files::kWithImages + text;
+cl_program BuiltProgram(Device* device, const std::string& text, const ImageArguments& images, const std::string& what) {
+  const std::string source = files::ImagePrelude(images) + text;
   const DeviceInfo& info = device->info();
   const files::MadeProgram made = files::KeptProgram(
       Api(), device->context(), info.id,

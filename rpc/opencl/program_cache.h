@@ -15,15 +15,16 @@ namespace autotune {
 namespace opencl {
 
 using autotune_opencl::internal::ImageArgument;
+using autotune_opencl::internal::ImageArguments;
 
 /// The arguments of a kernel that are images on a device; none where the device does not have them all.
-std::vector<ImageArgument> ImagesOn(Device* device, const std::string& source, const std::string& kernel);
+ImageArguments ImagesOn(Device* device, const std::string& source, const std::string& kernel);
 
 /// The program of a source text with such images, built for a device: from the cache where it is there, else compiled and put there.
 /// The cache is the folder that AUTOTUNE_OPENCL_PROGRAMS names; without it every program is compiled.
 /// Throws with the driver's build log where it does not compile; `what` says for whom.
 cl_program BuiltProgram(Device* device, const std::string& text,
-                        const std::vector<ImageArgument>& images, const std::string& what);
+                        const ImageArguments& images, const std::string& what);
 
 }  // namespace opencl
 }  // namespace autotune

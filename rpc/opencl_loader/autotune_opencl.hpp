@@ -182,7 +182,10 @@ struct DeviceInfo {
   uint64_t local_memory_bytes = 0;
   uint64_t max_buffer_bytes = 0;
   bool images = false;
-  uint64_t image_buffer_max = 0;  ///< Texels of an image over a buffer.
+  uint64_t image_buffer_max = 0;               ///< Texels of a one-dimensional image over a buffer.
+  std::array<size_t, 2> image2d_max = {0, 0};  ///< Width and height of a two-dimensional one.
+  /// What the rows of a two-dimensional image over a buffer are multiples of, in texels; 0 where there are none such.
+  size_t image_pitch_alignment = 0;
 };
 
 struct Operand {
@@ -504,6 +507,9 @@ T DeviceValue(const Api& api, cl_device_id device, cl_device_info what) {
   return value;
 }
 
+constexpr const char* kImage2dFromBuffer = "cl_khr_image2d_from_buffer";
+constexpr cl_device_info kImagePitchAlignment = 0x104A;  // CL_DEVICE_IMAGE_PITCH_ALIGNMENT of OpenCL 2.0.
+
 inline DeviceInfo Describe(const Api& api, cl_device_id device) {
   DeviceInfo info;
   info.name = DeviceText(api, device, CL_DEVICE_NAME);
@@ -522,7 +528,14 @@ inline DeviceInfo Describe(const Api& api, cl_device_id device) {
   info.local_memory_bytes = DeviceValue<cl_ulong>(api, device, CL_DEVICE_LOCAL_MEM_SIZE);
   info.max_buffer_bytes = DeviceValue<cl_ulong>(api, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   info.images = DeviceValue<cl_bool>(api, device, CL_DEVICE_IMAGE_SUPPORT) == CL_TRUE;
-  if (info.images) info.image_buffer_max = DeviceValue<size_t>(api, device, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE);
+  if (info.images) {
+    info.image_buffer_max = DeviceValue<size_t>(api, device, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE);
+    info.image2d_max = {DeviceValue<size_t>(api, device, CL_DEVICE_IMAGE2D_MAX_WIDTH),
+                        DeviceValue<size_t>(api, device, CL_DEVICE_IMAGE2D_MAX_HEIGHT)};
+    if ((" " + info.extensions + " ").find(std::string(" ") + kImage2dFromBuffer + " ") != std::string::npos) {
+      info.image_pitch_alignment = DeviceValue<cl_uint>(api, device, kImagePitchAlignment);
+    }
+  }
   return info;
 }
 
@@ -553,16 +566,23 @@ struct ImageArgument {
   size_t place = 0;
   size_t channels = 0;
   size_t texels = 0;
+  size_t width = 0;  ///< Texels of a row where it has two dimensions; 0 where it has one.
 };
+using ImageArguments = std::vector<ImageArgument>;
 
-/// Before a source whose images the device has: its macros else read buffers.
-constexpr const char* kWithImages = "#define AUTOTUNE_IMAGES\n";
+/// What goes before a source with such images: its macros read buffers without it.
+inline std::string ImagePrelude(const ImageArguments& images) {
+  if (images.empty()) return "";
+  const std::string flag = "#define AUTOTUNE_IMAGES\n";
+  if (images.front().width == 0) return flag;
+  return flag + "#define AUTOTUNE_IMAGE_WIDTH " + std::to_string(images.front().width) + "\n";
+}
 
 /// The image arguments of a function, which its source declares as AUTOTUNE_IMAGE<channels>(<texels>).
-inline std::vector<ImageArgument> ImageArguments(const std::string& source, const std::string& function) {
+inline ImageArguments ImageArgumentsOf(const std::string& source, const std::string& function) {
   static const std::string kMacro = "AUTOTUNE_IMAGE";
   const std::string head = "__kernel void " + function + "(";
-  std::vector<ImageArgument> found;
+  ImageArguments found;
   const size_t begin = source.find(head);
   if (begin == std::string::npos) return found;
   int depth = 1;
@@ -575,7 +595,7 @@ inline std::vector<ImageArgument> ImageArguments(const std::string& source, cons
     const char* text = source.c_str() + at + kMacro.size();
     char* open = nullptr;
     const size_t channels = std::strtoull(text, &open, 10);
-    if (*open == '(') found.push_back({place, channels, std::strtoull(open + 1, nullptr, 10)});
+    if (*open == '(') found.push_back({place, channels, std::strtoull(open + 1, nullptr, 10), 0});
   }
   return found;
 }
@@ -585,24 +605,46 @@ inline cl_image_format ImageFormat(const ImageArgument& image) {
   return {order, CL_FLOAT};
 }
 
-/// Whether a device whose images over buffers have at most so many texels has these.
+/// The images over buffers that a device has.
+struct ImageLimits {
+  uint64_t texels = 0;               ///< Of one with one dimension, at most.
+  std::array<size_t, 2> size{0, 0};  ///< Width and height of one with two, at most.
+  size_t pitch = 0;                  ///< What its rows are multiples of, in texels; 0 where there is none.
+};
+
+/// Whether a context has images of these formats over buffers, of one dimension or of two.
 template <typename Functions>
-bool HasImages(const Functions& api, cl_context context, const std::vector<ImageArgument>& images, uint64_t most) {
+bool HasFormats(const Functions& api, cl_context context, const ImageArguments& images, cl_mem_object_type type) {
   cl_image_format formats[256];
   cl_uint count = 0;
-  if (images.empty() || most == 0) return images.empty();
-  if (api.clGetSupportedImageFormats(context, CL_MEM_READ_ONLY, CL_MEM_OBJECT_IMAGE1D_BUFFER, 256, formats, &count) !=
-      CL_SUCCESS) {
-    return false;
-  }
+  if (api.clGetSupportedImageFormats(context, CL_MEM_READ_ONLY, type, 256, formats, &count) != CL_SUCCESS) return false;
   return std::all_of(images.begin(), images.end(), [&](const ImageArgument& image) {
     const cl_image_format wanted = ImageFormat(image);
-    return image.texels <= most &&
-           std::any_of(formats, formats + std::min<cl_uint>(count, 256), [&](const cl_image_format& one) {
-             return one.image_channel_order == wanted.image_channel_order &&
-                    one.image_channel_data_type == wanted.image_channel_data_type;
-           });
+    return std::any_of(formats, formats + std::min<cl_uint>(count, 256), [&](const cl_image_format& one) {
+      return one.image_channel_order == wanted.image_channel_order &&
+             one.image_channel_data_type == wanted.image_channel_data_type;
+    });
   });
+}
+
+/// The same images as a device has them: all with one dimension, or, where one is too long, all with two and rows of one
+/// length; none where it does not have them all.
+template <typename Functions>
+ImageArguments FittedImages(const Functions& api, cl_context context, ImageArguments images, const ImageLimits& limits) {
+  const auto all = [&](auto holds) { return std::all_of(images.begin(), images.end(), holds); };
+  if (images.empty()) return {};
+  if (all([&](const ImageArgument& one) { return one.texels <= limits.texels; })) {
+    return HasFormats(api, context, images, CL_MEM_OBJECT_IMAGE1D_BUFFER) ? images : ImageArguments();
+  }
+  size_t width = 1;  // A power of two, so that a texel's row and column cost two instructions.
+  while (2 * width <= limits.size[0] && all([&](const ImageArgument& one) { return one.texels % (2 * width) == 0; })) {
+    width *= 2;
+  }
+  const bool fits = limits.pitch != 0 && width % limits.pitch == 0 &&
+                    all([&](const ImageArgument& one) { return one.texels / width <= limits.size[1]; });
+  if (!fits || !HasFormats(api, context, images, CL_MEM_OBJECT_IMAGE2D)) return {};
+  for (ImageArgument& one : images) one.width = width;
+  return images;
 }
 
 /// A buffer as an image, without a copy; to be released.
@@ -612,6 +654,12 @@ cl_mem ImageOver(const Functions& api, cl_context context, cl_mem buffer, const 
   cl_image_desc shape{};
   shape.image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER;
   shape.image_width = image.texels;
+  if (image.width != 0) {
+    shape.image_type = CL_MEM_OBJECT_IMAGE2D;
+    shape.image_width = image.width;
+    shape.image_height = image.texels / image.width;
+    shape.image_row_pitch = image.width * image.channels * sizeof(float);
+  }
   shape.buffer = buffer;
   return api.clCreateImage(context, CL_MEM_READ_ONLY, &format, &shape, nullptr, code);
 }
@@ -849,7 +897,7 @@ class Library {
     cl_program program = nullptr;
     bool kept = false;  // Whether the program was compiled before.
     std::vector<cl_kernel> kernels;  // One a launch: a kernel object holds its arguments.
-    std::vector<std::vector<internal::ImageArgument>> images;  // One a launch.
+    std::vector<internal::ImageArguments> images;  // One a launch.
     std::map<cl_command_queue, std::vector<cl_mem>> temporaries;  // Queues run at the same time.
   };
 
@@ -980,7 +1028,7 @@ class Library {
   /// A driver that announces images and does not make them has none: this kernel, made anew, and all later ones read
   /// buffers.
   Status WithoutImages(const std::string& name, cl_command_queue queue, Built** built) {
-    info_.image_buffer_max = 0;
+    info_.image_buffer_max = info_.image_pitch_alignment = 0;
     api_.clFinish(queue);  // Its first launches may be under way.
     const auto found = built_.find(name);
     Discard(found->second.get());
@@ -1059,14 +1107,18 @@ class Library {
     built->index = index;
     built->variant = variant.name;
     built->images.clear();
-    bool images = true;
+    internal::ImageArguments every;
     for (const internal::Launch& launch : recipe.launches) {
-      built->images.push_back(internal::ImageArguments(source, launch.function));
-      images = images && internal::HasImages(api_, context_, built->images.back(), info_.image_buffer_max);
+      built->images.push_back(internal::ImageArgumentsOf(source, launch.function));
+      every.insert(every.end(), built->images.back().begin(), built->images.back().end());
     }
-    if (!images) built->images.assign(recipe.launches.size(), {});
-    const bool any = std::any_of(built->images.begin(), built->images.end(), [](const auto& one) { return !one.empty(); });
-    if (any) source = internal::kWithImages + source;
+    every = internal::FittedImages(api_, context_, std::move(every),
+                                   {info_.image_buffer_max, info_.image2d_max, info_.image_pitch_alignment});
+    for (internal::ImageArguments& images : built->images) {
+      if (every.empty()) images.clear();
+      for (internal::ImageArgument& image : images) image.width = every.front().width;
+    }
+    source = internal::ImagePrelude(every) + source;
     Status status = Program(what, source, options_.cache_folder, built);
     // What was kept and has no such kernels is no program of this source.
     if (!status.ok() && built->kept) status = Program(what, source, "", built);

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The OpenCL library of this machine with another driver's ways: with OLD_GPU its devices say that they are GPUs of
-// OpenCL 2.0, as phones' do, with local memory and sub-groups of 48; with NO_IMAGES it has images by its own word,
-// and makes none; with NO_TIMES it makes no queue that tells when commands ran; with WAIT_US the host learns so many microseconds late that the device has finished; with BUSY no kernel can be launched; DRIVER is the driver's version; the process that finds the file
-// FAULT at its hundredth launch takes it away, and from then on can do nothing on its device, as after a kernel that
-// ran astray, or, with ONLY_LAUNCHES, launch nothing; into the file CALLS go, at the end, how often kernels were launched, the host waited for the device, and
-// a program was compiled from source.
+// The OpenCL library of this machine with another driver's ways, which variables of the process say, or WAYS, as it was
+// compiled:
+//   OLD_GPU    devices say that they are GPUs of OpenCL 2.0, as phones' do, with local memory and sub-groups of 48
+//   NO_IMAGES  there are images by its own word, and none is made
+//   IMAGES_2D  images over buffers have 16 texels with one dimension, and rows of multiples of 4 with two; these get what
+//              their buffers hold before each launch, as PoCL 3.1 has none. The file is there once one was made.
+//   NO_TIMES   no queue is made that tells when commands ran
+//   WAIT_US    the host learns so many microseconds late that the device has finished
+//   BUSY       no kernel can be launched
+//   DRIVER     the driver's version
+//   FAULT      the process that finds this file at its hundredth launch takes it away, and from then on can do nothing on
+//              its device, as after a kernel that ran astray, or, with ONLY_LAUNCHES, launch nothing
+//   CALLS      into this file go, at the end, how often kernels were launched, the host waited for the device, and a
+//              program was compiled from source
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -18,6 +26,18 @@ static struct {
   long launched, waited, compiled;
 } calls;
 static int lost;
+static struct {
+  cl_mem image, buffer;
+  size_t region[3];
+} views[256];
+static int viewed;
+
+#ifdef WAYS
+__attribute__((constructor)) static void begin(void) {
+  static char* ways[] = {WAYS};
+  for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) putenv(ways[i]);
+}
+#endif
 
 static int all_lost(void) { return lost && !getenv("ONLY_LAUNCHES"); }
 
@@ -44,6 +64,14 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t room, vo
   const cl_device_type gpu = CL_DEVICE_TYPE_GPU;
   const cl_device_local_mem_type local = CL_LOCAL;
   if (driver && what == CL_DRIVER_VERSION) return told(driver, strlen(driver) + 1, room, to, bytes);
+  if (getenv("IMAGES_2D")) {
+    static const char extension[] = "cl_khr_image2d_from_buffer";
+    const size_t texels = 16;
+    const cl_uint pitch = 4;
+    if (what == CL_DEVICE_EXTENSIONS) return told(extension, sizeof(extension), room, to, bytes);
+    if (what == CL_DEVICE_IMAGE_MAX_BUFFER_SIZE) return told(&texels, sizeof(texels), room, to, bytes);
+    if (what == 0x104A) return told(&pitch, sizeof(pitch), room, to, bytes);  // CL_DEVICE_IMAGE_PITCH_ALIGNMENT
+  }
   if (getenv("OLD_GPU")) {
     if (what == CL_DEVICE_TYPE) return told(&gpu, sizeof(gpu), room, to, bytes);
     if (what == CL_DEVICE_LOCAL_MEM_TYPE) return told(&local, sizeof(local), room, to, bytes);
@@ -65,14 +93,57 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_kernel
       "clGetKernelWorkGroupInfo"))(kernel, device, what, room, to, bytes);
 }
 
+typedef cl_mem (*CreateImage)(cl_context, cl_mem_flags, const cl_image_format*, const cl_image_desc*, void*, cl_int*);
+
+/* The image of a buffer's rows; it has their content at each launch. */
+static cl_mem image_of_rows(cl_context context, cl_mem_flags flags, const cl_image_format* format,
+                            const cl_image_desc* shape, cl_int* code) {
+  const size_t channels = format->image_channel_order == CL_RGBA ? 4 : format->image_channel_order == CL_RG ? 2 : 1;
+  const size_t pitch = shape->image_width * channels * sizeof(float);
+  size_t bytes = 0;
+  cl_image_desc plain = *shape;
+  cl_mem image;
+  clGetMemObjectInfo(shape->buffer, CL_MEM_SIZE, sizeof(bytes), &bytes, NULL);
+  *code = CL_INVALID_IMAGE_SIZE;
+  if (shape->image_row_pitch != pitch || shape->image_width % 4 || bytes < pitch * shape->image_height) return NULL;
+  plain.buffer = NULL;
+  plain.image_row_pitch = 0;
+  image = ((CreateImage)real("clCreateImage"))(context, flags, format, &plain, NULL, code);
+  if (*code != CL_SUCCESS) return NULL;
+  *code = CL_OUT_OF_RESOURCES;
+  if (viewed == sizeof(views) / sizeof(views[0])) return NULL;
+  *code = CL_SUCCESS;
+  clRetainMemObject(shape->buffer);
+  views[viewed].image = image;
+  views[viewed].buffer = shape->buffer;
+  views[viewed].region[0] = shape->image_width;
+  views[viewed].region[1] = shape->image_height;
+  views[viewed++].region[2] = 1;
+  fclose(fopen(getenv("IMAGES_2D"), "a"));
+  return image;
+}
+
 cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_format* format, const cl_image_desc* shape,
                      void* data, cl_int* code) {
   if (getenv("NO_IMAGES")) {
     if (code) *code = CL_INVALID_IMAGE_DESCRIPTOR;
     return NULL;
   }
-  return ((cl_mem(*)(cl_context, cl_mem_flags, const cl_image_format*, const cl_image_desc*, void*, cl_int*))real(
-      "clCreateImage"))(context, flags, format, shape, data, code);
+  if (getenv("IMAGES_2D") && shape->image_type == CL_MEM_OBJECT_IMAGE2D && shape->buffer) {
+    return image_of_rows(context, flags, format, shape, code);
+  }
+  return ((CreateImage)real("clCreateImage"))(context, flags, format, shape, data, code);
+}
+
+cl_int clReleaseMemObject(cl_mem object) {
+  cl_int (*release)(cl_mem) = (cl_int(*)(cl_mem))real("clReleaseMemObject");
+  for (int i = 0; i < viewed; ++i) {
+    if (views[i].image != object) continue;
+    release(views[i].buffer);
+    views[i] = views[--viewed];
+    break;
+  }
+  return release(object);
 }
 
 cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t* offset,
@@ -81,6 +152,10 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
   if (getenv("BUSY")) return CL_OUT_OF_RESOURCES;
   if (__sync_add_and_fetch(&calls.launched, 1) == 100 && getenv("FAULT") && unlink(getenv("FAULT")) == 0) lost = 1;
   if (lost) return CL_OUT_OF_RESOURCES;
+  for (int i = 0; i < viewed; ++i) {
+    const size_t origin[3] = {0, 0, 0};
+    clEnqueueCopyBufferToImage(queue, views[i].buffer, views[i].image, 0, origin, views[i].region, 0, NULL, NULL);
+  }
   return ((cl_int(*)(cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,
                      const cl_event*, cl_event*))real("clEnqueueNDRangeKernel"))(
       queue, kernel, dimensions, offset, global, local, count, waits, event);

@@ -82,6 +82,17 @@ def _built(kernel: Kernel, module: Any) -> tuple[str, float]:
     return str(built.mod.imports[0].inspect_source()), max_relative_error(result.numpy(), expected)
 
 
+def _images_of(source: str) -> list[image_reads.Image]:
+    """What the kernels of a source read as images."""
+    functions = ("main_kernel", *(f"main_kernel_{n}" for n in range(1, 4)))
+    return [
+        one
+        for function in functions
+        if f"void {function}(" in source
+        for one in image_reads.images(source, function).values()
+    ]
+
+
 @pytest.mark.parametrize(("spec", "role", "name"), KERNELS)
 @pytest.mark.parametrize("sides", [("row",), ("column",), ("row", "column")])
 def test_an_operand_that_is_an_image_gives_the_same_result(
@@ -90,13 +101,29 @@ def test_an_operand_that_is_an_image_gives_the_same_result(
     kernel = Kernel(parse_operator(spec), role)
     wanted = {f"{side}_image": side in sides for side in ("row", "column")}
     source, error = _built(kernel, _scheduled(kernel, name, wanted))
-    reads = [
-        one
-        for function in ("main_kernel", *(f"main_kernel_{n}" for n in range(1, 4)))
-        if f"void {function}(" in source
-        for one in image_reads.images(source, function)
-    ]
-    assert len(reads) == len(sides)
+    assert len(_images_of(source)) == len(sides)
+    assert error < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("spec", "role", "name", "operands"),
+    [
+        ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=1,pad=1,groups=4", "forward", "windows", 2),
+        ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=2,pad=1,groups=4", "data_grad", "windows", 2),
+        ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=1,pad=1,groups=4", "weight_grad", "windows", 2),
+        ("conv2d:n=2,c=3,h=16,w=16,k=8,r=3,s=3,stride=2,pad=1", "forward", "few_channels", 1),
+        ("conv2d:n=2,c=3,h=16,w=16,k=8,r=3,s=3,stride=2,pad=1", "data_grad", "few_channels", 1),
+    ],
+)
+def test_windows_that_are_read_from_images_give_the_same_result(
+    spec: str, role: str, name: str, operands: int
+) -> None:
+    kernel = Kernel(parse_operator(spec), role)
+    source, error = _built(kernel, _scheduled(kernel, name, {"image": True}))
+    assert len(_images_of(source)) == operands, source
+    assert error < 1e-5
+    plain, error = _built(kernel, _scheduled(kernel, name, {"image": False}))
+    assert "AUTOTUNE_READ" not in plain
     assert error < 1e-5
 
 
@@ -202,8 +229,7 @@ def test_an_export_reads_buffers_where_the_driver_makes_no_image(
     kernel = Kernel(parse_operator(spec), role)
     module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
     exported([_variant(kernel, module)], tmp_path / "out", "opencl", check_all=True)
-    monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path)))
-    monkeypatch.setenv("NO_IMAGES", "1")
+    monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path, NO_IMAGES="1")))
     verdict = verify(tmp_path / "out", None)
     assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
 
@@ -255,3 +281,18 @@ def test_a_library_for_tvm_reads_images(
     exported([_variant(kernel, module)], tmp_path / "out", "tvm", check_all=True)
     verdict = verify(tmp_path / "out", None)
     assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
+
+
+@pytest.mark.parametrize("form", ["tvm", "opencl"])
+@pytest.mark.parametrize(("spec", "role", "name"), [KERNELS[0], KERNELS[2]])
+def test_operands_that_are_too_long_for_one_dimension_are_images_of_two(
+    form: str, spec: str, role: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "made"
+    kernel = Kernel(parse_operator(spec), role)
+    module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
+    exported([_variant(kernel, module)], tmp_path / "out", form, check_all=True)
+    monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path, IMAGES_2D=str(made))))
+    verdict = verify(tmp_path / "out", None)
+    assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
+    assert made.exists()

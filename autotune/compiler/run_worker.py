@@ -28,6 +28,8 @@ from autotune.workloads.references import max_relative_error
 _POISON_INT = 0x7F7F7F7F
 _SHORT_S, _ROUGHLY_MS, _LEAST = 2e-3, 2.0, 10
 """What takes less, with its launch and the wait for it, is timed roughly by so many executions in a row."""
+_LONG_S = 0.1
+"""What takes longer is not executed in vain before each execution that is timed."""
 
 
 class Bench:
@@ -148,6 +150,10 @@ class Bench:
         library = self._tvm.runtime.load_module(path)
         return library, library["main"]
 
+    def _long(self, library: Any, function: Any) -> float:
+        """Seconds of one execution that takes long, by itself."""
+        return self._execute(function)
+
     def _time(self, library: Any, *, number: int, repeats: int) -> list[float]:
         timer = library.time_evaluator("main", self._device, number=number, repeat=repeats)
         return [float(s) for s in timer(*self._inputs, *self._outputs).results]
@@ -168,16 +174,20 @@ class Bench:
     def _compare(self, request: Message) -> Message:
         """Times several libraries in interleaved blocks, each block in a new random order."""
         loaded = [self._load(path) for path in request["libraries"]]
-        numbers = []
+        roughly = []
         for library, function in loaded:
             self._execute(function)
-            numbers.append(_executions(self._roughly(library, function), request["min_repeat_ms"]))
+            roughly.append(self._roughly(library, function))
         order = np.random.default_rng(request["seed"])
         samples: list[list[float]] = [[0.0] * request["blocks"] for _ in loaded]
         for block in range(request["blocks"]):
             for index in order.permutation(len(loaded)):
-                (seconds,) = self._time(loaded[index][0], number=numbers[index], repeats=1)
-                samples[index][block] = seconds
+                library, function = loaded[index]
+                if roughly[index] > _LONG_S:
+                    samples[index][block] = self._long(library, function)
+                    continue
+                number = _executions(roughly[index], request["min_repeat_ms"])
+                (samples[index][block],) = self._time(library, number=number, repeats=1)
         errors = [self._error(function) for _, function in loaded]
         return {
             "samples": samples,

@@ -20,8 +20,10 @@
 #ifndef AUTOTUNE_OPENCL_LINK
 #include <dlfcn.h>
 #endif
+#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utime.h>
 
 #include <algorithm>
 #include <array>
@@ -208,6 +210,7 @@ struct Options {
   std::string soc;           ///< The chip's name, such as Android's ro.soc.model.
   std::string cluster;       ///< The cores that the engine runs on, if the export has variants by cluster.
   std::string cache_folder;  ///< Keeps compiled programs; made if it is missing. Empty: nothing is kept.
+  uint64_t cache_bytes = uint64_t{256} << 20;  ///< Of them it keeps so much, those that were used last.
   const Api* api = nullptr;  ///< Null: FindApi().
 };
 
@@ -664,9 +667,11 @@ cl_mem ImageOver(const Functions& api, cl_context context, cl_mem buffer, const 
   return api.clCreateImage(context, CL_MEM_READ_ONLY, &format, &shape, nullptr, code);
 }
 
+constexpr const char* kCacheMagic = "autotune-opencl-1 ";
+
 /// A file of the cache: a line of magic, three lengths and a sum, then the key, then the program.
 inline std::string CacheHead(const std::string& key, const std::string& program) {
-  return "autotune-opencl-1 " + std::to_string(key.size()) + " " + std::to_string(program.size()) + " " +
+  return kCacheMagic + std::to_string(key.size()) + " " + std::to_string(program.size()) + " " +
          Hex(Hash(key + program)) + "\n";
 }
 
@@ -676,7 +681,41 @@ inline std::string ReadCache(const std::string& path, const std::string& key) {
   const size_t line = content.find('\n');
   if (line == std::string::npos || content.compare(line + 1, key.size(), key) != 0) return "";
   const std::string program = content.substr(std::min(content.size(), line + 1 + key.size()));
-  return content.compare(0, line + 1, CacheHead(key, program)) == 0 ? program : "";
+  if (content.compare(0, line + 1, CacheHead(key, program)) != 0) return "";
+  utime(path.c_str(), nullptr);  // It was used.
+  return program;
+}
+
+/// Removes programs that were not used for longest, where a folder has more bytes of them; it may have other files.
+inline void TrimCache(const std::string& folder, uint64_t most) {
+  struct Kept {
+    time_t used;
+    uint64_t bytes;
+    std::string path;
+  };
+  std::vector<Kept> files;
+  uint64_t bytes = 0;
+  DIR* listed = opendir(folder.c_str());
+  if (listed == nullptr) return;
+  while (const dirent* entry = readdir(listed)) {
+    const std::string name = entry->d_name, path = folder + "/" + name;
+    struct stat about {};
+    const bool named = name.size() == 20 && name.compare(16, 4, ".bin") == 0 &&
+                       name.find_first_not_of("0123456789abcdef") == 16;
+    if (!named || stat(path.c_str(), &about) != 0) continue;
+    files.push_back({about.st_mtime, static_cast<uint64_t>(about.st_size), path});
+    bytes += files.back().bytes;
+  }
+  closedir(listed);
+  if (bytes <= most) return;
+  std::sort(files.begin(), files.end(), [](const Kept& one, const Kept& other) { return one.used < other.used; });
+  for (const Kept& one : files) {
+    if (bytes <= most - most / 4) return;  // So that there is room for some.
+    std::string content;
+    if (!ReadFile(one.path, &content) || content.compare(0, std::strlen(kCacheMagic), kCacheMagic) != 0) continue;
+    std::remove(one.path.c_str());
+    bytes -= one.bytes;
+  }
 }
 
 /// Writes the file whole or not at all; a cache that cannot be written is none.
@@ -764,10 +803,11 @@ std::string ProgramBinary(const Functions& api, cl_program program) {
 /// The program of a source: from a folder of such where it is there, else compiled and put there.
 /// @param about All that tells this device and its driver from others.
 /// @param folder Where compiled programs are kept; empty to keep none.
+/// @param most Bytes of them that it keeps.
 template <typename Functions>
 MadeProgram KeptProgram(const Functions& api, cl_context context, cl_device_id device,
                         std::initializer_list<std::string> about, const std::string& source, const std::string& options,
-                        const std::string& folder) {
+                        const std::string& folder, uint64_t most = Options().cache_bytes) {
   if (folder.empty()) return ProgramFromSource(api, context, device, source, options);
   std::string key;
   for (const std::string& part : about) key += part + "\n";
@@ -785,15 +825,17 @@ MadeProgram KeptProgram(const Functions& api, cl_context context, cl_device_id d
   if (made.program == nullptr) return made;
   if (const std::string binary = ProgramBinary(api, made.program); !binary.empty()) {
     WriteCache(folder, path, key, binary);
+    TrimCache(folder, most);
   }
   return made;
 }
 
 /// The same for a device that is described.
 inline MadeProgram KeptProgram(const Api& api, cl_context context, cl_device_id device, const DeviceInfo& info,
-                               const std::string& source, const std::string& options, const std::string& folder) {
+                               const std::string& source, const std::string& options, const std::string& folder,
+                               uint64_t most = Options().cache_bytes) {
   return KeptProgram(api, context, device, {info.platform, info.vendor, info.name, info.version, info.driver}, source,
-                     options, folder);
+                     options, folder, most);
 }
 
 }  // namespace internal
@@ -1129,7 +1171,7 @@ class Library {
   /// Makes the program and its kernels.
   Status Program(const std::string& what, const std::string& source, const std::string& folder, Built* built) {
     const internal::MadeProgram made =
-        internal::KeptProgram(api_, context_, device_, info_, source, built->recipe->options, folder);
+        internal::KeptProgram(api_, context_, device_, info_, source, built->recipe->options, folder, options_.cache_bytes);
     built->program = made.program;
     built->kept = made.kept;
     if (made.failed != nullptr && made.log.empty()) return Failed(made.code, "the program of " + what);

@@ -1,6 +1,7 @@
 """`autotune export --format opencl`: kernels that other engines run on OpenCL without TVM."""
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -171,6 +172,34 @@ def test_compiled_programs_are_kept_and_torn_or_stale_ones_made_again(
     assert len(list(cache.iterdir())) == 2
     unwritable = said(loader, out, NAME, "cache=/proc/none", **home)
     assert unwritable.strip() == "ok default compiled=1 cached=0"
+
+
+def test_programs_that_were_not_used_for_long_make_room(
+    library: Path, loader: Path, tmp_path: Path
+) -> None:
+    """Whatever else lies in the folder, which may be an app's, is left alone."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    magic = b"autotune-opencl-1 "
+    files = {
+        "0123456789abcdef.bin": magic + bytes(600_000),
+        "fedcba9876543210.bin": magic + bytes(300_000),
+        "00000000000000ff.bin": b"another's " + bytes(300_000),
+        "others.bin": magic + bytes(300_000),
+    }
+    for age, (name, content) in enumerate(files.items()):
+        (cache / name).write_bytes(content)
+        os.utime(cache / name, (1e9 + age, 1e9 + age))
+    home = {"HOME": str(tmp_path)}
+    words = (f"cache={cache}", "cache_bytes=1000000")
+    assert "compiled=1" in said(loader, library, NAME, *words, **home)
+    left = {path.name for path in cache.iterdir()}
+    (new,) = left - set(files)
+    assert left == {new, *list(files)[1:]}
+    used = (cache / new).stat().st_mtime
+    os.utime(cache / new, (1e9, 1e9))
+    assert "cached=1" in said(loader, library, NAME, *words, **home)
+    assert (cache / new).stat().st_mtime >= used
 
 
 def test_variants_are_chosen_by_gpu_driver_soc_and_cluster(

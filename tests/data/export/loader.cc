@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Opens an OpenCL export and prints what the loader says: loader FOLDER KERNEL [key=value...], with the keys variant,
-// soc, cluster, cache, operands (fewer than there are), bytes (of every buffer), order (any for an out-of-order queue)
-// times, threads, each with a queue of its own, and spoil (a source file that is damaged once the kernel was made).
+// soc, cluster, cache, cache_bytes, operands (fewer than there are), bytes (of every buffer), order (any for an
+// out-of-order queue), times, threads, each with a queue of its own, and spoil (a source file that is damaged once the
+// kernel was made).
 // Prints "ok VARIANT compiled=N cached=N" or "error CODE TEXT".
 #include <cstdio>
 #include <cstring>
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
     if (key == "soc") options.soc = value;
     if (key == "cluster") options.cluster = value;
     if (key == "cache") options.cache_folder = value;
+    if (key == "cache_bytes") options.cache_bytes = std::stoul(value);
     if (key == "operands") operands = std::stoul(value);
     if (key == "bytes") bytes = std::stoul(value);
     if (key == "times") times = std::stoi(value);

@@ -240,7 +240,7 @@ class _PlannedSteps:
         file, outside = self._brought(own=False)
         bench = self._steps.measuring(self._runner.chosen(file))
         run = bench.run(outside)
-        if run.status == "run_error":
+        if run.status != "ok":
             raise NothingMeasuredError(run.message)
         return crossing_shares(run, bench.calls(run))
 

@@ -54,7 +54,7 @@ class Windows:
         return WindowTiles(window, self._rule, self._limits, seed)
 
     def kind(self, tile: WindowTile) -> bool:
-        """See `TileRule`: whether operands are images."""
+        """See `TileRule`: whether what windows see is an image."""
         return tile.image
 
     def decisions(self, tile: WindowTile) -> Sequence[str]:
@@ -71,7 +71,8 @@ class Windows:
         items = side_items(self._limits)
         last = joined_consumers(sch, block, items)
         if tile.image:
-            for operand in sch.get_producers(block):
+            # Filters are few, and would have to have rows as long as the planes'.
+            for operand in sch.get_producers(block)[: 2 if tiles.window.filters else 1]:
                 sch.annotate(operand, IMAGE, 1)
         if tiles.window.filters:
             _filters(sch, block, cuts, items)

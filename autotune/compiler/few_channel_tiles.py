@@ -72,7 +72,7 @@ class LayerTile:
         return self.channel_items * self.row_items * self.column_items
 
 
-NAMES = tuple(name for name in names_of(LayerTile) if name != "image")
+NAMES = names_of(LayerTile, "image")
 """Decisions that a sketch samples."""
 
 
@@ -98,7 +98,7 @@ class LayerTiles(TileSpace[LayerTile]):
             "column_items": dividing(rule.column_items, layer.columns),
             "columns": dividing(rule.own, layer.columns),
             "deep": dividing(rule.depths, layer.summed),
-            "image": rule.images if limits.image_buffer_max else (False,),
+            "image": rule.image_choices(limits),
         }
         super().__init__(LayerTile, choices, seed)
         self.layer = layer

@@ -214,7 +214,7 @@ def _padded(extent: int) -> int:
 FLAGS = ("staged", "pipelined", "straight", "row_image", "column_image", "half")
 """Decisions that make another sketch."""
 
-NAMES = tuple(name for name in names_of(Tile) if name not in FLAGS)
+NAMES = names_of(Tile, *FLAGS)
 """Decisions that a sketch samples."""
 
 
@@ -308,8 +308,8 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "column_load": rule.loads if through_local else (1,),
         "staged": staged,
         "pipelined": rule.pipelined if through_local else (False,),
-        "row_image": rule.images if limits.image_buffer_max else (False,),
-        "column_image": rule.images if limits.image_buffer_max else (False,),
+        "row_image": rule.image_choices(limits),
+        "column_image": rule.image_choices(limits),
         "half": rule.half if through_local or product.transformed else (False,),
         **({"straight": (False, True)} if through_local and _thin(product, rule) else {}),
     }

@@ -29,7 +29,7 @@ _POISON_INT = 0x7F7F7F7F
 _SHORT_S, _ROUGHLY_MS, _LEAST = 2e-3, 2.0, 10
 """What takes less, with its launch and the wait for it, is timed roughly by so many executions in a row."""
 _LONG_S = 0.1
-"""What takes longer is not executed in vain before each execution that is timed."""
+"""What takes longer is timed by one execution in a block, without one before it that is not timed."""
 
 
 class Bench:

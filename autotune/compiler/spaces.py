@@ -139,6 +139,10 @@ class ByGroups(ByTiles):
         description="Whether an operand is read as an image, where the device has such.",
     )
 
+    def image_choices(self, limits: Limits) -> Sequence[bool]:
+        """Whether an operand may be read as an image on such a device."""
+        return self.images if limits.image_buffer_max else (False,)
+
 
 class ImplicitGemm(ByGroups):
     """Cuts the product of a `gemm` formulation into tiles of work-groups, work-items and registers.

@@ -24,9 +24,9 @@ Tile = TypeVar("Tile", bound=Hashable)
 """A frozen dataclass whose fields are the decisions of a schedule."""
 
 
-def names_of(tile: type[Any]) -> tuple[str, ...]:
-    """Names of a tile's decisions, in their order."""
-    return tuple(field.name for field in fields(tile))
+def names_of(tile: type[Any], *without: str) -> tuple[str, ...]:
+    """Names of a tile's decisions, in their order, but for some."""
+    return tuple(field.name for field in fields(tile) if field.name not in without)
 
 
 def dividing(values: Sequence[int], extent: int) -> Sequence[int]:

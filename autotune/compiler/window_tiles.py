@@ -48,7 +48,7 @@ class WindowTile:
         planes: Planes of a work-group: side by side where images are made, one after the other where filters are.
         row_items, column_items: Work-items along a plane.
         rows, columns: Neighbouring positions of a work-item.
-        image: Whether operands are read as images; see `image_reads`.
+        image: Whether what windows see is read as an image, and of a sum over planes dy too; see `image_reads`.
     """
 
     planes: int
@@ -59,7 +59,7 @@ class WindowTile:
     image: bool = False
 
 
-NAMES = tuple(name for name in names_of(WindowTile) if name != "image")
+NAMES = names_of(WindowTile, "image")
 """Decisions that a sketch samples."""
 
 
@@ -80,7 +80,7 @@ class WindowTiles(TileSpace[WindowTile]):
             "rows": dividing(rule.own, window.rows),
             "column_items": dividing(rule.column_items, window.columns),
             "columns": dividing(rule.own, window.columns),
-            "image": rule.images if limits.image_buffer_max else (False,),
+            "image": rule.image_choices(limits),
         }
         super().__init__(WindowTile, choices, seed)
         self.window = window

@@ -39,13 +39,15 @@ class Device {
   /// Remembers which kernel a later failure may belong to; `name` must live for ever.
   void NoteLaunch(const char* name) { last_kernel_.store(name, std::memory_order_relaxed); }
 
-  /// A driver may announce images and make none: from then on the device has none.
-  void RefuseImages() { images_refused_.store(true); }
+  /// A driver may announce images and not make them: from then on the device has none of that form.
+  void RefuseImages(const autotune_opencl::internal::ImageArguments& refused) {
+    (refused.front().width == 0 ? images_refused_ : wide_images_refused_).store(true);
+  }
   /// The images over buffers that it has.
   autotune_opencl::internal::ImageLimits image_limits() const {
     if (images_refused_.load()) return {};
-    const bool flat = info_.HasExtension(autotune_opencl::internal::kImage2dFromBuffer);
-    return {info_.image_buffer_max, info_.image2d_max, flat ? info_.image_pitch_alignment : 0};
+    const bool wide = !wide_images_refused_.load() && info_.HasExtension(autotune_opencl::internal::kImage2dFromBuffer);
+    return {info_.image_buffer_max, info_.image2d_max, wide ? info_.image_pitch_alignment : 0};
   }
 
   bool opened() const { return context_.load() != nullptr; }
@@ -60,7 +62,7 @@ class Device {
   // The queue without and the queue with profiling; the second is made only when asked for.
   std::atomic<cl_command_queue> queues_[2]{{nullptr}, {nullptr}};
   std::atomic<const char*> last_kernel_{nullptr};
-  std::atomic<bool> images_refused_{false};
+  std::atomic<bool> images_refused_{false}, wide_images_refused_{false};
   WorkspacePool pool_{this};
   KernelProfile profile_;
 };

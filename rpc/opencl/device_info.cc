@@ -6,13 +6,13 @@
 
 #include "cl_error.h"
 #include "../common/json_writer.h"
+#include "../opencl_loader/autotune_opencl.hpp"
 
 namespace autotune {
 namespace opencl {
 namespace {
 
 // Queries newer than OpenCL 1.2 or of vendors, by number: their headers need not be installed.
-constexpr cl_device_info kPitchAlignment = 0x104A;            // CL_DEVICE_IMAGE_PITCH_ALIGNMENT
 constexpr cl_device_info kPreferredGroupMultiple = 0x1067;    // OpenCL 3.0
 constexpr cl_device_info kWarpSizeNv = 0x4003;                // cl_nv_device_attribute_query
 constexpr cl_device_info kWavefrontWidthAmd = 0x4043;         // cl_amd_device_attribute_query
@@ -135,7 +135,7 @@ DeviceInfo Describe(cl_platform_id platform, const std::string& platform_name, c
     info.image2d_max = {{Query<size_t>(id, CL_DEVICE_IMAGE2D_MAX_WIDTH),
                          Query<size_t>(id, CL_DEVICE_IMAGE2D_MAX_HEIGHT)}};
     info.image_buffer_max = Query<size_t>(id, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE);
-    info.image_pitch_alignment = Query<cl_uint>(id, kPitchAlignment);
+    info.image_pitch_alignment = Query<cl_uint>(id, autotune_opencl::internal::kImagePitchAlignment);
   }
   info.unified_memory = Query<cl_bool>(id, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE;
   info.mem_base_addr_align_bits = Query<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);

@@ -123,7 +123,7 @@ void Kernel::Launch(const TVMFFIAny* args, int32_t num_args) {
     std::lock_guard<std::mutex> lock(mutex_);
     Built* found = &BuiltFor(&device);
     if (!SetArguments(*found, args, shape)) {
-      device.RefuseImages();
+      device.RefuseImages(found->images);
       built_[static_cast<size_t>(device.index())].reset();
       found = &BuiltFor(&device);
       SetArguments(*found, args, shape);

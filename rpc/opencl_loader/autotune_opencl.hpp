@@ -34,6 +34,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <initializer_list>
 #include <map>
@@ -210,7 +211,7 @@ struct Options {
   std::string soc;           ///< The chip's name, such as Android's ro.soc.model.
   std::string cluster;       ///< The cores that the engine runs on, if the export has variants by cluster.
   std::string cache_folder;  ///< Keeps compiled programs; made if it is missing. Empty: nothing is kept.
-  uint64_t cache_bytes = uint64_t{256} << 20;  ///< Of them it keeps so much, those that were used last.
+  uint64_t cache_bytes = uint64_t{256} << 20;  ///< So much of them at most, those that were used last.
   const Api* api = nullptr;  ///< Null: FindApi().
 };
 
@@ -615,6 +616,13 @@ struct ImageLimits {
   size_t pitch = 0;                  ///< What its rows are multiples of, in texels; 0 where there is none.
 };
 
+/// What is left of them where a driver has refused such images: those of one dimension, unless it refused these.
+inline ImageLimits WithoutRefused(ImageLimits limits, const ImageArguments& refused) {
+  limits.pitch = 0;
+  if (!refused.empty() && refused.front().width == 0) limits.texels = 0;
+  return limits;
+}
+
 /// Whether a context has images of these formats over buffers, of one dimension or of two.
 template <typename Functions>
 bool HasFormats(const Functions& api, cl_context context, const ImageArguments& images, cl_mem_object_type type) {
@@ -669,7 +677,7 @@ cl_mem ImageOver(const Functions& api, cl_context context, cl_mem buffer, const 
 
 constexpr const char* kCacheMagic = "autotune-opencl-1 ";
 
-/// A file of the cache: a line of magic, three lengths and a sum, then the key, then the program.
+/// A file of the cache: a line of magic, two lengths and a sum, then the key, then the program.
 inline std::string CacheHead(const std::string& key, const std::string& program) {
   return kCacheMagic + std::to_string(key.size()) + " " + std::to_string(program.size()) + " " +
          Hex(Hash(key + program)) + "\n";
@@ -686,7 +694,21 @@ inline std::string ReadCache(const std::string& path, const std::string& key) {
   return program;
 }
 
-/// Removes programs that were not used for longest, where a folder has more bytes of them; it may have other files.
+/// Whether a file begins as those of the cache do.
+inline bool IsKept(const std::string& path) {
+  char head[32] = "";
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return false;
+  const size_t size = std::strlen(kCacheMagic);
+  const bool same = std::fread(head, 1, size, file) == size && std::memcmp(head, kCacheMagic, size) == 0;
+  std::fclose(file);
+  return same;
+}
+
+constexpr time_t kTornSeconds = 3600;
+
+/// Removes programs that were not used for longest, where a folder has more bytes of them, and what a writer that was
+/// killed has left. The folder may have other files.
 inline void TrimCache(const std::string& folder, uint64_t most) {
   struct Kept {
     time_t used;
@@ -700,9 +722,13 @@ inline void TrimCache(const std::string& folder, uint64_t most) {
   while (const dirent* entry = readdir(listed)) {
     const std::string name = entry->d_name, path = folder + "/" + name;
     struct stat about {};
-    const bool named = name.size() == 20 && name.compare(16, 4, ".bin") == 0 &&
+    const bool named = name.size() >= 20 && name.compare(16, 4, ".bin") == 0 &&
                        name.find_first_not_of("0123456789abcdef") == 16;
-    if (!named || stat(path.c_str(), &about) != 0) continue;
+    if (!named || !IsKept(path) || stat(path.c_str(), &about) != 0) continue;
+    if (name.size() > 20) {  // Half a program: it gets its name when it is whole.
+      if (std::time(nullptr) - about.st_mtime > kTornSeconds) std::remove(path.c_str());
+      continue;
+    }
     files.push_back({about.st_mtime, static_cast<uint64_t>(about.st_size), path});
     bytes += files.back().bytes;
   }
@@ -711,8 +737,6 @@ inline void TrimCache(const std::string& folder, uint64_t most) {
   std::sort(files.begin(), files.end(), [](const Kept& one, const Kept& other) { return one.used < other.used; });
   for (const Kept& one : files) {
     if (bytes <= most - most / 4) return;  // So that there is room for some.
-    std::string content;
-    if (!ReadFile(one.path, &content) || content.compare(0, std::strlen(kCacheMagic), kCacheMagic) != 0) continue;
     std::remove(one.path.c_str());
     bytes -= one.bytes;
   }
@@ -751,8 +775,11 @@ cl_program ProgramFromBinary(const Functions& api, cl_context context, cl_device
   const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
   cl_int loaded = CL_SUCCESS, code = CL_SUCCESS;
   cl_program program = api.clCreateProgramWithBinary(context, 1, &device, &size, &bytes, &loaded, &code);
+  size_t kernels = 0;
   if (code == CL_SUCCESS && loaded == CL_SUCCESS &&
-      api.clBuildProgram(program, 1, &device, options.c_str(), nullptr, nullptr) == CL_SUCCESS) {
+      api.clBuildProgram(program, 1, &device, options.c_str(), nullptr, nullptr) == CL_SUCCESS &&
+      api.clGetProgramInfo(program, CL_PROGRAM_NUM_KERNELS, sizeof(kernels), &kernels, nullptr) == CL_SUCCESS &&
+      kernels > 0) {
     return program;
   }
   if (code == CL_SUCCESS) api.clReleaseProgram(program);
@@ -814,12 +841,10 @@ MadeProgram KeptProgram(const Functions& api, cl_context context, cl_device_id d
   key += options + "\n" + std::to_string(source.size()) + " " + Hex(Hash(source)) + "\n";
   const std::string path = folder + "/" + Hex(Hash(key)) + ".bin";
   if (const std::string binary = ReadCache(path, key); !binary.empty()) {
-    if (cl_program program = ProgramFromBinary(api, context, device, binary, options)) {
-      MadeProgram kept;
-      kept.program = program;
-      kept.kept = true;
-      return kept;
-    }
+    MadeProgram kept;
+    kept.program = ProgramFromBinary(api, context, device, binary, options);
+    kept.kept = true;
+    if (kept.program != nullptr) return kept;
   }
   MadeProgram made = ProgramFromSource(api, context, device, source, options);
   if (made.program == nullptr) return made;
@@ -937,7 +962,6 @@ class Library {
     size_t index = 0;
     std::string variant;
     cl_program program = nullptr;
-    bool kept = false;  // Whether the program was compiled before.
     std::vector<cl_kernel> kernels;  // One a launch: a kernel object holds its arguments.
     std::vector<internal::ImageArguments> images;  // One a launch.
     std::map<cl_command_queue, std::vector<cl_mem>> temporaries;  // Queues run at the same time.
@@ -975,6 +999,7 @@ class Library {
       : folder_(folder), options_(options), api_(api), context_(context), device_(device) {
     api_.clRetainContext(context_);
     info_ = internal::Describe(api_, device_);
+    image_limits_ = {info_.image_buffer_max, info_.image2d_max, info_.image_pitch_alignment};
   }
 
   static Status Failed(cl_int code, const std::string& what) {
@@ -1067,12 +1092,14 @@ class Library {
     return {};
   }
 
-  /// A driver that announces images and does not make them has none: this kernel, made anew, and all later ones read
-  /// buffers.
+  /// A driver that announces images and does not make them has none of that form: this kernel, made anew, and all later
+  /// ones do without.
   Status WithoutImages(const std::string& name, cl_command_queue queue, Built** built) {
-    info_.image_buffer_max = info_.image_pitch_alignment = 0;
     api_.clFinish(queue);  // Its first launches may be under way.
     const auto found = built_.find(name);
+    for (const internal::ImageArguments& images : found->second->images) {
+      if (!images.empty()) image_limits_ = internal::WithoutRefused(image_limits_, images);
+    }
     Discard(found->second.get());
     built_.erase(found);
     return Get(name, built);
@@ -1154,26 +1181,15 @@ class Library {
       built->images.push_back(internal::ImageArgumentsOf(source, launch.function));
       every.insert(every.end(), built->images.back().begin(), built->images.back().end());
     }
-    every = internal::FittedImages(api_, context_, std::move(every),
-                                   {info_.image_buffer_max, info_.image2d_max, info_.image_pitch_alignment});
+    every = internal::FittedImages(api_, context_, std::move(every), image_limits_);
     for (internal::ImageArguments& images : built->images) {
       if (every.empty()) images.clear();
       for (internal::ImageArgument& image : images) image.width = every.front().width;
     }
     source = internal::ImagePrelude(every) + source;
-    Status status = Program(what, source, options_.cache_folder, built);
-    // What was kept and has no such kernels is no program of this source.
-    if (!status.ok() && built->kept) status = Program(what, source, "", built);
-    if (status.ok()) ++(built->kept ? cached_ : compiled_);
-    return status;
-  }
-
-  /// Makes the program and its kernels.
-  Status Program(const std::string& what, const std::string& source, const std::string& folder, Built* built) {
-    const internal::MadeProgram made =
-        internal::KeptProgram(api_, context_, device_, info_, source, built->recipe->options, folder, options_.cache_bytes);
+    const internal::MadeProgram made = internal::KeptProgram(api_, context_, device_, info_, source, recipe.options,
+                                                             options_.cache_folder, options_.cache_bytes);
     built->program = made.program;
-    built->kept = made.kept;
     if (made.failed != nullptr && made.log.empty()) return Failed(made.code, "the program of " + what);
     if (made.failed != nullptr) {
       return {Code::kBuild, what + " does not compile for " + info_.name + " (OpenCL error " +
@@ -1181,6 +1197,7 @@ class Library {
     }
     Status status = Kernels(what, built);
     if (!status.ok()) Discard(built);
+    if (status.ok()) ++(made.kept ? cached_ : compiled_);
     return status;
   }
 
@@ -1265,6 +1282,7 @@ class Library {
   const cl_context context_;
   const cl_device_id device_;
   DeviceInfo info_;
+  internal::ImageLimits image_limits_;
   internal::Table table_;
   size_t chosen_ = 0, safe_ = 0;
   std::atomic<size_t> compiled_{0}, cached_{0};

@@ -19,6 +19,7 @@ from autotune.compiler.export.launches import opencl_program
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
 from autotune.compiler.export.verify import verify
 from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.native_build import rpc_sources
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.rules import tile_rule
 from autotune.compiler.targets import find, tvm_target
@@ -31,11 +32,19 @@ from autotune.workloads import (
     reference,
 )
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 SPEC = find("adreno")
 SPACE = spaces.load(SPEC.space_path()).model_copy(
     update={"limits": spaces.Limits(image_buffer_max=65536)}
 )
 HALF = SPACE.with_half_storage()
+WINDOWS = (
+    ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=1,pad=1,groups=4", "forward", "windows"),
+    ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=2,pad=1,groups=4", "data_grad", "windows"),
+    ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=1,pad=1,groups=4", "weight_grad", "windows"),
+    ("conv2d:n=2,c=3,h=16,w=16,k=8,r=3,s=3,stride=2,pad=1", "forward", "few_channels"),
+    ("conv2d:n=2,c=3,h=16,w=16,k=8,r=3,s=3,stride=2,pad=1", "data_grad", "few_channels"),
+)
 KERNELS = (
     ("matmul:m=16,n=64,k=32", "data_grad", "gemm"),
     ("conv2d:n=2,c=8,h=8,w=8,k=16,r=3,s=3,stride=1,pad=1", "forward", "gemm"),
@@ -105,22 +114,13 @@ def test_an_operand_that_is_an_image_gives_the_same_result(
     assert error < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("spec", "role", "name", "operands"),
-    [
-        ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=1,pad=1,groups=4", "forward", "windows", 2),
-        ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=2,pad=1,groups=4", "data_grad", "windows", 2),
-        ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=1,pad=1,groups=4", "weight_grad", "windows", 2),
-        ("conv2d:n=2,c=3,h=16,w=16,k=8,r=3,s=3,stride=2,pad=1", "forward", "few_channels", 1),
-        ("conv2d:n=2,c=3,h=16,w=16,k=8,r=3,s=3,stride=2,pad=1", "data_grad", "few_channels", 1),
-    ],
-)
+@pytest.mark.parametrize(("spec", "role", "name"), WINDOWS)
 def test_windows_that_are_read_from_images_give_the_same_result(
-    spec: str, role: str, name: str, operands: int
+    spec: str, role: str, name: str
 ) -> None:
     kernel = Kernel(parse_operator(spec), role)
     source, error = _built(kernel, _scheduled(kernel, name, {"image": True}))
-    assert len(_images_of(source)) == operands, source
+    assert len(_images_of(source)) == (2 if role == "weight_grad" else 1), source
     assert error < 1e-5
     plain, error = _built(kernel, _scheduled(kernel, name, {"image": False}))
     assert "AUTOTUNE_READ" not in plain
@@ -284,15 +284,25 @@ def test_a_library_for_tvm_reads_images(
 
 
 @pytest.mark.parametrize("form", ["tvm", "opencl"])
-@pytest.mark.parametrize(("spec", "role", "name"), [KERNELS[0], KERNELS[2]])
+@pytest.mark.parametrize(("spec", "role", "name"), [KERNELS[0], KERNELS[2], *WINDOWS])
 def test_operands_that_are_too_long_for_one_dimension_are_images_of_two(
     form: str, spec: str, role: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tmp_path / "made"
     kernel = Kernel(parse_operator(spec), role)
-    module = _scheduled(kernel, name, {"row_image": True, "column_image": True, "row_load": 4})
+    product = {"row_image": True, "column_image": True, "row_load": 4}
+    module = _scheduled(kernel, name, product if "gemm" in name else {"image": True})
     exported([_variant(kernel, module)], tmp_path / "out", form, check_all=True)
     monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path, IMAGES_2D=str(made))))
     verdict = verify(tmp_path / "out", None)
     assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
     assert made.exists()
+
+
+def test_images_have_the_form_that_a_device_has(tmp_path: Path) -> None:
+    """Rows of one power of two that the device allows, as many as it allows, and formats that it has; else none."""
+    program = compiled(
+        DATA / "images.cc", tmp_path / "images", f"-I{rpc_sources() / 'opencl_loader'}", compiler="g++"
+    )  # fmt: skip
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == (GOLDEN / "opencl_images.txt").read_text(), done

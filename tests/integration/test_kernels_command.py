@@ -284,12 +284,14 @@ def test_a_device_that_is_lost_in_a_session_is_opened_anew(
     assert [trial["status"] for trial in run.trials()] == ["ok"] * 10
 
 
-def test_what_a_driver_compiles_is_no_part_of_a_time_over_a_session(
+def test_compiling_and_waiting_are_no_part_of_a_time_over_a_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It compiles at the first execution: each candidate seemed slow, and none but the first was timed in full."""
+    """A driver compiles at the first execution, and tells late that it has ended: each candidate seemed slow."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "compiled"))
+    monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path)))
+    monkeypatch.setenv("WAIT_US", "1200")
     with local_fleet("gpu") as link:
         autotune(
             "kernels", "--target", "opencl", "--op", "matmul:m=32,n=32,k=32", "--role", "forward",
@@ -298,7 +300,7 @@ def test_what_a_driver_compiles_is_no_part_of_a_time_over_a_session(
         )  # fmt: skip
     trials = read_run(one_folder(tmp_path / "logs")).trials()
     assert [trial["status"] for trial in trials] == ["ok"] * 10
-    assert all(max(trial["samples_s"]) < 0.02 for trial in trials), trials
+    assert all(max(trial["samples_s"]) < 1e-3 for trial in trials), trials
 
 
 def test_a_slow_default_is_timed_once_before_the_last_timing(tmp_path: Path) -> None:

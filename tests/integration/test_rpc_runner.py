@@ -9,16 +9,25 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tvm
+import tvm.rpc
 from fleets import await_state, local_fleet, servers
 
 from autotune.compiler.build_worker import linker
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.runner import CompareRequest, DeviceFingerprint, MeasureRequest
+from autotune.compiler.rpc_worker import SessionBench
+from autotune.compiler.runner import (
+    CompareRequest,
+    DeviceFingerprint,
+    MeasureRequest,
+    measurement_message,
+)
 from autotune.compiler.sessions import SessionWaits
 from autotune.compiler.workers import WorkerLost
 from autotune.errors import TransientDeviceError
@@ -98,6 +107,24 @@ def test_a_right_kernel_is_timed_and_its_device_named(
     assert outcome.device == "local"
     assert len(outcome.samples) == 3
     assert all(0 < sample < 1e-3 for sample in outcome.samples)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # TVM's upload.
+def test_a_slow_link_is_no_part_of_a_time(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call and the wait for it go there and back twice."""
+    way_s, sync = 0.03, tvm.runtime.Device.sync
+
+    def slowly(device: Any) -> None:
+        time.sleep(way_s)
+        sync(device)
+
+    monkeypatch.setattr(tvm.runtime.Device, "sync", slowly)
+    message = measurement_message(replace(request(right(tmp_path), data), give_up_s=3e-3))
+    answer = SessionBench(tvm.rpc.LocalSession(), "cpu").carry_out(message)
+    assert len(answer["samples"]) == 3
+    assert max(answer["samples"]) < 1e-3
 
 
 def test_a_wrong_kernel_is_noticed(runner: RpcRunner, data: Path, tmp_path: Path) -> None:

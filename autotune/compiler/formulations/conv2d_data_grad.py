@@ -14,6 +14,7 @@ from tvm import te
 from autotune.compiler.formulations.conv2d_forward import Read
 from autotune.compiler.formulations.layouts import compute, filter_reader, from_last, reader
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
+from autotune.compiler.formulations.strides import divided
 from autotune.workloads.operators import Conv2d
 
 
@@ -95,8 +96,9 @@ def _transposed(conv: Conv2d, dy: Read, filters: Read) -> Tensors:
             at = y + ph + low[0] - rr * dh, z + pw + low[1] - rs * dw
             tap = rr, rs
         else:
-            at = (y + ph) // sh + low[0] - rr, (z + pw) // sw + low[1] - rs
-            tap = (y + ph) % sh + rr * sh, (z + pw) % sw + rs * sw
+            (whole_y, phase_y), (whole_z, phase_z) = divided(y, ph, sh), divided(z, pw, sw)
+            at = whole_y + low[0] - rr, whole_z + low[1] - rs
+            tap = phase_y + rr * sh, phase_z + rs * sw
         within = i if conv.groups == 1 else i % c_per_group
         axes = [rr, rs, rk] if conv.channels_last else [rk, rr, rs]
         return te.sum(dy(b, o, *at) * filters(o, within, *tap), axis=axes)

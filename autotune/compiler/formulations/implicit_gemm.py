@@ -29,8 +29,8 @@ from autotune.workloads.operators import Conv2d, Matmul
 RULE = "implicit_gemm"
 _LEAST = 4
 DEPTH = ((1024, 16, 1 / 16), (8, 8, 1 / 5))
-EXTENT = ((128, 16, 1 / 16), (32, 16, 1 / 10), (8, 8, 1 / 5))
-"""Powers of two that may divide an axis, from the first to the second, and what part of it zeros may add."""
+EXTENT = ((128, 16, 1 / 16), (24, 24, 1 / 16), (32, 16, 1 / 10), (8, 8, 1 / 5))
+"""What may divide an axis, from the first to the second by halves, and what part of it zeros may add."""
 
 Read = Callable[[Any, Any, Any], Any]
 """The element of an operand at (batch, position, place in the reduction), inside of both extents."""
@@ -61,7 +61,7 @@ def padded(extent: int, sizes: Sequence[tuple[int, int, float]]) -> int:
         sizes: `DEPTH` or `EXTENT`.
 
     Returns:
-        A multiple of the first power of two that adds no more than it may; else of 4.
+        A multiple of the first of them that adds no more than it may; else of 4.
     """
     for size, least, waste in sizes:
         while size >= least:

@@ -26,6 +26,19 @@ def carried(phase: Any, by: int, stride: int) -> Any:
     return tirx.Select(phase < stride - by, whole, whole + 1)
 
 
+def divided(at: Any, by: int, stride: int) -> tuple[Any, Any]:
+    """(at + by) // stride and (at + by) % stride without such a sum, in a form that dlight's rules take.
+
+    On a GPU, where `at` is a part of a work-item's number, TVM 0.27 goes wrong on (at % 16 + 1) % 2.
+    """
+    whole, by = divmod(by, stride)
+    phase = at % stride
+    if by == 0:
+        return at // stride + whole, phase
+    carry = phase if stride == 2 else tirx.Cast("int32", phase >= stride - by)
+    return at // stride + whole + carry, phase + by - stride * carry
+
+
 @dataclass(frozen=True)
 class PositionGrid:
     """One axis of an image, cut into positions of a stride's pixels, the phases; they share a window of dy.

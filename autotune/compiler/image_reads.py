@@ -35,28 +35,24 @@ IMAGE = "autotune.image"
 CHANNELS = {4: "", 2: ".xy", 1: ".x"}
 """Elements of a texel, as many as all reads of an operand are wide, and how a read of it takes them."""
 
-
 _ROW_AND_COLUMN = "(int2)((int)((uint)(texel) % AUTOTUNE_IMAGE_WIDTH), (int)((uint)(texel) / AUTOTUNE_IMAGE_WIDTH))"
 
 
 def _prelude() -> str:
     """Macros of all forms, once in a source."""
-    flat, wide, buffers = "", "", ""
+    forms = {"buffers": "", "flat": "", "wide": ""}
     for channels, taken in CHANNELS.items():
-
-        def macros(kind: str, read: str, channels: int = channels) -> str:
-            return (
-                f"#define AUTOTUNE_IMAGE{channels}(texels) {kind}\n"
-                f"#define AUTOTUNE_READ{channels}(image, texel) {read}\n"
-            )
-
         pointer = f"__global const float{channels if channels > 1 else ''}* restrict"
-        buffers += macros(pointer, "(image)[texel]")
-        flat += macros("__read_only image1d_buffer_t", f"read_imagef(image, texel){taken}")
-        wide += macros("__read_only image2d_t", f"read_imagef(image, {_ROW_AND_COLUMN}){taken}")
+        for form, kind, read in (
+            ("buffers", pointer, "(image)[texel]"),
+            ("flat", "__read_only image1d_buffer_t", f"read_imagef(image, texel){taken}"),
+            ("wide", "__read_only image2d_t", f"read_imagef(image, {_ROW_AND_COLUMN}){taken}"),
+        ):
+            forms[form] += f"#define AUTOTUNE_IMAGE{channels}(texels) {kind}\n"
+            forms[form] += f"#define AUTOTUNE_READ{channels}(image, texel) {read}\n"
     return (
-        f"#ifndef AUTOTUNE_READ1\n#ifndef AUTOTUNE_IMAGES\n{buffers}"
-        f"#elif defined(AUTOTUNE_IMAGE_WIDTH)\n{wide}#else\n{flat}#endif\n#endif\n"
+        f"#ifndef AUTOTUNE_READ1\n#ifndef AUTOTUNE_IMAGES\n{forms['buffers']}"
+        f"#elif defined(AUTOTUNE_IMAGE_WIDTH)\n{forms['wide']}#else\n{forms['flat']}#endif\n#endif\n"
     )
 
 

@@ -184,10 +184,11 @@ class Bench:
             for index in order.permutation(len(loaded)):
                 library, function = loaded[index]
                 if roughly[index] > _LONG_S:
-                    samples[index][block] = self._long(library, function)
-                    continue
-                number = _executions(roughly[index], request["min_repeat_ms"])
-                (samples[index][block],) = self._time(library, number=number, repeats=1)
+                    seconds = self._long(library, function)
+                else:
+                    number = _executions(roughly[index], request["min_repeat_ms"])
+                    (seconds,) = self._time(library, number=number, repeats=1)
+                samples[index][block] = seconds
         errors = [self._error(function) for _, function in loaded]
         return {
             "samples": samples,

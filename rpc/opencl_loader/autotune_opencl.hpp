@@ -714,6 +714,7 @@ inline void TrimCache(const std::string& folder, uint64_t most) {
     time_t used;
     uint64_t bytes;
     std::string path;
+    bool whole;  // Half a program has a longer name until it is whole.
   };
   std::vector<Kept> files;
   uint64_t bytes = 0;
@@ -724,16 +725,20 @@ inline void TrimCache(const std::string& folder, uint64_t most) {
     struct stat about {};
     const bool named = name.size() >= 20 && name.compare(16, 4, ".bin") == 0 &&
                        name.find_first_not_of("0123456789abcdef") == 16;
-    if (!named || !IsKept(path) || stat(path.c_str(), &about) != 0) continue;
-    if (name.size() > 20) {  // Half a program: it gets its name when it is whole.
-      if (std::time(nullptr) - about.st_mtime > kTornSeconds) std::remove(path.c_str());
-      continue;
-    }
-    files.push_back({about.st_mtime, static_cast<uint64_t>(about.st_size), path});
+    if (!named || stat(path.c_str(), &about) != 0) continue;
+    files.push_back({about.st_mtime, static_cast<uint64_t>(about.st_size), path, name.size() == 20});
     bytes += files.back().bytes;
   }
   closedir(listed);
-  if (bytes <= most) return;
+  if (bytes <= most) return;  // As after most programs that are new: no file is opened.
+  bytes = 0;
+  const auto others = [&](const Kept& one) {
+    if (!IsKept(one.path)) return true;
+    if (!one.whole && std::time(nullptr) - one.used > kTornSeconds) std::remove(one.path.c_str());
+    bytes += one.whole ? one.bytes : 0;
+    return !one.whole;
+  };
+  files.erase(std::remove_if(files.begin(), files.end(), others), files.end());
   std::sort(files.begin(), files.end(), [](const Kept& one, const Kept& other) { return one.used < other.used; });
   for (const Kept& one : files) {
     if (bytes <= most - most / 4) return;  // So that there is room for some.

@@ -60,8 +60,9 @@ struct Crossing {
   double reorder_to_gpu, reorder_to_host;
 };
 
-/// Measures crossings of the step in a folder, one for each size and order of a tensor, with both kinds of memory. `device` is
-/// told first what the device is: `gpu` or `other`, its name and driver. Throws std::runtime_error.
+/// Measures crossings of the step in a folder, one for each size and order of a tensor, with both
+/// kinds of memory. `device` is told first what the device is: `gpu` or `other`, its name and driver.
+/// Throws std::runtime_error.
 void MeasureCrossings(const std::string& folder, const Plan& plan, char* arena, int repeats,
                       const std::function<void(const std::string&)>& device,
                       const std::function<void(const Crossing&)>& each);

@@ -9,7 +9,6 @@ beside them. Needs an NVIDIA GPU.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import random
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from bars import Report, run
+from board import Board
 
 from autotune.compiler.builder import Builder, BuildRequest, target_text
 from autotune.compiler.request import TuneRequest
@@ -39,35 +39,12 @@ WARM_S, IDLE_S = 0.3, 4.0
 _MJ = 1e-3
 
 
-class Board:
-    """Joules of the first GPU of this host, by NVML's counter, which is renewed some times a second.
-
-    Raises:
-        OSError: There is no NVML.
-    """
-
-    def __init__(self) -> None:
-        self._nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        self._device = ctypes.c_void_p()
-        self._call("nvmlInit_v2")
-        self._call("nvmlDeviceGetHandleByIndex_v2", 0, ctypes.byref(self._device))
-
-    def tick(self) -> tuple[float, float]:
-        """Seconds and joules at the counter's next change."""
-        first = self.millijoules()
-        while (now := self.millijoules()) == first:
-            time.sleep(0.001)
-        return time.perf_counter(), now * _MJ
-
-    def millijoules(self) -> int:
-        """The counter now."""
-        found = ctypes.c_ulonglong()
-        self._call("nvmlDeviceGetTotalEnergyConsumption", self._device, ctypes.byref(found))
-        return found.value
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        if code := getattr(self._nvml, name)(*arguments):
-            raise OSError(f"NVML: {name} failed: {code}")
+def tick(board: Board) -> tuple[float, float]:
+    """Seconds and joules at the counter's next change."""
+    first = board.millijoules()
+    while (now := board.millijoules()) == first:
+        time.sleep(0.001)
+    return time.perf_counter(), now * _MJ
 
 
 class Schedule:
@@ -163,7 +140,7 @@ def run_for(board: Board, schedule: Schedule, seconds: float) -> tuple[float, fl
     schedule.call(max(1, int(WARM_S / schedule.seconds)))
     # Many short turns, so that the counter's last change before the end is near the end.
     turn = max(1, int(0.02 / schedule.seconds))
-    start_s, start_j = board.tick()
+    start_s, start_j = tick(board)
     calls = 0
     while time.perf_counter() - start_s < seconds:
         schedule.call(turn)
@@ -179,9 +156,9 @@ def run_for(board: Board, schedule: Schedule, seconds: float) -> tuple[float, fl
 
 def idle(board: Board, seconds: float) -> float:
     """Watts of the board while nothing runs."""
-    start_s, start_j = board.tick()
+    start_s, start_j = tick(board)
     time.sleep(seconds)
-    end_s, end_j = board.tick()
+    end_s, end_j = tick(board)
     return (end_j - start_j) / (end_s - start_s)
 
 

@@ -23,6 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from board import Board
+
 from autotune.compiler import spaces, targets
 from autotune.compiler.builder import Builder, target_text
 from autotune.compiler.candidate import Candidate
@@ -31,7 +33,7 @@ from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.reference_data import ReferenceData
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.rules import no_tensor_intrinsics
-from autotune.compiler.runner import runner_for
+from autotune.compiler.runner import LocalRunner, runner_for
 from autotune.compiler.trials import Bench, BuildTargets
 from autotune.measurement import Outcome
 from autotune.records.folder import write_json
@@ -43,6 +45,8 @@ _SEED = 1
 _CHILD = "--stock-search"
 _BUILD_S = 60.0  # Twice what stock allows: several searches share the cores.
 _NICE = 10
+_SHARE = 1 / 16
+"""Of a board's memory, what the driver may keep for a search's process: others measure there, too."""
 _WORDS = 200
 _REASONS = 8
 """Most reasons that are told why candidates were not built, or were not right."""
@@ -75,6 +79,7 @@ def search(
     spec = targets.find(target_name)
     space = spaces.load(spaces.folder() / spec.space_file)
     runner = runner_for(spec)
+    assert isinstance(runner, LocalRunner)  # This host measures.
     request = TuneRequest(spec, space, "stock", None, (Task(kernel, 1, ()),), trials, _SEED)
     limits = asked(request, runner.device).space.limits
     target = targets.tvm_target(spec, limits)
@@ -98,8 +103,23 @@ def search(
             work / "libraries",
         )
 
+        board = board_of(target_name)
+        kept = 0
+
         def measure(library: Path, best_s: float) -> Outcome:
-            return measuring.submit(bench.run, kernel, library, best_s).result()
+            # For a kernel's private arrays NVIDIA's driver takes memory for every work-item that the board holds,
+            # and keeps it as long as the process lives.
+            nonlocal kept
+            before = board.memory().used if board else 0
+            outcome = measuring.submit(bench.run, kernel, library, best_s).result()
+            if board:
+                after = board.memory()
+                kept += max(0, after.used - before)
+                if kept > _SHARE * after.total:
+                    kept = 0
+                    runner.renew()
+                    measuring.submit(runner.start)
+            return outcome
 
         with closing(bench):
             _tuned(bench, measure, kernel, target, trials, workers, folder, lock)
@@ -108,6 +128,16 @@ def search(
         runner.stop()
         measuring.shutdown()
         shutil.rmtree(work, ignore_errors=True)
+
+
+def board_of(target_name: str) -> Board | None:
+    """The NVIDIA board that a search measures on, if it is one."""
+    if target_name != "opencl":
+        return None
+    try:
+        return Board()
+    except OSError:
+        return None
 
 
 def _tuned(

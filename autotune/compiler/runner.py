@@ -213,6 +213,10 @@ class LocalRunner:
         """See `Runner.interrupt`."""
         self._stopped.set()
 
+    def renew(self) -> None:
+        """Ends the process that measures, with what a driver keeps for it; the next measurement starts another."""
+        self._worker.stop()
+
     def stop(self) -> None:
         self._stopped.set()
         self._worker.stop()

@@ -13,6 +13,7 @@ from autotune.compiler.depthwise import Windows
 from autotune.compiler.few_channels import FewChannelLayers
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.implicit_gemm import Products
+from autotune.compiler.joined_parts import PartsOfChannels
 from autotune.compiler.register_products import RegisterProducts
 from autotune.compiler.row_sums import SumsOfRows
 from autotune.compiler.vector_rows import RowsOfPlanes
@@ -49,6 +50,8 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
         return SumsOfRows(rule)
     if isinstance(rule, spaces.RegisterProduct):
         return RegisterProducts(rule)
+    if isinstance(rule, spaces.JoinedParts):
+        return PartsOfChannels(rule)
     if isinstance(rule, spaces.VectorRows):
         return RowsOfPlanes(rule)
     assert space.limits is not None

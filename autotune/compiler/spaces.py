@@ -278,6 +278,15 @@ class RowSums(ByThreads):
     unrolled: Sizes = Field(default=(1, 2, 4), description="Rows that are straight-line code.")
 
 
+class JoinedParts(ByThreads):
+    """Joins tensors along channels that are last, on a CPU, in vectors; see `compiler/joined_parts.py`."""
+
+    kind: Literal["joined_parts"]
+    lanes: Sizes = Field(
+        default=(8, 16, 32, 64), description="Neighbouring channels that are copied at once."
+    )
+
+
 class VectorRows(ByThreads):
     """Depthwise convolutions with channels first, on a CPU, rows as vectors; see `compiler/vector_rows.py`."""
 
@@ -335,6 +344,7 @@ Rule = Annotated[
     | Depthwise
     | FewChannels
     | RowSums
+    | JoinedParts
     | VectorRows
     | RegisterProduct,
     Field(discriminator="kind"),

@@ -128,7 +128,7 @@ def joined_consumers(sch: Any, block: Any, items: int) -> Any:
 def joined_chain(sch: Any, block: Any) -> Any:
     """Makes one block of the chain that follows a block, up to a result or a fork; the block."""
     (last,) = sch.get_consumers(block)
-    while len(following := sch.get_consumers(last)) == 1 and not _is_result(sch, last):
+    while len(following := sch.get_consumers(last)) == 1 and not is_result(sch, last):
         sch.compute_inline(last)
         (last,) = following
     return last
@@ -147,7 +147,7 @@ def followers(sch: Any, block: Any) -> dict[str, Any]:
     return found
 
 
-def _is_result(sch: Any, block: Any) -> bool:
+def is_result(sch: Any, block: Any) -> bool:
     """Whether a block writes a result of the program."""
     written = sch.get(block).writes[0].source
     return any(written.same_as(one) for one in sch.mod["main"].params)

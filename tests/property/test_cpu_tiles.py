@@ -1,4 +1,4 @@
-"""Tiles of products and of depthwise planes on a CPU: whatever is drawn or changed divides what it cuts."""
+"""Tiles of products, depthwise planes and joined parts on a CPU: what is drawn or changed divides what it cuts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tile_checks import check_drawn
 
+from autotune.compiler.joined_parts import JoinedTiles
 from autotune.compiler.register_tiles import RegisterTile, RegisterTiles, Sums
-from autotune.compiler.spaces import RegisterProduct, VectorRows
+from autotune.compiler.spaces import JoinedParts, RegisterProduct, VectorRows
 from autotune.compiler.vector_row_tiles import Planes, VectorRowTile, VectorRowTiles
 
 PRODUCT = RegisterProduct(kind="register_product")
@@ -73,3 +74,12 @@ def test_tiles_of_planes_divide_them(planes: Planes, threads: bool, seed: int) -
     check_drawn(tiles, drawn, lambda tile: _cuts(tile, planes))
     if not threads:
         assert {tile.jobs for tile in drawn} == {1}
+
+
+@given(st.integers(1, 64).map(lambda vectors: 8 * vectors), st.integers(1, 10**6))
+@settings(deadline=None, max_examples=60)
+def test_no_vector_has_channels_of_two_parts(common: int, pixels: int) -> None:
+    tiles = JoinedTiles(pixels, 3 * common, common, JoinedParts(kind="joined_parts"), seed=1)
+    drawn = list(tiles.drawn(20))
+    assert drawn
+    check_drawn(tiles, drawn, lambda tile: common % tile.lanes == 0)

@@ -119,7 +119,12 @@ def test_without_threads_changes_only_parallelism() -> None:
         if before != after
     ]
     *tiled, parallel = (after for _, after in changed)
-    assert {rule.kind for rule in tiled} == {"row_sums", "vector_rows", "register_product"}
+    assert {rule.kind for rule in tiled} == {
+        "row_sums",
+        "joined_parts",
+        "vector_rows",
+        "register_product",
+    }
     assert not any(rule.threads for rule in tiled)
     assert isinstance(parallel, spaces.ParallelVectorizeUnroll)
     assert parallel.max_jobs_per_core == -1

@@ -8,17 +8,23 @@ from typing import Any
 from tvm import te, tirx
 
 
-def compute(op: Any, shape: tuple[int, ...], value: Callable[..., Any], name: str) -> Any:
+def compute(
+    op: Any,
+    shape: tuple[int, ...],
+    value: Callable[..., Any],
+    name: str,
+    attrs: dict[str, Any] | None = None,
+) -> Any:
     """Defines a tensor [n, c, ...] in the operator's layout by ``value(b, i, ...)``, channels first."""
     if not op.channels_last:
-        return te.compute(shape, value, name=name)
+        return te.compute(shape, value, name=name, attrs=attrs)
     n, c, *size = shape
 
     def last(b: Any, *rest: Any) -> Any:
         *at, i = rest
         return value(b, i, *at)
 
-    return te.compute((n, *size, c), last, name=name)
+    return te.compute((n, *size, c), last, name=name, attrs=attrs)
 
 
 def compute_filters(

@@ -10,7 +10,8 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, reader
-from autotune.compiler.formulations.registry import Tensors, formulation
+from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
+from autotune.compiler.joined_parts import JOINED
 from autotune.compiler.row_tiles import ROWS
 from autotune.workloads.operators import Bias, Concat
 
@@ -102,8 +103,7 @@ def _starts(op: Concat) -> list[int]:
     return list(accumulate(op.parts, initial=0))[:-1]
 
 
-@formulation("concat", "forward", "direct")
-def concat_forward(op: Concat, inputs: Tensors) -> Tensors:
+def _joined(op: Concat, inputs: Tensors, attrs: Attributes = None) -> Tensors:
     def value(b: Any, i: Any, j: Any) -> Any:
         parts = [reader(op, tensor) for tensor in inputs]
         *earlier, last = zip(parts, _starts(op), op.parts, strict=True)
@@ -113,7 +113,22 @@ def concat_forward(op: Concat, inputs: Tensors) -> Tensors:
             result = te.if_then_else(i < start + channels, part(b, i - start, j), result)
         return result
 
-    return [compute(op, (op.n, sum(op.parts), op.s), value, "y")]
+    return [compute(op, (op.n, sum(op.parts), op.s), value, "y", attrs)]
+
+
+@formulation("concat", "forward", "direct")
+def concat_forward(op: Concat, inputs: Tensors) -> Tensors:
+    return _joined(op, inputs)
+
+
+def _parts_in_vectors(op: Concat) -> bool:
+    return op.channels_last and math.gcd(*op.parts) % _LANES == 0
+
+
+@formulation("concat", "forward", "joined_parts", rule="joined_parts", applies=_parts_in_vectors)
+def concat_joined_parts(op: Concat, inputs: Tensors) -> Tensors:
+    """The same, for the rule that makes vectors of each part's channels."""
+    return _joined(op, inputs, {JOINED: math.gcd(*op.parts)})
 
 
 @formulation("concat", "data_grad", "direct")

@@ -7,7 +7,6 @@ over all channels, since it branches in every step.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler.spaces import JoinedParts
-from autotune.compiler.tile_rules import followers, is_result, sampled
-from autotune.compiler.tile_space import TileSpace, dividing, names_of
+from autotune.compiler.tile_rules import OneSketch, followers, is_result, sampled
+from autotune.compiler.tile_space import TileSpace, dividing
 
 JOINED = "autotune.joined_parts"
 """Annotation of the block that joins parts: the largest number of channels that divides them all."""
@@ -31,9 +30,6 @@ class JoinedTile:
     """
 
     lanes: int
-
-
-NAMES = names_of(JoinedTile)
 
 
 class JoinedTiles(TileSpace[JoinedTile]):
@@ -63,7 +59,7 @@ class JoinedTiles(TileSpace[JoinedTile]):
         return np.array([*map(math.log2, sizes)], dtype=np.float32)
 
 
-class PartsOfChannels:
+class PartsOfChannels(OneSketch):
     """The rule as a `TileRule`.
 
     Args:
@@ -71,6 +67,7 @@ class PartsOfChannels:
     """
 
     mark = JOINED
+    made = JoinedTile
 
     def __init__(self, rule: JoinedParts) -> None:
         self._rule = rule
@@ -80,17 +77,6 @@ class PartsOfChannels:
         images, pixels, channels = (int(var.dom.extent) for var in block.iter_vars)
         common = int(block.annotations[JOINED])
         return JoinedTiles(images * pixels, channels, common, self._rule, seed)
-
-    def kind(self, tile: JoinedTile) -> None:
-        """See `TileRule`: there is one sketch."""
-
-    def decisions(self, tile: JoinedTile) -> Sequence[str]:
-        """See `TileRule`."""
-        return NAMES
-
-    def tile(self, decided: Sequence[int], trace: Any) -> JoinedTile:
-        """See `TileRule`."""
-        return JoinedTile(*decided)
 
     def sketch(self, sch: Any, block: Any, tiles: JoinedTiles, tile: JoinedTile) -> Any:
         """See `TileRule`."""

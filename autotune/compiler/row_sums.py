@@ -7,15 +7,14 @@ shared among threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.row_tiles import NAMES, ROWS, Rows, RowTile, RowTiles
 from autotune.compiler.spaces import RowSums
-from autotune.compiler.tile_rules import sampled
+from autotune.compiler.tile_rules import OneSketch, sampled
 
 
-class SumsOfRows:
+class SumsOfRows(OneSketch):
     """The rule as a `TileRule`.
 
     Args:
@@ -23,6 +22,7 @@ class SumsOfRows:
     """
 
     mark = ROWS
+    made = RowTile
 
     def __init__(self, rule: RowSums) -> None:
         self._rule = rule
@@ -31,17 +31,6 @@ class SumsOfRows:
         """See `TileRule`."""
         blocks, sums, columns, rows = (int(var.dom.extent) for var in block.iter_vars)
         return RowTiles(Rows(blocks, sums, columns, rows), self._rule, seed)
-
-    def kind(self, tile: RowTile) -> None:
-        """See `TileRule`: there is one sketch."""
-
-    def decisions(self, tile: RowTile) -> Sequence[str]:
-        """See `TileRule`."""
-        return NAMES
-
-    def tile(self, decided: Sequence[int], trace: Any) -> RowTile:
-        """See `TileRule`."""
-        return RowTile(*decided)
 
     def sketch(self, sch: Any, block: Any, tiles: RowTiles, tile: RowTile) -> Any:
         """See `TileRule`."""

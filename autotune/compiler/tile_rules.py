@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from autotune.compiler.spaces import Limits
-from autotune.compiler.tile_space import TileSpace
+from autotune.compiler.tile_space import TileSpace, names_of
 
 _SKETCHES = 512
 _ITEMS = 128
@@ -37,6 +37,24 @@ class TileRule(Protocol):
 
     def sketch(self, sch: Any, block: Any, tiles: Any, tile: Any) -> Any:
         """Schedules everything; the schedule."""
+
+
+class OneSketch:
+    """What rules have in common that make one sketch, in which every field of a tile is decided."""
+
+    made: type[Any]
+    """The class of the tiles."""
+
+    def kind(self, tile: Any) -> None:
+        """See `TileRule`."""
+
+    def decisions(self, tile: Any) -> Sequence[str]:
+        """See `TileRule`."""
+        return names_of(self.made)
+
+    def tile(self, decided: Sequence[int], trace: Any) -> Any:
+        """See `TileRule`."""
+        return self.made(*decided)
 
 
 def schedule_rule(rule: TileRule) -> Any:

@@ -7,11 +7,10 @@ the image ends; the sums of some rows are kept in registers over all taps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.spaces import VectorRows
-from autotune.compiler.tile_rules import joined_chain, sampled
+from autotune.compiler.tile_rules import OneSketch, joined_chain, sampled
 from autotune.compiler.vector_row_tiles import (
     NAMES,
     VECTOR_ROWS,
@@ -21,7 +20,7 @@ from autotune.compiler.vector_row_tiles import (
 )
 
 
-class RowsOfPlanes:
+class RowsOfPlanes(OneSketch):
     """The rule as a `TileRule`.
 
     Args:
@@ -29,6 +28,7 @@ class RowsOfPlanes:
     """
 
     mark = VECTOR_ROWS
+    made = VectorRowTile
 
     def __init__(self, rule: VectorRows) -> None:
         self._rule = rule
@@ -37,17 +37,6 @@ class RowsOfPlanes:
         """See `TileRule`."""
         planes, rows, columns, u, v, r, s = (int(var.dom.extent) for var in block.iter_vars)
         return VectorRowTiles(Planes(planes, rows, columns, u * v, r * s), self._rule, seed)
-
-    def kind(self, tile: VectorRowTile) -> None:
-        """See `TileRule`: there is one sketch."""
-
-    def decisions(self, tile: VectorRowTile) -> Sequence[str]:
-        """See `TileRule`."""
-        return NAMES
-
-    def tile(self, decided: Sequence[int], trace: Any) -> VectorRowTile:
-        """See `TileRule`."""
-        return VectorRowTile(*decided)
 
     def sketch(self, sch: Any, block: Any, tiles: VectorRowTiles, tile: VectorRowTile) -> Any:
         """See `TileRule`."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import tvm
 
@@ -11,30 +14,37 @@ from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.rules import design_spaces, tile_rule
 from autotune.compiler.targets import find, tvm_target
 from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
-from autotune.workloads import max_relative_error, parse_kernel, random_inputs, reference
+from autotune.workloads import Kernel, max_relative_error, parse_kernel, random_inputs, reference
 
 SPEC = find("cpu")
 SPACE = spaces.load(SPEC.space_path())
+
+
+def built_tiles(
+    kernel: Kernel, formulation: str, count: int, space: spaces.Space = SPACE
+) -> Iterator[tuple[Any, Any, Any]]:
+    """So many tiles, each with its schedule and what is compiled from that."""
+    (one,) = formulations(kernel, [formulation], {rule.kind for rule in space.rules})
+    rule = tile_rule(space, one.rule)
+    target = tvm_target(SPEC, None, space.compile)
+    module = tvm.IRModule({"main": prim_func(kernel, one)})
+    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+    tiles = list(tiles_of(rule, module, seed=1).drawn(count))
+    assert tiles
+    for tile in tiles:
+        schedule = sketches.schedule(tile)
+        assert tile_of(rule, schedule.trace) == tile
+        yield tile, schedule, tvm.compile(schedule.mod, target)
 
 
 def check_tiles(spec: str, role: str, formulation: str, count: int, *, threads: bool) -> None:
     """Every one of so many tiles gives the reference's result, and has threads or has none."""
     kernel = parse_kernel(spec, role)
     space = SPACE if threads else SPACE.without_threads()
-    (one,) = formulations(kernel, [formulation], {rule.kind for rule in space.rules})
-    rule = tile_rule(space, one.rule)
-    target = tvm_target(SPEC, None, space.compile)
-    module = tvm.IRModule({"main": prim_func(kernel, one)})
-    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
     inputs = random_inputs(kernel, 1)
     expected = reference(kernel, inputs)
-    tiles = list(tiles_of(rule, module, seed=1).drawn(count))
-    assert tiles
-    for tile in tiles:
-        schedule = sketches.schedule(tile)
-        assert tile_of(rule, schedule.trace) == tile
+    for tile, schedule, built in built_tiles(kernel, formulation, count, space):
         assert ("T.parallel" in str(schedule.mod)) == threads
-        built = tvm.compile(schedule.mod, target)
         outputs = [
             tvm.runtime.tensor(np.full(array.shape, np.nan, np.float32)) for array in expected
         ]

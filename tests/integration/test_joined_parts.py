@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import tvm
-from cpu_tiles import SPACE, SPEC, check_tiles
+from cpu_tiles import SPACE, built_tiles, check_tiles
 
-from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.rules import design_spaces, tile_rule
-from autotune.compiler.targets import tvm_target
-from autotune.compiler.tile_rules import Sketches, tiles_of
+from autotune.compiler.formulations import formulations
 from autotune.workloads import parse_kernel
 
 KINDS = {rule.kind for rule in SPACE.rules}
@@ -35,12 +31,8 @@ def test_every_tile_is_right(spec: str, *, threads: bool) -> None:
 
 def test_which_part_a_channel_is_of_is_asked_once_a_vector() -> None:
     kernel = parse_kernel(TWO, "forward")
-    (one,) = formulations(kernel, ["joined_parts"], KINDS)
-    rule, target = tile_rule(SPACE, one.rule), tvm_target(SPEC, None, SPACE.compile)
-    module = tvm.IRModule({"main": prim_func(kernel, one)})
-    sketches = Sketches(rule, module, design_spaces(module, target, SPACE, rule))
-    for tile in tiles_of(rule, module, seed=1).drawn(10):
-        code = tvm.compile(sketches.schedule(tile).mod, target).mod.inspect_source("ll")
+    for tile, _, built in built_tiles(kernel, "joined_parts", 10):
+        code = built.mod.inspect_source("ll")
         assert f"load <{tile.lanes} x float>" in code
         assert f"<{tile.lanes} x i1>" not in code  # A vector's condition.
 

@@ -7,13 +7,15 @@ from typing import Any
 
 from tvm import te, tirx
 
+from autotune.compiler.formulations.registry import Attributes
+
 
 def compute(
     op: Any,
     shape: tuple[int, ...],
     value: Callable[..., Any],
     name: str,
-    attrs: dict[str, Any] | None = None,
+    attrs: Attributes = None,
 ) -> Any:
     """Defines a tensor [n, c, ...] in the operator's layout by ``value(b, i, ...)``, channels first."""
     if not op.channels_last:

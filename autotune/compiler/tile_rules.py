@@ -117,11 +117,15 @@ def tile_of(rule: TileRule, trace: Any) -> Any:
     return rule.tile(
         [
             int(instruction.attrs[0][int(trace.get_decision(instruction))])
-            for instruction in trace.insts
-            if instruction.kind.name == "SampleCategorical"
+            for instruction in _samples(trace)
         ],
         trace,
     )
+
+
+def _samples(trace: Any) -> list[Any]:
+    """The instructions of a trace that decide."""
+    return [one for one in trace.insts if one.kind.name == "SampleCategorical"]
 
 
 def sampled(sch: Any, values: Sequence[int], value: int) -> Any:
@@ -233,10 +237,18 @@ class Sketches:
         self._rule = rule
         self._module = module
         self._traces = {rule.kind(tile_of(rule, sketch.trace)): sketch.trace for sketch in sketches}
+        self._offered = {
+            kind: [[int(value) for value in one.attrs[0]] for one in _samples(trace)]
+            for kind, trace in self._traces.items()
+        }
 
     def has(self, tile: Any) -> bool:
-        """Whether there is a sketch of the tile's kind."""
-        return self._rule.kind(tile) in self._traces
+        """Whether a sketch can decide everything as the tile has it; records may hold tiles of wider spaces."""
+        offered = self._offered.get(self._rule.kind(tile))
+        return offered is not None and all(
+            getattr(tile, name) in values
+            for name, values in zip(self._rule.decisions(tile), offered, strict=True)
+        )
 
     def schedule(self, tile: Any) -> Any:
         """The schedule with every decision as the tile has it."""

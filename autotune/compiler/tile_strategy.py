@@ -54,10 +54,10 @@ def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) 
 
         def generate_measure_candidates(self) -> Any:
             known = self._database.get_top_k(self._workload, _BREEDING)
-            best = [tile_of(rule, record.trace) for record in known]
+            best = filter(self._sketches.has, (tile_of(rule, record.trace) for record in known))
             made = [
                 self._sketches.schedule(tile)
-                for tile in self._search.propose(self._per_round, best)
+                for tile in self._search.propose(self._per_round, [*best])
                 if self._sketches.has(tile)
             ]
             return [MeasureCandidate(s, ArgInfo.from_entry_func(s.mod, True)) for s in made] or None

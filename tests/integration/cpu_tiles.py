@@ -13,23 +13,32 @@ from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.rules import design_spaces, tile_rule
 from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
+from autotune.compiler.tile_rules import Sketches, TileRule, tile_of, tiles_of
+from autotune.compiler.tile_space import TileSpace
 from autotune.workloads import Kernel, max_relative_error, parse_kernel, random_inputs, reference
 
 SPEC = find("cpu")
 SPACE = spaces.load(SPEC.space_path())
 
 
+def sketched(
+    kernel: Kernel, formulation: str, space: spaces.Space = SPACE
+) -> tuple[TileRule, TileSpace[Any], Sketches]:
+    """The rule of a formulation, the kernel's tiles and what makes schedules of them."""
+    (one,) = formulations(kernel, [formulation], {rule.kind for rule in space.rules})
+    rule = tile_rule(space, one.rule)
+    module = tvm.IRModule({"main": prim_func(kernel, one)})
+    sketches = design_spaces(module, tvm_target(SPEC, None, space.compile), space, rule)
+    return rule, tiles_of(rule, module, seed=1), Sketches(rule, module, sketches)
+
+
 def built_tiles(
     kernel: Kernel, formulation: str, count: int, space: spaces.Space = SPACE
 ) -> Iterator[tuple[Any, Any, Any]]:
     """So many tiles, each with its schedule and what is compiled from that."""
-    (one,) = formulations(kernel, [formulation], {rule.kind for rule in space.rules})
-    rule = tile_rule(space, one.rule)
+    rule, space_of_tiles, sketches = sketched(kernel, formulation, space)
     target = tvm_target(SPEC, None, space.compile)
-    module = tvm.IRModule({"main": prim_func(kernel, one)})
-    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
-    tiles = list(tiles_of(rule, module, seed=1).drawn(count))
+    tiles = list(space_of_tiles.drawn(count))
     assert tiles
     for tile in tiles:
         schedule = sketches.schedule(tile)

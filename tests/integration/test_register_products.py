@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cpu_tiles import check_tiles
+from cpu_tiles import SPACE, check_tiles, sketched
 
 from autotune.compiler.formulations import formulations
 from autotune.workloads import parse_kernel
@@ -48,6 +48,20 @@ def _kernels() -> list[tuple[str, str]]:
         (f"{CONVOLUTIONS[0]},channels_last=1+sgd.update:size=1152", "weight_grad"),
     ]
     return [*convs, *matmuls, *followed]
+
+
+def test_a_tile_of_a_like_kernel_may_be_none_of_this_one() -> None:
+    """Records offer a small kernel's tile, which has no threads, to one that has: such a search ended with a bug."""
+    kernel = parse_kernel(CONVOLUTIONS[0], "forward")
+    _, tiles, sketches = sketched(kernel, "register_product")
+    _, serial, of_serial = sketched(kernel, "register_product", SPACE.without_threads())
+    own, others = list(tiles.drawn(50)), list(serial.drawn(50))
+    assert own
+    assert all(map(sketches.has, own))
+    assert others
+    assert all(map(of_serial.has, others))
+    assert not any(map(sketches.has, others))
+    assert not any(map(of_serial.has, own))
 
 
 @pytest.mark.parametrize(("spec", "role"), _kernels())

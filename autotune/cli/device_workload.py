@@ -26,10 +26,10 @@ from autotune.workloads.training_step import LAYOUTS
 
 if TYPE_CHECKING:
     from autotune.cli.tuning import LiveProgress
-    from autotune.compiler.gpu_side import GpuSide
+    from autotune.compiler.gpu_side import GpuRuns, GpuSide
     from autotune.compiler.scheduled import Winner
     from autotune.compiler.step_runs import StepRuns
-    from autotune.workloads import StepGraph, TrainingStep
+    from autotune.workloads import StepForm, StepGraph, TrainingStep
 
 _EMULATED_COMMAND = "emulated_train --threads {threads} --noise 0.02"
 _EMULATED_STEP = r"^step \d+"
@@ -291,14 +291,21 @@ def device_step(
             for number, (own_form, graph) in enumerate(graphs):
                 own = folder / str(number)
                 own.mkdir()
-                side = None
-                if on_gpu is not None:
-                    others = [one for one in LAYOUTS if one != own_form.layout]
-                    relaid = [wanted.graph(replace(own_form, layout=one)) for one in others]
-                    side = on_gpu.side(graph, [graph, *relaid])
+                side = None if on_gpu is None else side_of(on_gpu, wanted, own_form)
                 files = _compiled(own, wanted, graph, runs, schedules, side, progress)
                 forms.append(StepFiles(graph, own, files, side))
         yield DeviceStep(tuple(forms), never, program, pools, options.gpu_memory)
+
+
+def side_of(on_gpu: GpuRuns, wanted: TrainingStep, form: StepForm) -> GpuSide:
+    """What a GPU can do of a step in a form, in whichever layout its kernels are for.
+
+    Raises:
+        UsageError: The runs know no kernel of the step.
+    """
+    others = [replace(form, layout=one) for one in LAYOUTS if one != form.layout]
+    graph, *relaid = (wanted.graph(one) for one in (form, *others))
+    return on_gpu.side(graph, [graph, *relaid])
 
 
 def _compiled(

@@ -26,9 +26,14 @@ def targets(
       autotune targets --json
     """
     from autotune.compiler import spaces
+    from autotune.compiler.device_limits import assumed
     from autotune.compiler.targets import TARGETS
 
-    described = [(target, spaces.load(target.space_path()).limits) for target in TARGETS]
+    described = [
+        (target, limits and assumed(target).within(limits))
+        for target in TARGETS
+        for limits in [spaces.load(target.space_path()).limits]
+    ]
     if json:
         write_json(
             {

@@ -8,6 +8,7 @@ from typing import Any
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.runner import DeviceFingerprint
 from autotune.compiler.spaces import Limits
+from autotune.compiler.targets import TargetSpec, given_limits
 
 # On Mali local memory is plain memory (Arm, "Mali GPU OpenCL Developer Guide", on the use of local memory).
 _PLAIN_LOCAL_MEMORY = ("mali",)
@@ -23,32 +24,27 @@ def asked(request: TuneRequest, device: DeviceFingerprint) -> TuneRequest:
     """
     if request.target.family != "opencl":
         return request
-    maker = dict(request.target.tvm).get("device", "")
-    limits = Limits(
-        local_memory="global" if maker in _PLAIN_LOCAL_MEMORY else "local",
-        image_buffer_max=_IMAGE_TEXELS.get(maker, 0),
-    )
+    limits = assumed(request.target)
     told = dict(device.details)
     if "max_work_group_size" in told:
         here = _told(told)
-        if device.stand_in and maker:
+        if device.stand_in and "device" in dict(request.target.tvm):
             # That a stand-in's local memory is plain says nothing of the target's.
             here = here.model_copy(update={"local_memory": limits.local_memory})
         limits = limits.within(here) if device.stand_in else here
-    for narrower in (request.space.limits, _of_target(dict(request.target.tvm))):
+    for narrower in (request.space.limits, given_limits(dict(request.target.tvm))):
         if narrower is not None:
             limits = limits.within(narrower)
     return replace(request, space=request.space.model_copy(update={"limits": limits}))
 
 
-def _of_target(tvm: dict[str, Any]) -> Limits:
-    """What a target's own description gives."""
-    names = {
-        "max_threads_per_block": "max_threads_per_block",
-        "max_shared_memory_per_block": "max_local_memory_bytes",
-        "thread_warp_size": "sub_group_size",
-    }
-    return Limits(**{names[key]: tvm[key] for key in names if key in tvm})
+def assumed(target: TargetSpec) -> Limits:
+    """What an OpenCL target's devices have, as long as none is asked."""
+    maker = dict(target.tvm).get("device", "")
+    return Limits(
+        local_memory="global" if maker in _PLAIN_LOCAL_MEMORY else "local",
+        image_buffer_max=_IMAGE_TEXELS.get(maker, 0),
+    )
 
 
 def _told(told: dict[str, Any]) -> Limits:

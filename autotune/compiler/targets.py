@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,10 @@ from autotune.errors import UsageError
 
 Family = Literal["cpu", "opencl"]
 ARM_TRIPLE = "aarch64-linux-gnu"
+# TVM's names of an OpenCL device's limits; work-items of a work-group have two.
+_WORK_ITEMS = ("max_threads_per_block", "max_num_threads")
+_LOCAL_MEMORY = "max_shared_memory_per_block"
+_SUB_GROUP = "thread_warp_size"
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,22 @@ def from_json(path: Path) -> TargetSpec:
         tvm=tuple({**_defaults(base), **{k: _frozen(v) for k, v in content.items()}}.items()),
     )
     tvm_target(spec, None)
+    for key in (*_WORK_ITEMS, _LOCAL_MEMORY, _SUB_GROUP):
+        if spec.family == "opencl" and content.get(key, 1) < 1:
+            raise UsageError(
+                f"target file {path}: key {key} is {content[key]}", hint="give 1 or more"
+            )
     return spec
+
+
+def given_limits(tvm: Mapping[str, Any]) -> spaces.Limits:
+    """The limits that an OpenCL target's own description gives."""
+    given = {
+        "max_threads_per_block": min((tvm[key] for key in _WORK_ITEMS if key in tvm), default=None),
+        "max_local_memory_bytes": tvm.get(_LOCAL_MEMORY),
+        "sub_group_size": tvm.get(_SUB_GROUP),
+    }
+    return spaces.Limits(**{key: value for key, value in given.items() if value is not None})
 
 
 def on_cores(spec: TargetSpec, count: int) -> TargetSpec:

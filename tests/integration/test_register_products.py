@@ -51,7 +51,7 @@ def _kernels() -> list[tuple[str, str]]:
 
 
 def test_a_tile_of_a_like_kernel_may_be_none_of_this_one() -> None:
-    """Records offer a small kernel's tile, which has no threads, to one that has: such a search ended with a bug."""
+    """Records offer a small kernel's tile, without threads, to one that has them; such a search ended in a bug."""
     kernel = parse_kernel(CONVOLUTIONS[0], "forward")
     _, tiles, sketches = sketched(kernel, "register_product")
     _, serial, of_serial = sketched(kernel, "register_product", SPACE.without_threads())

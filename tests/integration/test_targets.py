@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from autotune.compiler.builder import target_text
+from autotune.compiler.device_limits import asked
+from autotune.compiler.request import TuneRequest
+from autotune.compiler.runner import DeviceFingerprint
 from autotune.compiler.spaces import Compile, load
 from autotune.compiler.targets import TARGETS, find, from_json, tvm_target
 from autotune.errors import UsageError
@@ -75,12 +78,33 @@ def test_limits_of_the_file_win_over_those_of_the_space(tmp_path: Path) -> None:
     assert int(target.attrs["max_threads_per_block"]) == 96
 
 
+@pytest.mark.parametrize("name", ["max_threads_per_block", "max_num_threads"])
+def test_the_work_group_of_a_file_narrows_the_limits_by_either_name(
+    tmp_path: Path, name: str
+) -> None:
+    spec = from_json(written(tmp_path, {"kind": "opencl", name: 8}))
+    space = load(spec.space_path())
+    request = TuneRequest(spec, space, "", None, (), 1, 1)
+    limits = asked(
+        request, DeviceFingerprint("none", "opencl", "", (), stand_in=False)
+    ).space.limits
+    assert limits is not None
+    assert limits.max_threads_per_block == 8
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("qcom/nothing", "no target tag"),
         ({"kind": "opencl", "max_threads": 1}, "TVM refuses"),
         ({"kind": "llvm", "mcpu": "nonsense"}, "no processor 'nonsense'"),
+        ({"kind": "opencl", "max_threads_per_block": 0}, "key max_threads_per_block is 0"),
+        ({"kind": "opencl", "max_num_threads": 0}, "key max_num_threads is 0"),
+        ({"kind": "opencl", "thread_warp_size": 0}, "key thread_warp_size is 0"),
+        (
+            {"kind": "opencl", "max_shared_memory_per_block": -3},
+            "key max_shared_memory_per_block is -3",
+        ),
         ({"kind": "llvm", "cl-opt": ["-vectorize-slp:bool=0"]}, "key cl-opt"),
     ],
 )

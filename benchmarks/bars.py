@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autotune.compiler.runner import host_device
+from autotune.errors import AutotuneError
 from autotune.records.folder import write_json
 
 
@@ -78,7 +79,7 @@ def run(
         add_options: Adds the benchmark's own options, which `Report.options` then holds.
 
     Returns:
-        0, or 1 when a bar was missed.
+        0, 1 when a bar was missed, or what an error's kind is told with.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
@@ -88,7 +89,11 @@ def run(
     add_options(parser)
     options = parser.parse_args()
     report = Report(quick=options.quick, options=options)
-    measure(report)
+    try:
+        measure(report)
+    except AutotuneError as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return error.exit_code
     if options.json:
         content = {
             "machine": machine(),

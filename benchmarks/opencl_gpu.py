@@ -16,19 +16,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
+import os
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from statistics import geometric_mean
 from typing import Any
 
@@ -49,7 +50,7 @@ from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.runner import runner_for
 from autotune.compiler.scheduled import replayed
-from autotune.errors import RecordError
+from autotune.errors import RecordError, UsageError
 from autotune.measurement import median, paired_speedup
 from autotune.records.database_file import read_database
 from autotune.workloads import (
@@ -103,17 +104,35 @@ def trials_of(report: Report) -> int:
     return 8 if report.quick else TRIALS
 
 
-def tune_ours(kernel: Kernel, trials: int, runs: Path) -> None:
-    """Tunes with `autotune kernels`."""
-    logs = runs / "ours" / kernel.name
-    shutil.rmtree(logs, ignore_errors=True)
-    patiently(tuning(kernel, "opencl", trials, logs))
+def on_cards(
+    search: Callable[[str, int | None], None], names: Iterable[str], cards: Sequence[int], each: int
+) -> None:
+    """Searches for every name, so many at a time on each NVIDIA card; without any, on OpenCL's first device."""
+    places: list[int | None] = [*cards, *([] if cards else [None])] * each
+    free: SimpleQueue[int | None] = SimpleQueue()
+    for place in places:
+        free.put(place)
+
+    def one(name: str) -> None:
+        card = free.get()
+        try:
+            search(name, card)
+        finally:
+            free.put(card)
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        list(pool.map(one, names))
 
 
-def patiently(command: Sequence[str]) -> None:
-    """Runs a child; one that does not end in time, or fails, leaves its kernel untuned, and is named."""
+def patiently(command: Sequence[str], card: int | None) -> None:
+    """Runs a child on a card; one that does not end in time, or fails, leaves its kernel untuned, and is named."""
+    environment = dict(os.environ)
+    if card is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = str(card)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE_S, env=environment
+        )
     except subprocess.TimeoutExpired:
         print(f"given up after {_PATIENCE_S} s: {shlex.join(command[1:])}", flush=True)
         return
@@ -126,40 +145,39 @@ def tune(
 ) -> None:
     """Makes the runs that neither the folder nor records have, as long as the time allows; ours first.
 
-    Stock's searches are long and measure little: `--jobs` of them go on at once and measure one at a time. Each has
-    twice its share of the cores, since it waits for the device in between.
+    A card has one search of ours at a time. Stock's are long and measure little: it has `--jobs` of them, which
+    measure one at a time. Each of these has twice its share of the cores, since it waits for the device in between.
     """
     trials = trials_of(report)
-    minutes, jobs = report.options.minutes, report.options.jobs
+    minutes, jobs, cards = report.options.minutes, report.options.jobs, report.options.cards
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
-    workers = max(1, min(cores(), 2 * cores() // jobs))
+    workers = max(1, min(cores(), 2 * cores() // (jobs * max(1, len(cards)))))
 
-    def ours(name: str) -> None:
-        kernel = wanted[name]
-        if finished_run(runs / "ours" / kernel.name, trials) is None and time.monotonic() < until:
+    def ours(name: str, card: int | None) -> None:
+        logs = runs / "ours" / wanted[name].name
+        if finished_run(logs, trials) is None and time.monotonic() < until:
             began = time.monotonic()
-            tune_ours(kernel, trials, runs)
+            shutil.rmtree(logs, ignore_errors=True)
+            patiently(tuning(wanted[name], "opencl", trials, logs), card)
             print(f"ours, {name}: {time.monotonic() - began:.0f} s", flush=True)
 
-    def stock(name: str) -> None:
+    def stock(name: str, card: int | None) -> None:
         folder = runs / "stock" / wanted[name].name
         if stock_search.told(folder, trials) is None and time.monotonic() < until:
             began = time.monotonic()
-            lock = runs / f"device-{report.options.part[0]}.lock"
+            lock = runs / f"device-{card or 0}.lock"
             patiently(
                 stock_search.command(
                     __file__, "opencl", wanted[name], trials, workers, folder, lock
-                )
+                ),
+                card,
             )
             print(f"stock, {name}: {time.monotonic() - began:.0f} s", flush=True)
 
     if "ours" in report.options.sides:
-        for name in wanted:
-            if name not in known:
-                ours(name)
+        on_cards(ours, [name for name in wanted if name not in known], cards, 1)
     if "stock" in report.options.sides:
-        with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(stock, reversed(tuple(wanted))))  # The longest first.
+        on_cards(stock, reversed(tuple(wanted)), cards, jobs)  # The longest first.
 
 
 def libraries_of(
@@ -176,7 +194,12 @@ def libraries_of(
 
 
 def recorded(wanted: dict[str, Kernel], trials: int, records: Path) -> dict[str, Candidate]:
-    """The fastest schedule of each kernel in the newest run of so many trials that records have of it."""
+    """The fastest schedule of each kernel in the newest run of so many trials that records of this device have.
+
+    Raises:
+        RecordError: They are no records.
+    """
+    here = runner_for(targets.find("opencl")).device.name
     database = read_database(records)
     tasks = database.tasks()
     found = {}
@@ -184,7 +207,9 @@ def recorded(wanted: dict[str, Kernel], trials: int, records: Path) -> dict[str,
         runs = [
             source
             for source in database.sources.values()
-            if kernel.name in source.tasks and source.tasks[kernel.name].trials == trials
+            if source.identity.device == here
+            and kernel.name in source.tasks
+            and source.tasks[kernel.name].trials == trials
         ]
         if not runs:
             continue
@@ -354,7 +379,7 @@ def compare(
         print("CLBlast is not installed: its side is left out (apt-get install libclblast1)")
     report.row(what="device", **asdict(device), **torch.version)
     gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
-    worst, unsearched, trials = 0.0, 0, trials_of(report)
+    worst, unsearched, elsewhere, trials = 0.0, 0, 0, trials_of(report)
     with tempfile.TemporaryDirectory() as folder:
         new = {name: kernel for name, kernel in wanted.items() if name not in known}
         libraries = libraries_of(new, trials, runs, Path(folder))
@@ -365,6 +390,7 @@ def compare(
             kernel, library = wanted[name], libraries[name]
             searched = stock_search.told(runs / "stock" / kernel.name, trials)
             unsearched += searched is None
+            elsewhere += searched is not None and searched.get("device") != device.name
             stock = {}
             if (best := runs / "stock" / kernel.name / "stock.so").is_file():
                 stock = {UNENDED if searched is None else "stock": best}
@@ -397,6 +423,8 @@ def compare(
     report.bar(
         "kernels that stock has not searched to its end", unsearched, "at most", 0, "kernels"
     )
+    if elsewhere:
+        print(f"stock searched {elsewhere} of them on another device, or does not say on which")
     if nothing := len(libraries) - unsearched - len(gains["stock"]):
         print(f"stock found no valid schedule of {nothing} kernels: they are not in its mean")
     for role in ROLES:
@@ -492,12 +520,9 @@ def measure(report: Report) -> None:
     wanted = kernels(report.quick)
     with tempfile.TemporaryDirectory() as temporary:
         runs = options.runs or Path(temporary)
-        number, parts = options.part
-        mine = dict(list(wanted.items())[number - 1 :: parts])
-        if only := options.only:
-            if unknown := sorted(set(only) - set(wanted)):
-                raise SystemExit(f"no such kernel: {unknown[0]}; there are {'; '.join(wanted)}")
-            mine = {name: wanted[name] for name in only}
+        only = options.only or wanted
+        if unknown := sorted(set(only) - set(wanted)):
+            raise UsageError(f"--only {unknown[0]}: there is {'; '.join(wanted)}")
         trials = trials_of(report)
         unrun = {
             name: kernel
@@ -505,17 +530,9 @@ def measure(report: Report) -> None:
             if finished_run(runs / "ours" / kernel.name, trials) is None
         }
         known = recorded(unrun, trials, options.records) if options.records else {}
-        tune(mine, known, report, runs)
-        if parts == 1 and not options.only_tune:
+        tune({name: wanted[name] for name in only}, known, report, runs)
+        if not options.only_tune:
             compare(report, wanted, known, runs)
-
-
-def part(text: str) -> tuple[int, int]:
-    """I and N of a part such as 2/3."""
-    found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
-    if found is None or int(found[1]) > int(found[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no part such as 1/2")
-    return int(found[1]), int(found[2])
 
 
 def existing(text: str) -> Path:
@@ -532,10 +549,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--records", type=existing, metavar="FILE", help="take ours from these records of such runs"
     )
     parser.add_argument(
-        "--part", type=part, default="1/1", metavar="I/N",
-        help="tune every N-th kernel only; do not compare",
+        "--cards", type=int, nargs="+", default=[], metavar="N",
+        help="tune on these NVIDIA GPUs at once (default: the first; the comparison is there)",
     )  # fmt: skip
-    parser.add_argument("--jobs", type=positive(int), default=1, help="searches of stock's at once")
+    parser.add_argument(
+        "--jobs", type=positive(int), default=1, help="searches of stock's at once on each card"
+    )
     parser.add_argument(
         "--minutes", type=positive(float), help="begin no tuning after so many minutes"
     )

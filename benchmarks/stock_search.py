@@ -122,7 +122,8 @@ def search(
             return outcome
 
         with closing(bench):
-            _tuned(bench, measure, kernel, target, trials, workers, folder, lock)
+            device = runner.device.name
+            _tuned(bench, measure, kernel, target, trials, workers, folder, lock, device)
     finally:
         builder.stop()
         runner.stop()
@@ -149,6 +150,7 @@ def _tuned(
     workers: int,
     folder: Path,
     lock: Path,
+    device: str,
 ) -> None:
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms
@@ -173,6 +175,7 @@ def _tuned(
 
     def tell(*, ended: bool) -> None:
         answer = {
+            "device": device,
             "asked": trials,
             "measured": len(tried),
             "right": sum(outcome.ok for outcome in tried),

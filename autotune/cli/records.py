@@ -130,6 +130,13 @@ def merge(
             "counts. [default: all]",
         ),
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORKLOAD",
+            help="Leave out the runs of this model, as `records list` names it. May be repeated.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Joins records into one database, whole or not at all; what is there twice is kept once.
@@ -141,6 +148,7 @@ def merge(
       autotune records merge logs/*-arm-cpu-big-* --out shipped
       autotune records merge mine.records.gz theirs.records.gz --out shipped --json
       autotune records merge logs --best 8 --out shipped
+      autotune records merge shipped --without googlenet --out others
     """
     from autotune.errors import UsageError
     from autotune.records.database import merged, refuse_mixture
@@ -151,7 +159,16 @@ def merge(
     parts = [_whole(path) for path in databases]
     if not mixed:
         refuse_mixture(parts)
-    union = merged(parts)
+    whole = union = merged(parts)
+    for workload in without or ():
+        names = union.workloads
+        if workload not in names:
+            raise UsageError(
+                f"--without {workload}: no run is of it", hint=f"there are {', '.join(names)}"
+            )
+        union = union.without(workload)
+    if without and not union.sources:
+        raise UsageError("--without: nothing is left", hint="leave out fewer")
     joined = union if best is None else union.fastest(best)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is no folder", hint="give a folder; it is made if missing")
@@ -162,9 +179,18 @@ def merge(
             hint="name it among what is merged, or use `autotune records pull` to add to a store",
         )
     write_database(path, joined)
-    twice = sum(len(part.schedules) for part in parts) - len(union.schedules)
-    slower = len(union.schedules) - len(joined.schedules)
-    told = f"{twice} duplicates removed" + (f", {slower} slower ones left out" if slower else "")
+    twice = sum(len(part.schedules) for part in parts) - len(whole.schedules)
+    others, slower = (
+        len(one.schedules) - len(other.schedules)
+        for one, other in ((whole, union), (union, joined))
+    )
+    told = ", ".join(
+        [
+            f"{twice} duplicates removed",
+            *([f"{others} of {' and '.join(without)} left out"] if without else []),
+            *([f"{slower} slower ones left out"] if slower else []),
+        ]
+    )
     _tell_written([(path, joined, len(joined.schedules))], told, json)
 
 

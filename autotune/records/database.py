@@ -221,6 +221,15 @@ class Database:
             self.sources, {key: one for key, one in self.schedules.items() if key in kept}
         )
 
+    @property
+    def workloads(self) -> list[str]:
+        """What its sources searched, sorted: models, or operators."""
+        return sorted({str(source.about["workload"]) for source in self.sources.values()})
+
+    def without(self, workload: str) -> Database:
+        """What was measured in runs of anything else."""
+        return self._of(lambda source: source.about["workload"] != workload)
+
     def _of(self, wanted: Callable[[Source], bool]) -> Database:
         sources = {key: source for key, source in self.sources.items() if wanted(source)}
         schedules = {

@@ -172,6 +172,22 @@ def test_a_gpu_that_makes_no_sense_is_one_line(
     assert list(tmp_path.iterdir()) == []  # No folder of a run that never began.
 
 
+@pytest.mark.parametrize(
+    ("batch", "run", "text"),
+    [("4", None, "/nowhere: run.json is missing"), ("3", 1, "no run knows a kernel of lenet")],
+)
+def test_runs_of_a_gpu_are_checked_before_kernels_are_tuned_for_them(
+    runs: tuple[Path, Path], tmp_path: Path, batch: str, run: int | None, text: str
+) -> None:
+    on_gpu = "nowhere" if run is None else runs[run]
+    done = autotune(
+        "joint", "--model", "lenet", "--batch", batch, "--gpu-run", on_gpu, "--device", "local",
+        "--meter", "none", "--logs", tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_runs_for_a_processor_are_no_gpu_s(runs: tuple[Path, Path], tmp_path: Path) -> None:
     done = autotune(
         "joint", *LENET, "--run", runs[0], "--gpu-run", runs[0], "--device", "local", "--meter", "none",

@@ -97,6 +97,30 @@ def test_a_merge_can_keep_the_fastest_alone(first: Path, tmp_path: Path) -> None
     assert (refused.returncode, "--best is 0" in refused.stderr) == (2, True)
 
 
+def test_a_merge_can_leave_out_the_runs_of_a_model(tmp_path: Path) -> None:
+    shipped = Path(__file__).parents[2] / "logs" / "samples" / "cpu-steps"
+    common = ("records", "merge", shipped, "--out", tmp_path)
+    done = autotune(*common, "--without", "googlenet", "--without", "alexnet")
+    assert done.returncode == 0, done.stderr
+    assert "of googlenet and alexnet left out" in done.stdout
+    sources, kernels = (
+        [answered("records", what, one) for one in (tmp_path, shipped)] for what in ("list", "show")
+    )
+    kept, all_of_them = (
+        {source["workload"] for source in one["databases"][0]["sources"]} for one in sources
+    )
+    assert kept == all_of_them - {"googlenet", "alexnet"} != set()
+    assert 0 < len(kernels[0]["kernels"]) < len(kernels[1]["kernels"])
+
+
+def test_a_merge_leaves_something(first: Path, tmp_path: Path) -> None:
+    common = ("records", "merge", first, "--out", tmp_path)
+    for workload, text in (("lenet", "no run is of it"), ("matmul", "nothing is left")):
+        done = autotune(*common, "--without", workload)
+        assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_stand_ins_and_real_devices_are_mixed_only_where_the_user_says_so(
     first: Path, tmp_path: Path
 ) -> None:

@@ -105,10 +105,13 @@ def trials_of(report: Report) -> int:
 
 
 def on_cards(
-    search: Callable[[str, int | None], None], names: Iterable[str], cards: Sequence[int], each: int
+    search: Callable[[str, int | None], None],
+    names: Iterable[str],
+    cards: Sequence[int | None],
+    each: int,
 ) -> None:
-    """Searches for every name, so many at a time on each NVIDIA card; without any, on OpenCL's first device."""
-    places: list[int | None] = [*cards, *([] if cards else [None])] * each
+    """Searches for every name, so many at a time on each NVIDIA card; None is OpenCL's first device."""
+    places = [*cards] * each
     free: SimpleQueue[int | None] = SimpleQueue()
     for place in places:
         free.put(place)
@@ -151,7 +154,7 @@ def tune(
     trials = trials_of(report)
     minutes, jobs, cards = report.options.minutes, report.options.jobs, report.options.cards
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
-    workers = max(1, min(cores(), 2 * cores() // (jobs * max(1, len(cards)))))
+    workers = max(1, min(cores(), 2 * cores() // (jobs * len(cards))))
 
     def ours(name: str, card: int | None) -> None:
         logs = runs / "ours" / wanted[name].name
@@ -549,7 +552,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--records", type=existing, metavar="FILE", help="take ours from these records of such runs"
     )
     parser.add_argument(
-        "--cards", type=int, nargs="+", default=[], metavar="N",
+        "--cards", type=int, nargs="+", default=[None], metavar="N",
         help="tune on these NVIDIA GPUs at once (default: the first; the comparison is there)",
     )  # fmt: skip
     parser.add_argument(

@@ -291,20 +291,20 @@ def device_step(
             for number, (own_form, graph) in enumerate(graphs):
                 own = folder / str(number)
                 own.mkdir()
-                side = None if on_gpu is None else side_of(on_gpu, wanted, own_form)
+                side = None if on_gpu is None else side_of(on_gpu, wanted, own_form, graph)
                 files = _compiled(own, wanted, graph, runs, schedules, side, progress)
                 forms.append(StepFiles(graph, own, files, side))
         yield DeviceStep(tuple(forms), never, program, pools, options.gpu_memory)
 
 
-def side_of(on_gpu: GpuRuns, wanted: TrainingStep, form: StepForm) -> GpuSide:
-    """What a GPU can do of a step in a form, in whichever layout its kernels are for.
+def side_of(on_gpu: GpuRuns, wanted: TrainingStep, form: StepForm, graph: StepGraph) -> GpuSide:
+    """What a GPU can do of a step in a form, which is such a graph, in whichever layout its kernels are for.
 
     Raises:
         UsageError: The runs know no kernel of the step.
     """
-    others = [replace(form, layout=one) for one in LAYOUTS if one != form.layout]
-    graph, *relaid = (wanted.graph(one) for one in (form, *others))
+    others = [one for one in LAYOUTS if one != form.layout]
+    relaid = [wanted.graph(replace(form, layout=one)) for one in others]
     return on_gpu.side(graph, [graph, *relaid])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler.spaces import JoinedParts
-from autotune.compiler.tile_rules import OneSketch, followers, is_result, sampled
+from autotune.compiler.tile_rules import PlainTiles, followers, is_result, sampled
 from autotune.compiler.tile_space import TileSpace, dividing
 
 JOINED = "autotune.joined_parts"
@@ -59,7 +59,7 @@ class JoinedTiles(TileSpace[JoinedTile]):
         return np.array([*map(math.log2, sizes)], dtype=np.float32)
 
 
-class PartsOfChannels(OneSketch):
+class PartsOfChannels(PlainTiles):
     """The rule as a `TileRule`.
 
     Args:

@@ -8,7 +8,6 @@ tile is fastest depends on the registers and on what lies in which cache, so a f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.register_tiles import (
@@ -19,13 +18,13 @@ from autotune.compiler.register_tiles import (
     Sums,
 )
 from autotune.compiler.spaces import RegisterProduct
-from autotune.compiler.tile_rules import followers, sampled
+from autotune.compiler.tile_rules import PlainTiles, followers, sampled
 
 _RESULT, _SUMMED = 0, 2
 """Kinds of a block's axes, as TVM numbers them."""
 
 
-class RegisterProducts:
+class RegisterProducts(PlainTiles):
     """The rule as a `TileRule`.
 
     Args:
@@ -33,6 +32,7 @@ class RegisterProducts:
     """
 
     mark = REGISTER_PRODUCT
+    made = RegisterTile
 
     def __init__(self, rule: RegisterProduct) -> None:
         self._rule = rule
@@ -47,14 +47,6 @@ class RegisterProducts:
     def kind(self, tile: RegisterTile) -> int:
         """See `TileRule`."""
         return tile.along
-
-    def decisions(self, tile: RegisterTile) -> Sequence[str]:
-        """See `TileRule`."""
-        return NAMES
-
-    def tile(self, decided: Sequence[int], trace: Any) -> RegisterTile:
-        """See `TileRule`."""
-        return RegisterTile(*decided)
 
     def sketch(self, sch: Any, block: Any, tiles: RegisterTiles, tile: RegisterTile) -> Any:
         """See `TileRule`."""

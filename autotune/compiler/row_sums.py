@@ -11,10 +11,10 @@ from typing import Any
 
 from autotune.compiler.row_tiles import NAMES, ROWS, Rows, RowTile, RowTiles
 from autotune.compiler.spaces import RowSums
-from autotune.compiler.tile_rules import OneSketch, sampled
+from autotune.compiler.tile_rules import PlainTiles, sampled
 
 
-class SumsOfRows(OneSketch):
+class SumsOfRows(PlainTiles):
     """The rule as a `TileRule`.
 
     Args:

@@ -39,13 +39,13 @@ class TileRule(Protocol):
         """Schedules everything; the schedule."""
 
 
-class OneSketch:
-    """What rules have in common that make one sketch, in which every field of a tile is decided."""
+class PlainTiles:
+    """What rules have in common whose sketches decide every field of a tile."""
 
     made: type[Any]
     """The class of the tiles."""
 
-    def kind(self, tile: Any) -> None:
+    def kind(self, tile: Any) -> Any:
         """See `TileRule`."""
 
     def decisions(self, tile: Any) -> Sequence[str]:

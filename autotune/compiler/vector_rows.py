@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.compiler.spaces import VectorRows
-from autotune.compiler.tile_rules import OneSketch, joined_chain, sampled
+from autotune.compiler.tile_rules import PlainTiles, joined_chain, sampled
 from autotune.compiler.vector_row_tiles import (
     NAMES,
     VECTOR_ROWS,
@@ -20,7 +20,7 @@ from autotune.compiler.vector_row_tiles import (
 )
 
 
-class RowsOfPlanes(OneSketch):
+class RowsOfPlanes(PlainTiles):
     """The rule as a `TileRule`.
 
     Args:

@@ -3,6 +3,10 @@
 Features are MetaSchedule's per-store features (Zheng et al., "Ansor", OSDI 2020), reduced to one vector a
 schedule: the sum and the maximum over its stores. The label is the speed relative to the best seen of the same
 kernel, so that one model learns from all kernels of a run.
+
+Of tiles, whose features are few and cheap, a committee learns: each member from its own resample of what was
+measured, and a tile counts as fast as the members say on average, and some of what they differ by, for where they
+differ something may be found (upper confidence bounds of bagged trees, as in Hutter et al., "SMAC", LION 2011).
 """
 
 from __future__ import annotations
@@ -16,6 +20,11 @@ from numpy.typing import NDArray
 from autotune.compiler.candidate import program_hash
 
 _ROUNDS = 60
+_HOPE = 1.5
+"""Standard deviations of a committee's scores that are added to their mean."""
+_FRESH_SHARE = 0.15
+_FRESH_SHARE_OF_COMMITTEE = 0.03
+"""Measurements since it last learnt that make it learn anew, over all those before."""
 # One thread: the data is small, and XGBoost's threads spin while the build workers need the cores.
 _PARAMETERS = {
     "max_depth": 6,
@@ -36,16 +45,20 @@ class ScheduleRanker:
     Args:
         seed: Seed of the model and of the random scores before it has learnt.
         warmup: Measurements needed before its predictions are used.
+        members: Boosters that learn from a resample each; a single one learns from everything.
     """
 
-    def __init__(self, *, seed: int, warmup: int) -> None:
+    def __init__(self, *, seed: int, warmup: int, members: int = 1) -> None:
         self._random = np.random.default_rng(seed)
         self._warmup = warmup
-        self._parameters = {**_PARAMETERS, "seed": seed}
+        self._resampling = np.random.default_rng([seed, members])
+        self._seed = seed
+        self._members = members
+        self._fresh_share = _FRESH_SHARE if members == 1 else _FRESH_SHARE_OF_COMMITTEE
         self._features: dict[str, list[NDArray[np.float32]]] = {}
         self._seconds: dict[str, list[float]] = {}
         self._trained_on = 0
-        self._booster: Any = None
+        self._boosters: list[Any] = []
 
     @property
     def version(self) -> int:
@@ -64,16 +77,18 @@ class ScheduleRanker:
         self._features.setdefault(kernel, []).extend(features)
         self._seconds.setdefault(kernel, []).extend(seconds)
         total = self.measurements
-        if total >= self._warmup and total >= self._trained_on * 1.15:
+        if total >= self._warmup and total >= self._trained_on * (1 + self._fresh_share):
             self._train()
             self._trained_on = total
 
     def score(self, features: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
         """Predicted relative speeds, higher is faster; random until enough has been learnt."""
-        if self._booster is None:
+        if not self._boosters:
             return self.random_scores(len(features))
-        prediction = self._booster.inplace_predict(np.stack(features))
-        return np.maximum(np.asarray(prediction, dtype=np.float64), 1e-6)
+        rows = np.stack(features)
+        said = np.stack([one.inplace_predict(rows) for one in self._boosters]).astype(np.float64)
+        hoped: NDArray[np.float64] = said.mean(axis=0) + _HOPE * said.std(axis=0)
+        return np.maximum(hoped, 1e-6)
 
     def random_scores(self, count: int) -> NDArray[np.float64]:
         """Scores of a model that knows nothing."""
@@ -91,9 +106,16 @@ class ScheduleRanker:
             labels.append(np.min(times) / times)
         if not rows:
             return
-        target = np.concatenate(labels)
-        data = xgboost.DMatrix(np.stack(rows), label=target, weight=0.2 + target)
-        self._booster = xgboost.train(self._parameters, data, num_boost_round=_ROUNDS)
+        inputs, target = np.stack(rows), np.concatenate(labels)
+        everything = np.arange(len(target))
+        self._boosters = []
+        for member in range(self._members):
+            taken = everything
+            if self._members > 1:
+                taken = self._resampling.integers(len(target), size=len(target))
+            data = xgboost.DMatrix(inputs[taken], label=target[taken], weight=0.2 + target[taken])
+            parameters = {**_PARAMETERS, "seed": self._seed + member}
+            self._boosters.append(xgboost.train(parameters, data, num_boost_round=_ROUNDS))
 
 
 class FeatureExtractor:

@@ -48,6 +48,8 @@ LOGGER = logging.getLogger("autotune.run")
 Interrupted = Callable[[], bool]
 Traits = dict[str, dict[str, Any] | None]
 _REFERENCE_S = 1e-3
+_COMMITTEE = 4
+"""Members of a cost model of tiles."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,11 @@ class KernelRun:
         """The cost model of the formulations that a rule of their own schedules, or of all the others."""
         return self._rankers.setdefault(
             rule,
-            ScheduleRanker(seed=self._request.seed, warmup=self._request.space.search.model_warmup),
+            ScheduleRanker(
+                seed=self._request.seed,
+                warmup=self._request.space.search.model_warmup,
+                members=_COMMITTEE if rule else 1,
+            ),
         )
 
     def _lane_apart(self, kernel: Kernel, formulation: str) -> Lane:

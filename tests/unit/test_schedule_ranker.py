@@ -1,0 +1,52 @@
+"""The cost model that ranks schedules: a single booster, and a committee of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.compiler.cost_model import ScheduleRanker
+
+
+def _ranker(members: int, times: list[tuple[float, float]]) -> ScheduleRanker:
+    """One that has learnt seconds of schedules with a single feature."""
+    ranker = ScheduleRanker(seed=1, warmup=8, members=members)
+    ranker.learn("kernel", [_feature(one) for one, _ in times], [seconds for _, seconds in times])
+    return ranker
+
+
+def _feature(value: float) -> np.ndarray:
+    return np.array([value], dtype=np.float32)
+
+
+@pytest.mark.parametrize("members", [1, 4])
+def test_what_is_faster_is_ranked_higher(members: int) -> None:
+    ranker = _ranker(members, [(n % 4, 1.0 + n % 4) for n in range(64)])
+    scores = ranker.score([_feature(n) for n in range(4)])
+    assert list(scores) == sorted(scores, reverse=True)
+    assert scores[0] == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_committee_hopes_where_its_members_differ() -> None:
+    # Alike on average: one is certain, of the other one few and very different ones were measured.
+    known = [(0.0, 2.0)] * 40 + [(1.0, 1.0), (1.0, 1e3)] * 2
+    certain, doubtful = _ranker(4, known).score([_feature(0), _feature(1)])
+    of_one = _ranker(1, known).score([_feature(0), _feature(1)])
+    assert doubtful - certain > of_one[1] - of_one[0] + 0.05
+
+
+def test_a_committee_learns_from_every_round() -> None:
+    for members, learns in ((1, False), (4, True)):
+        ranker = _ranker(members, [(n, 1.0 + n) for n in range(100)])
+        before = ranker.version
+        ranker.learn("kernel", [_feature(n) for n in range(8)], [1.0] * 8)
+        assert (ranker.version > before) is learns, members
+
+
+@pytest.mark.parametrize("members", [1, 4])
+def test_it_is_random_until_it_has_learnt_and_failures_are_slow(members: int) -> None:
+    ranker = ScheduleRanker(seed=1, warmup=64, members=members)
+    assert len({float(one) for one in ranker.score([_feature(0)] * 8)}) == 8
+    ranker.learn("kernel", [_feature(n % 2) for n in range(64)], [1.0, float("inf")] * 32)
+    works, fails = ranker.score([_feature(0), _feature(1)])
+    assert works > 0.5 > fails > 0

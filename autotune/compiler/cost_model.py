@@ -23,8 +23,9 @@ _ROUNDS = 60
 _HOPE = 1.5
 """Standard deviations of a committee's scores that are added to their mean."""
 _FRESH_SHARE = 0.15
-_FRESH_SHARE_OF_COMMITTEE = 0.03
 """Measurements since it last learnt that make it learn anew, over all those before."""
+_FRESH_SHARE_OF_COMMITTEE = 0.03
+"""The same of a committee, whose features are few: nearly every round."""
 # One thread: the data is small, and XGBoost's threads spin while the build workers need the cores.
 _PARAMETERS = {
     "max_depth": 6,
@@ -107,15 +108,18 @@ class ScheduleRanker:
         if not rows:
             return
         inputs, target = np.stack(rows), np.concatenate(labels)
-        everything = np.arange(len(target))
         self._boosters = []
         for member in range(self._members):
-            taken = everything
-            if self._members > 1:
-                taken = self._resampling.integers(len(target), size=len(target))
+            taken = self._taken(len(target))
             data = xgboost.DMatrix(inputs[taken], label=target[taken], weight=0.2 + target[taken])
             parameters = {**_PARAMETERS, "seed": self._seed + member}
             self._boosters.append(xgboost.train(parameters, data, num_boost_round=_ROUNDS))
+
+    def _taken(self, count: int) -> NDArray[np.int64]:
+        """The measurements that a booster learns from: a single one from all of them, a member from a resample."""
+        if self._members == 1:
+            return np.arange(count)
+        return self._resampling.integers(count, size=count)
 
 
 class FeatureExtractor:

@@ -2,8 +2,9 @@
 
 A product is a block that a `gemm` formulation marks. Its operands are gathered tile by tile into local memory,
 each work-item keeps a tile of the result in registers (Volkov and Demmel, "Benchmarking GPUs to tune dense linear
-algebra", SC 2008), and where the result is small and the reduction long, work-groups share the reduction, and a
-second kernel adds their parts (split-K).
+algebra", SC 2008). Where the result is small and the reduction long, it is shared: by work-groups, and a second
+kernel adds their parts (split-K), and by the work-items of a group, which add theirs in local memory (sliced-K,
+as in NVIDIA's CUTLASS).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from autotune.compiler.product_tiles import (
     BANKS,
     EACH,
     FLAGS,
-    NAMES,
+    OWN,
     PADDING,
     PRODUCT,
+    SHARED,
     SHARES,
     TRANSFORM,
     Product,
@@ -36,6 +38,8 @@ from autotune.compiler.tile_rules import (
 )
 
 _PIPELINE = "software_pipeline_stage"
+_ITEMS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+"""Work-items along the columns, along the rows, and the slices of a reduction."""
 _SIDES = {"row": 1, "column": 2}
 """What the block of an operand that is an image is annotated with."""
 
@@ -66,13 +70,13 @@ class Products:
         return Tiles(product, self._rule, self._limits, seed)
 
     def kind(self, tile: Tile) -> tuple[bool, ...]:
-        """See `TileRule`: whether work-groups share a reduction, and what is not sampled."""
-        return tile.parts > 1, *(getattr(tile, name) for name in FLAGS)
+        """See `TileRule`: how a reduction is shared, and what is not sampled."""
+        return tile.parts > 1, tile.slices > 1, *(getattr(tile, name) for name in FLAGS)
 
     def decisions(self, tile: Tile) -> Sequence[str]:
         """See `TileRule`."""
-        names = NAMES if tile.parts > 1 else NAMES[1:]
-        return (*names, *SHARES) if tile.pipelined else names
+        shared = tuple(name for name in SHARED if getattr(tile, name) > 1)
+        return *shared, *OWN, *(SHARES if tile.pipelined else ())
 
     def tile(self, decided: Sequence[int], trace: Any) -> Tile:
         """See `TileRule`."""
@@ -84,10 +88,13 @@ class Products:
             decided = decided[: -len(SHARES)]
         # The last two are those of the rows and the columns.
         straight = not pipelined and scopes[-2:] == ["shared", "local"]
-        parts = () if len(decided) == len(NAMES) else (1,)
+        sliced = any(_ITEMS[2] in map(str, one.attrs) for one in trace.insts)
+        split = len(decided) - len(OWN) > sliced
+        shared = [name for name, there in zip(SHARED, (split, sliced), strict=True) if there]
+        numbers = dict.fromkeys(SHARED, 1) | dict(zip((*shared, *OWN), decided, strict=True))
         return Tile(
-            **dict(zip(NAMES, (*parts, *decided), strict=True)),
-            staged=pipelined or "shared" in scopes,
+            **numbers,
+            staged=pipelined or scopes[-2] == "shared",
             pipelined=pipelined,
             straight=straight,
             row_image=_SIDES["row"] in images,
@@ -138,32 +145,21 @@ class _Sketch:
     def _cut(self, block: Any) -> None:
         """Cuts the product into tiles, and gathers its operands where a work-group uses them."""
         sch = self._sch
-        written = sch.cache_write(block, 0, "local")
-        operands = sch.get_producers(block)
-        if self._split:
-            batch, rows, columns, parts, depth = sch.get_loops(block)
-            outer = [parts, batch]
+        slices = [self._decided("slices")] if self._tile.slices > 1 else []
+        cuts = [
+            [self._decided(f"{side}_{name}") for name in ("strided", "items", "vector")]
+            for side in _SIDES
+        ]
+        deep = self._decided("deep")
+        items = [*slices, *(cut[1] for cut in cuts)]
+        if slices:
+            block, written = self._sliced(block, cuts, deep, items)
         else:
-            batch, rows, columns, depth = sch.get_loops(block)
-            outer = [batch]
-        row_cut = [self._decided(f"row_{name}") for name in ("strided", "items", "vector")]
-        column_cut = [self._decided(f"column_{name}") for name in ("strided", "items", "vector")]
-        steps, within = sch.split(depth, [None, self._decided("deep")])
+            written = self._whole(block, cuts, deep)
+        *_, row, column, steps, within = sch.get_loops(block)
         within, step = sch.split(within, [None, self._decided("unrolled")])
-        row_group, row_part, row_item, row = sch.split(rows, [None, *row_cut])
-        column_group, column_part, column_item, column = sch.split(columns, [None, *column_cut])
-        sch.reorder(
-            *outer, row_group, column_group, row_part, column_part, row_item, column_item,
-            steps, within, step, row, column,
-        )  # fmt: skip
-        sch.bind(sch.fuse(*outer, row_group), "blockIdx.y")
-        sch.bind(column_group, "blockIdx.x")
-        sch.bind(row_part, "vthread.y")
-        sch.bind(column_part, "vthread.x")
-        sch.bind(row_item, "threadIdx.y")
-        sch.bind(column_item, "threadIdx.x")
-        sch.reverse_compute_at(written, column_item, preserve_unit_loops=True)
-        items = (row_cut[1], column_cut[1])
+        sch.reorder(steps, within, step, row, column)
+        operands = sch.get_producers(block)
         along = (self._product.rows_along, self._product.columns_along)
         for operand, (side, number) in zip(operands, _SIDES.items(), strict=True):
             if getattr(self._tile, f"{side}_image"):
@@ -179,18 +175,103 @@ class _Sketch:
             sch.compute_at(registers, step, preserve_unit_loops=True)
             sch.vectorize(sch.get_loops(registers)[-1])
             if prefetches:
-                shares = (*items, self._decided(SHARES[index]), loads[index])
-                self._prefetch(operand, registers, steps, shares, along_depth=along_depth)
+                block_of = [self._decided(SHARES[index]), loads[index]]
+                self._prefetch(operand, registers, steps, items, block_of, along_depth=along_depth)
             else:
                 self._stage(operand, steps, items, loads[index], along_depth=along_depth)
-        for loop in (step, row, *sch.get_loops(written)[-2:]):
+        written_row, written_column = sch.get_loops(written)[-2:]
+        for loop in (step, row, written_row):
             sch.unroll(loop)
         sch.vectorize(column)
+        if slices:
+            sch.vectorize(written_column)
+        else:
+            sch.unroll(written_column)
         sch.decompose_reduction(block, steps)
         if prefetches:
             # Each operand's reads and its way into local memory, then the product, in the order of the body.
             sch.annotate(steps, _PIPELINE, [0, 0, 0, 0, 1])
             sch.annotate(steps, "software_pipeline_order", [0, 3, 1, 4, 2])
+
+    def _whole(self, block: Any, cuts: Sequence[Sequence[Any]], deep: Any) -> Any:
+        """Gives each work-item a part of the product; the block that writes the result."""
+        sch = self._sch
+        written = sch.cache_write(block, 0, "local")
+        _, rows, columns, (depth,) = self._in_groups(block, cuts)
+        sch.split(depth, [None, deep])
+        item = self._in_items(rows, columns)
+        sch.reverse_compute_at(written, item, preserve_unit_loops=True)
+        return written
+
+    def _sliced(
+        self, block: Any, cuts: Sequence[Sequence[Any]], deep: Any, items: Sequence[Any]
+    ) -> tuple[Any, Any]:
+        """Gives each work-item a part of the product of one slice, and then a part of the slices' sum.
+
+        Slices share what is gathered at once.
+
+        Returns:
+            The block of a slice's product, and that which writes it into local memory.
+        """
+        sch = self._sch
+        _, within = sch.split(sch.get_loops(block)[-1], [None, deep])
+        one, _ = sch.split(within, [items[0], None])
+        product = sch.rfactor(one, 0)
+        summed = sch.cache_write(block, 0, "local")
+        part, rows, columns, (added,) = self._in_groups(block, cuts)
+        _, *shares = sch.split(sch.fuse(*rows, *columns), [None, *items])
+        self._bind(shares)
+        sch.unroll(added)
+        sch.reverse_compute_at(summed, shares[-1], preserve_unit_loops=True)
+        written = sch.cache_write(product, 0, "local")
+        # Moved while its scope is that of a work-item: what is shared is moved out of the parts.
+        sch.set_scope(written, 0, "local")
+        sch.compute_at(written, part, preserve_unit_loops=True)
+        sch.set_scope(written, 0, "shared")
+        outer = len(sch.get_loops(block)) - len(shares) - 2
+        one, *_, row, column = sch.get_loops(written)[outer:]
+        own_rows, own_columns = (
+            sch.split(loop, [None, cut[2]]) for loop, cut in zip((row, column), cuts, strict=True)
+        )
+        item = self._in_items(own_rows, own_columns, one)
+        sch.compute_at(product, item, preserve_unit_loops=True)
+        return product, written
+
+    def _in_groups(
+        self, block: Any, cuts: Sequence[Sequence[Any]]
+    ) -> tuple[Any, list[Any], list[Any], list[Any]]:
+        """Cuts a block's result into tiles of work-groups, and those into parts that lie apart.
+
+        Returns:
+            The innermost loop over those, the loops over a part's rows and over its columns, first those that
+            work-items share, and the loops of the reduction.
+        """
+        sch = self._sch
+        batch, rows, columns, *inner = sch.get_loops(block)
+        parts, reduction = inner[: self._split], inner[self._split :]
+        row_group, row_part, *own_rows = sch.split(rows, [None, *cuts[0]])
+        column_group, column_part, *own_columns = sch.split(columns, [None, *cuts[1]])
+        sch.reorder(
+            *parts, batch, row_group, column_group, row_part, column_part,
+            *own_rows, *own_columns, *reduction,
+        )  # fmt: skip
+        sch.bind(sch.fuse(*parts, batch, row_group), "blockIdx.y")
+        sch.bind(column_group, "blockIdx.x")
+        sch.bind(row_part, "vthread.y")
+        sch.bind(column_part, "vthread.x")
+        return column_part, own_rows, own_columns, reduction
+
+    def _in_items(self, rows: Sequence[Any], columns: Sequence[Any], *slices: Any) -> Any:
+        """Gives the rows and columns of a part to work-items; the loop over those along the columns."""
+        (row_item, row), (column_item, column) = rows, columns
+        self._sch.reorder(*slices, row_item, column_item, row, column)
+        self._bind([*slices, row_item, column_item])
+        return column_item
+
+    def _bind(self, loops: Sequence[Any]) -> None:
+        """Makes work-items of loops, of the last one neighbours."""
+        for loop, axis in zip(reversed(loops), _ITEMS, strict=False):
+            self._sch.bind(loop, axis)
 
     def _keep(self, tile: Any) -> None:
         """What a tile in local memory is kept in."""
@@ -216,14 +297,21 @@ class _Sketch:
         return wide, deep
 
     def _prefetch(
-        self, operand: Any, registers: Any, steps: Any, shares: Sequence[Any], *, along_depth: bool
+        self,
+        operand: Any,
+        registers: Any,
+        steps: Any,
+        items: Sequence[Any],
+        block_of: Sequence[Any],
+        *,
+        along_depth: bool,
     ) -> None:
         """Reads an operand's next tile into registers while one is multiplied, and then moves it into local memory.
 
         A work-item reads a block of it, so that its registers are all that it holds.
         """
         sch = self._sch
-        row_items, column_items, each, load = shares
+        each, load = block_of
         shared = sch.cache_read(registers, 0, "shared")
         self._keep(shared)
         sch.set_scope(operand, 0, "local")
@@ -234,14 +322,12 @@ class _Sketch:
             across, own = sch.split(across, [None, each])
             along, lanes = sch.split(along, [None, load])
             sch.reorder(across, along, own, lanes)
-            row_item, column_item = sch.split(sch.fuse(across, along), [row_items, column_items])
-            sch.bind(row_item, "threadIdx.y")
-            sch.bind(column_item, "threadIdx.x")
+            self._bind(sch.split(sch.fuse(across, along), items))
             sch.unroll(own)
             sch.vectorize(lanes)
 
     def _stage(
-        self, operand: Any, steps: Any, items: tuple[Any, Any], load: Any, *, along_depth: bool
+        self, operand: Any, steps: Any, items: Sequence[Any], load: Any, *, along_depth: bool
     ) -> None:
         """Gathers an operand's tile into local memory, all work-items together, neighbours in memory first."""
         sch = self._sch
@@ -250,9 +336,8 @@ class _Sketch:
         across, along = self._moved(operand, steps, along_depth=along_depth)
         if along_depth:
             sch.storage_align(operand, 0, axis=-2, factor=BANKS, offset=PADDING)
-        _, row_item, column_item, lanes = sch.split(sch.fuse(across, along), [None, *items, load])
-        sch.bind(row_item, "threadIdx.y")
-        sch.bind(column_item, "threadIdx.x")
+        _, *shares, lanes = sch.split(sch.fuse(across, along), [None, *items, load])
+        self._bind(shares)
         sch.vectorize(lanes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,6 +30,8 @@ EACH = (1, 2, 3, 4, 6, 8, 12, 16)
 """What those may be."""
 
 _FLOAT_BYTES = 4
+_SMALL = 1 << 18
+"""Most results of a product whose work-items may share a reduction."""
 _MANY = 256
 """Columns beside few rows, below which nothing is gained by another way of theirs."""
 
@@ -59,6 +62,7 @@ class Tile:
 
     Attributes:
         parts: Work-groups that share a reduction.
+        slices: Work-items that share what a work-group gathers of it at once.
         row_strided, column_strided: Parts of a work-item's rows and columns that lie apart.
         row_items, column_items: Work-items along them.
         row_vector, column_vector: Neighbours in each part.
@@ -73,6 +77,7 @@ class Tile:
     """
 
     parts: int
+    slices: int
     row_strided: int
     row_items: int
     row_vector: int
@@ -93,7 +98,7 @@ class Tile:
     @cached_property
     def items(self) -> int:
         """Work-items of a work-group."""
-        return self.row_items * self.column_items
+        return self.slices * self.row_items * self.column_items
 
     @cached_property
     def rows(self) -> int:
@@ -140,7 +145,7 @@ class Tile:
             product.rows % self.rows == 0
             and product.columns % self.columns == 0
             and product.depth % (self.parts * self.deep) == 0
-            and self.deep % self.unrolled == 0
+            and self.deep % (self.slices * self.unrolled) == 0
         )
 
     def shared_evenly(self) -> bool:
@@ -148,6 +153,15 @@ class Tile:
         return self.deep * self.rows % (self.items * self.row_load) == 0 and (
             self.straight or self.deep * self.columns % (self.items * self.column_load) == 0
         )
+
+    def summed_evenly(self) -> bool:
+        """Whether the slices' work-items add equal shares of what these found, whole rows or parts of one."""
+        row = self.column_vector
+        for items in (self.row_items, self.slices):
+            if row % items and items % row:
+                return False
+            row = max(1, row // items)
+        return self.row_vector * self.column_vector % self.slices == 0
 
     @property
     def row_each(self) -> int:
@@ -181,7 +195,11 @@ class Tile:
         """Local memory of a work-group."""
         row = _padded(self.rows) if product.rows_along else self.rows
         column = _padded(self.columns) if product.columns_along else self.columns
-        return self.deep * (row + (0 if self.straight else column)) * _FLOAT_BYTES
+        gathered = [self.deep * row, 0 if self.straight else self.deep * column]
+        # Each part that lies apart has a copy of all, and what is not needed any more makes room.
+        apart = self.row_strided * self.column_strided
+        sums = self.slices * self.rows * self.columns * apart if self.slices > 1 else 0
+        return (min(gathered) + max(*gathered, sums)) * _FLOAT_BYTES
 
     def features(self, product: Product) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""
@@ -189,9 +207,9 @@ class Tile:
         loads = self.deep * (self.rows / self.row_load + self.columns / self.column_load)
         sizes = (
             product.batch, product.rows, product.columns, product.depth,
-            *(getattr(self, name) for name in NAMES),
+            *(getattr(self, name) for name in (*SHARED, *OWN)),
             self.rows, self.columns, self.own_rows, self.own_columns,
-            items, groups, items * groups, self.accumulators, self.local_bytes(product),
+            items, groups, items * groups, self.accumulators, self.local_bytes(product) or 1,
             product.depth // self.parts // self.deep,
             loads / items,
             self.rows * self.columns / (self.rows + self.columns),
@@ -214,8 +232,11 @@ def _padded(extent: int) -> int:
 FLAGS = ("staged", "pipelined", "straight", "row_image", "column_image", "half")
 """Decisions that make another sketch."""
 
-NAMES = names_of(Tile, *FLAGS)
-"""Decisions that a sketch samples."""
+SHARED = ("parts", "slices")
+"""Decisions that only a sketch samples where a reduction is shared so."""
+
+OWN = names_of(Tile, *SHARED, *FLAGS)
+"""Decisions that every sketch samples."""
 
 
 class Tiles(TileSpace[Tile]):
@@ -242,6 +263,19 @@ class Tiles(TileSpace[Tile]):
         """See `TileSpace`."""
         return tile.features(self.product)
 
+    def together(self) -> Mapping[tuple[str, ...], Callable[..., bool]]:
+        """See `TileSpace`: cuts of an axis."""
+        rows, columns, depth = self.product.rows, self.product.columns, self.product.depth
+        return {
+            ("row_strided", "row_items", "row_vector"): lambda *cut: rows % math.prod(cut) == 0,
+            ("column_strided", "column_items", "column_vector"): lambda *cut: (
+                columns % math.prod(cut) == 0
+            ),
+            ("parts", "deep", "slices", "unrolled"): lambda parts, deep, *within: (
+                depth % (parts * deep) == 0 and deep % math.prod(within) == 0
+            ),
+        }
+
     def settled(self, tile: Tile) -> Tile:
         """See `TileSpace`: with straight columns, a work-item shares its columns with none."""
         if not tile.straight:
@@ -253,12 +287,15 @@ class Tiles(TileSpace[Tile]):
         rule, limits = self._rule, self._limits
         return (
             tile.items >= self._fewest
-            and not limits.refused((tile.column_items, tile.row_items), 0)
+            and not limits.refused(
+                (tile.column_items, tile.row_items, tile.slices), tile.local_bytes(self.product)
+            )
             and tile.items % self._lanes == 0
             and tile.accumulators <= rule.most_accumulators
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.registers <= rule.most_registers
             and tile.divides(self.product)
+            and (tile.slices == 1 or tile.summed_evenly())
             and (self._staged_well(tile) if tile.staged else self._straight(tile))
         )
 
@@ -268,7 +305,6 @@ class Tiles(TileSpace[Tile]):
             tile.shared_evenly()
             and (not tile.straight or self._alone(tile))
             and (not tile.pipelined or tile.prefetched_in_blocks(self.product))
-            and tile.local_bytes(self.product) <= self._limits.max_local_memory_bytes
         )
 
     def _alone(self, tile: Tile) -> bool:
@@ -296,6 +332,7 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "parts": dividing(
             (1, *rule.parts), product.depth // math.gcd(product.depth, min(rule.depths))
         ),
+        "slices": _slices(product, rule, limits),
         "row_strided": dividing(rule.strided, product.rows),
         "row_items": dividing(rule.row_items, product.rows),
         "row_vector": dividing(rule.vectors, product.rows),
@@ -313,6 +350,14 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "half": rule.half if through_local or product.transformed else (False,),
         **({"straight": (False, True)} if through_local and _thin(product, rule) else {}),
     }
+
+
+def _slices(product: Product, rule: ImplicitGemm, limits: Limits) -> Sequence[int]:
+    """Work-items that may share a reduction: of small results only, for others have work-items enough without."""
+    small = product.batch * product.rows * product.columns <= _SMALL
+    if not small or limits.local_memory != "local":
+        return (1,)
+    return dividing((1, *rule.slices), product.depth)
 
 
 def _thin(product: Product, rule: ImplicitGemm) -> bool:

@@ -173,6 +173,11 @@ class ImplicitGemm(ByGroups):
         default=(2, 4, 8, 16, 32, 64, 128),
         description="Work-groups that share a reduction; a second kernel adds what they found.",
     )
+    slices: Sizes = Field(
+        default=(2, 4, 8),
+        description="Work-items of a group that share a reduction of few results, and add what they found in local "
+        "memory; never where that is ordinary memory.",
+    )
     staged: Flags = Field(
         default=(True,),
         description="Whether operands go through local memory; never where that is ordinary memory.",

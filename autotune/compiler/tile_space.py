@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from itertools import product
@@ -60,28 +60,45 @@ class TileSpace(ABC, Generic[Tile]):
         """The tile, with the decisions that follow from others."""
         return tile
 
+    def together(self) -> Mapping[tuple[str, ...], Callable[..., bool]]:
+        """Decisions that are drawn together, and whether values of theirs fit: else most draws would not."""
+        return {}
+
+    @cached_property
+    def _drawn_from(self) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+        """Decisions, alone or together, and their values."""
+        found = []
+        for names, fit in self.together().items():
+            values = product(*(self.choices[name] for name in names))
+            found.append((names, [one for one in values if fit(*one)]))
+        taken = {name for names, _ in found for name in names}
+        alone = (name for name in self.choices if name not in taken)
+        return [*found, *(((name,), [(one,) for one in self.choices[name]]) for name in alone)]
+
+    def _of(self, values: Iterable[tuple[Any, ...]]) -> Tile:
+        """The tile with such values of `_drawn_from`."""
+        decided: dict[str, Any] = {}
+        for (names, _), some in zip(self._drawn_from, values, strict=True):
+            decided.update(zip(names, some, strict=True))
+        return self._make(**decided)
+
     @cached_property
     def _every(self) -> list[Tile] | None:
         """All tiles that fit; None where there are too many to look at each."""
-        if math.prod(map(len, self.choices.values())) > _TRIES:
+        values = [some for _, some in self._drawn_from]
+        if math.prod(map(len, values)) > _TRIES:
             return None
-        made = (
-            self._make(**dict(zip(self.choices, values, strict=True)))
-            for values in product(*self.choices.values())
-        )
-        return [tile for tile in made if self.fits(tile)]
+        return [tile for tile in map(self._of, product(*values)) if self.fits(tile)]
 
     def drawn(self, count: int) -> Iterator[Tile]:
         """Up to `count` tiles at random, perhaps with doubles; fewer where hardly any fits."""
         if self._every is not None:
             yield from self._random.sample(self._every, min(count, len(self._every)))
             return
-        names = list(self.choices)
         for _ in range(_TRIES):
             if count <= 0:
                 return
-            drawn = {name: self._random.choice(self.choices[name]) for name in names}
-            tile = self.settled(self._make(**drawn))
+            tile = self.settled(self._of(self._random.choice(some) for _, some in self._drawn_from))
             if self.fits(tile):
                 count -= 1
                 yield tile

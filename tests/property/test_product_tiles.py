@@ -31,8 +31,8 @@ def _check(tile: Tile, product: Product, most_registers: int) -> None:
     assert product.rows % (tile.row_strided * tile.row_items * tile.row_vector) == 0
     assert product.columns % (tile.column_strided * tile.column_items * tile.column_vector) == 0
     assert product.depth % (tile.parts * tile.deep) == 0
-    assert tile.deep % tile.unrolled == 0
-    items = tile.row_items * tile.column_items
+    assert tile.deep % (tile.slices * tile.unrolled) == 0
+    items = tile.slices * tile.row_items * tile.column_items
     assert items <= 256
     assert items >= min(32, (product.rows & -product.rows) * (product.columns & -product.columns))
     assert tile.groups(product) * tile.rows * tile.columns == (
@@ -43,6 +43,11 @@ def _check(tile: Tile, product: Product, most_registers: int) -> None:
         assert tile.row_items == 1
         assert tile.staged
         assert not tile.pipelined
+    if tile.slices > 1:  # Each work-item adds as many of the results as any other.
+        assert product.batch * product.rows * product.columns <= 1 << 18
+        assert tile.row_vector * tile.column_vector % tile.slices == 0
+        assert 4 * tile.slices * tile.rows * tile.columns <= tile.local_bytes(product)
+    assert tile.local_bytes(product) <= 32768
     elements = tile.deep * (tile.rows + (0 if tile.straight else tile.columns))
     own = tile.own_rows + tile.own_columns
     assert tile.own_rows * tile.own_columns + own <= tile.registers <= most_registers
@@ -53,7 +58,7 @@ def _check(tile: Tile, product: Product, most_registers: int) -> None:
     if tile.pipelined:
         reads = (tile.row_each * tile.row_load, tile.column_each * tile.column_load)
         assert items * sum(reads) == elements
-    assert 4 * elements <= tile.local_bytes(product) <= 32768
+    assert 4 * elements <= tile.local_bytes(product)
 
 
 @given(
@@ -85,6 +90,29 @@ def test_what_a_tile_settles_is_among_the_choices(lacking: str) -> None:
     assert drawn
     for tile in drawn:
         assert all(getattr(tile, name) in values for name, values in tiles.choices.items()), tile
+
+
+SMALL = Product(False, False, batch=16, rows=16, columns=16, depth=64)
+
+
+def test_a_plain_local_memory_adds_no_slices() -> None:
+    plain = LIMITS.model_copy(update={"local_memory": "global"})
+    for limits, there in ((LIMITS, True), (plain, False)):
+        drawn = Tiles(SMALL, RULE, limits, 1).drawn(200)
+        assert any(tile.slices > 1 for tile in drawn) == there
+
+
+@pytest.mark.parametrize(
+    ("product", "tiles_there"),
+    [
+        (Product(False, False, batch=64, rows=8, columns=4, depth=8), 28),
+        (Product(True, True, batch=1, rows=8, columns=12, depth=40), 56),
+    ],
+)
+def test_all_tiles_of_a_small_product_are_found(product: Product, tiles_there: int) -> None:
+    """As many as a look at every combination finds. Drawn one decision at a time, hardly any of 20,000 fits."""
+    limits = LIMITS.model_copy(update={"sub_group_size": 32})
+    assert len(set(Tiles(product, RULE, limits, 1).drawn(384))) == tiles_there
 
 
 @given(PRODUCTS, st.integers(0, 10**6))

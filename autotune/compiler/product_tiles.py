@@ -30,6 +30,8 @@ EACH = (1, 2, 3, 4, 6, 8, 12, 16)
 """What those may be."""
 
 _FLOAT_BYTES = 4
+_ALIKE = 16
+"""Times that arrays may differ in size where TVM puts one in the place of another."""
 _SMALL = 1 << 18
 """Most results of a product whose work-items may share a reduction."""
 _MANY = 256
@@ -196,10 +198,15 @@ class Tile:
         row = _padded(self.rows) if product.rows_along else self.rows
         column = _padded(self.columns) if product.columns_along else self.columns
         gathered = [self.deep * row, 0 if self.straight else self.deep * column]
-        # Each part that lies apart has a copy of all, and what is not needed any more makes room.
+        if self.slices == 1:
+            return sum(gathered) * _FLOAT_BYTES
+        # Each part that lies apart has sums of the whole tile.
         apart = self.row_strided * self.column_strided
-        sums = self.slices * self.rows * self.columns * apart if self.slices > 1 else 0
-        return (min(gathered) + max(*gathered, sums)) * _FLOAT_BYTES
+        sums = self.slices * self.rows * self.columns * apart
+        # TVM puts them where operands of their type were, unless one is too small or too large for the other.
+        alike = [one for one in gathered if sums <= _ALIKE * one and one <= _ALIKE * sums]
+        reused = 0 if self.half else min(sums, max(alike, default=0))
+        return (sum(gathered) + sums - reused) * _FLOAT_BYTES
 
     def features(self, product: Product) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""
@@ -254,8 +261,10 @@ class Tiles(TileSpace[Tile]):
         self.product = product
         self._rule = rule
         self._limits = limits
-        # A small product has no more items than results.
+        # A small product has no more items than results, nor than what they gather.
         most = max(self.choices["row_items"]) * max(self.choices["column_items"])
+        if any(self.choices["staged"]):
+            most = min(most, max(self.choices["deep"]) * min(product.rows, product.columns))
         self._fewest = min(most, rule.fewest_items)
         self._lanes = min(most, limits.sub_group_size)
 

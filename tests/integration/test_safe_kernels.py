@@ -170,18 +170,23 @@ def _programs(
         return
     rule = tile_rule(space, formulation.rule)
     module = tvm.IRModule({"main": prim_func(kernel, formulation)})
+    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+    for tile in _tiles(kernel, formulation, space):
+        if sketches.has(tile):
+            yield sketches.schedule(tile).mod
+
+
+def _tiles(kernel: Kernel, formulation: Formulation, space: spaces.Space) -> list[Any]:
+    """The tiles that are tried of a formulation that is cut into tiles: as unlike as there are."""
+    rule = tile_rule(space, formulation.rule)
+    module = tvm.IRModule({"main": prim_func(kernel, formulation)})
     drawn = list(tiles_of(rule, module, seed=1).drawn(2000))
-    if not drawn:
-        return
     kinds = {rule.kind(tile): tile for tile in drawn}
     if len(kinds) > 1:
         unlike, most = [kinds[kind] for kind in sorted(kinds)], _KINDS
     else:  # They differ in numbers alone.
         unlike, most = drawn, _TILES
-    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
-    for tile in Random(1).sample(unlike, min(most, len(unlike))):
-        if sketches.has(tile):
-            yield sketches.schedule(tile).mod
+    return Random(1).sample(unlike, min(most, len(unlike)))
 
 
 def _built(program: Any, target: Any, path: Path, *, images: bool) -> Path:
@@ -220,12 +225,13 @@ def test_no_kernel_of_a_family_reads_or_writes_what_it_must_not(
 def test_every_formulation_of_opencl_spaces_is_among_them() -> None:
     tried, there = set(), set()
     for name, spec, only in SPECS:
-        rules = {rule.kind for rule in _space(name)[1].rules}
+        _, space = _space(name)
+        rules = {rule.kind for rule in space.rules}
         for kernel in _kernels(spec):
             tried |= {
                 (kernel.operator.name, kernel.role, one.name)
                 for one in formulations(kernel, None, rules)
-                if only in ("", one.name)
+                if only in ("", one.name) and (not one.rule or _tiles(kernel, one, space))
             }
         there |= {
             (*of, one.name)
@@ -234,6 +240,25 @@ def test_every_formulation_of_opencl_spaces_is_among_them() -> None:
             if one.rule in ("", *rules)
         }
     assert there - tried == set()
+
+
+def test_every_way_to_share_a_reduction_is_among_them() -> None:
+    """Sliced reductions with whatever else a product may have."""
+    beside = dict.fromkeys(("alone", "split", "pipelined", "straight", "half", "image"), 0)
+    for name, spec, only in SPECS:
+        _, space = _space(name)
+        for kernel in _kernels(spec):
+            for formulation in formulations(kernel, None, {rule.kind for rule in space.rules}):
+                if formulation.rule != "implicit_gemm" or only not in ("", formulation.name):
+                    continue
+                for tile in _tiles(kernel, formulation, space):
+                    sliced = tile.slices > 1
+                    beside["alone"] += sliced and tile.parts == 1
+                    beside["split"] += sliced and tile.parts > 1
+                    beside["image"] += sliced and (tile.row_image or tile.column_image)
+                    for flag in ("pipelined", "straight", "half"):
+                        beside[flag] += sliced and getattr(tile, flag)
+    assert all(beside.values()), beside
 
 
 @pytest.mark.parametrize(

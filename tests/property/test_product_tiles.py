@@ -34,7 +34,9 @@ def _check(tile: Tile, product: Product, most_registers: int) -> None:
     assert tile.deep % (tile.slices * tile.unrolled) == 0
     items = tile.slices * tile.row_items * tile.column_items
     assert items <= 256
-    assert items >= min(32, (product.rows & -product.rows) * (product.columns & -product.columns))
+    gathered = min(32, product.depth & -product.depth) * min(product.rows, product.columns)
+    results = (product.rows & -product.rows) * (product.columns & -product.columns)
+    assert items >= min(32, results, gathered)
     assert tile.groups(product) * tile.rows * tile.columns == (
         product.batch * product.rows * product.columns * tile.parts
     )

@@ -1,0 +1,76 @@
+"""Schedules of products whose reductions are shared: what they need, and which tile made them."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+import pytest
+import tvm
+
+from autotune.compiler import spaces
+from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.opencl_source import improved_source
+from autotune.compiler.rules import design_spaces, tile_rule
+from autotune.compiler.targets import find, tvm_target
+from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
+from autotune.workloads import parse_kernel
+
+_EACH = 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "role", "ways"),
+    [
+        ("matmul:m=4,n=512,k=64", "forward", "straight"),
+        ("matmul:m=8,n=36,k=40", "data_grad", "unstaged"),
+        ("conv2d:n=2,c=8,h=6,w=6,k=16,r=3,s=3,stride=1,pad=1", "weight_grad", "fp16"),
+    ],
+)
+def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str, ways: str) -> None:
+    """Its local memory is within what was promised, so that no trial is spent on a refused kernel."""
+    of_target = find("opencl")
+    limits = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
+    space = spaces.load(of_target.space_path()).model_copy(update={"limits": limits})
+    if ways == "fp16":
+        space = space.with_half_storage()
+    if ways == "unstaged":
+        rules = [
+            rule.model_copy(update={"staged": (True, False)})
+            if rule.kind == "implicit_gemm"
+            else rule
+            for rule in space.rules
+        ]
+        space = space.model_copy(update={"rules": tuple(rules)})
+    target = tvm_target(of_target, limits)
+    kernel = parse_kernel(spec, role)
+    (product,) = (one for one in formulations(kernel) if one.name == "gemm")
+    rule = tile_rule(space, product.rule)
+    module = tvm.IRModule({"main": prim_func(kernel, product)})
+    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+    tiles = tiles_of(rule, module, seed=1)
+    by_kind: dict[object, list] = {}
+    for tile in tiles.drawn(3000):
+        if tile.slices > 1 and sketches.has(tile):
+            by_kind.setdefault(rule.kind(tile), []).append(tile)
+    wanted = {"straight": "straight", "fp16": "half", "unstaged": "staged"}[ways]
+    found = {getattr(some[0], wanted) for some in by_kind.values()}
+    assert found == {True, False}
+    for some in by_kind.values():
+        # Those that are said to need the most, and others.
+        some.sort(key=lambda tile: -tile.local_bytes(tiles.product))
+        for tile in islice(dict.fromkeys([some[0], some[-1]]), _EACH):
+            schedule = sketches.schedule(tile)
+            assert tile_of(rule, schedule.trace) == tile
+            context = improved_source(schedule.mod, images=False)
+            with tvm.transform.PassContext(config={"tirx.disable_assert": True}), context:
+                built = tvm.compile(schedule.mod, target)
+            source = str(built.mod.imports[0].inspect_source())
+            needed = [
+                sum(
+                    (2 if "half" in kind or "short" in kind else 4) * int(size)
+                    for kind, size in re.findall(r"__local (\w+) \w+\[(\d+)\]", part)
+                )
+                for part in source.split("// Function: ")
+            ]
+            assert 0 < max(needed) <= tile.local_bytes(tiles.product), tile

@@ -168,10 +168,13 @@ def _programs(
         )
         yield from (candidate.scheduled() for candidate in lane.propose(1))
         return
+    tiles = _tiles(kernel, formulation, space)
+    if not tiles:
+        return
     rule = tile_rule(space, formulation.rule)
     module = tvm.IRModule({"main": prim_func(kernel, formulation)})
     sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
-    for tile in _tiles(kernel, formulation, space):
+    for tile in tiles:
         if sketches.has(tile):
             yield sketches.schedule(tile).mod
 

@@ -292,7 +292,7 @@ def test_operands_that_are_too_long_for_one_dimension_are_images_of_two(
 ) -> None:
     made = tmp_path / "made"
     kernel = Kernel(parse_operator(spec), role)
-    product = {"row_image": True, "column_image": True, "row_load": 4, "staged": True, "slices": 1}
+    product = {"row_image": True, "column_image": True, "row_load": 4, "column_load": 4}
     module = _scheduled(kernel, name, product if "gemm" in name else {"image": True})
     exported([_variant(kernel, module)], tmp_path / "out", form, check_all=True)
     monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path, IMAGES_2D=str(made))))

@@ -86,17 +86,16 @@ class Products:
         scopes = [str(one.attrs[1]) for one in trace.insts if one.kind.name == "SetScope"]
         if pipelined:  # What a work-item reads follows from the rest.
             decided = decided[: -len(SHARES)]
-        # The last two are those of the rows and the columns.
-        straight = not pipelined and scopes[-2:] == ["shared", "local"]
+        rows_scope, columns_scope = scopes[-2:]
         sliced = any(_ITEMS[2] in map(str, one.attrs) for one in trace.insts)
         split = len(decided) - len(OWN) > sliced
         shared = [name for name, there in zip(SHARED, (split, sliced), strict=True) if there]
         numbers = dict.fromkeys(SHARED, 1) | dict(zip((*shared, *OWN), decided, strict=True))
         return Tile(
             **numbers,
-            staged=pipelined or scopes[-2] == "shared",
+            staged=pipelined or rows_scope == "shared",
             pipelined=pipelined,
-            straight=straight,
+            straight=(rows_scope, columns_scope) == ("shared", "local"),
             row_image=_SIDES["row"] in images,
             column_image=_SIDES["column"] in images,
             half=any(str(one.attrs[0]) == HALF for one in notes),

@@ -141,15 +141,6 @@ class Tile:
         ahead = self.row_each * self.row_load + self.column_each * self.column_load
         return self.accumulators + operands + (ahead if self.pipelined else 0)
 
-    def divides(self, product: Product) -> bool:
-        """Whether every cut is without rest: an uneven one would take the guard off the result's stores."""
-        return (
-            product.rows % self.rows == 0
-            and product.columns % self.columns == 0
-            and product.depth % (self.parts * self.deep) == 0
-            and self.deep % (self.slices * self.unrolled) == 0
-        )
-
     def shared_evenly(self) -> bool:
         """Whether the work-items of a work-group gather equal shares of the operands' tiles."""
         return self.deep * self.rows % (self.items * self.row_load) == 0 and (
@@ -273,7 +264,7 @@ class Tiles(TileSpace[Tile]):
         return tile.features(self.product)
 
     def together(self) -> Mapping[tuple[str, ...], Callable[..., bool]]:
-        """See `TileSpace`: cuts of an axis."""
+        """See `TileSpace`: cuts without rest; an uneven one would take the guard off the result's stores."""
         rows, columns, depth = self.product.rows, self.product.columns, self.product.depth
         return {
             ("row_strided", "row_items", "row_vector"): lambda *cut: rows % math.prod(cut) == 0,
@@ -303,7 +294,7 @@ class Tiles(TileSpace[Tile]):
             and tile.accumulators <= rule.most_accumulators
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.registers <= rule.most_registers
-            and tile.divides(self.product)
+            and self.goes_together(tile)
             and (tile.slices == 1 or tile.summed_evenly())
             and (self._staged_well(tile) if tile.staged else self._straight(tile))
         )

@@ -65,10 +65,20 @@ class TileSpace(ABC, Generic[Tile]):
         return {}
 
     @cached_property
+    def _together(self) -> Mapping[tuple[str, ...], Callable[..., bool]]:
+        return self.together()
+
+    def goes_together(self, tile: Tile) -> bool:
+        """Whether a tile's decisions are such that go together."""
+        return all(
+            fit(*(getattr(tile, name) for name in names)) for names, fit in self._together.items()
+        )
+
+    @cached_property
     def _drawn_from(self) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
         """Decisions, alone or together, and their values."""
         found = []
-        for names, fit in self.together().items():
+        for names, fit in self._together.items():
             values = product(*(self.choices[name] for name in names))
             found.append((names, [one for one in values if fit(*one)]))
         taken = {name for names, _ in found for name in names}

@@ -294,9 +294,9 @@ class Tiles(TileSpace[Tile]):
             and tile.accumulators <= rule.most_accumulators
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.registers <= rule.most_registers
-            and self.goes_together(tile)
             and (tile.slices == 1 or tile.summed_evenly())
             and (self._staged_well(tile) if tile.staged else self._straight(tile))
+            and self.goes_together(tile)  # Last: what is drawn does.
         )
 
     def _staged_well(self, tile: Tile) -> bool:

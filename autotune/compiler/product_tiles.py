@@ -188,7 +188,10 @@ class Tile:
         """Local memory of a work-group."""
         row = _padded(self.rows) if product.rows_along else self.rows
         column = _padded(self.columns) if product.columns_along else self.columns
-        gathered = [self.deep * row, 0 if self.straight else self.deep * column]
+        gathered = [
+            self.deep * row if self.staged else 0,
+            self.deep * column if self.columns_staged else 0,
+        ]
         if self.slices == 1:
             return sum(gathered) * _FLOAT_BYTES
         # Each part that lies apart has sums of the whole tile.

@@ -56,6 +56,9 @@ def _check(tile: Tile, product: Product, most_registers: int) -> None:
     if not tile.staged:
         assert tile.registers == tile.accumulators + tile.unrolled * own
         assert not tile.pipelined
+        apart = tile.row_strided * tile.column_strided
+        sums = tile.slices * tile.rows * tile.columns * apart if tile.slices > 1 else 0
+        assert tile.local_bytes(product) == 4 * sums
         return
     if tile.pipelined:
         reads = (tile.row_each * tile.row_load, tile.column_each * tile.column_load)

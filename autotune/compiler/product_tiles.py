@@ -285,6 +285,10 @@ class Tiles(TileSpace[Tile]):
             return tile
         return replace(tile, row_items=1, column_load=1, pipelined=False, half=False)
 
+    def plainest(self, tile: Tile) -> Tile:
+        """See `TileSpace`."""
+        return replace(tile, unrolled=1, row_load=1, column_load=1)
+
     def fits(self, tile: Tile) -> bool:
         """Whether the product can be cut so, and a work-group of the device can run it."""
         rule, limits = self._rule, self._limits

@@ -51,12 +51,19 @@ class TileSearch(Generic[Tile]):
         if chosen and self._ranker.version:
             bred = self._evolved([*dict.fromkeys([*best, *fresh])])
             by_model = count - sum(self._random.random() < self._explore for _ in range(count))
-            chosen = [*dict.fromkeys([*self._new(bred)[:by_model], *chosen])][:count]
+            chosen = [*dict.fromkeys([*self._unlike(self._new(bred))[:by_model], *chosen])][:count]
         self._proposed.update(chosen)
         return chosen
 
     def _new(self, tiles: Iterable[Tile]) -> list[Tile]:
         return [tile for tile in dict.fromkeys(tiles) if tile not in self._proposed]
+
+    def _unlike(self, tiles: Iterable[Tile]) -> list[Tile]:
+        """The first of those that are alike, as the cost model's favourites are: one of them tells it enough."""
+        first: dict[Tile, Tile] = {}
+        for tile in tiles:
+            first.setdefault(self._tiles.plainest(tile), tile)
+        return [*first.values()]
 
     def _evolved(self, population: list[Tile]) -> list[Tile]:
         """The population after some generations, the most promising first."""

@@ -60,6 +60,10 @@ class TileSpace(ABC, Generic[Tile]):
         """The tile, with the decisions that follow from others."""
         return tile
 
+    def plainest(self, tile: Tile) -> Tile:
+        """The tile without what changes its speed little; a round has no two that are alike so."""
+        return tile
+
     def together(self) -> Mapping[tuple[str, ...], Callable[..., bool]]:
         """Decisions that are drawn together, and whether values of theirs fit: else most draws would not."""
         return {}

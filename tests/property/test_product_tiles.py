@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -157,6 +159,21 @@ def test_what_it_has_learnt_makes_its_proposals_faster(seed: int) -> None:
         ranker.learn("m", [t.features(SQUARE) for t in tried], [_seconds(t) for t in tried])
     at_random = np.median([_seconds(tile) for tile in known[:24]])
     assert np.median([_seconds(tile) for tile in known[-24:]]) < at_random / 3
+
+
+def test_a_round_has_no_two_tiles_that_differ_in_their_loads_only() -> None:
+    """The cost model's favourites are such, and one of them tells it enough."""
+    ranker = ScheduleRanker(seed=1, warmup=24)
+    tiles = Tiles(SQUARE, RULE, LIMITS, 1)
+    search = TileSearch(tiles, ranker, 0.0, 1)
+    known: list[Tile] = []
+    for number in range(9):
+        tried = search.propose(8, sorted(known, key=_seconds)[:24])
+        if number > 2:
+            alike = {replace(tile, unrolled=1, row_load=1, column_load=1) for tile in tried}
+            assert len(alike) == len(tried) == 8
+        known += tried
+        ranker.learn("m", [t.features(SQUARE) for t in tried], [_seconds(t) for t in tried])
 
 
 def test_nothing_goes_through_local_memory_that_is_plain_memory() -> None:

@@ -4,6 +4,7 @@
 #   make test ARGS="-m 'not slow'"    arguments for pytest
 #   make test JOBS=4                  test files at the same time
 #   make bench ARGS=--quick           arguments for every benchmark
+#   make bench ARGS=--quick AT_ONCE=2 benchmarks at the same time, where their times do not count
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -17,6 +18,8 @@ STAMP := $(VENV)/.autotune-installed
 ARGS ?=
 # Tests that run at the same time; those of one file never do.
 JOBS ?= 2
+# Benchmarks that run at the same time.
+AT_ONCE ?= 1
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 PACKAGES := build-essential cmake ninja-build python3-venv \
@@ -99,13 +102,19 @@ docs: install ## Write docs/commands.md and the README's picture anew
 	$(BIN)/python benchmarks/picture.py --out docs/joint-fronts.svg
 
 bench: install ## Run every benchmark; results in build/bench
-	@status=0
-	for program in $$(grep -ls '^from bars import .*run' benchmarks/*.py); do
-		name="$$(basename "$$program" .py)"
+	@one() {
+		name="$$(basename "$$1" .py)"
 		echo "== $$name"
-		$(BIN)/python "$$program" --json "build/bench/$$name.json" $(ARGS) || status=1
-	done
-	exit "$$status"
+		if [ "$(AT_ONCE)" -eq 1 ]; then
+			$(BIN)/python "$$1" --json "build/bench/$$name.json" $(ARGS)
+		else  # Each holds this host as its own.
+			XDG_STATE_HOME="$$(mktemp -d)" $(BIN)/python "$$1" \
+				--json "build/bench/$$name.json" $(ARGS) 2>&1 | sed -u "s/^/$$name: /"
+		fi
+	}
+	export -f one
+	grep -ls '^from bars import .*run' benchmarks/*.py \
+		| xargs -P $(AT_ONCE) -I {} bash -o pipefail -c 'one {}'
 
 clean: ## Remove what was built and cached; keep .venv and logs
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

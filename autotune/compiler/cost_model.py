@@ -7,6 +7,8 @@ kernel, so that one model learns from all kernels of a run.
 Of tiles, whose features are few and cheap, a committee learns: each member from its own resample of what was
 measured, and a tile counts as fast as the members say on average, and some of what they differ by, for where they
 differ something may be found (upper confidence bounds of bagged trees, as in Hutter et al., "SMAC", LION 2011).
+What is measured together is chosen with more and less of such hope (Hutter et al., "Parallel algorithm
+configuration", LION 2012).
 """
 
 from __future__ import annotations
@@ -86,9 +88,20 @@ class ScheduleRanker:
         """Predicted relative speeds, higher is faster; random until enough has been learnt."""
         if not self._boosters:
             return self.random_scores(len(features))
+        (hoped,) = self.hoped(features, (_HOPE,))
+        return np.asarray(hoped)
+
+    def hoped(
+        self, features: Sequence[NDArray[np.float32]], hopes: Sequence[float]
+    ) -> NDArray[np.float64]:
+        """Predicted relative speeds, with each of so many standard deviations of the members'; it must have learnt.
+
+        Returns:
+            A row for each hope, of shape [hopes, features].
+        """
         rows = np.stack(features)
         said = np.stack([one.inplace_predict(rows) for one in self._boosters]).astype(np.float64)
-        hoped: NDArray[np.float64] = said.mean(axis=0) + _HOPE * said.std(axis=0)
+        hoped: NDArray[np.float64] = said.mean(axis=0) + np.outer(hopes, said.std(axis=0))
         return np.maximum(hoped, 1e-6)
 
     def random_scores(self, count: int) -> NDArray[np.float64]:

@@ -16,6 +16,10 @@ _FRESH = 384
 _PARENTS = 64
 _CHILDREN = 192
 _GENERATIONS = 4
+_HOPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""Standard deviations of a committee's scores, of which each tile of a round is chosen with one."""
+_HOPE = 3.0
+"""Those with which tiles are bred."""
 
 
 class TileSearch(Generic[Tile]):
@@ -51,19 +55,29 @@ class TileSearch(Generic[Tile]):
         if chosen and self._ranker.version:
             bred = self._evolved([*dict.fromkeys([*best, *fresh])])
             by_model = count - sum(self._random.random() < self._explore for _ in range(count))
-            chosen = [*dict.fromkeys([*self._unlike(self._new(bred))[:by_model], *chosen])][:count]
+            promising = self._promising(self._new(bred), by_model)
+            chosen = [*dict.fromkeys([*promising, *chosen])][:count]
         self._proposed.update(chosen)
         return chosen
 
     def _new(self, tiles: Iterable[Tile]) -> list[Tile]:
         return [tile for tile in dict.fromkeys(tiles) if tile not in self._proposed]
 
-    def _unlike(self, tiles: Iterable[Tile]) -> list[Tile]:
-        """The first of those that are alike, as the cost model's favourites are: one of them tells it enough."""
-        first: dict[Tile, Tile] = {}
-        for tile in tiles:
-            first.setdefault(self._tiles.plainest(tile), tile)
-        return [*first.values()]
+    def _promising(self, tiles: Sequence[Tile], count: int) -> list[Tile]:
+        """Up to `count` tiles, each the most promising by a hope of its own, and no two that are alike.
+
+        The cost model's favourites mostly are alike, and one of them tells it enough.
+        """
+        found: dict[Tile, Tile] = {}
+        hopes = self._random.sample(_HOPES * (1 + count // len(_HOPES)), count)
+        if tiles and hopes:
+            scores = self._ranker.hoped([self._tiles.features(tile) for tile in tiles], hopes)
+            for order in np.argsort(-scores, kind="stable"):
+                for tile in map(tiles.__getitem__, order):
+                    if (plainest := self._tiles.plainest(tile)) not in found:
+                        found[plainest] = tile
+                        break
+        return [*found.values()]
 
     def _evolved(self, population: list[Tile]) -> list[Tile]:
         """The population after some generations, the most promising first."""
@@ -84,6 +98,6 @@ class TileSearch(Generic[Tile]):
             self._scored_by = self._ranker.version
         unknown = [tile for tile in dict.fromkeys(population) if tile not in self._scores]
         if unknown:
-            found = self._ranker.score([self._tiles.features(tile) for tile in unknown])
+            (found,) = self._ranker.hoped([self._tiles.features(t) for t in unknown], (_HOPE,))
             self._scores.update(zip(unknown, map(float, found), strict=True))
         return np.array([self._scores[tile] for tile in population])

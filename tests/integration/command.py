@@ -1,9 +1,13 @@
 """Runs `autotune` as a user does, in a process of its own."""
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+from autotune.cli.main import main
 
 AUTOTUNE = [sys.executable, "-m", "autotune"]
 
@@ -20,6 +24,14 @@ def autotune(
         check=False,
         env={**os.environ, **environment},
     )
+
+
+def autotune_here(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs the command in this process, which need not start and import everything again."""
+    words = [str(argument) for argument in arguments]
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as errors:
+        code = main(words)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), errors.getvalue())
 
 
 def one_folder(logs: Path) -> Path:

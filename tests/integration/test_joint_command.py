@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import autotune, one_folder
+from command import autotune, autotune_here, one_folder
 
 LENET = ("--model", "lenet", "--batch", "8")
+# The model of a phone works for each call of a step: of long steps there are fewer in a second of its time.
+PHONE = ("--emulate", "meizu-16t", "--model", "lenet", "--batch", "64")
 
 
-def kernels(logs: Path, *arguments: str, model: tuple[str, ...] = LENET) -> Path:
-    done = autotune("kernels", *model, *arguments, "--logs", str(logs))
+def kernels(logs: Path, *arguments: str) -> Path:
+    done = autotune("kernels", *arguments, "--logs", str(logs))
     assert done.returncode == 0, done.stderr
     return one_folder(logs)
 
@@ -31,10 +33,10 @@ def events(run: Path) -> list[dict[str, Any]]:
 def test_a_joint_search_on_a_model_leaves_plans_and_goes_on(tmp_path: Path) -> None:
     # All cores are more than one cluster's: runs for unlike numbers of cores go together.
     runs = [
-        kernels(tmp_path / c, "--emulate", "meizu-16t", "--cluster", c, "--trials", "32")
+        kernels(tmp_path / c, *PHONE, "--cluster", c, "--trials", "32")
         for c in ("big", "little", "hybrid")
     ]
-    common = ("--emulate", "meizu-16t", *LENET, *(word for run in runs for word in ("--run", run)))
+    common = (*PHONE, *(word for run in runs for word in ("--run", run)))
     found = joint(
         *common, "--objective", "pareto", "--trials", 9, "--blocks", 1, "--least-seconds", 1,
         "--logs", tmp_path / "joint",
@@ -73,15 +75,15 @@ def test_a_joint_search_on_a_model_leaves_plans_and_goes_on(tmp_path: Path) -> N
     more = joint("--resume", run, "--trials", 11)
     assert (more["n_measured"], more["sequential"]["measured"]) == (11, 11)
     check_consumers(run, json.loads((run / "plans" / "fastest.json").read_text()), tmp_path)
-    refused = autotune("cpu-config", "--resume", str(run))
+    refused = autotune_here("cpu-config", "--resume", str(run))
     assert (refused.returncode, "autotune joint --resume" in refused.stderr) == (2, True)
-    replayed = autotune("report", str(run))
+    replayed = autotune_here("report", str(run))
     assert replayed.returncode == 0, replayed.stderr
 
 
 def test_without_a_run_the_kernels_are_tuned_first(tmp_path: Path) -> None:
     found = joint(
-        "--emulate", "meizu-16t", *LENET, "--kernel-trials", 20, "--objective", "energy", "--trials", 2,
+        *PHONE, "--kernel-trials", 20, "--objective", "energy", "--trials", 2,
         "--blocks", 1, "--least-seconds", 1, "--no-sequential", "--per-operator", "--logs", tmp_path,
     )  # fmt: skip
     assert found["n_measured"] == 2
@@ -98,7 +100,7 @@ def test_without_a_run_the_kernels_are_tuned_first(tmp_path: Path) -> None:
     # What is said of a damaged plan holds: the run makes it again.
     file = joint_run / "plans" / "best.json"
     file.write_text(json.dumps({**plan, "memory": None}))
-    refused = autotune("step", "--plan", file)
+    refused = autotune_here("step", "--plan", file)
     assert f"make it again: autotune joint --resume {joint_run}" in refused.stderr
     done = autotune("joint", "--resume", joint_run)
     assert done.returncode == 0, done.stderr
@@ -123,33 +125,33 @@ def check_changes(plan: dict[str, Any], folder: Path) -> None:
         ]
         file = folder / f"{len(settings)}.json"
         file.write_text(json.dumps({**plan, "settings": settings, "calls": calls}))
-        done = autotune("step", "--plan", file, "--least-seconds", "0.5", "--json")
+        done = autotune_here("step", "--plan", file, "--least-seconds", "0.5", "--json")
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
         seconds.append(told["measured"]["time_s"])
     assert told["changes"] >= 2
     assert seconds[1] > 3 * seconds[0]
-    refused = autotune("cpu-config", "apply", folder / "2.json")
+    refused = autotune_here("cpu-config", "apply", folder / "2.json")
     assert (refused.returncode, "goes through 2 configurations" in refused.stderr) == (2, True)
 
 
 def check_consumers(run: Path, plan: dict[str, Any], folder: Path) -> None:
     """A plan of a model is measured on it; it is exported only as what it is, and never set."""
     file = str(run / "plans" / "fastest.json")
-    done = autotune("step", "--plan", file, "--least-seconds", "1", "--json")
+    done = autotune_here("step", "--plan", file, "--least-seconds", "1", "--json")
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout)
     assert "meizu-16t" in measured["emulated"]
     assert measured["measured"]["time_s"] == pytest.approx(plan["measured"]["time_s"], rel=0.05)
     assert measured["settings"] == [plan["configuration"]] == plan["settings"]
     for command in (["cpu-config", "apply", file], ["export", file, "--out", str(folder / "out")]):
-        refused = autotune(*command)
+        refused = autotune_here(*command)
         assert (refused.returncode, "model" in refused.stderr or "stand-in" in refused.stderr) == (
             2,
             True,
         )
     out = folder / "out"
-    done = autotune("export", file, "--format", "tvm", "--allow-stand-in", "--out", str(out))
+    done = autotune_here("export", file, "--format", "tvm", "--allow-stand-in", "--out", str(out))
     assert done.returncode == 0, done.stderr
     manifest = json.loads((out / "manifest.json").read_text())
     (variant,) = [one for one in manifest["variants"] if one["name"] != "default"]
@@ -162,7 +164,9 @@ def check_consumers(run: Path, plan: dict[str, Any], folder: Path) -> None:
     }
     assert told == {call["schedule"]["digest"] for call in plan["calls"]}
     check_figures(manifest, plan)
-    done = autotune("export", run, "--format", "tvm", "--allow-stand-in", "--out", folder / "run")
+    done = autotune_here(
+        "export", run, "--format", "tvm", "--allow-stand-in", "--out", folder / "run"
+    )
     assert done.returncode == 0, done.stderr  # The run's best plan.
     manifest = json.loads((folder / "run" / "manifest.json").read_text())
     assert manifest["variants"][0]["source"].endswith("/best.json")
@@ -197,24 +201,23 @@ def check_damage(run: Path, plan: dict[str, Any], folder: Path) -> None:
     ):
         file = folder / "changed.json"
         file.write_text(json.dumps({**plan, **change}))
-        done = autotune("step", "--plan", file, "--least-seconds", "0.2")
+        done = autotune_here("step", "--plan", file, "--least-seconds", "0.2")
         assert (done.returncode, text in done.stderr) == (2, True), done.stderr
     # What is not known is passed over.
     file.write_text(json.dumps({**plan, "step": {**plan["step"], "mood": "good"}, "new": 1}))
-    done = autotune("step", "--plan", file, "--least-seconds", "0.2")
+    done = autotune_here("step", "--plan", file, "--least-seconds", "0.2")
     assert done.returncode == 0, done.stderr
 
 
 def test_a_memory_limit_brings_forms_that_save_memory(tmp_path: Path) -> None:
-    large = ("--model", "lenet", "--batch", "32")
-    emulated = ("--emulate", "meizu-16t", "--trials", "1")
+    large = ("--emulate", "meizu-16t", "--model", "lenet", "--batch", "32")
     runs = [
-        kernels(tmp_path / f"k{number}", *emulated, *more, model=large)
+        kernels(tmp_path / f"k{number}", *large, "--trials", "1", *more)
         for number, more in enumerate([(), ("--micro-batch", "2")])
     ]
     common = (
-        "--emulate", "meizu-16t", *large, "--run", runs[0], "--run", runs[1], "--trials", 3, "--blocks", 1,
-        "--least-seconds", 0.5, "--no-sequential", "--start-temperature", 99,
+        *large, "--run", runs[0], "--run", runs[1], "--trials", 3, "--blocks", 1,
+        "--least-seconds", 0.2, "--no-sequential", "--start-temperature", 99,
     )  # fmt: skip
     plain = joint(*common, "--logs", tmp_path / "plain")
     assert plain["sequential"] is None
@@ -236,7 +239,7 @@ def test_a_memory_limit_brings_forms_that_save_memory(tmp_path: Path) -> None:
 
 
 def test_a_joint_search_on_this_host_runs_the_schedules_it_chose(tmp_path: Path) -> None:
-    run = kernels(tmp_path / "kernels", "--trials", "40")
+    run = kernels(tmp_path / "kernels", *LENET, "--trials", "40")
     found = joint(
         "--device", "local", *LENET, "--run", run, "--meter", "none", "--trials", 6, "--blocks", 2,
         "--least-seconds", 0.2, "--start-temperature", 999, "--space", space(tmp_path),
@@ -305,7 +308,7 @@ def check_export(plan: Path, out: Path) -> None:
 )  # fmt: skip
 def test_a_mistake_is_told_in_one_line(tmp_path: Path, arguments: list[str], text: str) -> None:
     if "{run}" in arguments:
-        run = kernels(tmp_path / "kernels", "--emulate", "meizu-16t", "--trials", "1")
+        run = kernels(tmp_path / "kernels", "--emulate", "meizu-16t", *LENET, "--trials", "1")
         arguments = [str(run) if word == "{run}" else word for word in arguments]
     if arguments[0] != "--resume":
         arguments = [*arguments, "--logs", str(tmp_path / "logs")]

@@ -109,17 +109,17 @@ def test_programs_are_compiled_once_and_kept_for_later_commands(
     bundle: Bundle, tmp_path: Path, variables: dict[str, str], folder: str
 ) -> None:
     """Each command puts the step into a new folder, which is gone at its end."""
-    able, kept = sorted(bundle[3].kernels), []
+    some, kept = sorted(bundle[3].kernels)[::4], []
     ways = {name: value and str(tmp_path / value) for name, value in variables.items()}
     for number in range(2):
         step = tmp_path / f"step{number}"
         shutil.copytree(bundle[1], step)
-        run((bundle[0], step, *bundle[2:]), tmp_path / "settings", able, "copy", **ways)
+        run((bundle[0], step, *bundle[2:]), tmp_path / "settings", some, "copy", **ways)
         assert not (step / "programs").exists()
         files = (tmp_path / folder).iterdir()
         # A program that is compiled again is another file; one that is used has another time.
         kept.append({file: file.stat().st_ino for file in files})
-    assert kept[0]
+    assert len(kept[0]) > 1
     assert kept[0] == kept[1]
 
 

@@ -35,6 +35,13 @@ def test_a_committee_hopes_where_its_members_differ() -> None:
     assert doubtful - certain > of_one[1] - of_one[0] + 0.05
 
 
+def test_more_hope_counts_for_more_where_its_members_differ() -> None:
+    known = [(0.0, 2.0)] * 40 + [(1.0, 1.0), (1.0, 1e3)] * 2
+    none, some, much = _ranker(4, known).hoped([_feature(0), _feature(1)], (0.0, 1.5, 6.0))
+    assert none[1] - none[0] < some[1] - some[0] < much[1] - much[0]
+    assert list(some) == list(_ranker(4, known).score([_feature(0), _feature(1)]))
+
+
 def test_a_committee_learns_from_every_round() -> None:
     for members, learns in ((1, False), (4, True)):
         ranker = _ranker(members, [(n, 1.0 + n) for n in range(100)])

@@ -18,7 +18,7 @@ STAMP := $(VENV)/.autotune-installed
 ARGS ?=
 # Tests that run at the same time; those of one file never do.
 JOBS ?= 2
-# Benchmarks that run at the same time.
+# Benchmarks that run at the same time, each as if no other held this host: only where nobody may set its clocks.
 AT_ONCE ?= 1
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
@@ -102,19 +102,22 @@ docs: install ## Write docs/commands.md and the README's picture anew
 	$(BIN)/python benchmarks/picture.py --out docs/joint-fronts.svg
 
 bench: install ## Run every benchmark; results in build/bench
-	@one() {
+	@state="$$(mktemp -d)"
+	trap 'rm -rf "$$state"' EXIT
+	one() {
 		name="$$(basename "$$1" .py)"
 		echo "== $$name"
 		if [ "$(AT_ONCE)" -eq 1 ]; then
-			$(BIN)/python "$$1" --json "build/bench/$$name.json" $(ARGS)
-		else  # Each holds this host as its own.
-			XDG_STATE_HOME="$$(mktemp -d)" $(BIN)/python "$$1" \
-				--json "build/bench/$$name.json" $(ARGS) 2>&1 | sed -u "s/^/$$name: /"
+			$(BIN)/python "$$1" --json "build/bench/$$name.json" $(ARGS) || return 1
+		else
+			{ XDG_STATE_HOME="$$state/$$name" PYTHONUNBUFFERED=1 $(BIN)/python "$$1" \
+				--json "build/bench/$$name.json" $(ARGS) 2>&1 | sed -u "s/^/$$name: /"; } || return 1
 		fi
 	}
 	export -f one
+	export state
 	grep -ls '^from bars import .*run' benchmarks/*.py \
-		| xargs -P $(AT_ONCE) -I {} bash -o pipefail -c 'one {}'
+		| xargs -d '\n' -P $(AT_ONCE) -I {} bash -o pipefail -c 'one "$$1"' _ {}
 
 clean: ## Remove what was built and cached; keep .venv and logs
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+_CLOCKS = Path("/sys/devices/system/cpu/cpufreq")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Modules run at the same time, and each holds this host as its own: of a user's runs one would wait."""
+    """Modules run at the same time, and each holds this host as its own, unless it could set its clocks."""
+    if any(os.access(clock, os.W_OK) for clock in _CLOCKS.glob("policy*/scaling_max_freq")):
+        yield
+        return
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

@@ -82,7 +82,7 @@ class ScheduleRanker:
         total = self.measurements
         if total >= self._warmup and total >= self._trained_on * (1 + self._fresh_share):
             self._train()
-            self._trained_on = total
+            self._trained_on = total if self._boosters else 0
 
     def score(self, features: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
         """Predicted relative speeds, higher is faster; random until enough has been learnt."""

@@ -286,8 +286,9 @@ class Tiles(TileSpace[Tile]):
         return replace(tile, row_items=1, column_load=1, pipelined=False, half=False)
 
     def plainest(self, tile: Tile) -> Tile:
-        """See `TileSpace`."""
-        return replace(tile, unrolled=1, row_load=1, column_load=1)
+        """See `TileSpace`: what goes straight into registers is read for as many steps as are unrolled."""
+        unrolled = 1 if tile.columns_staged else tile.unrolled
+        return replace(tile, unrolled=unrolled, row_load=1, column_load=1)
 
     def fits(self, tile: Tile) -> bool:
         """Whether the product can be cut so, and a work-group of the device can run it."""

@@ -18,7 +18,7 @@ _CHILDREN = 192
 _GENERATIONS = 4
 _HOPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Standard deviations of a committee's scores, of which each tile of a round is chosen with one."""
-_HOPE = 3.0
+_BREEDING_HOPE = 3.0
 """Those with which tiles are bred."""
 
 
@@ -53,10 +53,10 @@ class TileSearch(Generic[Tile]):
         fresh = self._new(self._tiles.drawn(_FRESH))
         chosen = self._random.sample(fresh, min(count, len(fresh)))
         if chosen and self._ranker.version:
-            bred = self._evolved([*dict.fromkeys([*best, *fresh])])
+            bred = self._new(self._evolved([*dict.fromkeys([*best, *fresh])]))
             by_model = count - sum(self._random.random() < self._explore for _ in range(count))
-            promising = self._promising(self._new(bred), by_model)
-            chosen = [*dict.fromkeys([*promising, *chosen])][:count]
+            chosen = [*self._promising(bred, by_model), *chosen, *bred]
+        chosen = self._unlike(chosen)[:count]
         self._proposed.update(chosen)
         return chosen
 
@@ -64,20 +64,25 @@ class TileSearch(Generic[Tile]):
         return [tile for tile in dict.fromkeys(tiles) if tile not in self._proposed]
 
     def _promising(self, tiles: Sequence[Tile], count: int) -> list[Tile]:
-        """Up to `count` tiles, each the most promising by a hope of its own, and no two that are alike.
-
-        The cost model's favourites mostly are alike, and one of them tells it enough.
-        """
+        """Up to `count` tiles, each the most promising by a hope of its own that is like none before it."""
+        hopes = self._random.sample(_HOPES * -(-count // len(_HOPES)), count)
+        if not tiles or not hopes:
+            return []
+        scores = self._ranker.hoped([self._tiles.features(tile) for tile in tiles], hopes)
         found: dict[Tile, Tile] = {}
-        hopes = self._random.sample(_HOPES * (1 + count // len(_HOPES)), count)
-        if tiles and hopes:
-            scores = self._ranker.hoped([self._tiles.features(tile) for tile in tiles], hopes)
-            for order in np.argsort(-scores, kind="stable"):
-                for tile in map(tiles.__getitem__, order):
-                    if (plainest := self._tiles.plainest(tile)) not in found:
-                        found[plainest] = tile
-                        break
+        for order in np.argsort(-scores, kind="stable"):
+            for tile in map(tiles.__getitem__, order):
+                if (plainest := self._tiles.plainest(tile)) not in found:
+                    found[plainest] = tile
+                    break
         return [*found.values()]
+
+    def _unlike(self, tiles: Sequence[Tile]) -> list[Tile]:
+        """The tiles, first those that are like none before them: one of those that are alike tells enough."""
+        first: dict[Tile, Tile] = {}
+        for tile in tiles:
+            first.setdefault(self._tiles.plainest(tile), tile)
+        return [*dict.fromkeys([*first.values(), *tiles])]
 
     def _evolved(self, population: list[Tile]) -> list[Tile]:
         """The population after some generations, the most promising first."""
@@ -98,6 +103,8 @@ class TileSearch(Generic[Tile]):
             self._scored_by = self._ranker.version
         unknown = [tile for tile in dict.fromkeys(population) if tile not in self._scores]
         if unknown:
-            (found,) = self._ranker.hoped([self._tiles.features(t) for t in unknown], (_HOPE,))
+            (found,) = self._ranker.hoped(
+                [self._tiles.features(t) for t in unknown], (_BREEDING_HOPE,)
+            )
             self._scores.update(zip(unknown, map(float, found), strict=True))
         return np.array([self._scores[tile] for tile in population])

@@ -61,7 +61,7 @@ class TileSpace(ABC, Generic[Tile]):
         return tile
 
     def plainest(self, tile: Tile) -> Tile:
-        """The tile without what changes its speed little; a round has no two that are alike so."""
+        """The tile without what changes its speed little; a round has no two alike so, while there are others."""
         return tile
 
     def together(self) -> Mapping[tuple[str, ...], Callable[..., bool]]:

@@ -44,12 +44,10 @@ ENDLESS = "for (volatile int i = 0;; i = 1 - i) {}"
 
 @pytest.fixture(scope="module")
 def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackerLink]:
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         with local_fleet(KEY) as link:
             yield link
-    finally:
-        del os.environ["XDG_STATE_HOME"]
 
 
 @pytest.fixture

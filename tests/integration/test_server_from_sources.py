@@ -118,13 +118,11 @@ def bundle(platform: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tracker(
     platform: str, bundle: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TrackerLink]:
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
     emulated = "" if platform == "host" else "qemu-user"
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         with local_fleet(KEY, bundle=bundle, emulated=emulated) as link:
             yield link
-    finally:
-        del os.environ["XDG_STATE_HOME"]
 
 
 def open_session(tracker: TrackerLink) -> Any:

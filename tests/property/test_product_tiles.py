@@ -165,15 +165,45 @@ def test_a_round_has_no_two_tiles_that_differ_in_their_loads_only() -> None:
     """The cost model's favourites are such, and one of them tells it enough."""
     ranker = ScheduleRanker(seed=1, warmup=24)
     tiles = Tiles(SQUARE, RULE, LIMITS, 1)
-    search = TileSearch(tiles, ranker, 0.0, 1)
+    search = TileSearch(tiles, ranker, 0.3, 1)
     known: list[Tile] = []
-    for number in range(9):
+    for _ in range(9):
         tried = search.propose(8, sorted(known, key=_seconds)[:24])
-        if number > 2:
-            alike = {replace(tile, unrolled=1, row_load=1, column_load=1) for tile in tried}
-            assert len(alike) == len(tried) == 8
+        alike = {replace(tile, unrolled=1, row_load=1, column_load=1) for tile in tried}
+        assert len(alike) == len(tried) == 8
         known += tried
         ranker.learn("m", [t.features(SQUARE) for t in tried], [_seconds(t) for t in tried])
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 20])
+def test_a_round_is_full_and_each_of_its_tiles_has_a_hope_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    search, ranker = _search(seed=1, warmup=8)
+    tried = search.propose(8, [])
+    ranker.learn("m", [t.features(SQUARE) for t in tried], [_seconds(t) for t in tried])
+    asked: list[tuple[float, ...]] = []
+    plain = ranker.hoped
+
+    def hoped(features: list, hopes: tuple[float, ...]) -> np.ndarray:
+        asked.append(tuple(hopes))
+        return plain(features, hopes)
+
+    monkeypatch.setattr(ranker, "hoped", hoped)
+    monkeypatch.setattr(search, "_explore", 0.0)
+    assert len(set(search.propose(count, tried))) == count
+    if count:
+        assert len(asked[-1]) == count
+        assert max(map(asked[-1].count, asked[-1])) == -(-count // 8)
+
+
+def test_a_search_goes_on_where_everything_failed() -> None:
+    search, ranker = _search(seed=1, warmup=8)
+    for _ in range(3):
+        tried = search.propose(8, [])
+        assert len(tried) == 8
+        ranker.learn("m", [t.features(SQUARE) for t in tried], [float("inf")] * 8)
+    assert ranker.version == 0
 
 
 def test_nothing_goes_through_local_memory_that_is_plain_memory() -> None:

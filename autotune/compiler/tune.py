@@ -150,14 +150,13 @@ class KernelRun:
 
     def _ranker(self, rule: str) -> ScheduleRanker:
         """The cost model of the formulations that a rule of their own schedules, or of all the others."""
-        return self._rankers.setdefault(
-            rule,
-            ScheduleRanker(
+        if rule not in self._rankers:
+            self._rankers[rule] = ScheduleRanker(
                 seed=self._request.seed,
                 warmup=self._request.space.search.model_warmup,
                 members=_COMMITTEE if rule else 1,
-            ),
-        )
+            )
+        return self._rankers[rule]
 
     def _lane_apart(self, kernel: Kernel, formulation: str) -> Lane:
         """A search that is none of the run's, for what records know of other kernels."""

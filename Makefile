@@ -107,12 +107,13 @@ bench: install ## Run every benchmark; results in build/bench
 	one() {
 		name="$$(basename "$$1" .py)"
 		echo "== $$name"
-		if [ "$(AT_ONCE)" -eq 1 ]; then
-			$(BIN)/python "$$1" --json "build/bench/$$name.json" $(ARGS) || return 1
+		set -- $(BIN)/python "$$1" --json "build/bench/$$name.json" $(ARGS)
+		if [ "$(AT_ONCE)" -ne 1 ]; then
+			export XDG_STATE_HOME="$$state/$$name" PYTHONUNBUFFERED=1
+			"$$@" 2>&1 | sed -u "s/^/$$name: /"
 		else
-			{ XDG_STATE_HOME="$$state/$$name" PYTHONUNBUFFERED=1 $(BIN)/python "$$1" \
-				--json "build/bench/$$name.json" $(ARGS) 2>&1 | sed -u "s/^/$$name: /"; } || return 1
-		fi
+			"$$@"
+		fi || return 1
 	}
 	export -f one
 	export state

@@ -57,20 +57,19 @@ def told(run: Path) -> dict[str, Any]:
         "step", "--model", "lenet", "--batch", "2", "--run", run, "--steps", "8", "--json"
     )
     assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def test_a_tuned_step_reports_loss_time_and_memory(told: dict[str, Any]) -> None:
-    result = told
-    assert result["schema_version"] == 1
-    assert len(result["losses"]) == len(result["seconds"]) == 8
-    assert all(np.isfinite(result["losses"]))
-    assert result["step_ms"] == pytest.approx(1e3 * np.median(result["seconds"][3:]))
-    assert result["peak_bytes"] == pytest.approx(result["predicted_peak_bytes"], rel=0.1)
-    assert result["peak_bytes"] <= result["predicted_peak_bytes"]
-    assert result["never_tuned_kernels"] == []
-    assert result["samples_per_s"] == pytest.approx(2e3 / result["step_ms"])
+    assert told["schema_version"] == 1
+    assert len(told["losses"]) == len(told["seconds"]) == 8
+    assert all(np.isfinite(told["losses"]))
+    assert told["step_ms"] == pytest.approx(1e3 * np.median(told["seconds"][3:]))
+    assert told["peak_bytes"] == pytest.approx(told["predicted_peak_bytes"], rel=0.1)
+    assert told["peak_bytes"] <= told["predicted_peak_bytes"]
+    assert told["never_tuned_kernels"] == []
+    assert told["samples_per_s"] == pytest.approx(2e3 / told["step_ms"])
 
 
 def test_the_same_seed_gives_the_same_losses_tuned_or_not(told: dict[str, Any]) -> None:

@@ -137,9 +137,9 @@ def _seconds(tile: Tile) -> float:
     return (1 / tile.rows + 1 / tile.columns) * (1 + tile.parts) * (1 + 64 / tile.items)
 
 
-def _search(seed: int, warmup: int) -> tuple[TileSearch, ScheduleRanker]:
+def _search(seed: int, warmup: int, explore: float = 0.1) -> tuple[TileSearch, ScheduleRanker]:
     ranker = ScheduleRanker(seed=seed, warmup=warmup)
-    return TileSearch(Tiles(SQUARE, RULE, LIMITS, seed), ranker, 0.1, seed), ranker
+    return TileSearch(Tiles(SQUARE, RULE, LIMITS, seed), ranker, explore, seed), ranker
 
 
 def test_a_search_proposes_nothing_twice() -> None:
@@ -163,9 +163,7 @@ def test_what_it_has_learnt_makes_its_proposals_faster(seed: int) -> None:
 
 def test_a_round_has_no_two_tiles_that_differ_in_their_loads_only() -> None:
     """The cost model's favourites are such, and one of them tells it enough."""
-    ranker = ScheduleRanker(seed=1, warmup=24)
-    tiles = Tiles(SQUARE, RULE, LIMITS, 1)
-    search = TileSearch(tiles, ranker, 0.3, 1)
+    search, ranker = _search(seed=1, warmup=24, explore=0.3)
     known: list[Tile] = []
     for _ in range(9):
         tried = search.propose(8, sorted(known, key=_seconds)[:24])
@@ -179,7 +177,7 @@ def test_a_round_has_no_two_tiles_that_differ_in_their_loads_only() -> None:
 def test_a_round_is_full_and_each_of_its_tiles_has_a_hope_of_its_own(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    search, ranker = _search(seed=1, warmup=8)
+    search, ranker = _search(seed=1, warmup=8, explore=0.0)
     tried = search.propose(8, [])
     ranker.learn("m", [t.features(SQUARE) for t in tried], [_seconds(t) for t in tried])
     asked: list[tuple[float, ...]] = []
@@ -190,7 +188,6 @@ def test_a_round_is_full_and_each_of_its_tiles_has_a_hope_of_its_own(
         return plain(features, hopes)
 
     monkeypatch.setattr(ranker, "hoped", hoped)
-    monkeypatch.setattr(search, "_explore", 0.0)
     assert len(set(search.propose(count, tried))) == count
     if count:
         assert len(asked[-1]) == count

@@ -6,6 +6,7 @@ section 6.12.7). What is kept so is said by the schedule, on the block that writ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -44,6 +45,7 @@ def with_half_storage(source: str, buffers: Mapping[str, Collection[str]]) -> st
 def _rewritten(kernel: KernelText, buffers: Mapping[str, Collection[str]]) -> KernelText:
     wanted = next((some for function, some in buffers.items() if kernel.of(function)), ())
     for name in sorted(wanted):
+        kernel = replace(kernel, body=_of_scalars(kernel.body, name))
         parameter, array = f"__global float* restrict {name}", f"__local float {name}["
         if parameter in kernel.signature.split(", "):
             space = "__global"
@@ -60,6 +62,24 @@ def _rewritten(kernel: KernelText, buffers: Mapping[str, Collection[str]]) -> Ke
             body=_in_half(kernel.body, name, space).replace(array, f"__local ushort {name}["),
         )
     return kernel
+
+
+def _of_scalars(body: str, name: str) -> str:
+    """The body with an array in local memory that TVM made of vectors as one of scalars."""
+    vectors = re.search(rf"__local float(\d+) {name}\[(\d+)\]", body)
+    if vectors is None:
+        return body
+    lanes, done = int(vectors[1]), f"{name}_of_scalars"
+    array = f"__local float {name}[{lanes * int(vectors[2])}] __attribute__((aligned(64)))"
+
+    def scalars(one: Access) -> str:
+        place = f"*((__local float{lanes}*)({done} + ({one.index}) * {lanes}))"
+        return f"({place})" if one.value is None else f"({place} = {one.value})"
+
+    body = body.replace(vectors[0], array)
+    while found := accesses(body, name):
+        body = replaced(body, found[-1:], scalars)
+    return body.replace(done, name)
 
 
 def _in_half(body: str, name: str, space: str) -> str:

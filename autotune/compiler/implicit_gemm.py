@@ -18,6 +18,7 @@ from autotune.compiler.product_tiles import (
     BANKS,
     EACH,
     FLAGS,
+    KEPT_BANKS,
     OWN,
     PADDING,
     PRODUCT,
@@ -96,6 +97,7 @@ class Products:
             staged=pipelined or rows_scope == "shared",
             pipelined=pipelined,
             straight=(rows_scope, columns_scope) == ("shared", "local"),
+            kept=any(one.kind.name == "ReIndex" for one in trace.insts),
             row_image=_SIDES["row"] in images,
             column_image=_SIDES["column"] in images,
             half=any(str(one.attrs[0]) == HALF for one in notes),
@@ -114,6 +116,7 @@ class _Sketch:
         self._tiles = tiles
         self._product = tiles.product
         self._tile = tile
+        self._along = (tiles.product.rows_along, tiles.product.columns_along)
         self._split = tile.parts > 1
         self._items = items
 
@@ -127,6 +130,8 @@ class _Sketch:
             _in_registers(sch, transform, self._items)
         for operand in transforms[:-1] if self._tile.half else ():
             sch.annotate(operand, HALF, 1)
+        if self._tile.kept:
+            self._keep_along(block)
         if self._split:
             outer, _ = sch.split(sch.get_loops(block)[3], [self._decided("parts"), None])
             self._cut(sch.rfactor(outer, 0))
@@ -136,6 +141,14 @@ class _Sketch:
         # At the end: to move a block takes its guard away.
         sch.reverse_compute_inline(last)
         return sch
+
+    def _keep_along(self, block: Any) -> None:
+        """Turns operands that lie along the reduction, so that they do so wherever they are put."""
+        for index, operand in enumerate(self._sch.get_producers(block)):
+            if self._along[index]:
+                # It has the order of the product's axes, of which the reduction is the last.
+                self._sch.reindex(block, ("read", index))
+                self._sch.compute_inline(operand)
 
     def _decided(self, name: str) -> Any:
         values = EACH if name in SHARES else self._tiles.choices[name]
@@ -159,20 +172,22 @@ class _Sketch:
         within, step = sch.split(within, [None, self._decided("unrolled")])
         sch.reorder(steps, within, step, row, column)
         operands = sch.get_producers(block)
-        along = (self._product.rows_along, self._product.columns_along)
         for operand, (side, number) in zip(operands, _SIDES.items(), strict=True):
             if getattr(self._tile, f"{side}_image"):
                 sch.annotate(operand, IMAGE, number)
         prefetches = self._tile.pipelined
         loads = [self._decided("row_load"), self._decided("column_load")]
         staged = (self._tile.staged, self._tile.columns_staged)
-        for index, (operand, along_depth) in enumerate(zip(operands, along, strict=True)):
+        for index, (operand, along_depth) in enumerate(zip(operands, self._along, strict=True)):
             if not staged[index]:
                 self._gather(operand, within, along_depth=along_depth)
                 continue
             registers = sch.cache_read(block, index, "local")
-            sch.compute_at(registers, step, preserve_unit_loops=True)
-            sch.vectorize(sch.get_loops(registers)[-1])
+            if along_depth and self._tile.kept:
+                self._read(registers, within, along_depth=True)
+            else:
+                sch.compute_at(registers, step, preserve_unit_loops=True)
+                sch.vectorize(sch.get_loops(registers)[-1])
             if prefetches:
                 block_of = [self._decided(SHARES[index]), loads[index]]
                 self._prefetch(operand, registers, steps, items, block_of, along_depth=along_depth)
@@ -181,7 +196,10 @@ class _Sketch:
         written_row, written_column = sch.get_loops(written)[-2:]
         for loop in (step, row, written_row):
             sch.unroll(loop)
-        sch.vectorize(column)
+        if self._tile.columns_kept(self._product):
+            sch.unroll(column)  # Its neighbours are no neighbours in registers.
+        else:
+            sch.vectorize(column)
         if slices:
             sch.vectorize(written_column)
         else:
@@ -277,23 +295,31 @@ class _Sketch:
         if self._tile.half:
             self._sch.annotate(tile, HALF, 1)
 
+    def _pad(self, tile: Any) -> None:
+        """Lets the rows of a tile in local memory of an operand along the reduction begin in different banks."""
+        banks = KEPT_BANKS if self._tile.kept else BANKS
+        self._sch.storage_align(tile, 0, axis=-2, factor=banks, offset=PADDING)
+
     def _gather(self, operand: Any, within: Any, *, along_depth: bool) -> None:
-        """Gathers what a work-item needs for some steps into its registers, vectors of neighbours in memory."""
-        sch = self._sch
-        sch.set_scope(operand, 0, "local")
+        """Gathers what a work-item needs for some steps into its registers."""
+        self._sch.set_scope(operand, 0, "local")
+        self._read(operand, within, along_depth=along_depth)
+
+    def _read(self, operand: Any, within: Any, *, along_depth: bool) -> None:
+        """Reads what a work-item needs for some steps, vectors of neighbours in memory."""
         across, along = self._moved(operand, within, along_depth=along_depth)
-        sch.unroll(across)
-        sch.vectorize(along)
+        self._sch.unroll(across)
+        self._sch.vectorize(along)
 
     def _moved(self, block: Any, loop: Any, *, along_depth: bool) -> tuple[Any, Any]:
         """Computes an operand's block in a loop; its loops, that over neighbours in memory last."""
         sch = self._sch
         sch.compute_at(block, loop, preserve_unit_loops=True)
-        deep, wide = sch.get_loops(block)[-2:]
-        if not along_depth:
-            return deep, wide
-        sch.reorder(wide, deep)
-        return wide, deep
+        across, along = sch.get_loops(block)[-2:]
+        if not along_depth or self._tile.kept:
+            return across, along
+        sch.reorder(along, across)
+        return along, across
 
     def _prefetch(
         self,
@@ -315,7 +341,7 @@ class _Sketch:
         self._keep(shared)
         sch.set_scope(operand, 0, "local")
         if along_depth:
-            sch.storage_align(shared, 0, axis=-2, factor=BANKS, offset=PADDING)
+            self._pad(shared)
         for block in (shared, operand):
             across, along = self._moved(block, steps, along_depth=along_depth)
             across, own = sch.split(across, [None, each])
@@ -334,7 +360,7 @@ class _Sketch:
         self._keep(operand)
         across, along = self._moved(operand, steps, along_depth=along_depth)
         if along_depth:
-            sch.storage_align(operand, 0, axis=-2, factor=BANKS, offset=PADDING)
+            self._pad(operand)
         _, *shares, lanes = sch.split(sch.fuse(across, along), [None, *items, load])
         self._bind(shares)
         sch.vectorize(lanes)

@@ -1,15 +1,21 @@
-"""Schedules of products whose reductions are shared: what they need, and which tile made them."""
+"""Schedules of products: what they need, which tile made them, and what is made of their records."""
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 import tvm
+from tvm.s_tir import Schedule
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
+from tvm.s_tir.schedule import Trace
 
 from autotune.compiler import spaces
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.opencl_source import improved_source
+from autotune.compiler.plain import plain
 from autotune.compiler.rules import design_spaces, tile_rule
 from autotune.compiler.targets import find, tvm_target
 from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
@@ -51,8 +57,8 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
         if tile.slices > 1 and sketches.has(tile):
             by_kind.setdefault(rule.kind(tile), []).append(tile)
     wanted = {"straight": "straight", "fp16": "half", "unstaged": "staged"}[ways]
-    found = {getattr(some[0], wanted) for some in by_kind.values()}
-    assert found == {True, False}
+    for flag in (wanted, "kept"):
+        assert {getattr(some[0], flag) for some in by_kind.values()} == {True, False}
     for some in by_kind.values():
         said = [tile.local_bytes(tiles.product) for tile in some]
         for tile in {some[said.index(max(said))], some[said.index(min(said))]}:
@@ -64,9 +70,41 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
             source = str(built.mod.imports[0].inspect_source())
             needed = [
                 sum(
-                    (2 if "half" in kind or "short" in kind else 4) * int(size)
-                    for kind, size in re.findall(r"__local (\w+) \w+\[(\d+)\]", part)
+                    (2 if kind in ("half", "ushort") else 4) * int(lanes or 1) * int(size)
+                    for kind, lanes, size in re.findall(r"__local ([a-z]+)(\d*) \w+\[(\d+)\]", part)
                 )
                 for part in source.split("// Function: ")
             ]
             assert 0 < max(needed) <= tile.local_bytes(tiles.product), tile
+
+
+@pytest.mark.parametrize(
+    ("spec", "role"),
+    [
+        ("matmul:m=16,n=256,k=128", "forward"),
+        ("matmul:m=16,n=256,k=128", "data_grad"),
+        ("conv2d:n=2,c=16,h=6,w=6,k=32,r=3,s=3,stride=1,pad=1", "weight_grad"),
+    ],
+)
+def test_a_record_of_any_kind_of_tile_makes_its_program_again(spec: str, role: str) -> None:
+    of_target = find("opencl")
+    limits = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
+    space = spaces.load(of_target.space_path()).model_copy(update={"limits": limits})
+    target = tvm_target(of_target, limits)
+    kernel = parse_kernel(spec, role)
+    (product,) = (one for one in formulations(kernel) if one.name == "gemm")
+    rule = tile_rule(space, product.rule)
+    module = tvm.IRModule({"main": prim_func(kernel, product)})
+    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+    kinds = {rule.kind(tile): tile for tile in tiles_of(rule, module, seed=1).drawn(2000)}
+    assert {tile.kept for tile in kinds.values()} == {True, False}
+    workload = Workload(module)
+    arguments = ArgInfo.from_prim_func(module["main"])
+    for tile in filter(sketches.has, kinds.values()):
+        schedule = sketches.schedule(tile)
+        record = TuningRecord(schedule.trace, workload, [1.0], target, arguments)
+        trace, *_ = json.loads(json.dumps(plain(record.as_json())))
+        again = Schedule(module)
+        Trace.apply_json_to_schedule(trace, again)
+        tvm.ir.assert_structural_equal(again.mod, schedule.mod)
+        assert tile_of(rule, again.trace) == tile

@@ -64,3 +64,23 @@ def test_a_buffer_in_half_precision_is_loaded_and_stored_by_conversions() -> Non
     assert "(__global half* restrict x_ptr, __global float* restrict y_ptr) {" in made
     assert "vloada_half4(0, (__global half*)x_ptr + ((4 * (2))))" in made
     assert with_half_storage(SOURCE, {}) == SOURCE
+
+
+def test_an_array_of_vectors_is_kept_in_half_precision_too() -> None:
+    """TVM makes one of what is accessed in vectors alone."""
+    body = """
+  __local float4 tile_ptr[16];
+  tile_ptr[(id + 2)] = (*((__global float4*)(x_ptr + (4 * (2)))));
+  y_ptr[0] = (tile_ptr[(id + 3)] * tile_ptr[0]).x;
+}
+"""
+    source = f"__kernel void main_kernel({HEAD}) {{{body}"
+    made = with_half_storage(source, {"main": {"tile_ptr"}})
+    assert "__local ushort tile_ptr[64] __attribute__((aligned(64)));" in made
+    half = "(__local half*)tile_ptr"
+    assert (
+        f"  (vstorea_half4((*((__global float4*)(x_ptr + (4 * (2))))), 0, {half} + (((id + 2)) * 4)));"
+        in made
+    )
+    loads = (f"vloada_half4(0, {half} + (({index}) * 4))" for index in ("(id + 3)", "0"))
+    assert f"  y_ptr[0] = ({' * '.join(loads)}).x;" in made

@@ -51,6 +51,8 @@ def _rewritten(kernel: KernelText, buffers: Mapping[str, Collection[str]]) -> Ke
             space = "__global"
         elif array in kernel.body:
             space = "__local"
+        elif re.search(rf"\b{name}\b", kernel.signature + kernel.body):
+            raise ToolchainError(f"{kernel.name} cannot keep {name} in half precision")
         else:
             continue  # Another kernel's.
         found = accesses(kernel.body, name)

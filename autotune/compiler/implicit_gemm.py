@@ -15,16 +15,17 @@ from typing import Any
 from autotune.compiler.half_storage import HALF
 from autotune.compiler.image_reads import IMAGE
 from autotune.compiler.product_tiles import (
-    BANKS,
     EACH,
     FLAGS,
-    KEPT_BANKS,
+    KEPT_PADDING_TO,
     OWN,
     PADDING,
+    PADDING_TO,
     PRODUCT,
     SHARED,
     SHARES,
     TRANSFORM,
+    VECTOR,
     Product,
     Tile,
     Tiles,
@@ -143,7 +144,7 @@ class _Sketch:
         return sch
 
     def _keep_along(self, block: Any) -> None:
-        """Turns operands that lie along the reduction, so that they do so wherever they are put."""
+        """Lays operands that lie along the reduction so wherever they are put."""
         for index, operand in enumerate(self._sch.get_producers(block)):
             if self._along[index]:
                 # It has the order of the product's axes, of which the reduction is the last.
@@ -184,7 +185,11 @@ class _Sketch:
                 continue
             registers = sch.cache_read(block, index, "local")
             if along_depth and self._tile.kept:
-                self._read(registers, within, along_depth=True)
+                across, lengthways = self._moved(registers, within, along_depth=True)
+                vectors, lanes = sch.split(lengthways, [None, VECTOR])
+                sch.unroll(across)
+                sch.unroll(vectors)
+                sch.vectorize(lanes)
             else:
                 sch.compute_at(registers, step, preserve_unit_loops=True)
                 sch.vectorize(sch.get_loops(registers)[-1])
@@ -297,29 +302,26 @@ class _Sketch:
 
     def _pad(self, tile: Any) -> None:
         """Lets the rows of a tile in local memory of an operand along the reduction begin in different banks."""
-        banks = KEPT_BANKS if self._tile.kept else BANKS
-        self._sch.storage_align(tile, 0, axis=-2, factor=banks, offset=PADDING)
+        factor = KEPT_PADDING_TO if self._tile.kept else PADDING_TO
+        self._sch.storage_align(tile, 0, axis=-2, factor=factor, offset=PADDING)
 
     def _gather(self, operand: Any, within: Any, *, along_depth: bool) -> None:
-        """Gathers what a work-item needs for some steps into its registers."""
-        self._sch.set_scope(operand, 0, "local")
-        self._read(operand, within, along_depth=along_depth)
-
-    def _read(self, operand: Any, within: Any, *, along_depth: bool) -> None:
-        """Reads what a work-item needs for some steps, vectors of neighbours in memory."""
+        """Gathers what a work-item needs for some steps into its registers, vectors of neighbours in memory."""
+        sch = self._sch
+        sch.set_scope(operand, 0, "local")
         across, along = self._moved(operand, within, along_depth=along_depth)
-        self._sch.unroll(across)
-        self._sch.vectorize(along)
+        sch.unroll(across)
+        sch.vectorize(along)
 
     def _moved(self, block: Any, loop: Any, *, along_depth: bool) -> tuple[Any, Any]:
         """Computes an operand's block in a loop; its loops, that over neighbours in memory last."""
         sch = self._sch
         sch.compute_at(block, loop, preserve_unit_loops=True)
-        across, along = sch.get_loops(block)[-2:]
+        outer, inner = sch.get_loops(block)[-2:]
         if not along_depth or self._tile.kept:
-            return across, along
-        sch.reorder(along, across)
-        return along, across
+            return outer, inner
+        sch.reorder(inner, outer)
+        return inner, outer
 
     def _prefetch(
         self,

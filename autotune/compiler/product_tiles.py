@@ -20,11 +20,14 @@ third one where they are transforms."""
 TRANSFORM = "autotune.transform"
 """Annotation of a block that transforms tiles, each in the registers of a work-item: see `winograd_gemm`."""
 
-PADDING, BANKS = 4, 16
-"""Rows of a tile in local memory are so much longer than a multiple of the banks, where they are read across."""
+PADDING, PADDING_TO = 4, 16
+"""Rows of a tile in local memory are so much longer than a multiple of that, where they are written across."""
 
-KEPT_BANKS = 8
-"""The same of a tile that stays along the reduction: neighbours read vectors of four, each from other banks."""
+KEPT_PADDING_TO = 8
+"""The same where a tile stays along the reduction: rows are an odd number of vectors."""
+
+VECTOR = 4
+"""Steps of the reduction that are read from such a tile at once."""
 
 SHARES = ("row_each", "column_each")
 """Loads of a work-item from each operand's tile, of a tile that is pipelined."""
@@ -78,7 +81,7 @@ class Tile:
         pipelined: Whether the next tile is gathered, into registers, while one is multiplied.
         straight: Whether the columns go straight into registers though the rows are staged.
         kept: Whether operands that lie along the reduction do so in local memory too, and are read from there in
-            vectors of the unrolled steps.
+            vectors of steps.
         row_image, column_image: Whether an operand is read as an image; see `image_reads`.
         half: Whether operands are kept in half precision on their way; see `half_storage`.
     """
@@ -220,8 +223,8 @@ class Tile:
         if not along_depth:
             return self.deep * wide
         if self.kept:
-            return wide * _padded(self.deep, KEPT_BANKS)
-        return self.deep * _padded(wide, BANKS)
+            return wide * _padded(self.deep, KEPT_PADDING_TO)
+        return self.deep * _padded(wide, PADDING_TO)
 
     def features(self, product: Product) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""
@@ -246,9 +249,9 @@ class Tile:
         return np.array([*map(math.log2, sizes), *flags], dtype=np.float32)
 
 
-def _padded(extent: int, banks: int) -> int:
+def _padded(extent: int, to: int) -> int:
     """Floats from one row of a tile in local memory to the next, so that rows begin in different banks."""
-    return extent + (PADDING - extent) % banks
+    return extent + (PADDING - extent) % to
 
 
 FLAGS = ("staged", "pipelined", "straight", "kept", "row_image", "column_image", "half")
@@ -302,6 +305,8 @@ class Tiles(TileSpace[Tile]):
 
     def settled(self, tile: Tile) -> Tile:
         """See `TileSpace`: with straight columns, a work-item shares its columns with none."""
+        if tile.kept and not self._kept(tile):
+            tile = replace(tile, kept=False)
         if not tile.straight:
             return tile
         return replace(tile, row_items=1, column_load=1, pipelined=False, half=False)
@@ -334,7 +339,7 @@ class Tiles(TileSpace[Tile]):
         return (
             tile.shared_evenly()
             and (not tile.straight or self._alone(tile))
-            and (not tile.kept or self._kept(tile))
+            and (not tile.kept or (self._kept(tile) and tile.unrolled % VECTOR == 0))
             and (not tile.pipelined or tile.prefetched_in_blocks(self.product))
         )
 
@@ -344,8 +349,8 @@ class Tiles(TileSpace[Tile]):
 
     def _kept(self, tile: Tile) -> bool:
         """Whether there is an operand that local memory keeps along the reduction."""
-        columns = tile.columns_staged and tile.columns_kept(self.product)
-        return tile.rows_kept(self.product) or columns
+        rows = tile.staged and tile.rows_kept(self.product)
+        return rows or (tile.columns_staged and tile.columns_kept(self.product))
 
     def _straight(self, tile: Tile) -> bool:
         """Whether a tile without local memory decides nothing that only such memory has."""

@@ -194,7 +194,7 @@ class ImplicitGemm(ByGroups):
     kept: Flags = Field(
         default=(False, True),
         description="Whether operands that lie along the reduction do so in local memory too, and are read from "
-        "there in vectors of its unrolled steps.",
+        "there in vectors of four steps.",
     )
     half: Flags = Field(
         default=(False,),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TRIES = 20_000
+"""Draws after which a search for tiles that fit gives up."""
 _LOOKED_AT = 40_000
 """Most combinations of decisions of which each is looked at."""
 _MUTATION_TRIES = 40

@@ -18,6 +18,8 @@ from autotune.errors import ToolchainError
 HALF = "autotune.half"
 """Annotation of a block whose result is kept in half precision."""
 
+_ALIGNED = " __attribute__((aligned(64)))"
+
 
 def half_buffers(module: Any) -> dict[str, frozenset[str]]:
     """Names of what a scheduled `tvm.IRModule` keeps in half precision, by function."""
@@ -45,50 +47,44 @@ def with_half_storage(source: str, buffers: Mapping[str, Collection[str]]) -> st
 def _rewritten(kernel: KernelText, buffers: Mapping[str, Collection[str]]) -> KernelText:
     wanted = next((some for function, some in buffers.items() if kernel.of(function)), ())
     for name in sorted(wanted):
-        kernel = replace(kernel, body=_of_scalars(kernel.body, name))
-        parameter, array = f"__global float* restrict {name}", f"__local float {name}["
+        body, lanes = kernel.body, 1
+        parameter = f"__global float* restrict {name}"
+        # TVM makes an array of vectors of what is accessed in such alone.
+        array = re.search(rf"__local float(\d*) {name}\[(\d+)\]({re.escape(_ALIGNED)})?", body)
         if parameter in kernel.signature.split(", "):
             space = "__global"
-        elif array in kernel.body:
-            space = "__local"
-        elif re.search(rf"\b{name}\b", kernel.signature + kernel.body):
-            raise ToolchainError(f"{kernel.name} cannot keep {name} in half precision")
+        elif array:
+            space, lanes = "__local", int(array[1] or 1)
+            halves = f"__local ushort {name}[{lanes * int(array[2])}]{_ALIGNED}"
+            body = body.replace(array[0], halves)
+        elif re.search(rf"\b{name}\b", kernel.signature + body):
+            space = ""
         else:
             continue  # Another kernel's.
-        found = accesses(kernel.body, name)
-        if found is None:
+        if not space or accesses(body, name) is None:
             raise ToolchainError(f"{kernel.name} cannot keep {name} in half precision")
         kernel = replace(
             kernel,
             signature=kernel.signature.replace(parameter, f"__global half* restrict {name}"),
-            body=_in_half(kernel.body, name, space).replace(array, f"__local ushort {name}["),
+            body=_in_half(body, name, space, lanes),
         )
     return kernel
 
 
-def _of_scalars(body: str, name: str) -> str:
-    """The body with an array in local memory that TVM made of vectors as one of scalars."""
-    vectors = re.search(rf"__local float(\d+) {name}\[(\d+)\]", body)
-    if vectors is None:
-        return body
-    lanes, done = int(vectors[1]), f"{name}_of_scalars"
-    array = f"__local float {name}[{lanes * int(vectors[2])}] __attribute__((aligned(64)))"
+def _in_half(body: str, name: str, space: str, lanes: int) -> str:
+    """The body with every access of a buffer in half precision, from the last on: values hold some themselves.
 
-    def scalars(one: Access) -> str:
-        place = f"*((__local float{lanes}*)({done} + ({one.index}) * {lanes}))"
-        return f"({place})" if one.value is None else f"({place} = {one.value})"
-
-    body = body.replace(vectors[0], array)
-    while found := accesses(body, name):
-        body = replaced(body, found[-1:], scalars)
-    return body.replace(done, name)
-
-
-def _in_half(body: str, name: str, space: str) -> str:
-    """The body with every access of a buffer in half precision, from the last on: values hold some themselves."""
+    An element of the buffer is a vector of so many lanes.
+    """
     done = f"{name}_in_half"
+
+    def halves(one: Access) -> str:
+        if lanes > 1:
+            one = replace(one, lanes=lanes, index=f"({one.index}) * {lanes}")
+        return _text(one, f"({space} half*){done}")
+
     while found := accesses(body, name):
-        body = replaced(body, found[-1:], lambda one: _text(one, f"({space} half*){done}"))
+        body = replaced(body, found[-1:], halves)
     return body.replace(done, name)
 
 

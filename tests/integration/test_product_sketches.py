@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 import tvm
@@ -21,6 +22,19 @@ from autotune.compiler.targets import find, tvm_target
 from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
 from autotune.workloads import parse_kernel
 
+LIMITS = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
+SPACE = spaces.load(find("opencl").space_path()).model_copy(update={"limits": LIMITS})
+TARGET = tvm_target(find("opencl"), LIMITS)
+
+
+def _sketched(spec: str, role: str, space: spaces.Space) -> tuple[Any, Any, Sketches]:
+    """The rule of a kernel's product in a space, the unscheduled program, and the sketches that there are."""
+    kernel = parse_kernel(spec, role)
+    (product,) = (one for one in formulations(kernel) if one.name == "gemm")
+    rule = tile_rule(space, product.rule)
+    module = tvm.IRModule({"main": prim_func(kernel, product)})
+    return rule, module, Sketches(rule, module, design_spaces(module, TARGET, space, rule))
+
 
 @pytest.mark.parametrize(
     ("spec", "role", "ways"),
@@ -32,9 +46,7 @@ from autotune.workloads import parse_kernel
 )
 def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str, ways: str) -> None:
     """Its local memory is within what was promised, so that no trial is spent on a refused kernel."""
-    of_target = find("opencl")
-    limits = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
-    space = spaces.load(of_target.space_path()).model_copy(update={"limits": limits})
+    space = SPACE
     if ways == "fp16":
         space = space.with_half_storage()
     if ways == "unstaged":
@@ -45,12 +57,7 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
             for rule in space.rules
         ]
         space = space.model_copy(update={"rules": tuple(rules)})
-    target = tvm_target(of_target, limits)
-    kernel = parse_kernel(spec, role)
-    (product,) = (one for one in formulations(kernel) if one.name == "gemm")
-    rule = tile_rule(space, product.rule)
-    module = tvm.IRModule({"main": prim_func(kernel, product)})
-    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+    rule, module, sketches = _sketched(spec, role, space)
     tiles = tiles_of(rule, module, seed=1)
     by_kind: dict[object, list] = {}
     for tile in tiles.drawn(3000):
@@ -66,7 +73,7 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
             assert tile_of(rule, schedule.trace) == tile
             context = improved_source(schedule.mod, images=False)
             with tvm.transform.PassContext(config={"tirx.disable_assert": True}), context:
-                built = tvm.compile(schedule.mod, target)
+                built = tvm.compile(schedule.mod, TARGET)
             source = str(built.mod.imports[0].inspect_source())
             needed = [
                 sum(
@@ -92,15 +99,7 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
     ],
 )
 def test_a_record_of_any_kind_of_tile_makes_its_program_again(spec: str, role: str) -> None:
-    of_target = find("opencl")
-    limits = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
-    space = spaces.load(of_target.space_path()).model_copy(update={"limits": limits})
-    target = tvm_target(of_target, limits)
-    kernel = parse_kernel(spec, role)
-    (product,) = (one for one in formulations(kernel) if one.name == "gemm")
-    rule = tile_rule(space, product.rule)
-    module = tvm.IRModule({"main": prim_func(kernel, product)})
-    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+    rule, module, sketches = _sketched(spec, role, SPACE)
     drawn = filter(sketches.has, tiles_of(rule, module, seed=1).drawn(2000))
     kinds = {rule.kind(tile): tile for tile in drawn}
     assert {tile.kept for tile in kinds.values()} == {True, False}
@@ -108,7 +107,7 @@ def test_a_record_of_any_kind_of_tile_makes_its_program_again(spec: str, role: s
     arguments = ArgInfo.from_prim_func(module["main"])
     for tile in kinds.values():
         schedule = sketches.schedule(tile)
-        record = TuningRecord(schedule.trace, workload, [1.0], target, arguments)
+        record = TuningRecord(schedule.trace, workload, [1.0], TARGET, arguments)
         trace, *_ = json.loads(json.dumps(plain(record.as_json())))
         again = Schedule(module)
         Trace.apply_json_to_schedule(trace, again)

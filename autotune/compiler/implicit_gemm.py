@@ -15,17 +15,15 @@ from typing import Any
 from autotune.compiler.half_storage import HALF
 from autotune.compiler.image_reads import IMAGE
 from autotune.compiler.product_tiles import (
+    BANKS,
     EACH,
     FLAGS,
-    KEPT_PADDING_TO,
     OWN,
     PADDING,
-    PADDING_TO,
     PRODUCT,
     SHARED,
     SHARES,
     TRANSFORM,
-    VECTOR,
     Product,
     Tile,
     Tiles,
@@ -98,7 +96,6 @@ class Products:
             staged=pipelined or rows_scope == "shared",
             pipelined=pipelined,
             straight=(rows_scope, columns_scope) == ("shared", "local"),
-            kept=any(one.kind.name == "ReIndex" for one in trace.insts),
             row_image=_SIDES["row"] in images,
             column_image=_SIDES["column"] in images,
             half=any(str(one.attrs[0]) == HALF for one in notes),
@@ -117,7 +114,6 @@ class _Sketch:
         self._tiles = tiles
         self._product = tiles.product
         self._tile = tile
-        self._along = (tiles.product.rows_along, tiles.product.columns_along)
         self._split = tile.parts > 1
         self._items = items
 
@@ -131,8 +127,6 @@ class _Sketch:
             _in_registers(sch, transform, self._items)
         for operand in transforms[:-1] if self._tile.half else ():
             sch.annotate(operand, HALF, 1)
-        if self._tile.kept:
-            self._keep_along(block)
         if self._split:
             outer, _ = sch.split(sch.get_loops(block)[3], [self._decided("parts"), None])
             self._cut(sch.rfactor(outer, 0))
@@ -142,14 +136,6 @@ class _Sketch:
         # At the end: to move a block takes its guard away.
         sch.reverse_compute_inline(last)
         return sch
-
-    def _keep_along(self, block: Any) -> None:
-        """Lays operands that lie along the reduction so wherever they are put."""
-        for index, operand in enumerate(self._sch.get_producers(block)):
-            if self._along[index]:
-                # It has the order of the product's axes, of which the reduction is the last.
-                self._sch.reindex(block, ("read", index))
-                self._sch.compute_inline(operand)
 
     def _decided(self, name: str) -> Any:
         values = EACH if name in SHARES else self._tiles.choices[name]
@@ -173,26 +159,20 @@ class _Sketch:
         within, step = sch.split(within, [None, self._decided("unrolled")])
         sch.reorder(steps, within, step, row, column)
         operands = sch.get_producers(block)
+        along = (self._product.rows_along, self._product.columns_along)
         for operand, (side, number) in zip(operands, _SIDES.items(), strict=True):
             if getattr(self._tile, f"{side}_image"):
                 sch.annotate(operand, IMAGE, number)
         prefetches = self._tile.pipelined
         loads = [self._decided("row_load"), self._decided("column_load")]
         staged = (self._tile.staged, self._tile.columns_staged)
-        for index, (operand, along_depth) in enumerate(zip(operands, self._along, strict=True)):
+        for index, (operand, along_depth) in enumerate(zip(operands, along, strict=True)):
             if not staged[index]:
                 self._gather(operand, within, along_depth=along_depth)
                 continue
             registers = sch.cache_read(block, index, "local")
-            if along_depth and self._tile.kept:
-                across, lengthways = self._moved(registers, within, along_depth=True)
-                vectors, lanes = sch.split(lengthways, [None, VECTOR])
-                sch.unroll(across)
-                sch.unroll(vectors)
-                sch.vectorize(lanes)
-            else:
-                sch.compute_at(registers, step, preserve_unit_loops=True)
-                sch.vectorize(sch.get_loops(registers)[-1])
+            sch.compute_at(registers, step, preserve_unit_loops=True)
+            sch.vectorize(sch.get_loops(registers)[-1])
             if prefetches:
                 block_of = [self._decided(SHARES[index]), loads[index]]
                 self._prefetch(operand, registers, steps, items, block_of, along_depth=along_depth)
@@ -201,10 +181,7 @@ class _Sketch:
         written_row, written_column = sch.get_loops(written)[-2:]
         for loop in (step, row, written_row):
             sch.unroll(loop)
-        if self._tile.columns_kept(self._product):
-            sch.unroll(column)  # Its neighbours are no neighbours in registers.
-        else:
-            sch.vectorize(column)
+        sch.vectorize(column)
         if slices:
             sch.vectorize(written_column)
         else:
@@ -300,11 +277,6 @@ class _Sketch:
         if self._tile.half:
             self._sch.annotate(tile, HALF, 1)
 
-    def _pad(self, tile: Any) -> None:
-        """Lets the rows of a tile in local memory of an operand along the reduction begin in different banks."""
-        factor = KEPT_PADDING_TO if self._tile.kept else PADDING_TO
-        self._sch.storage_align(tile, 0, axis=-2, factor=factor, offset=PADDING)
-
     def _gather(self, operand: Any, within: Any, *, along_depth: bool) -> None:
         """Gathers what a work-item needs for some steps into its registers, vectors of neighbours in memory."""
         sch = self._sch
@@ -317,11 +289,11 @@ class _Sketch:
         """Computes an operand's block in a loop; its loops, that over neighbours in memory last."""
         sch = self._sch
         sch.compute_at(block, loop, preserve_unit_loops=True)
-        outer, inner = sch.get_loops(block)[-2:]
-        if not along_depth or self._tile.kept:
-            return outer, inner
-        sch.reorder(inner, outer)
-        return inner, outer
+        deep, wide = sch.get_loops(block)[-2:]
+        if not along_depth:
+            return deep, wide
+        sch.reorder(wide, deep)
+        return wide, deep
 
     def _prefetch(
         self,
@@ -343,7 +315,7 @@ class _Sketch:
         self._keep(shared)
         sch.set_scope(operand, 0, "local")
         if along_depth:
-            self._pad(shared)
+            sch.storage_align(shared, 0, axis=-2, factor=BANKS, offset=PADDING)
         for block in (shared, operand):
             across, along = self._moved(block, steps, along_depth=along_depth)
             across, own = sch.split(across, [None, each])
@@ -362,7 +334,7 @@ class _Sketch:
         self._keep(operand)
         across, along = self._moved(operand, steps, along_depth=along_depth)
         if along_depth:
-            self._pad(operand)
+            sch.storage_align(operand, 0, axis=-2, factor=BANKS, offset=PADDING)
         _, *shares, lanes = sch.split(sch.fuse(across, along), [None, *items, load])
         self._bind(shares)
         sch.vectorize(lanes)

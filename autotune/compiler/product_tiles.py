@@ -20,14 +20,8 @@ third one where they are transforms."""
 TRANSFORM = "autotune.transform"
 """Annotation of a block that transforms tiles, each in the registers of a work-item: see `winograd_gemm`."""
 
-PADDING, PADDING_TO = 4, 16
-"""Rows of a tile in local memory are so much longer than a multiple of that, where they are written across."""
-
-KEPT_PADDING_TO = 8
-"""The same where a tile stays along the reduction: rows are an odd number of vectors."""
-
-VECTOR = 4
-"""Steps of the reduction that are read from such a tile at once."""
+PADDING, BANKS = 4, 16
+"""Rows of a tile in local memory are so much longer than a multiple of the banks, where they are read across."""
 
 SHARES = ("row_each", "column_each")
 """Loads of a work-item from each operand's tile, of a tile that is pipelined."""
@@ -80,8 +74,6 @@ class Tile:
         staged: Whether operands go through local memory, rather than straight into registers.
         pipelined: Whether the next tile is gathered, into registers, while one is multiplied.
         straight: Whether the columns go straight into registers though the rows are staged.
-        kept: Whether operands that lie along the reduction do so in local memory too, and are read from there in
-            vectors of steps.
         row_image, column_image: Whether an operand is read as an image; see `image_reads`.
         half: Whether operands are kept in half precision on their way; see `half_storage`.
     """
@@ -101,7 +93,6 @@ class Tile:
     staged: bool
     pipelined: bool
     straight: bool = False
-    kept: bool = False
     row_image: bool = False
     column_image: bool = False
     half: bool = False
@@ -141,21 +132,11 @@ class Tile:
         """Whether the columns go through local memory, as the rows do."""
         return self.staged and not self.straight
 
-    def rows_kept(self, product: Product) -> bool:
-        """Whether the rows lie along the reduction on their way."""
-        return self.kept and product.rows_along
-
-    def columns_kept(self, product: Product) -> bool:
-        """Whether the columns do."""
-        return self.kept and product.columns_along
-
-    def registers(self, product: Product) -> int:
+    @property
+    def registers(self) -> int:
         """Values that a work-item keeps in registers: results, operands of unrolled steps, what is read ahead."""
-        rows_once = not self.staged or self.rows_kept(product)
-        columns_once = not self.columns_staged or self.columns_kept(product)
-        row_steps, column_steps = (
-            self.unrolled if once else 1 for once in (rows_once, columns_once)
-        )
+        row_steps = 1 if self.staged else self.unrolled
+        column_steps = 1 if self.columns_staged else self.unrolled
         operands = self.own_rows * row_steps + self.own_columns * column_steps
         ahead = self.row_each * self.row_load + self.column_each * self.column_load
         return self.accumulators + operands + (ahead if self.pipelined else 0)
@@ -205,9 +186,12 @@ class Tile:
 
     def local_bytes(self, product: Product) -> int:
         """Local memory of a work-group."""
-        rows = self._gathered(self.rows, product.rows_along)
-        columns = self._gathered(self.columns, product.columns_along)
-        gathered = [rows if self.staged else 0, columns if self.columns_staged else 0]
+        row = _padded(self.rows) if product.rows_along else self.rows
+        column = _padded(self.columns) if product.columns_along else self.columns
+        gathered = [
+            self.deep * row if self.staged else 0,
+            self.deep * column if self.columns_staged else 0,
+        ]
         if self.slices == 1:
             return sum(gathered) * _FLOAT_BYTES
         # Each part that lies apart has sums of the whole tile.
@@ -217,14 +201,6 @@ class Tile:
         alike = [one for one in gathered if sums <= _ALIKE * one and one <= _ALIKE * sums]
         reused = 0 if self.half else min(sums, max(alike, default=0))
         return (sum(gathered) + sums - reused) * _FLOAT_BYTES
-
-    def _gathered(self, wide: int, along_depth: bool) -> int:
-        """Floats of an operand's tile in local memory."""
-        if not along_depth:
-            return self.deep * wide
-        if self.kept:
-            return wide * _padded(self.deep, KEPT_PADDING_TO)
-        return self.deep * _padded(wide, PADDING_TO)
 
     def features(self, product: Product) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""
@@ -249,12 +225,12 @@ class Tile:
         return np.array([*map(math.log2, sizes), *flags], dtype=np.float32)
 
 
-def _padded(extent: int, to: int) -> int:
+def _padded(extent: int) -> int:
     """Floats from one row of a tile in local memory to the next, so that rows begin in different banks."""
-    return extent + (PADDING - extent) % to
+    return extent + (PADDING - extent) % BANKS
 
 
-FLAGS = ("staged", "pipelined", "straight", "kept", "row_image", "column_image", "half")
+FLAGS = ("staged", "pipelined", "straight", "row_image", "column_image", "half")
 """Decisions that make another sketch."""
 
 SHARED = ("parts", "slices")
@@ -305,16 +281,13 @@ class Tiles(TileSpace[Tile]):
 
     def settled(self, tile: Tile) -> Tile:
         """See `TileSpace`: with straight columns, a work-item shares its columns with none."""
-        if tile.kept and not self._kept(tile):
-            tile = replace(tile, kept=False)
         if not tile.straight:
             return tile
         return replace(tile, row_items=1, column_load=1, pipelined=False, half=False)
 
     def plainest(self, tile: Tile) -> Tile:
-        """See `TileSpace`: some operands are read for as many steps as are unrolled, and those stay as they are."""
-        read_once = tile.kept or not tile.columns_staged
-        unrolled = tile.unrolled if read_once else 1
+        """See `TileSpace`: what goes straight into registers is read for as many steps as are unrolled."""
+        unrolled = 1 if tile.columns_staged else tile.unrolled
         return replace(tile, unrolled=unrolled, row_load=1, column_load=1)
 
     def fits(self, tile: Tile) -> bool:
@@ -328,7 +301,7 @@ class Tiles(TileSpace[Tile]):
             and tile.items % self._lanes == 0
             and tile.accumulators <= rule.most_accumulators
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
-            and tile.registers(self.product) <= rule.most_registers
+            and tile.registers <= rule.most_registers
             and (tile.slices == 1 or tile.summed_evenly())
             and (self._staged_well(tile) if tile.staged else self._straight(tile))
             and self.goes_together(tile)  # Last: what is drawn does.
@@ -339,7 +312,6 @@ class Tiles(TileSpace[Tile]):
         return (
             tile.shared_evenly()
             and (not tile.straight or self._alone(tile))
-            and (not tile.kept or (self._kept(tile) and tile.unrolled % VECTOR == 0))
             and (not tile.pipelined or tile.prefetched_in_blocks(self.product))
         )
 
@@ -347,16 +319,11 @@ class Tiles(TileSpace[Tile]):
         """Whether no other work-item of any group needs the columns of one, and nothing is decided of their way."""
         return tile.rows == self.product.rows and tile == self.settled(tile)
 
-    def _kept(self, tile: Tile) -> bool:
-        """Whether there is an operand that local memory keeps along the reduction."""
-        rows = tile.staged and tile.rows_kept(self.product)
-        return rows or (tile.columns_staged and tile.columns_kept(self.product))
-
     def _straight(self, tile: Tile) -> bool:
         """Whether a tile without local memory decides nothing that only such memory has."""
         return (
             (tile.row_load, tile.column_load) == (1, 1)
-            and not (tile.pipelined or tile.straight or tile.kept)
+            and not (tile.pipelined or tile.straight)
             and (not tile.half or self.product.transformed)
         )
 
@@ -368,7 +335,6 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
     """
     staged = rule.staged if limits.local_memory == "local" else (False,)
     through_local = any(staged)
-    along = product.rows_along or product.columns_along
 
     return {
         "parts": dividing(
@@ -387,7 +353,6 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "column_load": rule.loads if through_local else (1,),
         "staged": staged,
         "pipelined": rule.pipelined if through_local else (False,),
-        "kept": rule.kept if through_local and along else (False,),
         "row_image": rule.image_choices(limits),
         "column_image": rule.image_choices(limits),
         "half": rule.half if through_local or product.transformed else (False,),

@@ -191,11 +191,6 @@ class ImplicitGemm(ByGroups):
         default=(False, True),
         description="Whether the next tile is gathered while this one is multiplied.",
     )
-    kept: Flags = Field(
-        default=(False, True),
-        description="Whether operands that lie along the reduction do so in local memory too, and are read from "
-        "there in vectors of four steps.",
-    )
     half: Flags = Field(
         default=(False,),
         description="Whether operands are kept in half precision on their way, which takes a larger tolerance.",

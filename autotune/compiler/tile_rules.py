@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from autotune.compiler.spaces import Limits
 from autotune.compiler.tile_space import TileSpace, names_of
 
-_SKETCHES = 1024
+_SKETCHES = 512
 _ITEMS = 128
 
 

@@ -15,9 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TRIES = 20_000
-"""Draws after which a search for tiles that fit gives up."""
-_LOOKED_AT = 40_000
-"""Most combinations of decisions of which each is looked at."""
 _MUTATION_TRIES = 40
 
 Choices = Mapping[str, Sequence[Any]]
@@ -103,7 +100,7 @@ class TileSpace(ABC, Generic[Tile]):
     def _every(self) -> list[Tile] | None:
         """All tiles that fit; None where there are too many to look at each."""
         values = [some for _, some in self._drawn_from]
-        if math.prod(map(len, values)) > _LOOKED_AT:
+        if math.prod(map(len, values)) > _TRIES:
             return None
         return [tile for tile in map(self._of, product(*values)) if self.fits(tile)]
 

@@ -73,11 +73,14 @@ def turn_of(call: Callable[[], object], finish: Callable[[], object] = lambda: N
     return launched
 
 
-def tuning(kernel: Kernel, target: str, trials: int, logs: Path) -> list[str]:
-    """The command that tunes a kernel into a folder of its runs."""
+def tuning(
+    kernel: Kernel, target: str, trials: int, logs: Path, records: Path | None = None
+) -> list[str]:
+    """The command that tunes a kernel into a folder of its runs, with what records know where there are some."""
     return [
         *(sys.executable, "-m", "autotune", "kernels", "--target", target, "--op", kernel.spec),
         *("--role", kernel.role, "--trials", str(trials), "--logs", str(logs), "--quiet"),
+        *(("--records", str(records)) if records else ()),
     ]
 
 

@@ -7,9 +7,10 @@ PyTorch's turns are CUDA graphs, with TF32 off, in the layout that is faster. CL
 im2col and GEMM, the faster of two ways; it has no groups, so depthwise convolutions are left out there.
 
 Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there; `--records FILE` takes ours that
-are not there from records of such runs on the same device, and tunes only what they do not know. `--pocl` instead
-asks on this host's OpenCL whether the same spaces beat TVM's default schedule on SqueezeNet 1.1's training step; so
-does a host whose OpenCL has no GPU.
+are not there from records of such runs on the same device, and tunes only what they do not know. `--teach FILE` has
+each of our searches learn from records of other layers first, and what is compared says so; stock's have nothing
+like it. `--pocl` instead asks on this host's OpenCL whether the same spaces beat TVM's default schedule on
+SqueezeNet 1.1's training step; so does a host whose OpenCL has no GPU.
 """
 
 from __future__ import annotations
@@ -50,9 +51,12 @@ from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.runner import runner_for
 from autotune.compiler.scheduled import replayed
+from autotune.compiler.warm_start import MOST_TAUGHT
 from autotune.errors import RecordError, UsageError
 from autotune.measurement import median, paired_speedup
-from autotune.records.database_file import read_database
+from autotune.records import read_run
+from autotune.records.database import Database, Schedule, spread
+from autotune.records.database_file import read_database, write_database
 from autotune.workloads import (
     Kernel,
     Matmul,
@@ -156,12 +160,21 @@ def tune(
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
     workers = max(1, min(cores(), 2 * cores() // (jobs * len(cards))))
 
+    lessons: dict[str, Path] = {}
+    if report.options.teach:
+        records = read_database(report.options.teach)
+        for kernel in wanted.values():
+            if kernel.spec not in lessons:
+                lessons[kernel.spec] = runs / "lessons" / f"{len(lessons)}.records.gz"
+                write_database(lessons[kernel.spec], of_other_layers(records, kernel))
+
     def ours(name: str, card: int | None) -> None:
-        logs = runs / "ours" / wanted[name].name
+        kernel = wanted[name]
+        logs = runs / "ours" / kernel.name
         if finished_run(logs, trials) is None and time.monotonic() < until:
             began = time.monotonic()
             shutil.rmtree(logs, ignore_errors=True)
-            patiently(tuning(wanted[name], "opencl", trials, logs), card)
+            patiently(tuning(kernel, "opencl", trials, logs, lessons.get(kernel.spec)), card)
             print(f"ours, {name}: {time.monotonic() - began:.0f} s", flush=True)
 
     def stock(name: str, card: int | None) -> None:
@@ -183,6 +196,22 @@ def tune(
         on_cards(stock, reversed(tuple(wanted)), cards, jobs)  # The longest first.
 
 
+def of_other_layers(records: Database, kernel: Kernel) -> Database:
+    """What a search may learn from records but for those of a kernel's layer, in whatever role."""
+    layer = {
+        name
+        for source in records.sources.values()
+        for name, task in source.tasks.items()
+        if task.spec == kernel.spec
+    }
+    lessons: dict[tuple[str, str], list[Schedule]] = {}
+    for name, schedules in records.tasks().items():
+        for one in schedules if name not in layer else ():
+            lessons.setdefault((name, one.formulation), []).append(one)
+    learnt = [one for some in lessons.values() for one in spread(some, MOST_TAUGHT)]
+    return Database.of(records.sources.values(), learnt)
+
+
 def libraries_of(
     wanted: dict[str, Kernel], trials: int, runs: Path, out: Path
 ) -> dict[str, tuple[Path, str]]:
@@ -194,6 +223,12 @@ def libraries_of(
     with ThreadPoolExecutor(cores()) as pool:
         made = pool.map(lambda name: exported(tuned[name], out / wanted[name].name), tuned)
         return {name: (path, wanted[name].name) for name, path in zip(tuned, made, strict=True)}
+
+
+def was_taught(logs: Path, trials: int) -> bool:
+    """Whether the search of a kernel that is compared learnt from records first."""
+    run = finished_run(logs, trials)
+    return run is not None and any(one["event"] == "taught" for one in read_run(run).events)
 
 
 def recorded(wanted: dict[str, Kernel], trials: int, records: Path) -> dict[str, Candidate]:
@@ -386,6 +421,14 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         new = {name: kernel for name, kernel in wanted.items() if name not in known}
         libraries = libraries_of(new, trials, runs, Path(folder))
+        taught = [
+            name for name in libraries if was_taught(runs / "ours" / wanted[name].name, trials)
+        ]
+        if taught:
+            report.row(what="taught", kernels=sorted(taught))
+            print(
+                f"our searches of {len(taught)} kernels learnt from records of other layers first"
+            )
         if known:
             report.row(what="records", file=report.options.records.name, kernels=sorted(known))
             libraries |= rebuilt(wanted, known, Path(folder))
@@ -551,6 +594,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--records", type=existing, metavar="FILE", help="take ours from these records of such runs"
     )
+    parser.add_argument(
+        "--teach", type=existing, metavar="FILE",
+        help="have our searches learn from these records of such runs first, but for those of the same layer",
+    )  # fmt: skip
     parser.add_argument(
         "--cards", type=int, nargs="+", default=[None], metavar="N",
         help="tune on these NVIDIA GPUs at once (default: the first; the comparison is there)",

@@ -7,7 +7,7 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -34,7 +34,7 @@ from autotune.cli.verbosity import LOGGER
 from autotune.compiler.build_worker import linker
 from autotune.compiler.device_limits import asked
 from autotune.compiler.entries import DEFAULT
-from autotune.compiler.experience import Experience, experience
+from autotune.compiler.experience import Experiences, experiences
 from autotune.compiler.known import known_schedules
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.rpc_runner import RpcRunner
@@ -187,7 +187,7 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
     else:
         request = asked(request, runner.device)
     known = known_schedules([Path(name) for name in request.start_from], request.target)
-    experiences, what = _experiences(request, runner, earlier)
+    told, what = _told(request, runner, earlier)
     cluster = request.cores.cluster if request.cores else ""
     if earlier is None:
         folder = RunFolder.create(
@@ -213,7 +213,7 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
             interrupted=interrupted,
             earlier=earlier,
             known=known,
-            experiences=experiences,
+            experiences=told,
         )
         try:
             result = run.run()
@@ -236,9 +236,9 @@ def _runner(request: TuneRequest) -> Runner:
     return runner_for(request.target, cores.cpus if cores else ())
 
 
-def _experiences(
+def _told(
     request: TuneRequest, runner: Runner, earlier: Run | None
-) -> tuple[Mapping[str, Experience] | None, str]:
+) -> tuple[Experiences | None, str]:
     """What the request's records tell of its kernels, and a line that says so; None where it asks for none.
 
     Raises:
@@ -256,12 +256,12 @@ def _experiences(
         if earlier is None or place.resolve() != earlier.path.resolve()
     ]
     own = merged(found).of_device(identity, cores)
-    told = experience([task.kernel for task in request.tasks], own)
+    told = experiences([task.kernel for task in request.tasks], own)
     others = len({key for one in found for key in one.sources} - set(own.sources))
-    equal = sum(one.equal for one in told.values())
+    equal = sum(one.equal for one in told.of.values())
     line = (
         f"records: {len(own.schedules)} schedules of {len(own.sources)} runs on {identity}, {cores}: "
-        f"{equal} of {len(request.tasks)} kernels are known, {len(told) - equal} are like known ones"
+        f"{equal} of {len(request.tasks)} kernels are known, {len(told.of) - equal} are like known ones"
     )
     if others:
         line += f"; {others} runs of other devices, drivers, TVM versions or cores are left out"

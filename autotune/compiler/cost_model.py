@@ -14,6 +14,7 @@ configuration", LION 2012).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from autotune.compiler.candidate import program_hash
 
 _ROUNDS = 60
+_WORTH = 256
+"""Measurements of a run's own that all lessons count for together, where there are more of these."""
 _HOPE = 1.5
 """Standard deviations of a committee's scores that are added to their mean."""
 _FRESH_SHARE = 0.15
@@ -42,6 +45,19 @@ _PARAMETERS = {
 }
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """What was measured of one kernel, before the run.
+
+    Attributes:
+        features: A vector for each schedule.
+        seconds: What each of them took.
+    """
+
+    features: Sequence[NDArray[np.float32]]
+    seconds: Sequence[float]
+
+
 class ScheduleRanker:
     """Learns which schedules are fast, and predicts it for new ones.
 
@@ -60,13 +76,15 @@ class ScheduleRanker:
         self._fresh_share = _FRESH_SHARE if members == 1 else _FRESH_SHARE_OF_COMMITTEE
         self._features: dict[str, list[NDArray[np.float32]]] = {}
         self._seconds: dict[str, list[float]] = {}
+        self._lessons: tuple[NDArray[np.float32], NDArray[np.float64]] | None = None
         self._trained_on = 0
+        self._version = 0
         self._boosters: list[Any] = []
 
     @property
     def version(self) -> int:
         """Changes whenever it has learnt anew; 0 while its scores are random."""
-        return self._trained_on
+        return self._version
 
     @property
     def measurements(self) -> int:
@@ -80,9 +98,20 @@ class ScheduleRanker:
         self._features.setdefault(kernel, []).extend(features)
         self._seconds.setdefault(kernel, []).extend(seconds)
         total = self.measurements
-        if total >= self._warmup and total >= self._trained_on * (1 + self._fresh_share):
+        enough = total >= self._warmup or self._lessons is not None
+        if enough and total >= self._trained_on * (1 + self._fresh_share):
             self._train()
             self._trained_on = total if self._boosters else 0
+
+    def teach(self, lessons: Sequence[Lesson]) -> None:
+        """Has it learn what was measured of other kernels before the run; it needs no warm-up then."""
+        told = [one for one in lessons if one.seconds]
+        if not told:
+            return
+        rows = np.concatenate([np.stack(one.features) for one in told])
+        labels = np.concatenate([np.min(one.seconds) / np.asarray(one.seconds) for one in told])
+        self._lessons = rows, labels
+        self._train()
 
     def score(self, features: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
         """Predicted relative speeds, higher is faster; random until enough has been learnt."""
@@ -111,22 +140,33 @@ class ScheduleRanker:
     def _train(self) -> None:
         import xgboost
 
-        rows, labels = [], []
+        rows: list[NDArray[np.float32]] = []
+        labels: list[NDArray[np.float64]] = []
+        weights: list[NDArray[np.float64]] = []
+        if self._lessons is not None:
+            known, speeds = self._lessons
+            rows.append(known)
+            labels.append(speeds)
+            weights.append((0.2 + speeds) * min(1.0, _WORTH / len(speeds)))
         for kernel, seconds in self._seconds.items():
             times = np.asarray(seconds)
             if not np.isfinite(times).any():
                 continue
-            rows += self._features[kernel]
+            rows.append(np.stack(self._features[kernel]))
             labels.append(np.min(times) / times)
+            weights.append(0.2 + labels[-1])
         if not rows:
             return
-        inputs, target = np.stack(rows), np.concatenate(labels)
+        inputs, target, weight = (
+            np.concatenate(rows), np.concatenate(labels), np.concatenate(weights),
+        )  # fmt: skip
         self._boosters = []
         for member in range(self._members):
             taken = self._taken(len(target))
-            data = xgboost.DMatrix(inputs[taken], label=target[taken], weight=0.2 + target[taken])
+            data = xgboost.DMatrix(inputs[taken], label=target[taken], weight=weight[taken])
             parameters = {**_PARAMETERS, "seed": self._seed + member}
             self._boosters.append(xgboost.train(parameters, data, num_boost_round=_ROUNDS))
+        self._version += 1
 
     def _taken(self, count: int) -> NDArray[np.int64]:
         """The measurements that a booster learns from: a single one from all of them, a member from a resample."""

@@ -86,8 +86,21 @@ class Experience:
         return sorted(names, key=lambda name: (self.expected(name) or math.inf, name))
 
 
-def experience(kernels: Sequence[Kernel], database: Database) -> Mapping[str, Experience]:
-    """What a database tells of kernels, by their names; of some it may tell nothing.
+@dataclass(frozen=True)
+class Experiences:
+    """What records tell a run.
+
+    Attributes:
+        of: What is known of its kernels, by their names; of some it may be nothing.
+        known: All kernels that are known, by their names.
+    """
+
+    of: Mapping[str, Experience]
+    known: Mapping[str, KnownKernel]
+
+
+def experiences(kernels: Sequence[Kernel], database: Database) -> Experiences:
+    """What a database tells a run.
 
     Args:
         kernels: Those that are to be tuned.
@@ -114,7 +127,7 @@ def experience(kernels: Sequence[Kernel], database: Database) -> Mapping[str, Ex
             sizes = _sizes(kernel.operator)
             near = sorted(alike, key=lambda one: _distance(sizes, _sizes(one.kernel.operator)))
             found[kernel.name] = Experience(False, tuple(near[:_NEAREST]))
-    return found
+    return Experiences(found, known)
 
 
 def _kind(kernel: Kernel) -> object:

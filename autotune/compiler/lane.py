@@ -12,6 +12,7 @@ from autotune.compiler import tile_strategy
 from autotune.compiler.candidate import Candidate, digest_of
 from autotune.compiler.cost_model import (
     FeatureExtractor,
+    Lesson,
     ScheduleRanker,
     metaschedule_model,
 )
@@ -20,9 +21,10 @@ from autotune.compiler.plain import plain
 from autotune.compiler.rejections import RejectionCounter
 from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator, tile_rule
 from autotune.compiler.spaces import Space
+from autotune.compiler.tile_rules import recorded_tile, tiles_of
 from autotune.compiler.tile_strategy import TileFeatures
 from autotune.compiler.transfer import adapted, passes
-from autotune.errors import ToolchainError
+from autotune.errors import RecordError, ToolchainError
 from autotune.measurement import Outcome
 from autotune.records.database import Schedule
 from autotune.workloads.operators import Kernel
@@ -206,8 +208,34 @@ class Lane:
         """How many of those are left."""
         return len(self._given)
 
-    def recall(self, known: Sequence[Schedule]) -> list[Candidate]:
+    def lesson(self, known: Sequence[Schedule]) -> Lesson:
+        """What a cost model of tiles may learn from schedules of this kernel that were measured before.
+
+        None of them is made, which would take milliseconds each; what another version recorded is left out.
+        """
+        assert self._own is not None
+        tiles = tiles_of(self._own, prim_func(self.kernel, self.formulation), self._seed)
+        features, seconds = [], []
+        for one in known:
+            try:
+                tile = recorded_tile(self._own, one.trace)
+            except RecordError:
+                continue
+            if tiles.fits(tile):
+                features.append(tiles.features(tile))
+                seconds.append(one.best_s)
+        return Lesson(features, seconds)
+
+    def teach(self, lessons: Sequence[Lesson]) -> None:
+        """Teaches the cost model, which all lanes of this rule share, what was measured of other kernels."""
+        self._ranker.teach(lessons)
+
+    def recall(self, known: Sequence[Schedule], *, learn: bool = True) -> list[Candidate]:
         """Takes up schedules that were measured before, on an equal device: they breed, and teach the cost model.
+
+        Args:
+            known: The schedules.
+            learn: Whether they teach the cost model.
 
         Returns:
             Those that still make the program that was measured, in their order. None of them is proposed again,
@@ -231,7 +259,7 @@ class Lane:
                 record = self._record(candidate, Outcome("ok", (one.best_s,)))
                 self._database.commit_tuning_record(record)
                 fresh.append((candidate, one.best_s))
-        if fresh:
+        if fresh and learn:
             features = self._features(self._context, [one.schedule for one, _ in fresh])
             self._ranker.learn(self.name, features, [seconds for _, seconds in fresh])
         return fitting

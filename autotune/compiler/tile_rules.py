@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from autotune.compiler.spaces import Limits
 from autotune.compiler.tile_space import TileSpace, names_of
+from autotune.errors import RecordError
 
 _SKETCHES = 512
 _ITEMS = 128
@@ -121,6 +123,25 @@ def tile_of(rule: TileRule, trace: Any) -> Any:
         ],
         trace,
     )
+
+
+def recorded_tile(rule: TileRule, trace: Any) -> Any:
+    """The tile of a trace in plain JSON data, as records have it; no schedule is made for it.
+
+    Raises:
+        RecordError: It is no trace of the rule's.
+    """
+    try:
+        written, decisions = trace
+        instructions = [
+            SimpleNamespace(kind=SimpleNamespace(name=name), inputs=inputs, attrs=attributes)
+            for name, inputs, attributes, _ in written
+        ]
+        decided = {id(instructions[index]): decision for index, decision in decisions}
+        read = SimpleNamespace(insts=instructions, get_decision=lambda one: decided[id(one)])
+        return tile_of(rule, read)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise RecordError(f"a trace in the records is of another version: {error!r}") from error
 
 
 def _samples(trace: Any) -> list[Any]:

@@ -7,7 +7,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.data_movement import movement_stages, only_stages
 from autotune.compiler.drift import DriftWatch
 from autotune.compiler.entries import DEFAULT, Entry, Trial
-from autotune.compiler.experience import Experience
+from autotune.compiler.experience import Experiences
 from autotune.compiler.finals import Entrant, Verdict, settle
 from autotune.compiler.formulations import Formulation, formulations, prim_func
 from autotune.compiler.host import cores
@@ -77,7 +77,7 @@ class KernelRun:
         interrupted: Asked between trials; True ends the search early.
         earlier: The same run read back, to be carried on; None for a new one.
         known: Schedules of its kernels that other runs found, which are tried first.
-        experiences: What records tell of its kernels, by name; None where none were asked.
+        experiences: What records tell; None where none were asked.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class KernelRun:
         interrupted: Interrupted = lambda: False,
         earlier: Run | None = None,
         known: Known = MappingProxyType({}),
-        experiences: Mapping[str, Experience] | None = None,
+        experiences: Experiences | None = None,
     ) -> None:
         self._request = request
         self._known = known
@@ -196,6 +196,11 @@ class KernelRun:
             if self._warm is not None:
                 self._progress.phase("records", 2 * len(self._entries))
                 self._warm.begin(self._entries, self._progress.step, self._interrupted)
+                for rule, schedules in self._warm.taught.items():
+                    self._folder.event("taught", rule=rule, schedules=schedules)
+                    self._progress.notice(
+                        f"records: the cost model of {rule} has learnt from {schedules} schedules of other kernels"
+                    )
             self._search(bench)
             if self._interrupted():
                 return None

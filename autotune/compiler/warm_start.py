@@ -6,17 +6,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from autotune.compiler.candidate import Candidate
+from autotune.compiler.cost_model import Lesson
 from autotune.compiler.entries import Entry
-from autotune.compiler.experience import Experience, KnownKernel
+from autotune.compiler.experience import Experience, Experiences, KnownKernel
 from autotune.compiler.lane import Lane
 from autotune.errors import UsageError
 from autotune.records import RecordsUse
-from autotune.records.database import Schedule
+from autotune.records.database import spread
 from autotune.workloads.operators import Kernel
 
 _NEAR = 1.05
 """What is within 5 % of the best counts as found."""
 _MOST_RECALLED = 32
+MOST_TAUGHT = 64
+"""Schedules of each kernel and formulation that a cost model of tiles learns from."""
 _REPEATED = 2
 # A similar kernel tries one schedule for so much of the untuned step, and none if it takes next to nothing.
 _SHARE_OF_ONE = 0.004
@@ -38,16 +41,19 @@ class WarmStart:
     - A kernel that is known: its best schedules are measured once more, the others breed and teach the cost model.
     - A kernel like known ones: their best schedules are made to fit its sizes and measured first.
     - Formulations that are known need no warm-up: what was slow there waits until the rest has had its trials.
+    - A cost model of tiles learns from whatever kernels are known that its rule cuts.
 
     Args:
-        experiences: What records tell, by kernel name.
+        experiences: What records tell.
         lane_of: Makes a search that shares the run's cost model, for a kernel that is not the run's own.
     """
 
-    def __init__(self, experiences: Mapping[str, Experience], lane_of: LaneOf) -> None:
+    def __init__(self, experiences: Experiences, lane_of: LaneOf) -> None:
         self._experiences = experiences
         self._lane_of = lane_of
         self._recalled: dict[tuple[str, str], list[Candidate]] = {}
+        self.taught: dict[str, int] = {}
+        """Schedules of other kernels that the cost model of each rule has learnt from."""
 
     def begin(
         self, entries: Sequence[Entry], report: Report, interrupted: Callable[[], bool]
@@ -64,7 +70,8 @@ class WarmStart:
             for entry in entries
             for lane in entry.lanes.lanes
         }
-        # All is recalled before anything is ranked.
+        # All is learnt and recalled before anything is ranked.
+        self._teach(own, interrupted)
         for done, entry in enumerate(entries, start=1):
             if interrupted():
                 return
@@ -74,7 +81,7 @@ class WarmStart:
             report(done, entry.task.kernel.name)
         step = sum(e.lanes.weight for e in entries if math.isfinite(e.lanes.default_s))
         for done, entry in enumerate(entries, start=1 + len(entries)):
-            told = self._experiences.get(entry.task.kernel.name)
+            told = self._experiences.of.get(entry.task.kernel.name)
             if interrupted():
                 return
             if told is not None:
@@ -83,7 +90,7 @@ class WarmStart:
             report(done, entry.task.kernel.name)
 
     def _known(self, entry: Entry) -> Sequence[KnownKernel]:
-        told = self._experiences.get(entry.task.kernel.name)
+        told = self._experiences.of.get(entry.task.kernel.name)
         return told.known if told else ()
 
     def _recall(
@@ -96,7 +103,31 @@ class WarmStart:
             lane = own.get(key) or self._lane_of(kernel, formulation)
         except UsageError:  # This version computes it in other ways.
             return
-        self._recalled[key] = lane.recall(_spread(known.of(formulation), _MOST_RECALLED))
+        taught = lane.formulation.rule and key not in own  # By its lesson.
+        some = spread(known.of(formulation), _MOST_RECALLED)
+        self._recalled[key] = lane.recall(some, learn=not taught)
+
+    def _teach(self, own: Mapping[tuple[str, str], Lane], interrupted: Callable[[], bool]) -> None:
+        """Teaches the cost models of tiles; what is known of the run's own kernels is learnt as it is recalled."""
+        pupils = {lane.formulation.rule: lane for lane in own.values() if lane.formulation.rule}
+        lessons: dict[str, list[Lesson]] = {rule: [] for rule in pupils}
+        for known in self._experiences.known.values() if pupils else ():
+            for name in sorted({one.formulation for one in known.schedules}):
+                if interrupted():
+                    return
+                if (known.kernel.name, name) in own:
+                    continue
+                try:
+                    lane = self._lane_of(known.kernel, name)
+                except UsageError:  # This version computes it in other ways.
+                    continue
+                if lane.formulation.rule in pupils:
+                    told = lane.lesson(spread(known.of(name), MOST_TAUGHT))
+                    lessons[lane.formulation.rule].append(told)
+        for rule, some in lessons.items():
+            if count := sum(len(one.seconds) for one in some):
+                pupils[rule].teach(some)
+                self.taught[rule] = count
 
     def _credit(self, entry: Entry, told: Experience) -> None:
         for lane in entry.lanes.lanes:
@@ -150,7 +181,7 @@ class WarmStart:
         """What the records were good for, once the run has ended."""
         equal = similar = saved = 0
         for entry in entries:
-            told = self._experiences.get(entry.task.kernel.name)
+            told = self._experiences.of.get(entry.task.kernel.name)
             if told is None:
                 continue
             equal += told.equal
@@ -181,12 +212,3 @@ def _saved(told: Experience, entry: Entry) -> int:
     now = next((n for n, outcome in outcomes if outcome.seconds <= goal), None)
     before = [one.trials_until(_NEAR * nearest.best_s) for one in nearest.searched if one.curve]
     return min(before) - now if before and now is not None else 0
-
-
-def _spread(schedules: Sequence[Schedule], most: int) -> list[Schedule]:
-    """The fastest half of so many schedules, and as many from all over the rest."""
-    if len(schedules) <= most:
-        return list(schedules)
-    first, rest = schedules[: most // 2], schedules[most // 2 :]
-    step = len(rest) / (most - most // 2)
-    return [*first, *(rest[int(i * step)] for i in range(most - most // 2))]

@@ -118,7 +118,7 @@ class RecordsUse:
     Attributes:
         equal: Kernels that were known: their best schedules were measured once more.
         similar: Kernels whose search began with schedules of others that differ in size only.
-        unknown: Kernels of which the records told nothing.
+        unknown: Kernels of which, and of similar ones, the records told nothing.
         saved_trials: An estimate: the trials that earlier runs took until they were within 5 % of a kernel's best,
             less those that this run took until it was as fast; for a similar kernel, until it had gained as much
             over its untuned default. Kernels that this run did not bring so far count as 0.

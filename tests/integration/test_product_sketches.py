@@ -19,7 +19,8 @@ from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.plain import plain
 from autotune.compiler.rules import design_spaces, tile_rule
 from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
+from autotune.compiler.tile_rules import Sketches, recorded_tile, tile_of, tiles_of
+from autotune.errors import RecordError
 from autotune.workloads import parse_kernel
 
 LIMITS = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
@@ -109,4 +110,12 @@ def test_a_record_of_any_kind_of_tile_makes_its_program_again(spec: str, role: s
         again = Schedule(module)
         Trace.apply_json_to_schedule(trace, again)
         tvm.ir.assert_structural_equal(again.mod, schedule.mod)
-        assert tile_of(rule, again.trace) == tile
+        assert recorded_tile(rule, trace) == tile_of(rule, again.trace) == tile
+
+
+def test_a_trace_of_another_rule_is_no_tile() -> None:
+    rule, _, _ = _sketched("matmul:m=16,n=256,k=128", "forward", SPACE)
+    sampled = ["SampleCategorical", [], [[1, 2], [0.5, 0.5]], ["v0"]]
+    for trace in ([[sampled], [[0, 1]]], [[sampled], []], [[], []], [], "trace", None):
+        with pytest.raises(RecordError, match="another version"):
+            recorded_tile(rule, trace)

@@ -12,6 +12,7 @@ from command import autotune, one_folder
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 MATMUL = "matmul:m=64,n=128,k=96"
 LIKE_IT = "matmul:m=80,n=192,k=120"
+RULE = "register_product"
 MODEL = ("--role", "forward", "--emulate", "meizu-16t", "--cluster", "big")
 
 
@@ -21,9 +22,13 @@ def answered(*arguments: str | Path, code: int = 0) -> dict[str, Any]:
     return dict(json.loads(done.stdout)) if done.stdout else {}
 
 
-def trials_of(logs: Path) -> list[dict[str, Any]]:
+def events_of(logs: Path, kind: str) -> list[dict[str, Any]]:
     events = (one_folder(logs) / "events.jsonl").read_text().splitlines()
-    return [e for e in map(json.loads, events) if e["event"] == "trial"]
+    return [e for e in map(json.loads, events) if e["event"] == kind]
+
+
+def trials_of(logs: Path) -> list[dict[str, Any]]:
+    return events_of(logs, "trial")
 
 
 @pytest.fixture(scope="module")
@@ -300,3 +305,22 @@ def test_help_has_an_example(command: str) -> None:
     done = autotune("records", command, "--help")
     assert f"autotune records {command} " in done.stdout or command == "list"
     assert "Example" in done.stdout
+
+
+def test_tiles_are_learnt_from_other_kernels_that_the_same_rule_cuts(tmp_path: Path) -> None:
+    """A product in another role is no similar kernel, but its tiles tell of this one's."""
+    model = ("--emulate", "meizu-16t", "--cluster", "big", "--op", MATMUL)
+    weights = ("kernels", *model, "--role", "weight_grad", "--trials", "24")
+    answered(*weights, "--logs", tmp_path / "weights")
+    told = answered(
+        *("kernels", *model, "--role", "data_grad", "--trials", "8", "--logs", tmp_path / "data"),
+        *("--records", tmp_path / "weights"),
+    )
+    assert told["records"]["unknown"] == 1
+    tried = trials_of(tmp_path / "weights")
+    valid = [one for one in tried if (one["formulation"], one["status"]) == (RULE, "ok")]
+    (taught,) = events_of(tmp_path / "data", "taught")
+    assert (taught["rule"], taught["schedules"]) == (RULE, len(valid))
+    # A known kernel's own schedules are no lessons: they breed.
+    answered(*weights, "--logs", tmp_path / "again", "--records", tmp_path / "weights")
+    assert not events_of(tmp_path / "again", "taught")

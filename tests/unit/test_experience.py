@@ -6,7 +6,7 @@ import pytest
 from test_budget import lane, task
 
 from autotune.compiler.budget import next_turn
-from autotune.compiler.experience import experience
+from autotune.compiler.experience import experiences
 from autotune.compiler.transfer import nearest_tiles
 from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
 from autotune.workloads.operators import Kernel
@@ -33,9 +33,9 @@ def known(*kernels: tuple[Kernel, dict[str, list[float]]]) -> Database:
 
 def test_a_known_kernel_is_equal_and_its_formulations_are_told() -> None:
     own = conv(32, 14)
-    told = experience(
+    told = experiences(
         [own], known((own, {"direct": [3.0, 2.0], "guarded": [1.0, 4.0, 5.0]}), (conv(64, 14), {"packed": [0.1]}))
-    )[own.name]  # fmt: skip
+    ).of[own.name]  # fmt: skip
     assert told.equal
     assert told.formulations() == ["guarded", "direct"]
     assert (told.expected("direct"), told.expected("guarded"), told.expected("packed")) == (
@@ -56,15 +56,15 @@ def test_similar_kernels_differ_in_sizes_only_and_the_nearest_comes_first() -> N
         parse_kernel(conv(32, 14).spec + "+bias.forward:n=1,c=32,s=196,relu=1", "forward"),
     )
     database = known(*((one, {"direct": [1.0]}) for one in (far, *others, near, nearer)))
-    told = experience([conv(32, 14)], database)[conv(32, 14).name]
+    told = experiences([conv(32, 14)], database).of[conv(32, 14).name]
     assert not told.equal
     assert [one.kernel for one in told.known] == [nearer, near, far]
-    assert not experience([conv(32, 14, "data_grad")], database)
+    assert not experiences([conv(32, 14, "data_grad")], database).of
 
 
 def test_what_is_known_of_similar_kernels_is_worth_less() -> None:
     database = known((conv(64, 14), {"direct": [1.0] * 6}))
-    (told,) = experience([conv(32, 14)], database).values()
+    (told,) = experiences([conv(32, 14)], database).of.values()
     assert told.trials("direct") == 3
 
 

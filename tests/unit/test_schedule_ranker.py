@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.compiler.cost_model import ScheduleRanker
+from autotune.compiler.cost_model import Lesson, ScheduleRanker
 
 
 def _ranker(members: int, times: list[tuple[float, float]]) -> ScheduleRanker:
@@ -57,3 +57,41 @@ def test_it_is_random_until_it_has_learnt_and_failures_are_slow(members: int) ->
     ranker.learn("kernel", [_feature(n % 2) for n in range(64)], [1.0, float("inf")] * 32)
     works, fails = ranker.score([_feature(0), _feature(1)])
     assert works > 0.5 > fails > 0
+
+
+def _sized(size: float, value: float) -> np.ndarray:
+    return np.array([size, value], dtype=np.float32)
+
+
+def _lessons(best_at: float) -> list[Lesson]:
+    """Of kernels of several sizes, whose schedules take the longer, the further a feature is from the best."""
+    values = [n / 4 for n in range(64)]
+    return [
+        Lesson(
+            [_sized(size, n) for n in values], [size * (1 + abs(n - best_at) / 4) for n in values]
+        )
+        for size in (1, 2, 4, 8)
+    ]
+
+
+@pytest.mark.parametrize("members", [1, 4])
+def test_what_was_measured_of_other_kernels_counts_before_anything_was_measured(
+    members: int,
+) -> None:
+    ranker = ScheduleRanker(seed=1, warmup=64, members=members)
+    ranker.teach([Lesson([], [])])
+    assert ranker.version == 0
+    ranker.teach(_lessons(10.0))
+    assert ranker.version > 0
+    scores = ranker.score([_sized(3, n) for n in (2, 6, 10)])
+    assert list(scores) == sorted(scores)
+
+
+@pytest.mark.parametrize("members", [1, 4])
+def test_what_is_measured_counts_where_lessons_say_otherwise(members: int) -> None:
+    ranker = ScheduleRanker(seed=1, warmup=64, members=members)
+    ranker.teach(_lessons(10.0))
+    pair = [_sized(16, 6), _sized(16, 10)]
+    assert np.argmax(ranker.score(pair)) == 1
+    ranker.learn("kernel", pair * 32, [1e-3, 4e-3] * 32)
+    assert np.argmax(ranker.score(pair)) == 0

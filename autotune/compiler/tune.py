@@ -37,7 +37,7 @@ from autotune.compiler.trials import Bench, Building, BuildTargets
 from autotune.compiler.tuning_database import TuningDatabase
 from autotune.compiler.warm_start import WarmStart
 from autotune.compiler.workers import scratch
-from autotune.errors import NothingMeasuredError
+from autotune.errors import NothingMeasuredError, UsageError
 from autotune.measurement import Outcome
 from autotune.records import Result, RunFolder
 from autotune.records.folder import Run
@@ -159,8 +159,14 @@ class KernelRun:
         return self._rankers[rule]
 
     def _lane_apart(self, kernel: Kernel, formulation: str) -> Lane:
-        """A search that is none of the run's, for what records know of other kernels."""
+        """A search that is none of the run's, for what records know of other kernels.
+
+        Raises:
+            UsageError: This version, or the space, has no such formulation.
+        """
         (chosen,) = formulations(kernel, [formulation])
+        if chosen.rule and chosen.rule not in {rule.kind for rule in self._request.space.rules}:
+            raise UsageError(f"the space has no rule {chosen.rule}, which {formulation} needs")
         return self._lane(kernel, chosen, self._request.seed)
 
     def _take_up(self) -> float:

@@ -101,7 +101,7 @@ class WarmStart:
             return
         try:
             lane = own.get(key) or self._lane_of(kernel, formulation)
-        except UsageError:  # This version computes it in other ways.
+        except UsageError:  # This version, or the space, computes it in other ways.
             return
         taught = lane.formulation.rule and key not in own  # By its lesson.
         some = spread(known.of(formulation), _MOST_RECALLED)
@@ -119,7 +119,7 @@ class WarmStart:
                     continue
                 try:
                     lane = self._lane_of(known.kernel, name)
-                except UsageError:  # This version computes it in other ways.
+                except UsageError:  # This version, or the space, computes it in other ways.
                     continue
                 if lane.formulation.rule in pupils:
                     told = lane.lesson(spread(known.of(name), MOST_TAUGHT))

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -324,3 +325,22 @@ def test_tiles_are_learnt_from_other_kernels_that_the_same_rule_cuts(tmp_path: P
     # A known kernel's own schedules are no lessons: they breed.
     answered(*weights, "--logs", tmp_path / "again", "--records", tmp_path / "weights")
     assert not events_of(tmp_path / "again", "taught")
+
+
+def test_records_of_a_rule_that_a_space_has_not_are_no_use_and_no_harm(tmp_path: Path) -> None:
+    shipped = (SAMPLE.parents[2] / "search_spaces" / "arm_cpu.toml").read_text()
+    parts = re.split(r"(?=^\[\[rules\]\])", shipped, flags=re.MULTILINE)
+    without = [part for part in parts if f'kind = "{RULE}"' not in part]
+    assert len(without) == len(parts) - 1
+    space = tmp_path / "without.toml"
+    space.write_text("".join(without))
+    model = ("--emulate", "meizu-16t", "--cluster", "big", "--role", "weight_grad", "--trials", "8")
+    answered("kernels", *model, "--op", MATMUL, "--logs", tmp_path / "first")
+    tried = trials_of(tmp_path / "first")
+    assert RULE in {one["formulation"] for one in tried}
+    told = answered(
+        *("kernels", *model, "--op", LIKE_IT, "--space", space, "--logs", tmp_path / "second"),
+        *("--records", tmp_path / "first"),
+    )
+    assert told["records"]["similar"] == 1
+    assert RULE not in {one["formulation"] for one in trials_of(tmp_path / "second")}

@@ -8,9 +8,9 @@ im2col and GEMM, the faster of two ways; it has no groups, so depthwise convolut
 
 Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there; `--records FILE` takes ours that
 are not there from records of such runs on the same device, and tunes only what they do not know. `--teach FILE` has
-each of our searches learn from records of other layers first, and what is compared says so; stock's have nothing
-like it. `--pocl` instead asks on this host's OpenCL whether the same spaces beat TVM's default schedule on
-SqueezeNet 1.1's training step; so does a host whose OpenCL has no GPU.
+each of our searches begin with records of other layers (`autotune kernels --records`), and what is compared says
+so; stock's have nothing like it. `--pocl` instead asks on this host's OpenCL whether the same spaces beat TVM's
+default schedule on SqueezeNet 1.1's training step; so does a host whose OpenCL has no GPU.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def tune(
     workers = max(1, min(cores(), 2 * cores() // (jobs * len(cards))))
 
     lessons: dict[str, Path] = {}
-    if report.options.teach:
+    if report.options.teach and "ours" in report.options.sides:
         records = read_database(report.options.teach)
         for kernel in wanted.values():
             if kernel.spec not in lessons:
@@ -202,7 +202,7 @@ def of_other_layers(records: Database, kernel: Kernel) -> Database:
         name
         for source in records.sources.values()
         for name, task in source.tasks.items()
-        if task.spec == kernel.spec
+        if parse_kernel(task.spec, task.role).operator == kernel.operator  # Whatever follows it.
     }
     lessons: dict[tuple[str, str], list[Schedule]] = {}
     for name, schedules in records.tasks().items():
@@ -225,14 +225,19 @@ def libraries_of(
         return {name: (path, wanted[name].name) for name, path in zip(tuned, made, strict=True)}
 
 
-def was_taught(logs: Path, trials: int) -> bool:
-    """Whether the search of a kernel that is compared learnt from records first."""
+def had_records(logs: Path, trials: int) -> bool:
+    """Whether the search of a kernel that is compared began with records."""
     run = finished_run(logs, trials)
-    return run is not None and any(one["event"] == "taught" for one in read_run(run).events)
+    return run is not None and bool(read_run(run).about["request"]["records"])
 
 
-def recorded(wanted: dict[str, Kernel], trials: int, records: Path) -> dict[str, Candidate]:
+def recorded(
+    wanted: dict[str, Kernel], trials: int, records: Path
+) -> tuple[dict[str, Candidate], set[str]]:
     """The fastest schedule of each kernel in the newest run of so many trials that records of this device have.
+
+    Returns:
+        The schedules, and the kernels whose search began with records in its turn.
 
     Raises:
         RecordError: They are no records.
@@ -240,7 +245,8 @@ def recorded(wanted: dict[str, Kernel], trials: int, records: Path) -> dict[str,
     here = runner_for(targets.find("opencl")).device.name
     database = read_database(records)
     tasks = database.tasks()
-    found = {}
+    found: dict[str, Candidate] = {}
+    taught: set[str] = set()
     for name, kernel in wanted.items():
         runs = [
             source
@@ -251,18 +257,20 @@ def recorded(wanted: dict[str, Kernel], trials: int, records: Path) -> dict[str,
         ]
         if not runs:
             continue
-        run = max(runs, key=lambda source: source.about["began"]).id
-        tried = [one for one in tasks.get(kernel.name, []) if run in one.seconds]
+        run = max(runs, key=lambda source: source.about["began"])
+        tried = [one for one in tasks.get(kernel.name, []) if run.id in one.seconds]
         if not tried:
             continue
-        best = min(tried, key=lambda one: one.seconds[run])
+        best = min(tried, key=lambda one: one.seconds[run.id])
         try:
             module = replayed(kernel, best.formulation, best.trace, best.digest)
         except RecordError as error:
             print(f"{name}: {error.message}", flush=True)
             continue
         found[name] = Candidate.of(best.digest, module)
-    return found
+        if run.about.get("had_records"):
+            taught.add(name)
+    return found, taught
 
 
 def rebuilt(
@@ -406,9 +414,13 @@ def sides_of(
 
 
 def compare(
-    report: Report, wanted: dict[str, Kernel], known: dict[str, Candidate], runs: Path
+    report: Report,
+    wanted: dict[str, Kernel],
+    known: dict[str, Candidate],
+    taught: set[str],
+    runs: Path,
 ) -> None:
-    """Times all sides on every kernel that is tuned."""
+    """Times all sides on every kernel that is tuned; of the known ones, `taught` began with records."""
     torch = Torch()
     opencl_sidecar.load()
     device = opencl_sidecar.devices()[0]
@@ -421,14 +433,12 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         new = {name: kernel for name, kernel in wanted.items() if name not in known}
         libraries = libraries_of(new, trials, runs, Path(folder))
-        taught = [
-            name for name in libraries if was_taught(runs / "ours" / wanted[name].name, trials)
-        ]
+        taught = taught | {
+            name for name in new if had_records(runs / "ours" / wanted[name].name, trials)
+        }
         if taught:
-            report.row(what="taught", kernels=sorted(taught))
-            print(
-                f"our searches of {len(taught)} kernels learnt from records of other layers first"
-            )
+            report.row(what="searches that began with records", kernels=sorted(taught))
+            print(f"our searches of {len(taught)} kernels began with records of other layers")
         if known:
             report.row(what="records", file=report.options.records.name, kernels=sorted(known))
             libraries |= rebuilt(wanted, known, Path(folder))
@@ -575,10 +585,13 @@ def measure(report: Report) -> None:
             for name, kernel in wanted.items()
             if finished_run(runs / "ours" / kernel.name, trials) is None
         }
-        known = recorded(unrun, trials, options.records) if options.records else {}
+        known: dict[str, Candidate] = {}
+        taught: set[str] = set()
+        if options.records:
+            known, taught = recorded(unrun, trials, options.records)
         tune({name: wanted[name] for name in only}, known, report, runs)
         if not options.only_tune:
-            compare(report, wanted, known, runs)
+            compare(report, wanted, known, taught, runs)
 
 
 def existing(text: str) -> Path:
@@ -596,7 +609,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--teach", type=existing, metavar="FILE",
-        help="have our searches learn from these records of such runs first, but for those of the same layer",
+        help="have our searches begin with these records of such runs, but for those of the same layer",
     )  # fmt: skip
     parser.add_argument(
         "--cards", type=int, nargs="+", default=[None], metavar="N",

@@ -106,8 +106,8 @@ def kernels(
         list[Path] | None,
         typer.Option(
             metavar="DIR",
-            help="Begin with what records know, of these kernels or of others like them, on the same device: "
-            "a store (`autotune records pull`), a database or a run; may be repeated. [default: none]",
+            help="Begin with what records know, of these kernels, of others like them, and of tiles, on the "
+            "same device: a store (`autotune records pull`), a database or a run; may be repeated. [default: none]",
         ),
     ] = None,
     logs: Annotated[

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from autotune.compiler.candidate import program_hash
 
 _ROUNDS = 60
+_LEAST_WEIGHT = 0.2
+"""What a measurement counts for beside its speed, so that slow ones tell something too."""
 _WORTH = 256
 """Measurements of a run's own that all lessons count for together, where there are more of these."""
 _HOPE = 1.5
@@ -104,7 +106,10 @@ class ScheduleRanker:
             self._trained_on = total if self._boosters else 0
 
     def teach(self, lessons: Sequence[Lesson]) -> None:
-        """Has it learn what was measured of other kernels before the run; it needs no warm-up then."""
+        """Has it learn what was measured of other kernels before the run; it needs no warm-up then.
+
+        They take the place of earlier lessons.
+        """
         told = [one for one in lessons if one.seconds]
         if not told:
             return
@@ -147,14 +152,14 @@ class ScheduleRanker:
             known, speeds = self._lessons
             rows.append(known)
             labels.append(speeds)
-            weights.append((0.2 + speeds) * min(1.0, _WORTH / len(speeds)))
+            weights.append((_LEAST_WEIGHT + speeds) * min(1.0, _WORTH / len(speeds)))
         for kernel, seconds in self._seconds.items():
             times = np.asarray(seconds)
             if not np.isfinite(times).any():
                 continue
             rows.append(np.stack(self._features[kernel]))
             labels.append(np.min(times) / times)
-            weights.append(0.2 + labels[-1])
+            weights.append(_LEAST_WEIGHT + labels[-1])
         if not rows:
             return
         inputs, target, weight = (

@@ -211,7 +211,7 @@ class Lane:
     def lesson(self, known: Sequence[Schedule]) -> Lesson:
         """What a cost model of tiles may learn from schedules of this kernel that were measured before.
 
-        None of them is made, which would take milliseconds each; what another version recorded is left out.
+        None of them is made, which would take milliseconds each; what is no tile of the rule's is left out.
         """
         assert self._own is not None
         tiles = tiles_of(self._own, prim_func(self.kernel, self.formulation), self._seed)
@@ -219,7 +219,8 @@ class Lane:
         for one in known:
             try:
                 tile = recorded_tile(self._own, one.trace)
-            except RecordError:
+            except RecordError as error:
+                LOGGER.warning("%s: %s", self.name, error.message)
                 continue
             if tiles.fits(tile):
                 features.append(tiles.features(tile))

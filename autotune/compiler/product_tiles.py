@@ -21,7 +21,7 @@ TRANSFORM = "autotune.transform"
 """Annotation of a block that transforms tiles, each in the registers of a work-item: see `winograd_gemm`."""
 
 PADDING, BANKS = 4, 16
-"""Rows of a tile in local memory are so much longer than a multiple of the banks, where they are read across."""
+"""Rows of a tile in local memory are so much longer than a multiple of the banks, where they are written across."""
 
 SHARES = ("row_each", "column_each")
 """Loads of a work-item from each operand's tile, of a tile that is pipelined."""

@@ -108,6 +108,7 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
         "seed": request.seed,
         "versions": run.about["versions"],
         "git": run.about.get("git", ""),
+        "had_records": bool(request.records),
     }
     identity, cores = identity_of(request, run.about["device"], run.about["versions"]["apache-tvm"])
     return Database.of(

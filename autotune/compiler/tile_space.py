@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TRIES = 20_000
+"""Draws after which a search for tiles that fit gives up; and most combinations of which each is looked at."""
 _MUTATION_TRIES = 40
 
 Choices = Mapping[str, Sequence[Any]]

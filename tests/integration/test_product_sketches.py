@@ -14,13 +14,16 @@ from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
 from tvm.s_tir.schedule import Trace
 
 from autotune.compiler import spaces
+from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.lane import Lane
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.plain import plain
 from autotune.compiler.rules import design_spaces, tile_rule
 from autotune.compiler.targets import find, tvm_target
 from autotune.compiler.tile_rules import Sketches, recorded_tile, tile_of, tiles_of
 from autotune.errors import RecordError
+from autotune.records.database import Schedule as Recorded
 from autotune.workloads import parse_kernel
 
 LIMITS = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
@@ -119,3 +122,35 @@ def test_a_trace_of_another_rule_is_no_tile() -> None:
     for trace in ([[sampled], [[0, 1]]], [[sampled], []], [[], []], [], "trace", None):
         with pytest.raises(RecordError, match="another version"):
             recorded_tile(rule, trace)
+
+
+def test_what_was_measured_before_is_a_lesson_or_is_recalled_and_not_learnt_twice() -> None:
+    kernel = parse_kernel("matmul:m=16,n=256,k=128", "forward")
+    (product,) = (one for one in formulations(kernel) if one.name == "gemm")
+    rule, module, sketches = _sketched(kernel.spec, "forward", SPACE)
+
+    def lane() -> tuple[Lane, ScheduleRanker]:
+        ranker = ScheduleRanker(seed=1, warmup=64, members=4)
+        made = Lane(
+            kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1
+        )  # fmt: skip
+        return made, ranker
+
+    tiles = [*filter(sketches.has, tiles_of(rule, module, seed=1).drawn(8))]
+    traces = [
+        json.loads(json.dumps(plain(sketches.schedule(one).trace.as_json()))) for one in tiles
+    ]
+    digests = [lane()[0].replay(trace).digest for trace in traces]
+    known = [
+        Recorded(kernel.name, "gemm", digest, trace, {"run": 1e-3 * number})
+        for number, (digest, trace) in enumerate(zip(digests, traces, strict=True), start=1)
+    ]
+    broken = Recorded(kernel.name, "gemm", "0", [], {"run": 1.0})
+    taught, ranker = lane()
+    lesson = taught.lesson([*known, broken])
+    assert lesson.seconds == [one.best_s for one in known]
+    assert [one.digest for one in taught.recall(known, learn=False)] == digests
+    assert ranker.measurements == 0
+    recalled, ranker = lane()
+    assert [one.digest for one in recalled.recall(known)] == digests
+    assert ranker.measurements == len(known)

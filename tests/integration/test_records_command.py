@@ -344,3 +344,11 @@ def test_records_of_a_rule_that_a_space_has_not_are_no_use_and_no_harm(tmp_path:
     )
     assert told["records"]["similar"] == 1
     assert RULE not in {one["formulation"] for one in trials_of(tmp_path / "second")}
+    # A kernel that another rule cuts asks for lessons, of which there are none.
+    told = answered(
+        *("kernels", *model, "--op", "bias:n=2,c=16,s=20,relu=1,channels_last=1", "--space", space),
+        *("--logs", tmp_path / "third", "--records", tmp_path / "first"),
+    )
+    assert told["records"]["unknown"] == 1
+    assert "row_sums" in {one["formulation"] for one in trials_of(tmp_path / "third")}
+    assert not events_of(tmp_path / "third", "taught")

@@ -27,7 +27,9 @@ def _run(kernel: Kernel, schedules: int) -> Database:
 
 
 def test_a_search_learns_nothing_of_its_own_layer_and_a_spread_of_the_others() -> None:
+    fused = parse_kernel(f"{LAYER}+bias.forward:n=1,c=32,s=196,relu=1", "forward")
     runs = [_run(parse_kernel(spec, role), 256) for spec in (LAYER, OTHER) for role in ROLES]
+    runs.append(_run(fused, 8))
     records = Database.of(
         [source for run in runs for source in run.sources.values()],
         [one for run in runs for one in run.schedules.values()],

@@ -63,14 +63,14 @@ def _sized(size: float, value: float) -> np.ndarray:
     return np.array([size, value], dtype=np.float32)
 
 
-def _lessons(best_at: float) -> list[Lesson]:
+def _lessons(best_at: float, kernels: int = 4) -> list[Lesson]:
     """Of kernels of several sizes, whose schedules take the longer, the further a feature is from the best."""
     values = [n / 4 for n in range(64)]
     return [
         Lesson(
             [_sized(size, n) for n in values], [size * (1 + abs(n - best_at) / 4) for n in values]
         )
-        for size in (1, 2, 4, 8)
+        for size in range(1, 1 + kernels)
     ]
 
 
@@ -94,4 +94,13 @@ def test_what_is_measured_counts_where_lessons_say_otherwise(members: int) -> No
     pair = [_sized(16, 6), _sized(16, 10)]
     assert np.argmax(ranker.score(pair)) == 1
     ranker.learn("kernel", pair * 32, [1e-3, 4e-3] * 32)
+    assert np.argmax(ranker.score(pair)) == 0
+
+
+def test_many_lessons_count_for_no_more_than_some_measurements() -> None:
+    """However many kernels say otherwise of a schedule, what this one's measurements say of it is believed."""
+    ranker = ScheduleRanker(seed=1, warmup=64, members=4)
+    ranker.teach(_lessons(10.0, kernels=64))
+    pair = [_sized(32, 6), _sized(32, 10)]
+    ranker.learn("kernel", pair * 8, [1e-3, 2e-3] * 8)
     assert np.argmax(ranker.score(pair)) == 0

@@ -131,9 +131,7 @@ def test_what_was_measured_before_is_a_lesson_or_is_recalled_and_not_learnt_twic
 
     def lane() -> tuple[Lane, ScheduleRanker]:
         ranker = ScheduleRanker(seed=1, warmup=64, members=4)
-        made = Lane(
-            kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1
-        )  # fmt: skip
+        made = Lane(kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1)
         return made, ranker
 
     tiles = [*filter(sketches.has, tiles_of(rule, module, seed=1).drawn(8))]

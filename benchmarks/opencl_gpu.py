@@ -46,6 +46,7 @@ from autotune.compiler import opencl_sidecar, spaces, targets
 from autotune.compiler.builder import Builder, BuildRequest, target_text
 from autotune.compiler.candidate import Candidate
 from autotune.compiler.device_limits import asked
+from autotune.compiler.experience import experiences
 from autotune.compiler.host import cores
 from autotune.compiler.reference_data import TOLERANCE
 from autotune.compiler.request import TuneRequest
@@ -55,7 +56,7 @@ from autotune.compiler.warm_start import MOST_TAUGHT
 from autotune.errors import RecordError, UsageError
 from autotune.measurement import median, paired_speedup
 from autotune.records import read_run
-from autotune.records.database import Database, Schedule, spread
+from autotune.records.database import Database, spread
 from autotune.records.database_file import read_database, write_database
 from autotune.workloads import (
     Kernel,
@@ -198,17 +199,13 @@ def tune(
 
 def of_other_layers(records: Database, kernel: Kernel) -> Database:
     """What a search may learn from records but for those of a kernel's layer, in whatever role."""
-    layer = {
-        name
-        for source in records.sources.values()
-        for name, task in source.tasks.items()
-        if parse_kernel(task.spec, task.role).operator == kernel.operator  # Whatever follows it.
-    }
-    lessons: dict[tuple[str, str], list[Schedule]] = {}
-    for name, schedules in records.tasks().items():
-        for one in schedules if name not in layer else ():
-            lessons.setdefault((name, one.formulation), []).append(one)
-    learnt = [one for some in lessons.values() for one in spread(some, MOST_TAUGHT)]
+    learnt = [
+        one
+        for known in experiences([], records).known.values()
+        if known.kernel.operator != kernel.operator  # Whatever follows it.
+        for name in known.formulations
+        for one in spread(known.of(name), MOST_TAUGHT)
+    ]
     return Database.of(records.sources.values(), learnt)
 
 

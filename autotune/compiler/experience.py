@@ -46,6 +46,11 @@ class KnownKernel:
         """Whether no schedule was faster than the untuned default."""
         return self.default_s is not None and self.default_s <= self.best_s
 
+    @property
+    def formulations(self) -> list[str]:
+        """Those that were tried, sorted."""
+        return sorted({one.formulation for one in self.schedules})
+
     def of(self, formulation: str) -> list[Schedule]:
         """Its schedules in one formulation, the fastest first."""
         return [one for one in self.schedules if one.formulation == formulation]
@@ -82,7 +87,7 @@ class Experience:
 
     def formulations(self) -> list[str]:
         """The formulations that are known, what was fastest first."""
-        names = {one.formulation for known in self.known for one in known.schedules}
+        names = {name for known in self.known for name in known.formulations}
         return sorted(names, key=lambda name: (self.expected(name) or math.inf, name))
 
 

@@ -76,7 +76,7 @@ class WarmStart:
             if interrupted():
                 return
             for known in self._known(entry):
-                for name in sorted({one.formulation for one in known.schedules}):
+                for name in known.formulations:
                     self._recall(known, name, own)
             report(done, entry.task.kernel.name)
         step = sum(e.lanes.weight for e in entries if math.isfinite(e.lanes.default_s))
@@ -96,12 +96,11 @@ class WarmStart:
     def _recall(
         self, known: KnownKernel, formulation: str, own: Mapping[tuple[str, str], Lane]
     ) -> None:
-        kernel, key = known.kernel, (known.kernel.name, formulation)
+        key = (known.kernel.name, formulation)
         if key in self._recalled:
             return
-        try:
-            lane = own.get(key) or self._lane_of(kernel, formulation)
-        except UsageError:  # This version, or the space, computes it in other ways.
+        lane = own.get(key) or self._lane_apart(known.kernel, formulation)
+        if lane is None:
             return
         taught = lane.formulation.rule and key not in own  # By its lesson.
         some = spread(known.of(formulation), _MOST_RECALLED)
@@ -112,22 +111,26 @@ class WarmStart:
         pupils = {lane.formulation.rule: lane for lane in own.values() if lane.formulation.rule}
         lessons: dict[str, list[Lesson]] = {rule: [] for rule in pupils}
         for known in self._experiences.known.values() if pupils else ():
-            for name in sorted({one.formulation for one in known.schedules}):
+            for name in known.formulations:
                 if interrupted():
                     return
                 if (known.kernel.name, name) in own:
                     continue
-                try:
-                    lane = self._lane_of(known.kernel, name)
-                except UsageError:  # This version, or the space, computes it in other ways.
-                    continue
-                if lane.formulation.rule in pupils:
+                lane = self._lane_apart(known.kernel, name)
+                if lane is not None and lane.formulation.rule in pupils:
                     told = lane.lesson(spread(known.of(name), MOST_TAUGHT))
                     lessons[lane.formulation.rule].append(told)
         for rule, some in lessons.items():
             if count := sum(len(one.seconds) for one in some):
                 pupils[rule].teach(some)
                 self.taught[rule] = count
+
+    def _lane_apart(self, kernel: Kernel, formulation: str) -> Lane | None:
+        """A search of a kernel that is not the run's own; None where this version, or the space, has none."""
+        try:
+            return self._lane_of(kernel, formulation)
+        except UsageError:
+            return None
 
     def _credit(self, entry: Entry, told: Experience) -> None:
         for lane in entry.lanes.lanes:

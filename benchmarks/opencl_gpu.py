@@ -529,6 +529,11 @@ def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> N
 
 def pocl(report: Report) -> None:
     """SqueezeNet 1.1's step on this host's OpenCL: every convolution and matmul against the default schedule."""
+    for name in ("runs", "records", "teach", "only"):
+        if getattr(report.options, name):
+            raise UsageError(
+                f"--{name} is for a GPU: OpenCL on a processor has a model's step tuned anew"
+            )
     trials, batch = (24, 1) if report.quick else (2000, 4)
     model = "lenet" if report.quick else "squeezenet1_1"
     with tempfile.TemporaryDirectory() as logs:

@@ -49,3 +49,15 @@ def test_a_process_for_which_the_driver_keeps_memory_makes_way_for_another(
     search = json.loads(told.read_text())
     assert search["ended"] and search["right"] == search["measured"] == TRIALS
     assert len(started.read_text().split()) == processes
+
+
+def test_what_is_for_a_gpu_is_refused_where_a_processor_is_asked_for(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "benchmarks/opencl_gpu.py", "--pocl", "--teach", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 2
+    assert "--teach is for a GPU" in done.stderr

@@ -42,12 +42,16 @@ def _rewritten(kernel: str) -> str:
     for _, space, kind, width, name, _ in _ARRAY.findall(kernel):
         if not width:
             memories[name] = _Memory(space.strip(), kind)
+    return _accesses(_ARRAY.sub(_aligned, kernel), memories, divisors(kernel))
+
+
+def divisors(kernel: str) -> dict[str, int]:
+    """Numbers that surely divide what integers of a kernel hold, by their names."""
     known: dict[str, int] = {}
     for name, value in _VALUE.findall(kernel):
         # A name that is given twice holds what both have in common.
         known[name] = math.gcd(known.get(name, 0), divisor(value, known))
-    kernel = _ARRAY.sub(_aligned, kernel)
-    return _accesses(kernel, memories, known)
+    return known
 
 
 def _aligned(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""What is made of the OpenCL source that TVM generates: aligned vectors, half storage, reads of images."""
+"""What is made of the OpenCL source that TVM generates: aligned vectors, halves, image reads, vector stores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from autotune.compiler.aligned_vectors import with_aligned_vectors
 from autotune.compiler.half_storage import half_buffers, with_half_storage
 from autotune.compiler.image_reads import image_operands, with_image_reads
+from autotune.compiler.vector_stores import with_vector_stores
 
 _CALLBACK = "tvm_callback_opencl_postproc"
 
@@ -27,7 +28,7 @@ def improved_source(module: Any, *, images: bool = True) -> Iterator[None]:
 
     def rewritten(source: str, target: object) -> str:
         source = with_half_storage(with_aligned_vectors(source), halves)
-        return with_image_reads(source, operands)
+        return with_vector_stores(with_image_reads(source, operands))
 
     earlier = tvm_ffi.get_global_func(_CALLBACK, allow_missing=True)
     tvm_ffi.register_global_func(_CALLBACK, rewritten, override=True)

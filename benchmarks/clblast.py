@@ -102,6 +102,11 @@ class ClBlast:
         self._move(self._cl.clEnqueueReadBuffer, buffer, array)
         return array
 
+    def spoil(self, buffer: c_void_p, shape: Sequence[int]) -> None:
+        """Fills a buffer with what no result has."""
+        spoilt = np.full(shape, np.nan, np.float32)
+        self._move(self._cl.clEnqueueWriteBuffer, buffer, spoilt)
+
     def _move(self, call: Any, buffer: c_void_p, array: Array) -> None:
         data = c_void_p(array.ctypes.data)
         self._checked(

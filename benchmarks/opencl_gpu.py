@@ -164,10 +164,10 @@ def tune(
     lessons: dict[str, Path] = {}
     if report.options.teach and "ours" in report.options.sides:
         records = read_database(report.options.teach)
-        for kernel in wanted.values():
-            if kernel.spec not in lessons:
-                lessons[kernel.spec] = runs / "lessons" / f"{len(lessons)}.records.gz"
-                write_database(lessons[kernel.spec], of_other_layers(records, kernel))
+        for name, kernel in wanted.items():
+            if name not in known and finished_run(runs / "ours" / kernel.name, trials) is None:
+                lessons[name] = runs / "lessons" / f"{kernel.name}.records.gz"
+                write_database(lessons[name], of_other_layers(records, kernel))
 
     def ours(name: str, card: int | None) -> None:
         kernel = wanted[name]
@@ -175,7 +175,7 @@ def tune(
         if finished_run(logs, trials) is None and time.monotonic() < until:
             began = time.monotonic()
             shutil.rmtree(logs, ignore_errors=True)
-            patiently(tuning(kernel, "opencl", trials, logs, lessons.get(kernel.spec)), card)
+            patiently(tuning(kernel, "opencl", trials, logs, lessons.get(name)), card)
             print(f"ours, {name}: {time.monotonic() - began:.0f} s", flush=True)
 
     def stock(name: str, card: int | None) -> None:
@@ -223,9 +223,21 @@ def libraries_of(
 
 
 def had_records(logs: Path, trials: int) -> bool:
-    """Whether the search of a kernel that is compared began with records."""
-    run = finished_run(logs, trials)
-    return run is not None and bool(read_run(run).about["request"]["records"])
+    """Whether the search of a kernel that is compared began with records.
+
+    Raises:
+        UsageError: They held schedules of the kernel itself.
+    """
+    path = finished_run(logs, trials)
+    if path is None:
+        return False
+    run = read_run(path)
+    known = (run.result or {}).get("records") or {}
+    if known.get("equal"):
+        raise UsageError(
+            f"{path} began with schedules of its own kernel, which no search of stock's did: remove it"
+        )
+    return bool(run.about["request"]["records"])
 
 
 def recorded(
@@ -398,6 +410,7 @@ def sides_of(
     if blast is not None and getattr(kernel.operator, "groups", 1) == 1:
         ways, result, buffers = blast.ways(kernel, inputs)
         for number, way in enumerate(ways):
+            blast.spoil(result, wanted.shape)
             turns[f"clblast {number}"] = turn_of(way, blast.finish)
             turns[f"clblast {number}"](1)
             errors[f"clblast {number}"] = max_relative_error(

@@ -267,6 +267,7 @@ class Lane:
 
     def repeat(self, candidates: Sequence[Candidate]) -> None:
         """Proposes schedules that were recalled before anything else: they are to be measured once more."""
+        self._seen.difference_update(one.digest for one in candidates)
         self._given += candidates
 
     def adapt(self, known: Sequence[Candidate], variants: int, count: int) -> int:
@@ -315,7 +316,7 @@ class Lane:
             ):  # TVM raises whatever its parser meets first; another version's does no harm.
                 LOGGER.warning("%s: a known schedule does not fit any more", self.name)
                 continue
-            if given is candidate or candidate.digest not in self._seen:
+            if candidate.digest not in self._seen:
                 self._seen.add(candidate.digest)
                 found.append(candidate)
         return found

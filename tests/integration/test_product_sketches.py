@@ -152,3 +152,26 @@ def test_what_was_measured_before_is_a_lesson_or_is_recalled_and_not_learnt_twic
     recalled, ranker = lane()
     assert [one.digest for one in recalled.recall(known)] == digests
     assert ranker.measurements == len(known)
+
+
+def test_what_two_sources_know_is_proposed_once_and_what_is_recalled_when_it_is_to_be_repeated() -> (
+    None
+):
+    kernel = parse_kernel("matmul:m=16,n=256,k=128", "forward")
+    (product,) = (one for one in formulations(kernel) if one.name == "gemm")
+    _, module, sketches = _sketched(kernel.spec, "forward", SPACE)
+    tile = next(filter(sketches.has, tiles_of(tile_rule(SPACE, product.rule), module, 1).drawn(8)))
+    trace = json.loads(json.dumps(plain(sketches.schedule(tile).trace.as_json())))
+
+    def lane() -> Lane:
+        ranker = ScheduleRanker(seed=1, warmup=64, members=4)
+        return Lane(kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1)
+
+    same, both = lane().replay(trace), lane()
+    both.give([trace])
+    assert both.adapt([same], variants=1, count=1) == 1  # Its own kernel is most like it.
+    assert [one.digest for one in both.propose(2)].count(same.digest) == 1
+
+    known = Recorded(kernel.name, "gemm", same.digest, trace, {"run": 1e-3})
+    both.repeat(both.recall([known]))
+    assert [one.digest for one in both.propose(1)] == [same.digest]

@@ -26,7 +26,7 @@ _ROUNDS = 60
 _LEAST_WEIGHT = 0.2
 """What a measurement counts for beside its speed, so that slow ones tell something too."""
 _WORTH = 256
-"""Measurements of a run's own that all lessons count for together, where there are more of these."""
+"""What all lessons count for together, in measurements of a run's own, where there are more lessons than that."""
 _HOPE = 1.5
 """Standard deviations of a committee's scores that are added to their mean."""
 _FRESH_SHARE = 0.15

@@ -9,7 +9,7 @@ from typing import Any
 from autotune.compiler.aligned_vectors import with_aligned_vectors
 from autotune.compiler.half_storage import half_buffers, with_half_storage
 from autotune.compiler.image_reads import image_operands, with_image_reads
-from autotune.compiler.vector_stores import with_vector_stores
+from autotune.compiler.vector_stores import group_sizes, with_vector_stores
 
 _CALLBACK = "tvm_callback_opencl_postproc"
 
@@ -25,10 +25,11 @@ def improved_source(module: Any, *, images: bool = True) -> Iterator[None]:
     import tvm_ffi
 
     halves, operands = half_buffers(module), image_operands(module) if images else {}
+    sizes = group_sizes(module)
 
     def rewritten(source: str, target: object) -> str:
         source = with_half_storage(with_aligned_vectors(source), halves)
-        return with_vector_stores(with_image_reads(source, operands))
+        return with_vector_stores(with_image_reads(source, operands), sizes)
 
     earlier = tvm_ffi.get_global_func(_CALLBACK, allow_missing=True)
     tvm_ffi.register_global_func(_CALLBACK, rewritten, override=True)

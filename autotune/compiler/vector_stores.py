@@ -6,18 +6,19 @@ aligned to more than an element.
 
 from __future__ import annotations
 
-import ast
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autotune.compiler.aligned_vectors import divisor, divisors
+from autotune.compiler.index_sums import Names, index_sum
 from autotune.compiler.kernel_text import KernelText, with_kernels
 
 _WIDTHS = (4, 2)
 """Elements of a store, of 16 bytes at most: what a work-item moves at once on the GPUs that we know of."""
 
+_ITEMS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 _RESULT = re.compile(r"__global float\* (?:restrict )?(\w+)")
 _STORE = re.compile(r"^( *)(\w+)\[(.+?)\] = (.+);$")
 _NAME = re.compile(r"^ *int \w+ = [^\[]+;$")
@@ -51,18 +52,62 @@ class _Stores:
         return (self.indent, self.condition) == (other.indent, other.condition)
 
 
-def with_vector_stores(source: str) -> str:
+GroupSizes = Mapping[str, Sequence[Sequence[int]]]
+"""Of each function the work-items of a group of its kernels, in three dimensions."""
+
+
+def group_sizes(module: Any) -> GroupSizes:
+    """The sizes of the work-groups of a scheduled `tvm.IRModule`."""
+    from tvm import tirx
+    from tvm.s_tir import Schedule
+
+    schedule = Schedule(module)
+    found: dict[str, list[list[int]]] = {}
+    for name, function in module.functions.items():
+        if not isinstance(function, tirx.PrimFunc):
+            continue
+        schedule.work_on(name.name_hint)
+        sizes: list[list[int]] = found.setdefault(str(name.name_hint), [])
+        outermost = None
+        for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+            loops = [schedule.get(loop) for loop in schedule.get_loops(block)]
+            if loops and not loops[0].same_as(outermost):  # A kernel is a nest of loops.
+                outermost = loops[0]
+                sizes.append([1, 1, 1])
+            for loop in loops:
+                tag = "" if loop.thread_binding is None else str(loop.thread_binding.thread_tag)
+                if tag in _ITEMS:
+                    sizes[-1][_ITEMS.index(tag)] = int(loop.extent)
+    return found
+
+
+def with_vector_stores(source: str, sizes: GroupSizes) -> str:
     """OpenCL C as TVM writes it, with neighbouring elements that one work-item stores in a row stored as vectors,
     where their address is surely aligned.
 
     Buffers begin aligned to 64 bytes, which TVM asks of every tensor.
+
+    Args:
+        source: The source.
+        sizes: See `group_sizes`.
     """
-    return with_kernels(source, _rewritten)
+    return with_kernels(source, lambda kernel: _rewritten(kernel, sizes))
 
 
-def _rewritten(kernel: KernelText) -> str:
+def _size(kernel: KernelText, sizes: GroupSizes) -> Sequence[int]:
+    """The size of a kernel's work-groups; empty where it is not known."""
+    for function, of_kernels in sizes.items():
+        if kernel.of(function):
+            number = int(kernel.name.removeprefix(f"{function}_kernel").removeprefix("_") or 0)
+            return of_kernels[number] if number < len(of_kernels) else ()
+    return ()
+
+
+def _rewritten(kernel: KernelText, sizes: GroupSizes) -> str:
     buffers = frozenset(_RESULT.findall(kernel.signature))
-    known = divisors(kernel.body)
+    size = _size(kernel, sizes)
+    most = {f"get_local_id({axis})": items - 1 for axis, items in enumerate(size)}
+    known = Names(divisors(kernel.body), most)
     lines = str(kernel).split("\n")
     written: list[str] = []
     run: list[_Stores] = []
@@ -81,9 +126,7 @@ def _rewritten(kernel: KernelText) -> str:
     return "\n".join(written)
 
 
-def _stores(
-    lines: Sequence[str], at: int, buffers: frozenset[str], known: Mapping[str, int]
-) -> _Stores | None:
+def _stores(lines: Sequence[str], at: int, buffers: frozenset[str], known: Names) -> _Stores | None:
     """The store that lines begin with, or the branch that does nothing else."""
     start = next((n for n in range(at, len(lines)) if not _NAME.match(lines[n])), at)
     names = lines[at:start]
@@ -103,18 +146,16 @@ def _stores(
     return None
 
 
-def _store(
-    line: str, buffers: frozenset[str], known: Mapping[str, int]
-) -> tuple[str, _Store] | None:
+def _store(line: str, buffers: frozenset[str], known: Names) -> tuple[str, _Store] | None:
     found = _STORE.match(line)
     if not found or found[2] not in buffers:
         return None
     indent, buffer, index, value = found.groups()
-    base, offset = parted(index, known)
+    base, offset = index_sum(index, known)
     return indent, _Store(buffer, index, base, offset, value)
 
 
-def _joined(run: Sequence[_Stores], known: Mapping[str, int]) -> Iterator[str]:
+def _joined(run: Sequence[_Stores], known: Names) -> Iterator[str]:
     """The lines of neighbouring stores under one condition, with vectors where there are some."""
     stores = [store for some in run for store in some.stores]
     places = {(one.buffer, one.base, one.offset): one for one in stores}
@@ -147,13 +188,11 @@ def _joined(run: Sequence[_Stores], known: Mapping[str, int]) -> Iterator[str]:
 _Place = tuple[str, str, int]
 
 
-def _vectors(
-    places: Mapping[_Place, _Store], known: Mapping[str, int]
-) -> dict[_Place, Sequence[_Place]]:
+def _vectors(places: Mapping[_Place, _Store], known: Names) -> dict[_Place, Sequence[_Place]]:
     """The places that vectors begin at, with all of theirs."""
     found: dict[_Place, Sequence[_Place]] = {}
     taken: set[_Place] = set()
-    aligned = {base: divisor(base, known) for _, base, _ in places}
+    aligned = {base: divisor(base, known.divisors) for _, base, _ in places}
     for width in _WIDTHS:
         for place in places:
             buffer, base, offset = place
@@ -164,53 +203,3 @@ def _vectors(
                 found[place] = lanes
                 taken.update(lanes)
     return found
-
-
-def parted(index: str, known: Mapping[str, int]) -> tuple[str, int]:
-    """An integer expression of C as another one and a number that is added to it.
-
-    Args:
-        index: The expression, not negative anywhere in it.
-        known: What surely divides the value of a name.
-
-    Returns:
-        Both; the expression itself and 0 where it is not understood.
-    """
-    try:
-        base, offset = _parted(ast.parse(index.strip(), mode="eval").body, known)
-    except SyntaxError:
-        return index, 0
-    return ast.unparse(base), offset
-
-
-def _parted(node: ast.expr, known: Mapping[str, int]) -> tuple[ast.expr, int]:
-    match node:
-        case ast.Constant(value=int(value)):
-            return ast.Constant(0), value
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            (one, first), (other, second) = _parted(left, known), _parted(right, known)
-            return _sum(one, other), first + second
-        case ast.BinOp(
-            left=left, op=ast.Mult() as times, right=ast.Constant(value=int(by)) as right
-        ):
-            base, offset = _parted(left, known)
-            return (base if _zero(base) else ast.BinOp(base, times, right)), offset * by
-        case ast.BinOp(
-            left=left, op=ast.Mod() | ast.Div() as share, right=ast.Constant(value=int(of)) as right
-        ):
-            base, offset = _parted(left, known)
-            # From a multiple of what divides `of` too, to the next one, there is no multiple of `of`.
-            beyond = offset % math.gcd(divisor(ast.unparse(base), known), of)
-            base = _sum(base, ast.Constant(offset - beyond))
-            return ast.BinOp(base, share, right), beyond if isinstance(share, ast.Mod) else 0
-    return node, 0
-
-
-def _sum(one: ast.expr, other: ast.expr) -> ast.expr:
-    if _zero(one):
-        return other
-    return one if _zero(other) else ast.BinOp(one, ast.Add(), other)
-
-
-def _zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 0

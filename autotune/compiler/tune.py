@@ -200,7 +200,7 @@ class KernelRun:
             earlier_wall = self._take_up()
             self._measure_defaults(bench)
             if self._warm is not None:
-                self._progress.phase("records", 2 * len(self._entries))
+                self._progress.phase("records", self._warm.steps(self._entries))
                 self._warm.begin(self._entries, self._progress.step, self._interrupted)
                 for rule, schedules in self._warm.taught.items():
                     self._folder.event("taught", rule=rule, schedules=schedules)

@@ -55,6 +55,10 @@ class WarmStart:
         self.taught: dict[str, int] = {}
         """Schedules of other kernels that the cost model of each rule has learnt from."""
 
+    def steps(self, entries: Sequence[Entry]) -> int:
+        """How many steps `begin` reports."""
+        return len(self._experiences.known) + 2 * len(entries)
+
     def begin(
         self, entries: Sequence[Entry], report: Report, interrupted: Callable[[], bool]
     ) -> None:
@@ -62,7 +66,7 @@ class WarmStart:
 
         Args:
             entries: The run's kernels; trials of an earlier part of the run are in them.
-            report: Hears of steps done, of two a kernel.
+            report: Hears of steps done: one a kernel of the records, and two a kernel of the run.
             interrupted: Asked between kernels; True ends it early.
         """
         own = {
@@ -71,8 +75,9 @@ class WarmStart:
             for lane in entry.lanes.lanes
         }
         # All is learnt and recalled before anything is ranked.
-        self._teach(own, interrupted)
-        for done, entry in enumerate(entries, start=1):
+        self._teach(own, report, interrupted)
+        lessons = len(self._experiences.known)
+        for done, entry in enumerate(entries, start=1 + lessons):
             if interrupted():
                 return
             for known in self._known(entry):
@@ -80,7 +85,7 @@ class WarmStart:
                     self._recall(known, name, own)
             report(done, entry.task.kernel.name)
         step = sum(e.lanes.weight for e in entries if math.isfinite(e.lanes.default_s))
-        for done, entry in enumerate(entries, start=1 + len(entries)):
+        for done, entry in enumerate(entries, start=1 + lessons + len(entries)):
             told = self._experiences.of.get(entry.task.kernel.name)
             if interrupted():
                 return
@@ -106,12 +111,17 @@ class WarmStart:
         some = spread(known.of(formulation), _MOST_RECALLED)
         self._recalled[key] = lane.recall(some, learn=not taught)
 
-    def _teach(self, own: Mapping[tuple[str, str], Lane], interrupted: Callable[[], bool]) -> None:
+    def _teach(
+        self,
+        own: Mapping[tuple[str, str], Lane],
+        report: Report,
+        interrupted: Callable[[], bool],
+    ) -> None:
         """Teaches the cost models of tiles; what is known of the run's own kernels is learnt as it is recalled."""
         pupils = {lane.formulation.rule: lane for lane in own.values() if lane.formulation.rule}
         lessons: dict[str, list[Lesson]] = {rule: [] for rule in pupils}
-        for known in self._experiences.known.values() if pupils else ():
-            for name in known.formulations:
+        for done, known in enumerate(self._experiences.known.values(), start=1):
+            for name in known.formulations if pupils else ():
                 if interrupted():
                     return
                 if (known.kernel.name, name) in own:
@@ -120,6 +130,7 @@ class WarmStart:
                 if lane is not None and lane.formulation.rule in pupils:
                     told = lane.lesson(spread(known.of(name), MOST_TAUGHT))
                     lessons[lane.formulation.rule].append(told)
+            report(done, known.kernel.name)
         for rule, some in lessons.items():
             if count := sum(len(one.seconds) for one in some):
                 pupils[rule].teach(some)

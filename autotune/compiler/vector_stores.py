@@ -159,7 +159,7 @@ def _joined(run: Sequence[_Stores], known: Names) -> Iterator[str]:
     """The lines of neighbouring stores under one condition, with vectors where there are some."""
     stores = [store for some in run for store in some.stores]
     places = {(one.buffer, one.base, one.offset): one for one in stores}
-    read = " ".join(one.value for one in stores)
+    read = " ".join([run[0].condition, *(one.value for one in stores)])
     again = len(places) < len(stores)
     own = any(re.search(rf"\b{name}\b", read) for name in {one.buffer for one in stores})
     vectors = {} if again or own else _vectors(places, known)

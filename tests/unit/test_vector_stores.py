@@ -75,6 +75,7 @@ LANES = range(4)
         [f"y_ptr[((({ITEM} * 8) + {offset}) % 6)] = own_ptr[{offset}];" for offset in (1, 2)],
         [stored(offset, value=f"(own_ptr[{offset}] + y_ptr[0])") for offset in LANES],
         [*(stored(offset) for offset in LANES), stored(0, value="0.0f")],
+        [line for n in LANES for line in ("if (y_ptr[0] < 1) {", f"  {stored(n)}", "}")],
         [line for n in LANES for line in (stored(n), "barrier(CLK_GLOBAL_MEM_FENCE);")],
         [line for n in LANES for line in (f"int a = own_ptr[{n}];", stored(n, value="a"))],
         [line for n in LANES for line in (f"if ({ITEM} < {n}) {{", f"  {stored(n)}", "}")],

@@ -68,6 +68,7 @@ from autotune.workloads import (
 
 TRIALS = 256
 BLOCKS = 11
+_KNEW = "{} began with schedules of its own kernel, which no search of stock's did: remove it"
 _PATIENCE_S = 3600
 _GRAPH = 10  # Calls of PyTorch in a CUDA graph.
 UNENDED = "unended search of stock"
@@ -92,6 +93,13 @@ QUICK = {
     "matmul": "matmul:m=16,n=32,k=32",
     "3x3": "conv2d:n=2,c=4,h=8,w=8,k=8,r=3,s=3,stride=1,pad=1",
 }
+_WRONG = 1e-2
+"""Relative error of a library's kernel that is not compared any more."""
+_OF_A_GPU = {
+    **dict.fromkeys(("runs", "records", "teach", "only", "minutes")),
+    **{"cards": [None], "jobs": 1, "sides": ["ours", "stock"], "only_tune": False},
+}
+"""Options that nothing else takes, with what they are where they are not given."""
 Array = NDArray[Any]
 
 
@@ -161,13 +169,8 @@ def tune(
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
     workers = max(1, min(cores(), 2 * cores() // (jobs * len(cards))))
 
-    lessons: dict[str, Path] = {}
-    if report.options.teach and "ours" in report.options.sides:
-        records = read_database(report.options.teach)
-        for name, kernel in wanted.items():
-            if name not in known and finished_run(runs / "ours" / kernel.name, trials) is None:
-                lessons[name] = runs / "lessons" / f"{kernel.name}.records.gz"
-                write_database(lessons[name], of_other_layers(records, kernel))
+    teach = report.options.teach
+    records = read_database(teach) if teach and "ours" in report.options.sides else None
 
     def ours(name: str, card: int | None) -> None:
         kernel = wanted[name]
@@ -175,7 +178,11 @@ def tune(
         if finished_run(logs, trials) is None and time.monotonic() < until:
             began = time.monotonic()
             shutil.rmtree(logs, ignore_errors=True)
-            patiently(tuning(kernel, "opencl", trials, logs, lessons.get(name)), card)
+            lessons = None
+            if records is not None:
+                lessons = runs / "lessons" / f"{kernel.name}.records.gz"
+                write_database(lessons, of_other_layers(records, kernel))
+            patiently(tuning(kernel, "opencl", trials, logs, lessons), card)
             print(f"ours, {name}: {time.monotonic() - began:.0f} s", flush=True)
 
     def stock(name: str, card: int | None) -> None:
@@ -234,10 +241,8 @@ def had_records(logs: Path, trials: int) -> bool:
     run = read_run(path)
     known = (run.result or {}).get("records") or {}
     if known.get("equal"):
-        raise UsageError(
-            f"{path} began with schedules of its own kernel, which no search of stock's did: remove it"
-        )
-    return bool(run.about["request"]["records"])
+        raise UsageError(_KNEW.format(path))
+    return any(event["event"] == "taught" for event in run.events)
 
 
 def recorded(
@@ -250,6 +255,7 @@ def recorded(
 
     Raises:
         RecordError: They are no records.
+        UsageError: Such a run began with schedules of its own kernel.
     """
     here = runner_for(targets.find("opencl")).device.name
     database = read_database(records)
@@ -267,6 +273,8 @@ def recorded(
         if not runs:
             continue
         run = max(runs, key=lambda source: source.about["began"])
+        if run.about.get("knew"):
+            raise UsageError(_KNEW.format(f"{name} in {records}"))
         tried = [one for one in tasks.get(kernel.name, []) if run.id in one.seconds]
         if not tried:
             continue
@@ -416,6 +424,10 @@ def sides_of(
             errors[f"clblast {number}"] = max_relative_error(
                 blast.download(result, wanted.shape), wanted
             )
+    for side in {*turns} - {"ours", *stock}:
+        if not errors[side] <= _WRONG:
+            print(f"{kernel.name}: what {side} computes is off by {errors[side]:.2g}: left out")
+            del turns[side]
     try:
         yield turns, errors
     finally:
@@ -542,10 +554,11 @@ def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> N
 
 def pocl(report: Report) -> None:
     """SqueezeNet 1.1's step on this host's OpenCL: every convolution and matmul against the default schedule."""
-    for name in ("runs", "records", "teach", "only"):
-        if getattr(report.options, name):
+    for name, default in _OF_A_GPU.items():
+        if getattr(report.options, name) != default:
+            option = name.replace("_", "-")
             raise UsageError(
-                f"--{name} is for a GPU: OpenCL on a processor has a model's step tuned anew"
+                f"--{option} is for a GPU: OpenCL on a processor has a model's step tuned anew"
             )
     trials, batch = (24, 1) if report.quick else (2000, 4)
     model = "lenet" if report.quick else "squeezenet1_1"
@@ -604,6 +617,10 @@ def measure(report: Report) -> None:
         taught: set[str] = set()
         if options.records:
             known, taught = recorded(unrun, trials, options.records)
+        for kernel in wanted.values():
+            had_records(
+                runs / "ours" / kernel.name, trials
+            )  # Or it is refused, before hours of tuning.
         tune({name: wanted[name] for name in only}, known, report, runs)
         if not options.only_tune:
             compare(report, wanted, known, taught, runs)

@@ -21,8 +21,9 @@ _WIDTHS = (4, 2)
 _ITEMS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 _RESULT = re.compile(r"__global float\* (?:restrict )?(\w+)")
 _STORE = re.compile(r"^( *)(\w+)\[(.+?)\] = (.+);$")
-_NAME = re.compile(r"^ *int \w+ = [^\[]+;$")
-"""A number that follows from others, whatever memory holds."""
+_NAME = re.compile(r"^ *int \w+ = ([^\[]+);$")
+_CALL = re.compile(r"(\w+|\*)\(")
+_PURE = {"convert_int", "get_group_id", "get_local_id"}
 _BRANCH = re.compile(r"^( *)if \((.+)\) \{$")
 
 
@@ -67,7 +68,8 @@ def group_sizes(module: Any) -> GroupSizes:
         if not isinstance(function, tirx.PrimFunc):
             continue
         schedule.work_on(name.name_hint)
-        sizes: list[list[int]] = found.setdefault(str(name.name_hint), [])
+        symbol = str(function.attrs.get("global_symbol", name.name_hint))
+        sizes: list[list[int]] = found.setdefault(symbol, [])
         outermost = None
         for block in schedule.get_child_blocks(schedule.get_sblock("root")):
             loops = [schedule.get(loop) for loop in schedule.get_loops(block)]
@@ -85,7 +87,8 @@ def with_vector_stores(source: str, sizes: GroupSizes) -> str:
     """OpenCL C as TVM writes it, with neighbouring elements that one work-item stores in a row stored as vectors,
     where their address is surely aligned.
 
-    Buffers begin aligned to 64 bytes, which TVM asks of every tensor.
+    Buffers begin aligned to 64 bytes, which TVM asks of every tensor. No element is stored twice in a row, since no
+    schedule does that. Stores beside which a buffer of theirs is read stay as they are.
 
     Args:
         source: The source.
@@ -128,7 +131,7 @@ def _rewritten(kernel: KernelText, sizes: GroupSizes) -> str:
 
 def _stores(lines: Sequence[str], at: int, buffers: frozenset[str], known: Names) -> _Stores | None:
     """The store that lines begin with, or the branch that does nothing else."""
-    start = next((n for n in range(at, len(lines)) if not _NAME.match(lines[n])), at)
+    start = next((n for n in range(at, len(lines)) if not _names_a_number(lines[n])), at)
     names = lines[at:start]
     if one := _store(lines[start], buffers, known):
         return _Stores(one[0], "", names, lines[start : start + 1], [one[1]])
@@ -146,6 +149,12 @@ def _stores(lines: Sequence[str], at: int, buffers: frozenset[str], known: Names
     return None
 
 
+def _names_a_number(line: str) -> bool:
+    """Whether a line names a number that follows from others, whatever memory holds."""
+    found = _NAME.match(line)
+    return found is not None and set(_CALL.findall(found[1])) <= _PURE
+
+
 def _store(line: str, buffers: frozenset[str], known: Names) -> tuple[str, _Store] | None:
     found = _STORE.match(line)
     if not found or found[2] not in buffers:
@@ -159,7 +168,7 @@ def _joined(run: Sequence[_Stores], known: Names) -> Iterator[str]:
     """The lines of neighbouring stores under one condition, with vectors where there are some."""
     stores = [store for some in run for store in some.stores]
     places = {(one.buffer, one.base, one.offset): one for one in stores}
-    read = " ".join([run[0].condition, *(one.value for one in stores)])
+    read = " ".join([run[0].condition, *(f"{one.index} {one.value}" for one in stores)])
     again = len(places) < len(stores)
     own = any(re.search(rf"\b{name}\b", read) for name in {one.buffer for one in stores})
     vectors = {} if again or own else _vectors(places, known)

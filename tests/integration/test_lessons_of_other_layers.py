@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from duel import tuning
-from opencl_gpu import had_records, kernels
+from opencl_gpu import had_records, kernels, recorded
 
 from autotune.errors import UsageError
 from autotune.records.database_file import read_database
@@ -57,3 +57,7 @@ def test_a_search_is_taught_by_other_layers_alone(tmp_path: Path) -> None:
     subprocess.run(tuning(matmul, "opencl", TRIALS, own, records), cwd=ROOT, check=True)
     with pytest.raises(UsageError, match="of its own kernel"):
         had_records(own, TRIALS)
+    subprocess.run([*merge[:-1], str(tmp_path / "known"), str(own)], cwd=ROOT, check=True)
+    (known,) = (tmp_path / "known").glob("*.records.gz")
+    with pytest.raises(UsageError, match="of its own kernel"):
+        recorded({MATMUL: matmul}, TRIALS, known)

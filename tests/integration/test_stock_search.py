@@ -51,13 +51,14 @@ def test_a_process_for_which_the_driver_keeps_memory_makes_way_for_another(
     assert len(started.read_text().split()) == processes
 
 
-def test_what_is_for_a_gpu_is_refused_where_a_processor_is_asked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--teach .", "--jobs 2", "--only-tune", "--sides ours"])
+def test_what_is_for_a_gpu_is_refused_where_a_processor_is_asked_for(option: str) -> None:
     done = subprocess.run(
-        [sys.executable, "benchmarks/opencl_gpu.py", "--pocl", "--teach", str(tmp_path)],
+        [sys.executable, "benchmarks/opencl_gpu.py", "--pocl", *option.split()],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
 
     assert done.returncode == 2
-    assert "--teach is for a GPU" in done.stderr
+    assert f"{option.split()[0]} is for a GPU" in done.stderr

@@ -34,6 +34,14 @@ def test_what_has_no_neighbours_stays_beside_them() -> None:
     assert stored(2) in rewritten and stored(6) in rewritten
 
 
+def test_vectors_begin_where_their_address_is_aligned() -> None:
+    rewritten = with_vector_stores(kernel(*(stored(offset) for offset in range(1, 6))), {})
+    assert stored(1) in rewritten
+    assert rewritten.count("(float2)(own_ptr[2], own_ptr[3]);") == 1
+    assert rewritten.count("(float2)(own_ptr[4], own_ptr[5]);") == 1
+    assert "float4" not in rewritten
+
+
 def test_branches_of_one_condition_are_joined() -> None:
     branches = [
         line
@@ -62,6 +70,14 @@ def test_neighbours_that_are_written_differently_are_seen_where_groups_are_small
     assert with_vector_stores(source, {"main": [[8, 1, 1]]}).count("float4*") == 1
     for sizes in ({}, {"main": [[9, 1, 1]]}, {"main": []}, {"other": [[8, 1, 1]]}):
         assert "float4" not in with_vector_stores(source, sizes)
+    second = source.replace("main_kernel", "main_kernel_1")
+    two = with_vector_stores(source + second, {"main": [[9, 1, 1], [8, 1, 1]]})
+    assert "float4" not in two[: two.index("main_kernel_1")] and "float4" in two
+
+
+def test_names_stay_before_what_is_not_joined() -> None:
+    lines = [f"int a = ({ITEM} * 9);", "y_ptr[a] = own_ptr[0];", f"  {stored(1)}", stored(2)]
+    assert with_vector_stores(kernel(*lines), {}) == kernel(*lines)
 
 
 LANES = range(4)
@@ -78,6 +94,9 @@ LANES = range(4)
         [line for n in LANES for line in ("if (y_ptr[0] < 1) {", f"  {stored(n)}", "}")],
         [line for n in LANES for line in (stored(n), "barrier(CLK_GLOBAL_MEM_FENCE);")],
         [line for n in LANES for line in (f"int a = own_ptr[{n}];", stored(n, value="a"))],
+        [line for n in LANES for line in (f"int a = *(x_ptr + {n});", stored(n, value="a"))],
+        [line for n in LANES for line in (f"int a = atomic_inc(x_ptr + {n});", stored(n, value="a"))],
+        [*(stored(offset) for offset in LANES), "y_ptr[convert_int(y_ptr[0])] = 1.0f;"],
         [line for n in LANES for line in (f"if ({ITEM} < {n}) {{", f"  {stored(n)}", "}")],
         [line for n in LANES for line in (f"if ({ITEM} < 9) {{", f"  {stored(n)}", "} else {", "}")],
         [f"own_ptr[{offset}] = x_ptr[{offset}];" for offset in LANES],

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 _CLOCKS = Path("/sys/devices/system/cpu/cpufreq")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # As of a job in the background: the programs that tests start would not hear Ctrl-C either.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)

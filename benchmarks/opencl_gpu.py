@@ -95,11 +95,6 @@ QUICK = {
 }
 _WRONG = 1e-2
 """Relative error of a library's kernel that is not compared any more."""
-_OF_A_GPU = {
-    **dict.fromkeys(("runs", "records", "teach", "only", "minutes")),
-    **{"cards": [None], "jobs": 1, "sides": ["ours", "stock"], "only_tune": False},
-}
-"""Options that nothing else takes, with what they are where they are not given."""
 Array = NDArray[Any]
 
 
@@ -239,8 +234,7 @@ def had_records(logs: Path, trials: int) -> bool:
     if path is None:
         return False
     run = read_run(path)
-    known = (run.result or {}).get("records") or {}
-    if known.get("equal"):
+    if run.knew():
         raise UsageError(_KNEW.format(path))
     return any(event["event"] == "taught" for event in run.events)
 
@@ -554,8 +548,10 @@ def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> N
 
 def pocl(report: Report) -> None:
     """SqueezeNet 1.1's step on this host's OpenCL: every convolution and matmul against the default schedule."""
-    for name, default in _OF_A_GPU.items():
-        if getattr(report.options, name) != default:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    for name, default in vars(parser.parse_args([])).items():
+        if name != "pocl" and getattr(report.options, name) != default:
             option = name.replace("_", "-")
             raise UsageError(
                 f"--{option} is for a GPU: OpenCL on a processor has a model's step tuned anew"
@@ -617,10 +613,8 @@ def measure(report: Report) -> None:
         taught: set[str] = set()
         if options.records:
             known, taught = recorded(unrun, trials, options.records)
-        for kernel in wanted.values():
-            had_records(
-                runs / "ours" / kernel.name, trials
-            )  # Or it is refused, before hours of tuning.
+        for kernel in wanted.values():  # What is refused is so before hours of tuning.
+            had_records(runs / "ours" / kernel.name, trials)
         tune({name: wanted[name] for name in only}, known, report, runs)
         if not options.only_tune:
             compare(report, wanted, known, taught, runs)

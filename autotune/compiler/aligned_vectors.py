@@ -114,28 +114,29 @@ def divisor(text: str, known: Mapping[str, int]) -> int:
         known: The same of names.
     """
     try:
-        return _divisor(ast.parse(text.strip(), mode="eval").body, known)
+        return node_divisor(ast.parse(text.strip(), mode="eval").body, known)
     except SyntaxError:
         return 1
 
 
-def _divisor(node: ast.expr, known: Mapping[str, int]) -> int:
+def node_divisor(node: ast.expr, known: Mapping[str, int]) -> int:
+    """See `divisor`, of an expression that is parsed."""
     match node:
         case ast.Constant(value=int(value)):
             return abs(value)
         case ast.Name(id=name):
             return known.get(name, 1)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _divisor(operand, known)
+            return node_divisor(operand, known)
         case ast.Call(func=ast.Name(id="convert_int"), args=[argument]):
-            return _divisor(argument, known)
+            return node_divisor(argument, known)
         case ast.BinOp(left=left, op=operation, right=right):
-            return _of_both(_divisor(left, known), operation, right, known)
+            return _of_both(node_divisor(left, known), operation, right, known)
     return 1
 
 
 def _of_both(left: int, operation: ast.operator, node: ast.expr, known: Mapping[str, int]) -> int:
-    right = _divisor(node, known)
+    right = node_divisor(node, known)
     constant = node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
     match operation:
         case ast.Add() | ast.Sub():

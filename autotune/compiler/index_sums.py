@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autotune.compiler.aligned_vectors import divisor
+from autotune.compiler.aligned_vectors import node_divisor
 
 _LOCAL_ID = ("get_local_id(0)", "get_local_id(1)", "get_local_id(2)")
 
@@ -70,9 +70,7 @@ def _terms(node: ast.expr, names: Names) -> _Terms:
 
 def _rest(terms: Sequence[ast.expr], offset: int, of: int, names: Names) -> _Terms:
     """Of a sum, what is left over by a division."""
-    large, small, above, below = _split(terms, offset, of, names)
-    factor = math.gcd(of, above, *map(_factor, large))
-    inner = _sum([_over(one, factor) for one in large], above // factor)
+    inner, factor, small, below = _split(terms, offset, of, names)
     if of == factor:
         return small, below
     most = _most(inner, names)
@@ -85,9 +83,7 @@ def _rest(terms: Sequence[ast.expr], offset: int, of: int, names: Names) -> _Ter
 
 def _share(terms: Sequence[ast.expr], offset: int, of: int, names: Names) -> _Terms:
     """A sum divided."""
-    large, _, above, _ = _split(terms, offset, of, names)
-    factor = math.gcd(of, above, *map(_factor, large))
-    inner = _sum([_over(one, factor) for one in large], above // factor)
+    inner, factor, _, _ = _split(terms, offset, of, names)
     if of == factor:
         return _terms(inner, names)
     most = _most(inner, names)
@@ -98,23 +94,25 @@ def _share(terms: Sequence[ast.expr], offset: int, of: int, names: Names) -> _Te
 
 def _split(
     terms: Sequence[ast.expr], offset: int, of: int, names: Names
-) -> tuple[list[ast.expr], list[ast.expr], int, int]:
-    """A sum in two, of multiples of a number that divides `of` too, and of what is surely less than that number.
+) -> tuple[ast.expr, int, Sequence[ast.expr], int]:
+    """A sum in two: an expression times a factor that divides `of`, and terms and a number that change no quotient.
 
-    Between such a multiple and the next one there is no multiple of `of`.
+    The first is a multiple of a number that divides `of`, and the others are surely less than that number: between
+    such a multiple and the next one there is no multiple of `of`.
     """
-    divisors = [divisor(_text(one), names.divisors) for one in terms]
-    for unit in sorted({of, *(math.gcd(of, one) for one in divisors)}, reverse=True):
-        small = [one for one, divided in zip(terms, divisors, strict=True) if divided % unit]
-        most = [_most(one, names) for one in small]
-        below = offset % unit
-        if None not in most and sum(one or 0 for one in most) + below < unit:
-            large = [
-                one for one, divided in zip(terms, divisors, strict=True) if divided % unit == 0
-            ]
-            return large, small, offset - below, below
-    below = offset % math.gcd(of, *divisors)
-    return [*terms], [], offset - below, below
+    divisors = [node_divisor(one, names.divisors) for one in terms]
+    unit = math.gcd(of, *divisors)  # Which leaves no term over.
+    for larger in sorted({of, *(math.gcd(of, one) for one in divisors)}, reverse=True):
+        most = [_most(one, names) for one, by in zip(terms, divisors, strict=True) if by % larger]
+        if None not in most and sum(one or 0 for one in most) + offset % larger < larger:
+            unit = larger
+            break
+    large = [one for one, by in zip(terms, divisors, strict=True) if by % unit == 0]
+    small = [one for one, by in zip(terms, divisors, strict=True) if by % unit]
+    below = offset % unit
+    factor = math.gcd(of, offset - below, *map(_factor, large))
+    inner = _sum([_over(one, factor) for one in large], (offset - below) // factor)
+    return inner, factor, small, below
 
 
 def _most(node: ast.expr, names: Names) -> int | None:

@@ -53,6 +53,11 @@ class Access:
     value: str | None
 
 
+def kernel_name(function: str, number: int) -> str:
+    """What TVM calls the kernel that a host function launches as the first, second and so on, from 0."""
+    return f"{function}_kernel_{number}" if number else f"{function}_kernel"
+
+
 def kernels(source: str) -> list[KernelText]:
     """The kernels of a source."""
     found = list(_KERNEL.finditer(source))

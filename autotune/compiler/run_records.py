@@ -109,7 +109,7 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
         "versions": run.about["versions"],
         "git": run.about.get("git", ""),
         "had_records": bool(request.records),
-        "knew": ((run.result or {}).get("records") or {}).get("equal", 0),
+        "knew": run.knew(),
     }
     identity, cores = identity_of(request, run.about["device"], run.about["versions"]["apache-tvm"])
     return Database.of(

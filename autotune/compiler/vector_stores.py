@@ -13,7 +13,8 @@ from typing import Any
 
 from autotune.compiler.aligned_vectors import divisor, divisors
 from autotune.compiler.index_sums import Names, index_sum
-from autotune.compiler.kernel_text import KernelText, with_kernels
+from autotune.compiler.kernel_text import KernelText, kernel_name, with_kernels
+from autotune.compiler.tile_rules import functions_of
 
 _WIDTHS = (4, 2)
 """Elements of a store, of 16 bytes at most: what a work-item moves at once on the GPUs that we know of."""
@@ -53,33 +54,27 @@ class _Stores:
         return (self.indent, self.condition) == (other.indent, other.condition)
 
 
-GroupSizes = Mapping[str, Sequence[Sequence[int]]]
-"""Of each function the work-items of a group of its kernels, in three dimensions."""
+GroupSizes = Mapping[str, Sequence[int]]
+"""The work-items of a group of each kernel, by its name, in three dimensions."""
 
 
 def group_sizes(module: Any) -> GroupSizes:
     """The sizes of the work-groups of a scheduled `tvm.IRModule`."""
-    from tvm import tirx
-    from tvm.s_tir import Schedule
-
-    schedule = Schedule(module)
-    found: dict[str, list[list[int]]] = {}
-    for name, function in module.functions.items():
-        if not isinstance(function, tirx.PrimFunc):
-            continue
-        schedule.work_on(name.name_hint)
-        symbol = str(function.attrs.get("global_symbol", name.name_hint))
-        sizes: list[list[int]] = found.setdefault(symbol, [])
-        outermost = None
-        for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+    found: dict[str, list[int]] = {}
+    for function, schedule, blocks in functions_of(module):
+        outermost, kernels = None, 0
+        for block in blocks:
             loops = [schedule.get(loop) for loop in schedule.get_loops(block)]
-            if loops and not loops[0].same_as(outermost):  # A kernel is a nest of loops.
+            if not loops:
+                continue
+            if not loops[0].same_as(outermost):  # A kernel is a nest of loops.
                 outermost = loops[0]
-                sizes.append([1, 1, 1])
+                size = found[kernel_name(function, kernels)] = [1, 1, 1]
+                kernels += 1
             for loop in loops:
                 tag = "" if loop.thread_binding is None else str(loop.thread_binding.thread_tag)
                 if tag in _ITEMS:
-                    sizes[-1][_ITEMS.index(tag)] = int(loop.extent)
+                    size[_ITEMS.index(tag)] = int(loop.extent)
     return found
 
 
@@ -97,19 +92,10 @@ def with_vector_stores(source: str, sizes: GroupSizes) -> str:
     return with_kernels(source, lambda kernel: _rewritten(kernel, sizes))
 
 
-def _size(kernel: KernelText, sizes: GroupSizes) -> Sequence[int]:
-    """The size of a kernel's work-groups; empty where it is not known."""
-    for function, of_kernels in sizes.items():
-        if kernel.of(function):
-            number = int(kernel.name.removeprefix(f"{function}_kernel").removeprefix("_") or 0)
-            return of_kernels[number] if number < len(of_kernels) else ()
-    return ()
-
-
 def _rewritten(kernel: KernelText, sizes: GroupSizes) -> str:
     buffers = frozenset(_RESULT.findall(kernel.signature))
-    size = _size(kernel, sizes)
-    most = {f"get_local_id({axis})": items - 1 for axis, items in enumerate(size)}
+    size = enumerate(sizes.get(kernel.name, ()))
+    most = {f"get_local_id({axis})": items - 1 for axis, items in size}
     known = Names(divisors(kernel.body), most)
     lines = str(kernel).split("\n")
     written: list[str] = []

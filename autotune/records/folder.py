@@ -82,6 +82,11 @@ class Run:
         """The events that are trials."""
         return [event for event in self.events if event["event"] == "trial"]
 
+    def knew(self) -> int:
+        """Of how many of its kernels the records that an ended run began with had schedules."""
+        records = (self.result or {}).get("records") or {}
+        return int(records.get("equal", 0))
+
     def ended(self) -> dict[str, Any]:
         """Content of `result.json`.
 

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 import tvm
+from gpu_products import SPACE, TARGET, sketched
 from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
 from tvm.s_tir.schedule import Trace
 
-from autotune.compiler import spaces
 from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.formulations import formulations
 from autotune.compiler.lane import Lane
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.plain import plain
-from autotune.compiler.rules import design_spaces, tile_rule
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, recorded_tile, tile_of, tiles_of
+from autotune.compiler.rules import tile_rule
+from autotune.compiler.tile_rules import recorded_tile, tile_of, tiles_of
 from autotune.errors import RecordError
 from autotune.records.database import Schedule as Recorded
 from autotune.workloads import parse_kernel
-
-LIMITS = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
-SPACE = spaces.load(find("opencl").space_path()).model_copy(update={"limits": LIMITS})
-TARGET = tvm_target(find("opencl"), LIMITS)
-
-
-def _sketched(spec: str, role: str, space: spaces.Space) -> tuple[Any, Any, Sketches]:
-    """The rule of a kernel's product in a space, the unscheduled program, and the sketches that there are."""
-    kernel = parse_kernel(spec, role)
-    (product,) = (one for one in formulations(kernel) if one.name == "gemm")
-    rule = tile_rule(space, product.rule)
-    module = tvm.IRModule({"main": prim_func(kernel, product)})
-    return rule, module, Sketches(rule, module, design_spaces(module, TARGET, space, rule))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +46,7 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
             for rule in space.rules
         ]
         space = space.model_copy(update={"rules": tuple(rules)})
-    rule, module, sketches = _sketched(spec, role, space)
+    rule, module, sketches = sketched(spec, role, space)
     tiles = tiles_of(rule, module, seed=1)
     by_kind: dict[object, list] = {}
     for tile in tiles.drawn(3000):
@@ -100,7 +85,7 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
     ],
 )
 def test_a_record_of_any_kind_of_tile_makes_its_program_again(spec: str, role: str) -> None:
-    rule, module, sketches = _sketched(spec, role, SPACE)
+    rule, module, sketches = sketched(spec, role, SPACE)
     drawn = filter(sketches.has, tiles_of(rule, module, seed=1).drawn(2000))
     kinds = {rule.kind(tile): tile for tile in drawn}
     assert {tile.pipelined for tile in kinds.values()} == {True, False}
@@ -117,7 +102,7 @@ def test_a_record_of_any_kind_of_tile_makes_its_program_again(spec: str, role: s
 
 
 def test_a_trace_of_another_rule_is_no_tile() -> None:
-    rule, _, _ = _sketched("matmul:m=16,n=256,k=128", "forward", SPACE)
+    rule, _, _ = sketched("matmul:m=16,n=256,k=128", "forward", SPACE)
     sampled = ["SampleCategorical", [], [[1, 2], [0.5, 0.5]], ["v0"]]
     for trace in ([[sampled], [[0, 1]]], [[sampled], []], [[], []], [], "trace", None):
         with pytest.raises(RecordError, match="another version"):
@@ -127,7 +112,7 @@ def test_a_trace_of_another_rule_is_no_tile() -> None:
 def test_what_was_measured_before_is_a_lesson_or_is_recalled_and_not_learnt_twice() -> None:
     kernel = parse_kernel("matmul:m=16,n=256,k=128", "forward")
     (product,) = (one for one in formulations(kernel) if one.name == "gemm")
-    rule, module, sketches = _sketched(kernel.spec, "forward", SPACE)
+    rule, module, sketches = sketched(kernel.spec, "forward")
 
     def lane() -> tuple[Lane, ScheduleRanker]:
         ranker = ScheduleRanker(seed=1, warmup=64, members=4)
@@ -159,7 +144,7 @@ def test_what_two_sources_know_is_proposed_once_and_what_is_recalled_when_it_is_
 ):
     kernel = parse_kernel("matmul:m=16,n=256,k=128", "forward")
     (product,) = (one for one in formulations(kernel) if one.name == "gemm")
-    _, module, sketches = _sketched(kernel.spec, "forward", SPACE)
+    _, module, sketches = sketched(kernel.spec, "forward")
     tile = next(filter(sketches.has, tiles_of(tile_rule(SPACE, product.rule), module, 1).drawn(8)))
     trace = json.loads(json.dumps(plain(sketches.schedule(tile).trace.as_json())))
 

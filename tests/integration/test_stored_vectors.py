@@ -8,32 +8,17 @@ from typing import Any
 
 import pytest
 import tvm
+from gpu_products import TARGET, sketched
 
-from autotune.compiler import spaces
 from autotune.compiler.export.launches import opencl_program
-from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.rules import design_spaces, tile_rule
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, tiles_of
+from autotune.compiler.tile_rules import tiles_of
 from autotune.compiler.vector_stores import group_sizes
-from autotune.workloads import parse_kernel
-
-LIMITS = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
 
 
 def _products(spec: str, role: str, formulation: str) -> tuple[list[Any], Callable[[Any], Any]]:
     """Tiles of a kernel's product, and what schedules one."""
-    target = find("opencl")
-    space = spaces.load(target.space_path()).model_copy(update={"limits": LIMITS})
-    kernel = parse_kernel(spec, role)
-    (product,) = formulations(kernel, [formulation])
-    rule, module = (
-        tile_rule(space, product.rule),
-        tvm.IRModule({"main": prim_func(kernel, product)}),
-    )
-    designs = design_spaces(module, tvm_target(target, LIMITS), space, rule)
-    sketches = Sketches(rule, module, designs)
+    rule, module, sketches = sketched(spec, role, formulation=formulation)
     drawn = [one for one in tiles_of(rule, module, seed=1).drawn(2000) if sketches.has(one)]
     return drawn, lambda tile: sketches.schedule(tile).mod
 
@@ -60,7 +45,7 @@ def test_neighbouring_results_of_a_product_are_stored_as_vectors(
     for split, tile in kinds.items():
         program = schedule(tile)
         with improved_source(program, images=False):
-            built = tvm.compile(program, tvm_target(find("opencl"), LIMITS))
+            built = tvm.compile(program, TARGET)
         source = str(built.mod.imports[0].inspect_source())
         stored = "product_rf" if split else result
         vectors = re.findall(rf"\*\(\(__global float4\*\)\({stored}_ptr \+ ", source)
@@ -76,10 +61,6 @@ def test_the_sizes_of_groups_are_those_that_are_launched(formulation: str) -> No
     assert {split for split, _ in kinds} == {False, True}
     for tile in kinds.values():
         program = schedule(tile)
-        built = opencl_program("main", program, tvm_target(find("opencl"), LIMITS))
+        built = opencl_program("main", program, TARGET)
         launched = {one.function: [*one.group, 1, 1][:3] for one in built.launches}
-        sizes = group_sizes(program)["main"]
-        named = [
-            f"main_kernel_{number}" if number else "main_kernel" for number in range(len(sizes))
-        ]
-        assert dict(zip(named, sizes, strict=True)) == launched
+        assert group_sizes(program) == launched

@@ -67,11 +67,18 @@ def test_neighbours_that_are_written_differently_are_seen_where_groups_are_small
         for n in (1, 2, 3)
     ]
     source = kernel(first, *others)
-    assert with_vector_stores(source, {"main": [[8, 1, 1]]}).count("float4*") == 1
-    for sizes in ({}, {"main": [[9, 1, 1]]}, {"main": []}, {"other": [[8, 1, 1]]}):
+    assert with_vector_stores(source, {"main_kernel": [8, 1, 1]}).count("float4*") == 1
+    for sizes in (
+        {},
+        {"main_kernel": [9, 1, 1]},
+        {"main_kernel_1": [8, 1, 1]},
+        {"main": [8, 1, 1]},
+    ):
         assert "float4" not in with_vector_stores(source, sizes)
     second = source.replace("main_kernel", "main_kernel_1")
-    two = with_vector_stores(source + second, {"main": [[9, 1, 1], [8, 1, 1]]})
+    two = with_vector_stores(
+        source + second, {"main_kernel": [9, 1, 1], "main_kernel_1": [8, 1, 1]}
+    )
     assert "float4" not in two[: two.index("main_kernel_1")] and "float4" in two
 
 

@@ -1,0 +1,29 @@
+"""Products of kernels on an OpenCL GPU, with the sketches that there are of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+
+from autotune.compiler import spaces
+from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.rules import design_spaces, tile_rule
+from autotune.compiler.targets import find, tvm_target
+from autotune.compiler.tile_rules import Sketches
+from autotune.workloads import parse_kernel
+
+LIMITS = spaces.Limits(max_threads_per_block=256, sub_group_size=32)
+SPACE = spaces.load(find("opencl").space_path()).model_copy(update={"limits": LIMITS})
+TARGET = tvm_target(find("opencl"), LIMITS)
+
+
+def sketched(
+    spec: str, role: str, space: spaces.Space = SPACE, formulation: str = "gemm"
+) -> tuple[Any, Any, Sketches]:
+    """The rule of a kernel's product in a space, the unscheduled program, and the sketches that there are."""
+    kernel = parse_kernel(spec, role)
+    (product,) = formulations(kernel, [formulation])
+    rule = tile_rule(space, product.rule)
+    module = tvm.IRModule({"main": prim_func(kernel, product)})
+    return rule, module, Sketches(rule, module, design_spaces(module, TARGET, space, rule))

@@ -13,8 +13,10 @@ from autotune.compiler.workers import WorkerLost
 from autotune.measurement import Interval, median, versus
 from autotune.measurement.versus import TIE, judge
 
-_SLOW_DEFAULT_S = 0.25
+_SLOW_S = 0.25
 _FEW_BLOCKS = 5
+_FAR_SLOWER = 10.0
+_FEWEST_BLOCKS = 3
 _LEAST_GAIN = 1 + TIE
 _CONFIDENCE = 0.95
 
@@ -46,7 +48,7 @@ class Verdict:
         winner_s: Median seconds of the winner; None if nothing could be timed.
         speedup: Default over winner; exactly 1 when the default wins, None without a default.
         max_rel_error: The winner's largest relative error.
-        samples: Seconds by digest, a sample a block.
+        samples: Seconds by digest, a sample a block, from the first block on.
         message: Why there is no verdict; empty otherwise.
         movement_s: Median seconds of what the winner only moves: padding, packing, copies; None if not measured.
         ties: Of the default and the second best, those that cannot be told from the winner.
@@ -85,8 +87,7 @@ def settle(
     contestants = [*([default] if default else []), *entrants]
     message = "neither the default nor any candidate has a valid time"
     while contestants:
-        slowest = max(entrant.seconds for entrant in contestants)
-        blocks = measure.final_blocks if slowest < _SLOW_DEFAULT_S else _FEW_BLOCKS
+        blocks = _blocks([entrant.seconds for entrant in contestants], measure)
         try:
             timed = runner.compare(_request(contestants, data, blocks, measure, seed))
         except WorkerLost as lost:
@@ -108,8 +109,27 @@ def settle(
     return Verdict("", None, None, None, None, {}, message)
 
 
+def _blocks(seconds: Sequence[float], measure: Measure) -> tuple[int, ...]:
+    """Blocks that each contestant is in: few where it is slow, fewer where it is far slower than the fastest.
+
+    One that takes ten times as long as another cannot be mistaken for it, and would take most of the time.
+    """
+
+    def of(one: float) -> int:
+        if one < _SLOW_S:
+            return measure.final_blocks
+        fewer = _FEWEST_BLOCKS if one > _FAR_SLOWER * min(seconds) else _FEW_BLOCKS
+        return min(fewer, measure.final_blocks)
+
+    return tuple(map(of, seconds))
+
+
 def _request(
-    contestants: Sequence[Entrant], data: Path, blocks: int, measure: Measure, seed: int
+    contestants: Sequence[Entrant],
+    data: Path,
+    blocks: tuple[int, ...],
+    measure: Measure,
+    seed: int,
 ) -> CompareRequest:
     return CompareRequest(
         libraries=tuple(entrant.library for entrant in contestants),
@@ -123,7 +143,7 @@ def _request(
 def _survives(runner: Runner, entrant: Entrant, data: Path, measure: Measure, seed: int) -> bool:
     """Whether a contestant runs alone; asked when one of several brought the process down."""
     try:
-        runner.compare(_request([entrant], data, 1, measure, seed))
+        runner.compare(_request([entrant], data, (1,), measure, seed))
     except WorkerLost:
         return False
     return True
@@ -142,13 +162,19 @@ def _ties(verdict: Verdict, default: Entrant | None, seed: int) -> tuple[str, ..
     first = default.digest if default else ""
     second = min((d for d in rows if d != first), key=lambda d: median(rows[d]), default=None)
     asked = [digest for digest in (first, second) if digest in rows]
-    verdicts = {d: judge(rows[d], won, seed=seed, confidence=_CONFIDENCE) for d in asked}
+    verdicts = {digest: _judged(rows[digest], won, seed) for digest in asked}
     return tuple(d for d, found in verdicts.items() if _alike(found))
 
 
 def _alike(found: versus.Verdict) -> bool:
     """Whether two contestants are a tie: a gain under 1 % is none, however sure it is."""
     return found.winner == "tie" or found.alike or abs(found.ratio.estimate - 1) < TIE
+
+
+def _judged(first: Sequence[float], second: Sequence[float], seed: int) -> versus.Verdict:
+    """Which of two is faster, by the blocks that both are in."""
+    both = min(len(first), len(second))
+    return judge(first[:both], second[:both], seed=seed, confidence=_CONFIDENCE)
 
 
 def _judge(
@@ -170,7 +196,7 @@ def _judge(
         )
     base = samples[default.digest]
     if best is not None:
-        found = judge(base, samples[best.digest], seed=seed, confidence=_CONFIDENCE)
+        found = _judged(base, samples[best.digest], seed)
         interval = found.ratio
         if found.winner == "second" and interval.estimate >= _LEAST_GAIN:
             return Verdict(

@@ -60,8 +60,8 @@ class ModelRunner:
     def compare(self, request: CompareRequest) -> Comparison:
         """See `Runner.compare`."""
         rows = [
-            self._samples(path, f"compare{request.seed}", request.blocks)
-            for path in request.libraries
+            self._samples(path, f"compare{request.seed}", blocks)
+            for path, blocks in zip(request.libraries, request.blocks, strict=True)
         ]
         return Comparison(tuple(rows), (None,) * len(rows), computed=False)
 

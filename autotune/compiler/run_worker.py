@@ -5,7 +5,7 @@ all. Requests:
 
 - `{"op": "load", "data"}`
 - `{"op": "measure", "library", "data", "outputs", "repeats", "min_repeat_ms", "give_up_s", "tolerance"}`
-- `{"op": "compare", "libraries": [...], "data", "outputs", "blocks", "min_repeat_ms", "tolerance", "seed"}`
+- `{"op": "compare", "libraries": [...], "data", "outputs", "blocks": [...], "min_repeat_ms", "tolerance", "seed"}`
 
 `data` is a folder with `input<i>.npy` and `expected<i>.npy`.
 """
@@ -174,22 +174,23 @@ class Bench:
     def _compare(self, request: Message) -> Message:
         """Times several libraries in interleaved blocks, each block in a new random order."""
         loaded = [self._load(path) for path in request["libraries"]]
-        roughly = []
+        errors, roughly = [], []
         for library, function in loaded:
-            self._execute(function)
+            errors.append(self._error(function))
             roughly.append(self._roughly(library, function))
         order = np.random.default_rng(request["seed"])
-        samples: list[list[float]] = [[0.0] * request["blocks"] for _ in loaded]
-        for block in range(request["blocks"]):
+        samples: list[list[float]] = [[] for _ in loaded]
+        for block in range(max(request["blocks"])):
             for index in order.permutation(len(loaded)):
+                if block >= request["blocks"][index]:
+                    continue
                 library, function = loaded[index]
                 if roughly[index] > _LONG_S:
                     seconds = self._long(library, function)
                 else:
                     number = _executions(roughly[index], request["min_repeat_ms"])
                     (seconds,) = self._time(library, number=number, repeats=1)
-                samples[index][block] = seconds
-        errors = [self._error(function) for _, function in loaded]
+                samples[index].append(seconds)
         return {
             "samples": samples,
             "max_rel_errors": [error if math.isfinite(error) else None for error in errors],

@@ -78,11 +78,19 @@ class MeasureRequest:
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """Several built kernels to time against each other in interleaved blocks of random order."""
+    """Several built kernels to time against each other in interleaved blocks of random order.
+
+    Attributes:
+        libraries: The kernels.
+        data: Folder with `input<i>.npy` and `expected<i>.npy`.
+        blocks: How many blocks each of them is in, from the first one on.
+        min_repeat_ms: Shortest time of a sample; a fast kernel runs several times in each.
+        seed: Of the order.
+    """
 
     libraries: tuple[Path, ...]
     data: Path
-    blocks: int
+    blocks: tuple[int, ...]
     min_repeat_ms: float
     seed: int
 
@@ -92,7 +100,7 @@ class Comparison:
     """Libraries timed against each other.
 
     Attributes:
-        samples: Seconds by library and block.
+        samples: Seconds by library and block, from the first block on.
         max_rel_errors: Each library's largest relative error; None where it is not finite, or nothing was computed.
         device: Serial of the device; see `Outcome`.
         conditions: What the device told before and after it; see `Outcome`.

@@ -204,7 +204,7 @@ class Bench:
     def seconds(self, kernel: Kernel, library: Path) -> float | None:
         """Median seconds of a library on a kernel's operands, whatever it computes; None without a valid time."""
         request = CompareRequest(
-            (library,), self._data.of(kernel), _BLOCKS, self._measure.final_min_repeat_ms, seed=1
+            (library,), self._data.of(kernel), (_BLOCKS,), self._measure.final_min_repeat_ms, seed=1
         )
         try:
             timed = self._runner.compare(request)

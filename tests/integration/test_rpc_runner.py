@@ -175,12 +175,12 @@ def test_libraries_are_compared_in_one_session(
     runner: RpcRunner, data: Path, tmp_path: Path
 ) -> None:
     paths = (right(tmp_path, "one"), right(tmp_path, "two"))
-    compared = runner.compare(CompareRequest(paths, data, 3, 1.0, seed=1))
-    assert [len(row) for row in compared.samples] == [3, 3]
+    compared = runner.compare(CompareRequest(paths, data, (3, 2), 1.0, seed=1))
+    assert [len(row) for row in compared.samples] == [3, 2]
     assert all(error is not None and error < TOLERANCE for error in compared.max_rel_errors)
     broken = (paths[0], wicked(tmp_path, "crash", CRASH))
     with pytest.raises(WorkerLost, match="quarantined"):
-        runner.compare(CompareRequest(broken, data, 3, 1.0, seed=1))
+        runner.compare(CompareRequest(broken, data, (3, 3), 1.0, seed=1))
 
 
 def test_a_key_without_devices_is_given_up_after_the_patience(

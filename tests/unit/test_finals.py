@@ -40,9 +40,11 @@ class RecordedRunner:
         names = [path.name for path in request.libraries]
         if "crash" in names:
             raise WorkerLost("worker died by SIGSEGV", timed_out=False)
-        wobble = [1 + 0.001 * (block % 3) for block in range(request.blocks)]
         return Comparison(
-            tuple(tuple(self.seconds[name] * w for w in wobble) for name in names),
+            tuple(
+                tuple(self.seconds[name] * (1 + 0.001 * (block % 3)) for block in range(blocks))
+                for name, blocks in zip(names, request.blocks, strict=True)
+            ),
             tuple(self.errors.get(name, 1e-6) for name in names),
         )
 
@@ -68,6 +70,22 @@ def test_the_faster_candidate_wins_with_its_interval() -> None:
     assert won.speedup is not None
     assert won.speedup.low > 3.9
     assert set(won.samples) == {"default", "a", "b"}
+
+
+def test_what_is_slow_is_in_few_blocks_and_does_not_keep_the_others_from_theirs() -> None:
+    def blocks(**seconds: float) -> list[int]:
+        first, *others = (entrant(name, one) for name, one in seconds.items())
+        runner = RecordedRunner(seconds, {})
+        found = settle(runner, Path(), first, others, Measure(final_blocks=11), 1)
+        assert found.winner == min(seconds, key=lambda name: seconds[name])
+        assert found.speedup is not None
+        return [len(found.samples[name]) for name in seconds]
+
+    assert blocks(default=0.2, a=0.01, b=0.02) == [11, 11, 11]
+    assert blocks(default=0.5, a=0.06, b=0.07) == [5, 11, 11]
+    assert blocks(default=5.0, a=0.06, b=0.07, c=0.3) == [3, 11, 11, 5]
+    assert blocks(default=5.0, a=1.0, b=0.4) == [3, 5, 5]
+    assert blocks(default=0.4, a=5.0) == [5, 3]
 
 
 def test_the_default_is_kept_when_nothing_is_better() -> None:

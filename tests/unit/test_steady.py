@@ -77,7 +77,7 @@ class Phone:
 
 
 REQUEST = MeasureRequest(Path("/c/kernel.so"), Path("/nowhere"), 1, 1, 1, 1, 1)
-COMPARE = CompareRequest((Path("/c/kernel.so"),), Path("/nowhere"), 1, 1, 1)
+COMPARE = CompareRequest((Path("/c/kernel.so"),), Path("/nowhere"), (1,), 1, 1)
 
 
 def test_what_was_timed_while_the_device_throttled_is_timed_again_when_it_has_cooled(

@@ -110,18 +110,15 @@ def settle(
 
 
 def _blocks(seconds: Sequence[float], measure: Measure) -> tuple[int, ...]:
-    """Blocks that each contestant is in: few where it is slow, fewer where it is far slower than the fastest.
+    """Blocks that each contestant is in: all those that may win in the same ones, few where one of them is slow.
 
-    One that takes ten times as long as another cannot be mistaken for it, and would take most of the time.
+    One that is slow and takes ten times as long as the fastest cannot be mistaken for it, and would take most of
+    the time: it is in the first three.
     """
-
-    def of(one: float) -> int:
-        if one < _SLOW_S:
-            return measure.final_blocks
-        fewer = _FEWEST_BLOCKS if one > _FAR_SLOWER * min(seconds) else _FEW_BLOCKS
-        return min(fewer, measure.final_blocks)
-
-    return tuple(map(of, seconds))
+    far = max(_SLOW_S, _FAR_SLOWER * min(seconds))
+    slow = any(_SLOW_S <= one <= far for one in seconds)
+    near = min(_FEW_BLOCKS, measure.final_blocks) if slow else measure.final_blocks
+    return tuple(min(_FEWEST_BLOCKS, near) if one > far else near for one in seconds)
 
 
 def _request(

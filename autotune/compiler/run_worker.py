@@ -174,9 +174,9 @@ class Bench:
     def _compare(self, request: Message) -> Message:
         """Times several libraries in interleaved blocks, each block in a new random order."""
         loaded = [self._load(path) for path in request["libraries"]]
-        errors, roughly = [], []
+        roughly = []
         for library, function in loaded:
-            errors.append(self._error(function))
+            self._execute(function)
             roughly.append(self._roughly(library, function))
         order = np.random.default_rng(request["seed"])
         samples: list[list[float]] = [[] for _ in loaded]
@@ -191,6 +191,7 @@ class Bench:
                     number = _executions(roughly[index], request["min_repeat_ms"])
                     (seconds,) = self._time(library, number=number, repeats=1)
                 samples[index].append(seconds)
+        errors = [self._error(function) for _, function in loaded]
         return {
             "samples": samples,
             "max_rel_errors": [error if math.isfinite(error) else None for error in errors],

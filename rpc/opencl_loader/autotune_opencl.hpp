@@ -53,7 +53,7 @@ enum class Code {
   kUnknown,   ///< There is no such kernel or variant.
   kLimits,    ///< The device allows less than the kernel needs.
   kBuild,     ///< The driver does not compile the kernel.
-  kArgument,  ///< Wrong number of operands, or a buffer that is missing or too small, or a queue that is not in order.
+  kArgument,  ///< Wrong number of operands, a buffer that is missing, too small or unaligned, or a queue out of order.
   kOpenCl,    ///< An OpenCL function failed.
 };
 
@@ -511,6 +511,7 @@ T DeviceValue(const Api& api, cl_device_id device, cl_device_info what) {
   return value;
 }
 
+constexpr uintptr_t kAlignment = 64;  ///< Bytes; kernels load and store vectors. Drivers align what they allocate.
 constexpr const char* kImage2dFromBuffer = "cl_khr_image2d_from_buffer";
 constexpr cl_device_info kImagePitchAlignment = 0x104A;  // CL_DEVICE_IMAGE_PITCH_ALIGNMENT of OpenCL 2.0.
 
@@ -1249,6 +1250,12 @@ class Library {
       if (bytes < info.operands[i].bytes) {
         return {Code::kArgument, which + " needs " + std::to_string(info.operands[i].bytes) + " bytes, and its buffer has " +
                                      std::to_string(bytes)};
+      }
+      void* host = nullptr;  // Of a buffer over the engine's own memory alone.
+      api_.clGetMemObjectInfo(operands[i], CL_MEM_HOST_PTR, sizeof(host), &host, nullptr);
+      if (reinterpret_cast<uintptr_t>(host) % internal::kAlignment != 0) {
+        return {Code::kArgument, which + " lies in host memory that does not begin at a multiple of " +
+                                     std::to_string(internal::kAlignment) + " bytes"};
       }
     }
     return {};

@@ -273,6 +273,11 @@ def test_what_is_wrong_is_said(library: Path, loader: Path, tmp_path: Path) -> N
             (NAME, "bytes=16"),
             f"error 6 operand x of kernel {NAME} needs 5120 bytes, and its buffer has 16",
         ),
+        (
+            (NAME, "host=4"),
+            f"error 6 operand x of kernel {NAME} lies in host memory that does not begin at a multiple of 64",
+        ),
+        ((NAME, "host=0"), "ok"),
         ((NAME, "order=any"), "error 6 the queue runs out of order"),
     ):
         assert said(loader, out, *words).startswith(message), words

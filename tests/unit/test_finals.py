@@ -82,10 +82,12 @@ def test_what_is_slow_is_in_few_blocks_and_does_not_keep_the_others_from_theirs(
         return [len(found.samples[name]) for name in seconds]
 
     assert blocks(default=0.2, a=0.01, b=0.02) == [11, 11, 11]
-    assert blocks(default=0.5, a=0.06, b=0.07) == [5, 11, 11]
-    assert blocks(default=5.0, a=0.06, b=0.07, c=0.3) == [3, 11, 11, 5]
+    assert blocks(default=0.5, a=0.06, b=0.07) == [5, 5, 5]
+    assert blocks(default=5.0, a=0.06, b=0.07, c=0.3) == [3, 5, 5, 5]
+    assert blocks(default=5.0, a=0.02, b=0.04, c=0.3) == [3, 11, 11, 3]
     assert blocks(default=5.0, a=1.0, b=0.4) == [3, 5, 5]
     assert blocks(default=0.4, a=5.0) == [5, 3]
+    assert blocks(default=0.249, a=0.24, b=0.251) == [5, 5, 5]
 
 
 def test_the_default_is_kept_when_nothing_is_better() -> None:

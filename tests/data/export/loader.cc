@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Opens an OpenCL export and prints what the loader says: loader FOLDER KERNEL [key=value...], with the keys variant,
-// soc, cluster, cache, cache_bytes, operands (fewer than there are), bytes (of every buffer), order (any for an
-// out-of-order queue), times, threads, each with a queue of its own, and spoil (a source file that is damaged once the
+// soc, cluster, cache, cache_bytes, operands (fewer than there are), bytes (of every buffer), host (bytes behind a multiple
+// of 64 at which buffers in memory of this program begin), order (any for an out-of-order queue), times, threads, each with a queue of its own, and spoil (a source file that is damaged once the
 // kernel was made).
 // Prints "ok VARIANT compiled=N cached=N" or "error CODE TEXT".
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -26,6 +27,7 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   cl::Options options;
   size_t operands = 1000, bytes = 0;
+  long host = -1;
   int times = 1, threads = 1;
   bool any_order = false;
   std::string spoilt;
@@ -39,6 +41,7 @@ int main(int argc, char** argv) {
     if (key == "cache_bytes") options.cache_bytes = std::stoul(value);
     if (key == "operands") operands = std::stoul(value);
     if (key == "bytes") bytes = std::stoul(value);
+    if (key == "host") host = std::stol(value);
     if (key == "times") times = std::stoi(value);
     if (key == "threads") threads = std::stoi(value);
     if (key == "order") any_order = value == "any";
@@ -58,7 +61,9 @@ int main(int argc, char** argv) {
   std::vector<cl_mem> buffers;
   for (size_t i = 0; kernel != nullptr && i < kernel->operands.size() && i < operands; ++i) {
     const size_t size = bytes != 0 ? bytes : kernel->operands[i].bytes;
-    buffers.push_back(session->api.clCreateBuffer(session->context, CL_MEM_READ_WRITE, size, nullptr, nullptr));
+    void* memory = host < 0 ? nullptr : static_cast<char*>(std::aligned_alloc(64, (size + 127) / 64 * 64)) + host;
+    const cl_mem_flags flags = CL_MEM_READ_WRITE | (host < 0 ? 0 : CL_MEM_USE_HOST_PTR);
+    buffers.push_back(session->api.clCreateBuffer(session->context, flags, size, memory, nullptr));
   }
   cl_command_queue queue = session->queue;
   if (any_order) {

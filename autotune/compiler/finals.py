@@ -134,6 +134,7 @@ def _request(
         blocks=blocks,
         min_repeat_ms=measure.final_min_repeat_ms,
         seed=seed,
+        known=tuple(entrant.seconds for entrant in contestants),
     )
 
 

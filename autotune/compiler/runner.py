@@ -86,6 +86,8 @@ class CompareRequest:
         blocks: How many blocks each of them is in, from the first one on.
         min_repeat_ms: Shortest time of a sample; a fast kernel runs several times in each.
         seed: Of the order.
+        known: Seconds that each took before; empty where that is not known. What is known to be long is not
+            executed once more to find that out, nor to be checked.
     """
 
     libraries: tuple[Path, ...]
@@ -93,6 +95,7 @@ class CompareRequest:
     blocks: tuple[int, ...]
     min_repeat_ms: float
     seed: int
+    known: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -303,6 +306,7 @@ def comparison_message(request: CompareRequest) -> Message:
         "blocks": request.blocks,
         "min_repeat_ms": request.min_repeat_ms,
         "seed": request.seed,
+        "known": list(request.known or (0.0,) * len(request.libraries)),
     }
 
 

@@ -208,6 +208,34 @@ def test_compare_tells_a_slow_kernel_from_a_fast_one(runner: LocalRunner, tmp_pa
     assert all(error is not None and error < TOLERANCE for error in timed.max_rel_errors)
 
 
+@pytest.mark.parametrize("known", [(), (0.5,), (2.0,)])
+def test_a_result_that_goes_wrong_in_time_is_noticed_unless_each_time_takes_long(
+    runner: LocalRunner, tmp_path: Path, known: tuple[float, ...]
+) -> None:
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)
+    def wearing(
+        x: T.Buffer((6, 16), "float32"),
+        w: T.Buffer((10, 16), "float32"),
+        y: T.Buffer((6, 10), "float32"),
+    ) -> None:
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(6, 10):
+            y[i, j] = T.float32(0)
+            for k in range(16):
+                y[i, j] = y[i, j] + x[i, k] * w[j, k]
+        x[0, 0] = x[0, 0] + T.float32(100)
+
+    own = ReferenceData(tmp_path / "data", 1).of(KERNEL)
+    worn = library(wearing, tmp_path / "wearing.so")
+    timed = runner.compare(CompareRequest((worn,), own, (2,), 1.0, 1, known))
+    (error,) = timed.max_rel_errors
+    assert error is not None
+    assert (error <= TOLERANCE) == (known == (2.0,))
+    assert len(timed.samples[0]) == 2
+
+
 def test_the_builder_reports_what_does_not_compile_and_goes_on(tmp_path: Path) -> None:
     target = target_text(tvm_target(find("cpu"), None))
     builder = Builder(workers=2, timeout_s=20.0, temporary=tmp_path)

@@ -24,6 +24,7 @@ from autotune.compiler.runner import (
 from autotune.compiler.targets import ARM_TRIPLE
 from autotune.compiler.workers import WorkerLost
 from autotune.measurement import Outcome
+from autotune.measurement.blocks import in_blocks
 from autotune.workloads.references import max_relative_error
 
 _SYMBOL = "__tvm_ffi_main"
@@ -87,24 +88,20 @@ class QemuRunner:
 
     def compare(self, request: CompareRequest) -> Comparison:
         """Times libraries in interleaved blocks; see `Runner.compare`."""
-        order = np.random.default_rng(request.seed)
         samples: list[list[float]] = [[] for _ in request.libraries]
         worst = [0.0] * len(request.libraries)
         flags = ["--repeat", "1", "--min-repeat-ms", str(request.min_repeat_ms)]
-        for block in range(max(request.blocks)):
-            for index in order.permutation(len(request.libraries)):
-                if block >= request.blocks[index]:
-                    continue
-                try:
-                    answer, error = self._execute(
-                        request.libraries[index], request.data, flags, _COMPARE_TIMEOUT_S
-                    )
-                except subprocess.TimeoutExpired as late:
-                    raise WorkerLost("a kernel hung in the last timing", timed_out=True) from late
-                if answer["status"] != "ok":
-                    raise WorkerLost(str(answer["message"]), timed_out=False)
-                samples[index].append(answer["seconds"][0])
-                worst[index] = max(worst[index], error)
+        for index in in_blocks(request.blocks, request.seed):
+            try:
+                answer, error = self._execute(
+                    request.libraries[index], request.data, flags, _COMPARE_TIMEOUT_S
+                )
+            except subprocess.TimeoutExpired as late:
+                raise WorkerLost("a kernel hung in the last timing", timed_out=True) from late
+            if answer["status"] != "ok":
+                raise WorkerLost(str(answer["message"]), timed_out=False)
+            samples[index].append(answer["seconds"][0])
+            worst[index] = max(worst[index], error)
         errors = tuple(error if math.isfinite(error) else None for error in worst)
         return Comparison(tuple(map(tuple, samples)), errors)
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler.workers import Message, serve
+from autotune.measurement.blocks import in_blocks
 from autotune.workloads.references import max_relative_error
 
 _POISON_INT = 0x7F7F7F7F
@@ -184,23 +185,20 @@ class Bench:
             else:
                 self._execute(function)
                 roughly[index] = self._roughly(library, function)
-        order = np.random.default_rng(request["seed"])
         samples: list[list[float]] = [[] for _ in loaded]
-        for block in range(max(request["blocks"])):
-            for index in order.permutation(len(loaded)):
-                if block >= request["blocks"][index]:
-                    continue
-                library, function = loaded[index]
-                if roughly[index] > _LONG_S:
-                    seconds = self._long(library, function)
-                else:
-                    number = _executions(roughly[index], request["min_repeat_ms"])
-                    (seconds,) = self._time(library, number=number, repeats=1)
-                samples[index].append(seconds)
-        for index, (_, function) in enumerate(loaded):
-            if index not in errors:  # After all of its executions, where one more takes no time.
-                errors[index] = self._error(function)
-        found = [errors[index] for index in range(len(loaded))]
+        for index in in_blocks(request["blocks"], request["seed"]):
+            library, function = loaded[index]
+            if roughly[index] > _LONG_S:
+                seconds = self._long(library, function)
+            else:
+                number = _executions(roughly[index], request["min_repeat_ms"])
+                (seconds,) = self._time(library, number=number, repeats=1)
+            samples[index].append(seconds)
+        # After all executions, where one more takes no time.
+        found = [
+            errors[index] if index in errors else self._error(function)
+            for index, (_, function) in enumerate(loaded)
+        ]
         return {
             "samples": samples,
             "max_rel_errors": [error if math.isfinite(error) else None for error in found],

@@ -7,6 +7,7 @@ from typing import Any
 import tvm
 
 from autotune.compiler import spaces
+from autotune.compiler.export.launches import opencl_program
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.rules import design_spaces, tile_rule
 from autotune.compiler.targets import find, tvm_target
@@ -27,3 +28,9 @@ def sketched(
     rule = tile_rule(space, product.rule)
     module = tvm.IRModule({"main": prim_func(kernel, product)})
     return rule, module, Sketches(rule, module, design_spaces(module, TARGET, space, rule))
+
+
+def launched_groups(program: Any, target: Any = TARGET) -> dict[str, list[int]]:
+    """The work-items of a group that a scheduled program launches each kernel in, in three dimensions."""
+    launches = opencl_program("main", program, target).launches
+    return {one.function: [*one.group, 1, 1][:3] for one in launches}

@@ -65,6 +65,26 @@ def measure(runner: LocalRunner, data: Path, tmp_path: Path) -> Measure:
     return measured
 
 
+def flawed(*, columns: int = 10, wear: float = 0.0) -> Any:
+    """The kernel, writing so many columns only and wearing out an input by so much at each execution."""
+    from tvm.script import tirx as T
+
+    @T.prim_func(s_tir=True)
+    def product(
+        x: T.Buffer((6, 16), "float32"),
+        w: T.Buffer((10, 16), "float32"),
+        y: T.Buffer((6, 10), "float32"),
+    ) -> None:
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        for i, j in T.grid(6, columns):
+            y[i, j] = T.float32(0)
+            for k in range(16):
+                y[i, j] = y[i, j] + x[i, k] * w[j, k]
+        x[0, 0] = x[0, 0] + T.float32(wear)
+
+    return product
+
+
 def matmul(body: Callable[[Any, Any, Any, Any, Any], Any]) -> Any:
     """A function with the kernel's signature and any body: y[i, j] = sum over k of body."""
     operator = KERNEL.operator
@@ -105,20 +125,7 @@ def test_an_element_that_is_never_written_is_noticed(
     runner: LocalRunner, data: Path, tmp_path: Path, measure: Measure
 ) -> None:
     assert measure(matmul(lambda x, w, i, j, k: x[i, k] * w[j, k])).ok
-    from tvm.script import tirx as T
-
-    @T.prim_func(s_tir=True)
-    def partial(
-        x: T.Buffer((6, 16), "float32"),
-        w: T.Buffer((10, 16), "float32"),
-        y: T.Buffer((6, 10), "float32"),
-    ) -> None:
-        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
-        for i, j in T.grid(6, 9):
-            y[i, j] = T.float32(0)
-            for k in range(16):
-                y[i, j] = y[i, j] + x[i, k] * w[j, k]
-
+    partial = flawed(columns=9)
     outcome = runner.measure(request(library(partial, tmp_path / "partial.so"), data))
     assert outcome.status == "wrong_result"
     assert "never written" in outcome.message
@@ -212,23 +219,8 @@ def test_compare_tells_a_slow_kernel_from_a_fast_one(runner: LocalRunner, tmp_pa
 def test_a_result_that_goes_wrong_in_time_is_noticed_unless_each_time_takes_long(
     runner: LocalRunner, tmp_path: Path, known: tuple[float, ...]
 ) -> None:
-    from tvm.script import tirx as T
-
-    @T.prim_func(s_tir=True)
-    def wearing(
-        x: T.Buffer((6, 16), "float32"),
-        w: T.Buffer((10, 16), "float32"),
-        y: T.Buffer((6, 10), "float32"),
-    ) -> None:
-        T.func_attr({"global_symbol": "main"})
-        for i, j in T.grid(6, 10):
-            y[i, j] = T.float32(0)
-            for k in range(16):
-                y[i, j] = y[i, j] + x[i, k] * w[j, k]
-        x[0, 0] = x[0, 0] + T.float32(100)
-
     own = ReferenceData(tmp_path / "data", 1).of(KERNEL)
-    worn = library(wearing, tmp_path / "wearing.so")
+    worn = library(flawed(wear=100.0), tmp_path / "wearing.so")
     timed = runner.compare(CompareRequest((worn,), own, (2,), 1.0, 1, known))
     (error,) = timed.max_rel_errors
     assert error is not None

@@ -10,13 +10,13 @@ from typing import Any
 import oclgrind
 import pytest
 import tvm
+from gpu_products import launched_groups
 
 from autotune.compiler import spaces
 from autotune.compiler.build_worker import linker
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.default_schedule import default_schedule
 from autotune.compiler.device_limits import asked
-from autotune.compiler.export.launches import opencl_program
 from autotune.compiler.formulations import Formulation, formulations, prim_func, registered
 from autotune.compiler.image_reads import image_operands
 from autotune.compiler.lane import Lane
@@ -217,10 +217,7 @@ def test_no_kernel_of_a_family_reads_or_writes_what_it_must_not(
                 continue
             for program in _programs(kernel, formulation, space, target):
                 # Vector stores rest on the sizes of groups being those that are launched.
-                launches = opencl_program("main", program, target).launches
-                assert group_sizes(program) == {
-                    one.function: [*one.group, 1, 1][:3] for one in launches
-                }
+                assert group_sizes(program) == launched_groups(program, target)
                 # What reads images comes once more as it is for a device without them.
                 for images in (True, False) if image_operands(program) else (False,):
                     tried += 1

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Opens an OpenCL export and prints what the loader says: loader FOLDER KERNEL [key=value...], with the keys variant,
-// soc, cluster, cache, cache_bytes, operands (fewer than there are), bytes (of every buffer), host (bytes behind a multiple
-// of 64 at which buffers in memory of this program begin), order (any for an out-of-order queue), times, threads, each with a queue of its own, and spoil (a source file that is damaged once the
-// kernel was made).
+// soc, cluster, cache, cache_bytes, operands (fewer than there are), bytes (of every buffer), host (bytes behind a
+// multiple of 64 at which buffers in memory of this program begin), order (any for an out-of-order queue), times,
+// threads, each with a queue of its own, and spoil (a source file that is damaged once the kernel was made).
 // Prints "ok VARIANT compiled=N cached=N" or "error CODE TEXT".
 #include <cstdio>
 #include <cstdlib>

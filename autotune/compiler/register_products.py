@@ -1,13 +1,16 @@
-"""The schedule rule of matrix products on a CPU: tiles of results stay in vector registers over a whole reduction.
+"""The schedule rule of matrix products on a CPU: tiles of results stay in vector registers over a reduction.
 
 A step of the reduction multiplies a vector of neighbouring columns by one element of each of a tile's rows (the
-innermost kernel of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008). Which
-tile is fastest depends on the registers and on what lies in which cache, so a few numbers are searched.
+innermost kernel of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008). A long
+reduction is cut into parts, as there: all tiles of a thread's share add up one part, whose operands then stay in a
+cache, before the next. Which tile is fastest depends on the registers and on what lies in which cache, so a few
+numbers are searched.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.register_tiles import (
@@ -18,7 +21,7 @@ from autotune.compiler.register_tiles import (
     Sums,
 )
 from autotune.compiler.spaces import RegisterProduct
-from autotune.compiler.tile_rules import PlainTiles, followers, sampled
+from autotune.compiler.tile_rules import PlainTiles, followers, is_result, sampled
 
 _RESULT, _SUMMED = 0, 2
 """Kinds of a block's axes, as TVM numbers them."""
@@ -44,41 +47,110 @@ class RegisterProducts(PlainTiles):
         sums = Sums(math.prod(outer), rows, columns, depth, math.prod(around))
         return RegisterTiles(sums, self._rule, seed)
 
-    def kind(self, tile: RegisterTile) -> int:
+    def kind(self, tile: RegisterTile) -> tuple[int, int, bool, bool]:
         """See `TileRule`."""
-        return tile.along
+        return tile.along, tile.vector, tile.parts > 1, tile.cuts > 1
 
     def sketch(self, sch: Any, block: Any, tiles: RegisterTiles, tile: RegisterTile) -> Any:
         """See `TileRule`."""
-        jobs, rows, lanes, steps, _ = (
-            sampled(sch, tiles.choices[one], getattr(tile, one)) for one in NAMES
-        )
-        shape = _extents(sch.get(block), _RESULT)
+        choices = tiles.alike(tile)
+        cut = {name: sampled(sch, choices[name], getattr(tile, name)) for name in NAMES}
         operands, following = sch.get_producers(block), _in_order(sch, block)
-        written = sch.cache_write(block, 0, "local")
-        loops = sch.get_loops(block)
-        *outer, i, j = loops[: len(shape)]
-        *around, k = loops[len(shape) :]
-        i, row = sch.split(i, [None, rows])
-        j, lane = sch.split(j, [None, lanes])
-        k, step = sch.split(k, [None, steps])
-        order = (*outer, i, j) if tile.along else (j, *outer, i)
-        sch.reorder(*order, *around, k, step, row, lane)
-        job, at = sch.split(sch.fuse(*order), [jobs, None])
-        for one in (written, *following):
-            sch.reverse_compute_at(one, at, preserve_unit_loops=True)
-            if _extents(sch.get(one), _RESULT) == shape:
-                own_row, own_lane = sch.get_loops(one)[-2:]
-                sch.unroll(own_row)
-                sch.vectorize(own_lane)
-        for loop in (step, row):
-            sch.unroll(loop)
-        sch.vectorize(lane)
+        make = _in_parts if tile.parted else _at_once
+        job, sums = make(sch, block, following, tile, cut)
         if self._rule.threads:
             for loop in (job, *(_all_but_two(sch, one) for one in operands)):
                 sch.parallel(loop)
-        sch.decompose_reduction(block, [*around, k][0])
+        for one, first in sums:
+            sch.decompose_reduction(one, first)
+        if tile.parted:
+            for one in following:
+                self._apart(sch, one, _extents(sch.get(block), _RESULT), tile.vector)
         return sch
+
+    def _apart(self, sch: Any, block: Any, shape: list[int], vector: int) -> None:
+        """Schedules what follows a product whose parts are all added up by then."""
+        if len(sch.get_consumers(block)) == 1 and not is_result(sch, block):
+            sch.compute_inline(block)
+            return
+        alike = _extents(sch.get(block), _RESULT) == shape
+        *outer, last = sch.get_loops(block)
+        if alike:
+            last, lane = sch.split(last, [None, vector])
+            sch.vectorize(lane)
+        if self._rule.threads and (outer or alike):
+            sch.parallel(sch.fuse(*outer, *([last] if alike else [])))
+
+
+_Made = tuple[Any, list[tuple[Any, Any]]]
+"""The loop over a thread's shares, and blocks that sum with the outermost loop of each sum."""
+
+
+def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any) -> _Made:
+    """A tile's whole reduction, and all that follows it, before the next tile."""
+    shape = _extents(sch.get(block), _RESULT)
+    written = sch.cache_write(block, 0, "local")
+    loops = sch.get_loops(block)
+    *outer, i, j = loops[: len(shape)]
+    *around, k = loops[len(shape) :]
+    i, row = sch.split(i, [None, cut["rows"]])
+    j, lane = sch.split(j, [None, cut["lanes"]])
+    k, step = sch.split(k, [None, cut["steps"]])
+    tiles = (*outer, i, j) if tile.along else (j, *outer, i)
+    sch.reorder(*tiles, *around, k, step, row, lane)
+    job, at = sch.split(sch.fuse(*tiles), [cut["jobs"], None])
+    for one in (written, *following):
+        sch.reverse_compute_at(one, at, preserve_unit_loops=True)
+        if _extents(sch.get(one), _RESULT) == shape:
+            own_row, own_lane = sch.get_loops(one)[-2:]
+            _straight(sch, own_row, own_lane, tile.vector)
+    sch.unroll(step)
+    _straight(sch, row, lane, tile.vector)
+    return job, [(block, [*around, k][0])]
+
+
+def _in_parts(
+    sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any
+) -> _Made:
+    """A part of the reduction in all tiles of a share, each added to its results, before the next part."""
+    shape = _extents(sch.get(block), _RESULT)
+    *around, k = sch.get_loops(block)[len(shape) :]
+    part = []
+    if tile.parts > 1:
+        turn, *around = sch.split(sch.fuse(*around), [cut["parts"], None])
+        part.append(turn)
+    if tile.cuts > 1:
+        turn, k = sch.split(k, [cut["cuts"], None])
+        part.append(turn)
+    sch.reorder(*part, *around, k)
+    summed = sch.rfactor(sch.fuse(*part), 0)
+    *outer, i, j, part = sch.get_loops(block)
+    i, row = sch.split(i, [None, cut["rows"]])
+    j, lane = sch.split(j, [None, cut["lanes"]])
+    tiles = (*outer, i, j) if tile.along else (j, *outer, i)
+    sch.reorder(part, *tiles, row, lane)
+    sch.compute_at(summed, tiles[-1], preserve_unit_loops=True)
+    sch.set_scope(summed, 0, "local")
+    # Only now, so that what is computed there is told by loops that nothing has rewritten.
+    job, at = sch.split(sch.fuse(*tiles), [cut["jobs"], None])
+    sch.reorder(job, part, at)
+    _, *own = sch.get_loops(summed)[len(sch.get_loops(block)) - 2 :]
+    *_, own_row, own_lane = own[: len(shape)]
+    *within, inner = own[len(shape) :]
+    inner, step = sch.split(inner, [None, cut["steps"]])
+    sch.reorder(*within, inner, step, own_row, own_lane)
+    sch.unroll(step)
+    _straight(sch, own_row, own_lane, tile.vector)
+    _straight(sch, row, lane, tile.vector)
+    return job, [(summed, [*within, inner][0]), (block, part)]
+
+
+def _straight(sch: Any, row: Any, lane: Any, vector: int) -> None:
+    """Makes straight-line code of a tile, in vectors that LLVM keeps in registers: not in any of other lengths."""
+    one, lane = sch.split(lane, [None, vector])
+    sch.unroll(row)
+    sch.unroll(one)
+    sch.vectorize(lane)
 
 
 def _extents(block: Any, kind: int) -> list[int]:

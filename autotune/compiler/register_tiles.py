@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler.spaces import RegisterProduct
-from autotune.compiler.tile_space import TileSpace, dividing, names_of
+from autotune.compiler.tile_space import Choices, TileSpace, dividing, names_of
 
 REGISTER_PRODUCT = "autotune.register_product"
 """Annotation of a product's block, whose last axis is contiguous in the result and in one operand."""
@@ -42,6 +42,8 @@ class RegisterTile:
         rows, lanes: Rows of a tile, and columns as vectors.
         steps: Steps of the reduction that are straight-line code.
         along: Whether the next tile lies along the columns, rather than the rows.
+        parts, cuts: Parts of the outer reduction and of the innermost one. A share's tiles all add up one part
+            before the next, so that what they read of it stays in a cache.
     """
 
     jobs: int
@@ -49,8 +51,22 @@ class RegisterTile:
     lanes: int
     steps: int
     along: int
+    parts: int
+    cuts: int
+
+    @property
+    def parted(self) -> bool:
+        """Whether the reduction has parts."""
+        return self.parts * self.cuts > 1
+
+    @property
+    def vector(self) -> int:
+        """Lanes of a vector: a power of two, and as many as divide a tile's."""
+        return math.gcd(self.lanes, _WIDEST)
 
 
+_WIDEST = 16
+"""Lanes of a vector: those of the widest registers that there are. Narrower ones share them among several."""
 NAMES = names_of(RegisterTile)
 
 
@@ -70,6 +86,8 @@ class RegisterTiles(TileSpace[RegisterTile]):
             "lanes": dividing(rule.lanes, sums.columns),
             "steps": dividing(rule.steps, sums.depth),
             "along": (0, 1),
+            "parts": _spaced_divisors(sums.around),
+            "cuts": _spaced_divisors(sums.depth),
         }
         super().__init__(RegisterTile, choices, seed)
         self.sums = sums
@@ -82,6 +100,19 @@ class RegisterTiles(TileSpace[RegisterTile]):
         """Tiles of all results."""
         return self.sums.outer * (self.sums.rows // tile.rows) * (self.sums.columns // tile.lanes)
 
+    def alike(self, tile: RegisterTile) -> Choices:
+        """What the decisions of a tile may be in schedules of its kind."""
+        lanes = [one for one in self.choices["lanes"] if math.gcd(one, _WIDEST) == tile.vector]
+        same = {
+            name: [n for n in self.choices[name] if (n > 1) == (getattr(tile, name) > 1)]
+            for name in ("parts", "cuts")
+        }
+        return {**self.choices, "lanes": lanes, **same}
+
+    def steps_of_a_part(self, tile: RegisterTile) -> int:
+        """Steps of the reduction in a part."""
+        return self.sums.around * self.sums.depth // (tile.parts * tile.cuts)
+
     def fits(self, tile: RegisterTile) -> bool:
         """See `TileSpace`."""
         rule, sums = self._rule, self.sums
@@ -90,7 +121,9 @@ class RegisterTiles(TileSpace[RegisterTile]):
             self.tiles(tile) % tile.jobs == 0
             and sums.rows % tile.rows == 0
             and sums.columns % tile.lanes == 0
-            and sums.depth % tile.steps == 0
+            and sums.around % tile.parts == 0
+            and sums.depth % (tile.cuts * tile.steps) == 0
+            and (not tile.parted or self.steps_of_a_part(tile) >= rule.fewest_steps)
             and self._fewest <= results <= rule.most_accumulators
             and results * tile.steps <= rule.most_unrolled
         )
@@ -98,10 +131,19 @@ class RegisterTiles(TileSpace[RegisterTile]):
     def features(self, tile: RegisterTile) -> NDArray[np.float32]:
         """See `TileSpace`."""
         sums, results, tiles = self.sums, tile.rows * tile.lanes, self.tiles(tile)
+        part = self.steps_of_a_part(tile)
         sizes = (
             sums.outer, sums.rows, sums.columns, sums.depth, sums.around,
             tile.jobs, tile.rows, tile.lanes, tile.steps,
             results, results * tile.steps, tiles, tiles // tile.jobs,
             results / (tile.rows + tile.lanes), sums.rows // tile.rows, sums.columns // tile.lanes,
+            tile.parts, tile.cuts, part, part * tile.lanes, part * sums.columns, part * sums.rows,
         )  # fmt: skip
         return np.array([*map(math.log2, sizes), tile.along], dtype=np.float32)
+
+
+def _spaced_divisors(extent: int) -> list[int]:
+    """Divisors of an extent that are nearest to 1, 2, 4 and so on."""
+    divisors = [one for one in range(1, extent + 1) if extent % one == 0]
+    powers = range(extent.bit_length())
+    return sorted({min(divisors, key=lambda one: abs(math.log2(one) - power)) for power in powers})

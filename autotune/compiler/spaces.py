@@ -313,17 +313,23 @@ class RegisterProduct(ByThreads):
 
     kind: Literal["register_product"]
     jobs: Sizes = Field(
-        default=(2, 4, 7, 8, 14, 16, 32), description="Shares of the tiles, for threads to take."
+        default=(1, 2, 4, 7, 8, 14, 16, 32),
+        description="Shares of the tiles, for threads to take.",
     )
     rows: Sizes = Field(
         default=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16), description="Rows of a tile."
     )
     lanes: Sizes = Field(
-        default=(8, 16, 24, 32, 48, 64, 96),
+        default=(8, 16, 24, 32, 48, 64, 80, 96, 112, 128),
         description="Neighbouring columns of a tile, as vectors.",
     )
     steps: Sizes = Field(
-        default=(1, 2, 4, 8), description="Steps of the reduction that are straight-line code."
+        default=(1, 2, 3, 4, 7, 8),
+        description="Steps of the reduction that are straight-line code.",
+    )
+    fewest_steps: PositiveInt = Field(
+        default=48,
+        description="Fewest steps of a part of the reduction, after which sums go to memory.",
     )
     fewest_accumulators: PositiveInt = Field(
         default=64, description="Fewest results of a tile: fewer leave no time to load operands."

@@ -46,10 +46,18 @@ def built_tiles(
         yield tile, schedule, tvm.compile(schedule.mod, target)
 
 
-def check_tiles(spec: str, role: str, formulation: str, count: int, *, threads: bool) -> None:
+def check_tiles(
+    spec: str,
+    role: str,
+    formulation: str,
+    count: int,
+    *,
+    threads: bool,
+    space: spaces.Space = SPACE,
+) -> None:
     """Every one of so many tiles gives the reference's result, and has threads or has none."""
     kernel = parse_kernel(spec, role)
-    space = SPACE if threads else SPACE.without_threads()
+    space = space if threads else space.without_threads()
     inputs = random_inputs(kernel, 1)
     expected = reference(kernel, inputs)
     for tile, schedule, built in built_tiles(kernel, formulation, count, space):

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from cpu_tiles import SPACE, check_tiles, sketched
+from cpu_tiles import SPACE, built_tiles, check_tiles, sketched
 
 from autotune.compiler.formulations import formulations
 from autotune.workloads import parse_kernel
 
+# Small kernels have short reductions, whose parts are shorter than any that are worth it.
+PARTED = SPACE.model_copy(
+    update={
+        "rules": [
+            rule.model_copy(update={"fewest_steps": 3}) if rule.kind == "register_product" else rule
+            for rule in SPACE.rules
+        ]
+    }
+)
 ROLES = ("forward", "data_grad", "weight_grad")
 CONVOLUTIONS = (
     "conv2d:n=2,c=8,h=6,w=8,k=16,r=3,s=3,stride=1,pad=1",
@@ -55,19 +64,45 @@ def test_a_tile_of_a_like_kernel_may_be_none_of_this_one() -> None:
     kernel = parse_kernel(CONVOLUTIONS[0], "forward")
     _, tiles, sketches = sketched(kernel, "register_product")
     _, serial, of_serial = sketched(kernel, "register_product", SPACE.without_threads())
-    own, others = list(tiles.drawn(50)), list(serial.drawn(50))
+    own, others = [tile for tile in tiles.drawn(50) if tile.jobs > 1], list(serial.drawn(50))
     assert own
     assert all(map(sketches.has, own))
     assert others
     assert all(map(of_serial.has, others))
-    assert not any(map(sketches.has, others))
     assert not any(map(of_serial.has, own))
 
 
 @pytest.mark.parametrize(("spec", "role"), _kernels())
 def test_every_tile_is_right(spec: str, role: str) -> None:
     for threads in (True, False):
-        check_tiles(spec, role, "register_product", 6, threads=threads)
+        check_tiles(spec, role, "register_product", 8, threads=threads, space=PARTED)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_kind_of_tile_has_a_schedule(role: str) -> None:
+    """Parts of the outer reduction, of the inner, of both and of none; vectors of 8 and of 16 lanes."""
+    _, tiles, sketches = sketched(
+        parse_kernel("conv2d:n=2,c=48,h=6,w=6,k=48,r=3,s=3,stride=1,pad=1", role),
+        "register_product",
+        PARTED,
+    )
+    kinds = {
+        (tile.vector, tile.parts > 1, tile.cuts > 1): sketches.has(tile)
+        for tile in tiles.drawn(400)
+    }
+    assert kinds == {(v, p, c): True for v in (8, 16) for p in (False, True) for c in (False, True)}
+
+
+def test_no_vector_is_longer_than_registers_are() -> None:
+    """A vector of 48 lanes is no array of LLVM's that it keeps in registers: three of 16 are."""
+    kernel = parse_kernel(
+        "conv2d:n=1,c=48,h=6,w=6,k=48,r=3,s=3,stride=1,pad=1,channels_last=1", "weight_grad"
+    )
+    wide = 0
+    for tile, schedule, _ in built_tiles(kernel, "register_product", 24):
+        wide += tile.lanes == 48
+        assert f"T.vectorized({tile.lanes})" not in str(schedule.mod) or tile.lanes in (8, 16)
+    assert wide
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from autotune.compiler.tile_rules import PlainTiles, followers, is_result, sampl
 
 _RESULT, _SUMMED = 0, 2
 """Kinds of a block's axes, as TVM numbers them."""
+_LINE = 16
+"""Floats of a cache line."""
 
 
 class RegisterProducts(PlainTiles):
@@ -59,14 +61,25 @@ class RegisterProducts(PlainTiles):
         make = _in_parts if tile.parted else _at_once
         job, sums = make(sch, block, following, tile, cut)
         if self._rule.threads:
-            for loop in (job, *(_all_but_two(sch, one) for one in operands)):
-                sch.parallel(loop)
+            sch.parallel(job)
+        for one in operands:
+            self._copy(sch, one)
         for one, first in sums:
             sch.decompose_reduction(one, first)
         if tile.parted:
             for one in following:
                 self._apart(sch, one, _extents(sch.get(block), _RESULT), tile.vector)
         return sch
+
+    def _copy(self, sch: Any, operand: Any) -> None:
+        """Schedules what copies an operand; a transposition goes by squares, whose lines stay in a cache."""
+        *outer, a, b = sch.get_loops(operand)
+        if _transposes(sch.get(operand)):
+            (a, row), (b, column) = (sch.split(one, [None, _side(sch, one)]) for one in (a, b))
+            sch.reorder(a, b, row, column)
+            outer.append(a)
+        if self._rule.threads:
+            sch.parallel(sch.fuse(*outer))
 
     def _apart(self, sch: Any, block: Any, shape: list[int], vector: int) -> None:
         """Schedules what follows a product whose parts are all added up by then."""
@@ -158,9 +171,16 @@ def _extents(block: Any, kind: int) -> list[int]:
     return [int(var.dom.extent) for var in block.iter_vars if int(var.iter_type) == kind]
 
 
-def _all_but_two(sch: Any, operand: Any) -> Any:
-    """The outer loops of what copies an operand, as one."""
-    return sch.fuse(*sch.get_loops(operand)[:-2])
+def _transposes(block: Any) -> bool:
+    """Whether what a block copies has the last two of its axes the other way round."""
+    *_, row, column = (axis.var for axis in block.iter_vars)
+    read = [axis.min for axis in block.reads[0].region]
+    return bool(row.same_as(read[-1]) and any(column.same_as(one) for one in read[:-1]))
+
+
+def _side(sch: Any, loop: Any) -> int:
+    """Length of a square's side along a loop."""
+    return math.gcd(int(sch.get(loop).extent), _LINE)
 
 
 def _in_order(sch: Any, block: Any) -> list[Any]:

@@ -272,13 +272,18 @@ def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Ten
     (ph, pw), (dh, dw) = conv.pad, conv.dilation
     dyp, low = _framed_nhwc(conv, dy)
     read, shape = filter_reader(conv, weight), (conv.r, conv.s, conv.k, conv.c)
-    wp = te.compute(shape, lambda r, s, o, i: read(o, i, r, s), name="weight_rskc")
+    # Filters are mirrored as they are copied: with taps that count backwards, LLVM works out each address anew.
+    last_r, last_s = conv.r - 1, conv.s - 1
+    wp = te.compute(
+        shape, lambda r, s, o, i: read(o, i, last_r - r, last_s - s), name="weight_rskc"
+    )
     rk = te.reduce_axis((0, conv.k), "rk")
     rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
+    top, left = ph + low[0] - last_r * dh, pw + low[1] - last_s * dw
     acc = te.compute(
         (conv.n, conv.h, conv.w, conv.c),
         lambda b, y, z, i: te.sum(
-            dyp[b, y + ph + low[0] - rr * dh, z + pw + low[1] - rs * dw, rk] * wp[rr, rs, rk, i],
+            dyp[b, y + top + rr * dh, z + left + rs * dw, rk] * wp[rr, rs, rk, i],
             axis=[rr, rs, rk],
         ),
         name="dx" if conv.channels_last else "dx_nhwc",

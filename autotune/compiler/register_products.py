@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.compiler.register_tiles import (
+    ALL_COLUMNS,
     NAMES,
     REGISTER_PRODUCT,
     RegisterTile,
@@ -46,7 +47,9 @@ class RegisterProducts(PlainTiles):
         """See `TileRule`."""
         *outer, rows, columns = _extents(block, _RESULT)
         *around, depth = _extents(block, _SUMMED)
-        sums = Sums(math.prod(outer), rows, columns, depth, math.prod(around))
+        stacked = outer[-1] if outer else 1
+        whole = int(block.annotations[self.mark]) == ALL_COLUMNS
+        sums = Sums(math.prod(outer), rows, columns, depth, math.prod(around), stacked, whole)
         return RegisterTiles(sums, self._rule, seed)
 
     def kind(self, tile: RegisterTile) -> tuple[int, int, bool, bool]:
@@ -83,7 +86,8 @@ class RegisterProducts(PlainTiles):
 
     def _apart(self, sch: Any, block: Any, shape: list[int], vector: int) -> None:
         """Schedules what follows a product whose parts are all added up by then."""
-        if len(sch.get_consumers(block)) == 1 and not is_result(sch, block):
+        sums = _extents(sch.get(block), _SUMMED)
+        if len(sch.get_consumers(block)) == 1 and not sums and not is_result(sch, block):
             sch.compute_inline(block)
             return
         alike = _extents(sch.get(block), _RESULT) == shape
@@ -104,21 +108,17 @@ def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile,
     shape = _extents(sch.get(block), _RESULT)
     written = sch.cache_write(block, 0, "local")
     loops = sch.get_loops(block)
-    *outer, i, j = loops[: len(shape)]
+    tiles, own = _tiled(sch, loops[: len(shape)], tile, cut)
     *around, k = loops[len(shape) :]
-    i, row = sch.split(i, [None, cut["rows"]])
-    j, lane = sch.split(j, [None, cut["lanes"]])
     k, step = sch.split(k, [None, cut["steps"]])
-    tiles = (*outer, i, j) if tile.along else (j, *outer, i)
-    sch.reorder(*tiles, *around, k, step, row, lane)
+    sch.reorder(*tiles, *around, k, step, *own)
     job, at = sch.split(sch.fuse(*tiles), [cut["jobs"], None])
     for one in (written, *following):
         sch.reverse_compute_at(one, at, preserve_unit_loops=True)
         if _extents(sch.get(one), _RESULT) == shape:
-            own_row, own_lane = sch.get_loops(one)[-2:]
-            _straight(sch, own_row, own_lane, tile.vector)
+            _straight(sch, sch.get_loops(one)[-len(own) :], tile.vector)
     sch.unroll(step)
-    _straight(sch, row, lane, tile.vector)
+    _straight(sch, own, tile.vector)
     return job, [(block, [*around, k][0])]
 
 
@@ -137,32 +137,43 @@ def _in_parts(
         part.append(turn)
     sch.reorder(*part, *around, k)
     summed = sch.rfactor(sch.fuse(*part), 0)
-    *outer, i, j, part = sch.get_loops(block)
-    i, row = sch.split(i, [None, cut["rows"]])
-    j, lane = sch.split(j, [None, cut["lanes"]])
-    tiles = (*outer, i, j) if tile.along else (j, *outer, i)
-    sch.reorder(part, *tiles, row, lane)
+    *loops, part = sch.get_loops(block)
+    tiles, own = _tiled(sch, loops, tile, cut)
+    sch.reorder(part, *tiles, *own)
     sch.compute_at(summed, tiles[-1], preserve_unit_loops=True)
     sch.set_scope(summed, 0, "local")
     # Only now, so that what is computed there is told by loops that nothing has rewritten.
     job, at = sch.split(sch.fuse(*tiles), [cut["jobs"], None])
     sch.reorder(job, part, at)
-    _, *own = sch.get_loops(summed)[len(sch.get_loops(block)) - 2 :]
-    *_, own_row, own_lane = own[: len(shape)]
-    *within, inner = own[len(shape) :]
+    _, *inside = sch.get_loops(summed)[len(sch.get_loops(block)) - len(own) :]
+    summing = inside[len(shape) - len(own) : len(shape)]
+    *within, inner = inside[len(shape) :]
     inner, step = sch.split(inner, [None, cut["steps"]])
-    sch.reorder(*within, inner, step, own_row, own_lane)
+    sch.reorder(*within, inner, step, *summing)
     sch.unroll(step)
-    _straight(sch, own_row, own_lane, tile.vector)
-    _straight(sch, row, lane, tile.vector)
+    _straight(sch, summing, tile.vector)
+    _straight(sch, own, tile.vector)
     return job, [(summed, [*within, inner][0]), (block, part)]
 
 
-def _straight(sch: Any, row: Any, lane: Any, vector: int) -> None:
+def _tiled(sch: Any, loops: Sequence[Any], tile: RegisterTile, cut: Any) -> tuple[Any, list[Any]]:
+    """Cuts the loops over results: those over tiles, in their order, and those of a tile."""
+    *outer, i, j = loops
+    i, row = sch.split(i, [None, cut["rows"]])
+    j, lane = sch.split(j, [None, cut["lanes"]])
+    own = [row, lane]
+    if outer:
+        outer[-1], matrix = sch.split(outer[-1], [None, cut["stack"]])
+        own.insert(0, matrix)
+    return ((*outer, i, j) if tile.along else (j, *outer, i)), own
+
+
+def _straight(sch: Any, own: Sequence[Any], vector: int) -> None:
     """Makes straight-line code of a tile, in vectors that LLVM keeps in registers: not in any of other lengths."""
+    *rows, lane = own
     one, lane = sch.split(lane, [None, vector])
-    sch.unroll(row)
-    sch.unroll(one)
+    for loop in (*rows, one):
+        sch.unroll(loop)
     sch.vectorize(lane)
 
 

@@ -13,6 +13,8 @@ from autotune.compiler.tile_space import Choices, TileSpace, dividing, names_of
 
 REGISTER_PRODUCT = "autotune.register_product"
 """Annotation of a product's block, whose last axis is contiguous in the result and in one operand."""
+ANY_COLUMNS, ALL_COLUMNS = 1, 2
+"""Its values: whether a tile may have some of the columns, or has all, since what follows adds them up."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Sums:
     Attributes:
         outer: Matrices of results.
         rows, columns: Of each; columns are neighbours in memory.
+        stacked: Matrices along the innermost of their axes.
+        whole: Whether tiles have all columns.
         depth: Steps of the innermost reduction.
         around: Steps of all others.
     """
@@ -31,6 +35,8 @@ class Sums:
     columns: int
     depth: int
     around: int
+    stacked: int = 1
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,8 @@ class RegisterTile:
 
     Attributes:
         jobs: Shares of the tiles, which threads take.
-        rows, lanes: Rows of a tile, and columns as vectors.
+        stack: Matrices of which a tile has a part.
+        rows, lanes: Its rows of each, and its columns as vectors.
         steps: Steps of the reduction that are straight-line code.
         along: Whether the next tile lies along the columns, rather than the rows.
         parts, cuts: Parts of the outer reduction and of the innermost one. A share's tiles all add up one part
@@ -47,12 +54,18 @@ class RegisterTile:
     """
 
     jobs: int
+    stack: int
     rows: int
     lanes: int
     steps: int
     along: int
     parts: int
     cuts: int
+
+    @property
+    def results(self) -> int:
+        """Results of a tile."""
+        return self.stack * self.rows * self.lanes
 
     @property
     def parted(self) -> bool:
@@ -82,8 +95,9 @@ class RegisterTiles(TileSpace[RegisterTile]):
     def __init__(self, sums: Sums, rule: RegisterProduct, seed: int) -> None:
         choices = {
             "jobs": rule.jobs if rule.threads else (1,),
+            "stack": dividing(rule.stacks, sums.stacked),
             "rows": dividing(rule.rows, sums.rows),
-            "lanes": dividing(rule.lanes, sums.columns),
+            "lanes": [sums.columns] if sums.whole else dividing(rule.lanes, sums.columns),
             "steps": dividing(rule.steps, sums.depth),
             "along": (0, 1),
             "parts": _spaced_divisors(sums.around),
@@ -93,12 +107,12 @@ class RegisterTiles(TileSpace[RegisterTile]):
         self.sums = sums
         self._rule = rule
         # A small product has no tile of so many results, or only one tile, which is no work for two threads.
-        most = max(choices["rows"]) * max(choices["lanes"])
+        most = math.prod(max(choices[name]) for name in ("stack", "rows", "lanes"))
         self._fewest = min(rule.fewest_accumulators, most // 2)
 
     def tiles(self, tile: RegisterTile) -> int:
         """Tiles of all results."""
-        return self.sums.outer * (self.sums.rows // tile.rows) * (self.sums.columns // tile.lanes)
+        return self.sums.outer * self.sums.rows * self.sums.columns // tile.results
 
     def alike(self, tile: RegisterTile) -> Choices:
         """What the decisions of a tile may be in schedules of its kind."""
@@ -116,27 +130,27 @@ class RegisterTiles(TileSpace[RegisterTile]):
     def fits(self, tile: RegisterTile) -> bool:
         """See `TileSpace`."""
         rule, sums = self._rule, self.sums
-        results = tile.rows * tile.lanes
         return (
             self.tiles(tile) % tile.jobs == 0
+            and sums.stacked % tile.stack == 0
             and sums.rows % tile.rows == 0
             and sums.columns % tile.lanes == 0
             and sums.around % tile.parts == 0
             and sums.depth % (tile.cuts * tile.steps) == 0
             and (not tile.parted or self.steps_of_a_part(tile) >= rule.fewest_steps)
-            and self._fewest <= results <= rule.most_accumulators
-            and results * tile.steps <= rule.most_unrolled
+            and self._fewest <= tile.results <= rule.most_accumulators
+            and tile.results * tile.steps <= rule.most_unrolled
         )
 
     def features(self, tile: RegisterTile) -> NDArray[np.float32]:
         """See `TileSpace`."""
-        sums, results, tiles = self.sums, tile.rows * tile.lanes, self.tiles(tile)
+        sums, results, tiles = self.sums, tile.results, self.tiles(tile)
         part = self.steps_of_a_part(tile)
         sizes = (
             sums.outer, sums.rows, sums.columns, sums.depth, sums.around,
-            tile.jobs, tile.rows, tile.lanes, tile.steps,
+            sums.stacked, tile.jobs, tile.stack, tile.rows, tile.lanes, tile.steps,
             results, results * tile.steps, tiles, tiles // tile.jobs,
-            results / (tile.rows + tile.lanes), sums.rows // tile.rows, sums.columns // tile.lanes,
+            results / (tile.stack * tile.rows + tile.lanes), sums.rows // tile.rows, sums.columns // tile.lanes,
             tile.parts, tile.cuts, part, part * tile.lanes, part * sums.columns, part * sums.rows,
         )  # fmt: skip
         return np.array([*map(math.log2, sizes), tile.along], dtype=np.float32)

@@ -316,8 +316,13 @@ class RegisterProduct(ByThreads):
         default=(1, 2, 4, 7, 8, 14, 16, 32),
         description="Shares of the tiles, for threads to take.",
     )
+    stacks: Sizes = Field(
+        default=(1, 2, 3, 4, 5, 7, 8, 11, 16),
+        description="Neighbouring matrices of results, such as rows of an image, of which a tile has a part.",
+    )
     rows: Sizes = Field(
-        default=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16), description="Rows of a tile."
+        default=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16),
+        description="Rows of each in a tile.",
     )
     lanes: Sizes = Field(
         default=(8, 16, 24, 32, 48, 64, 80, 96, 112, 128),

@@ -40,9 +40,10 @@ def _kernels() -> list[tuple[str, str]]:
     matmuls = [
         (spec, role)
         for spec in ("matmul:m=12,n=20,k=32", "matmul:m=6,n=10,k=24", "matmul:m=16,n=7,k=96")
-        for role in ("data_grad", "weight_grad")
+        for role in ROLES
     ]
     followed = [
+        ("matmul:m=4,n=20,k=32+bias.forward:n=4,c=20,s=1,relu=1", "forward"),
         ("matmul:m=4,n=6,k=16+sgd.update:size=96", "weight_grad"),
         ("matmul:m=4,n=6,k=16+momentum.update:size=96", "weight_grad"),
         ("matmul:m=4,n=6,k=16+adam.update:size=96", "weight_grad"),

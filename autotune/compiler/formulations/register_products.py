@@ -16,16 +16,22 @@ from autotune.compiler.formulations import (
     matmul,
 )
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.compiler.register_tiles import REGISTER_PRODUCT
+from autotune.compiler.register_tiles import ALL_COLUMNS, ANY_COLUMNS, REGISTER_PRODUCT
 from autotune.workloads.operators import Conv2d, Matmul
 
 RULE = "register_product"
-_MARK = {REGISTER_PRODUCT: 1}
+_MARK = {REGISTER_PRODUCT: ANY_COLUMNS}
 _VECTOR = 8
 
 
 def _vectors(mm: Matmul) -> bool:
     return mm.k % _VECTOR == 0
+
+
+@formulation("matmul", "forward", RULE, rule=RULE, applies=_vectors)
+def matmul_forward(mm: Matmul, inputs: Tensors) -> Tensors:
+    """See `matmul.forward_lanes`: a product whose columns are the lanes of each result's partial sums."""
+    return matmul.forward_lanes(mm, inputs, {REGISTER_PRODUCT: ALL_COLUMNS})
 
 
 @formulation("matmul", "data_grad", RULE, rule=RULE, applies=_vectors)

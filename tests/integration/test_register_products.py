@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cpu_tiles import SPACE, built_tiles, check_tiles, sketched
 
-from autotune.compiler.formulations import formulations
+from autotune.compiler.formulations import formulations, prim_func
 from autotune.workloads import parse_kernel
 
 # Small kernels have short reductions, whose parts are shorter than any that are worth it.
@@ -117,3 +117,16 @@ def test_no_vector_is_longer_than_registers_are() -> None:
 )
 def test_what_fills_no_vectors_or_is_no_product_has_no_such_tiles(spec: str, role: str) -> None:
     assert all(one.rule != "register_product" for one in formulations(parse_kernel(spec, role)))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_taps_count_forwards(role: str) -> None:
+    """With taps that count backwards LLVM works out the address of every element, for three times the time."""
+    kernel = parse_kernel(
+        "conv2d:n=1,c=16,h=6,w=6,k=16,r=3,s=3,stride=1,pad=1,channels_last=1", role
+    )
+    (one,) = formulations(kernel, ["register_product"])
+    text = str(prim_func(kernel, one))
+    assert "+ v_r" in text
+    assert "- v_r" not in text
+    assert "v_rr * -1" not in text

@@ -62,45 +62,18 @@ class RegisterProducts(PlainTiles):
         cut = {name: sampled(sch, choices[name], getattr(tile, name)) for name in NAMES}
         operands, following = sch.get_producers(block), _in_order(sch, block)
         make = _in_parts if tile.parted else _at_once
-        job, sums = make(sch, block, following, tile, cut)
+        shared, sums = make(sch, block, following, tile, cut)
+        shared += [_copy(sch, one) for one in operands]
         if self._rule.threads:
-            sch.parallel(job)
-        for one in operands:
-            self._copy(sch, one)
+            for loops in filter(None, shared):
+                sch.parallel(sch.fuse(*loops))
         for one, first in sums:
             sch.decompose_reduction(one, first)
-        if tile.parted:
-            for one in following:
-                self._apart(sch, one, _extents(sch.get(block), _RESULT), tile.vector)
         return sch
 
-    def _copy(self, sch: Any, operand: Any) -> None:
-        """Schedules what copies an operand; a transposition goes by squares, whose lines stay in a cache."""
-        *outer, a, b = sch.get_loops(operand)
-        if _transposes(sch.get(operand)):
-            (a, row), (b, column) = (sch.split(one, [None, _side(sch, one)]) for one in (a, b))
-            sch.reorder(a, b, row, column)
-            outer.append(a)
-        if self._rule.threads:
-            sch.parallel(sch.fuse(*outer))
 
-    def _apart(self, sch: Any, block: Any, shape: list[int], vector: int) -> None:
-        """Schedules what follows a product whose parts are all added up by then."""
-        sums = _extents(sch.get(block), _SUMMED)
-        if len(sch.get_consumers(block)) == 1 and not sums and not is_result(sch, block):
-            sch.compute_inline(block)
-            return
-        alike = _extents(sch.get(block), _RESULT) == shape
-        *outer, last = sch.get_loops(block)
-        if alike:
-            last, lane = sch.split(last, [None, vector])
-            sch.vectorize(lane)
-        if self._rule.threads and (outer or alike):
-            sch.parallel(sch.fuse(*outer, *([last] if alike else [])))
-
-
-_Made = tuple[Any, list[tuple[Any, Any]]]
-"""The loop over a thread's shares, and blocks that sum with the outermost loop of each sum."""
+_Made = tuple[list[list[Any]], list[tuple[Any, Any]]]
+"""Nests of loops that threads share, and blocks that sum with the outermost loop of each sum."""
 
 
 def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any) -> _Made:
@@ -119,7 +92,7 @@ def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile,
             _straight(sch, sch.get_loops(one)[-len(own) :], tile.vector)
     sch.unroll(step)
     _straight(sch, own, tile.vector)
-    return job, [(block, [*around, k][0])]
+    return [[job]], [(block, [*around, k][0])]
 
 
 def _in_parts(
@@ -153,7 +126,34 @@ def _in_parts(
     sch.unroll(step)
     _straight(sch, summing, tile.vector)
     _straight(sch, own, tile.vector)
-    return job, [(summed, [*within, inner][0]), (block, part)]
+    apart = [_apart(sch, one, shape, tile.vector) for one in following]
+    return [[job], *apart], [(summed, [*within, inner][0]), (block, part)]
+
+
+def _apart(sch: Any, block: Any, shape: list[int], vector: int) -> list[Any]:
+    """Schedules what follows a product whose parts are all added up by then; the loops that it leaves to share."""
+    sums = _extents(sch.get(block), _SUMMED)
+    if len(sch.get_consumers(block)) == 1 and not sums and not is_result(sch, block):
+        sch.compute_inline(block)
+        return []
+    outer: list[Any]
+    *outer, last = sch.get_loops(block)
+    if _extents(sch.get(block), _RESULT) == shape:
+        last, lane = sch.split(last, [None, vector])
+        sch.vectorize(lane)
+        outer.append(last)
+    return outer
+
+
+def _copy(sch: Any, operand: Any) -> list[Any]:
+    """Schedules what copies an operand, a transposition by squares whose lines stay in a cache; loops to share."""
+    outer: list[Any]
+    *outer, a, b = sch.get_loops(operand)
+    if _transposes(sch.get(operand)):
+        (a, row), (b, column) = (sch.split(one, [None, _side(sch, one)]) for one in (a, b))
+        sch.reorder(a, b, row, column)
+        outer.append(a)
+    return outer
 
 
 def _tiled(sch: Any, loops: Sequence[Any], tile: RegisterTile, cut: Any) -> tuple[Any, list[Any]]:

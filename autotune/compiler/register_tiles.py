@@ -24,10 +24,10 @@ class Sums:
     Attributes:
         outer: Matrices of results.
         rows, columns: Of each; columns are neighbours in memory.
-        stacked: Matrices along the innermost of their axes.
-        whole: Whether tiles have all columns.
         depth: Steps of the innermost reduction.
         around: Steps of all others.
+        stacked: Matrices along the innermost of their axes.
+        whole: Whether tiles have all columns.
     """
 
     outer: int
@@ -35,8 +35,8 @@ class Sums:
     columns: int
     depth: int
     around: int
-    stacked: int = 1
-    whole: bool = False
+    stacked: int
+    whole: bool
 
 
 @dataclass(frozen=True)

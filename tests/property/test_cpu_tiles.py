@@ -13,14 +13,21 @@ from autotune.compiler.vector_row_tiles import Planes, VectorRowTile, VectorRowT
 
 PRODUCT = RegisterProduct(kind="register_product")
 ROWS = VectorRows(kind="vector_rows")
-SUMS = st.builds(
-    Sums,
-    outer=st.integers(1, 64),
-    rows=st.integers(1, 256),
-    columns=st.integers(1, 512).map(lambda vectors: 8 * vectors),
-    depth=st.integers(1, 4096),
-    around=st.integers(1, 49),
-)
+
+
+def _sums(most: int, columns: int) -> st.SearchStrategy[Sums]:
+    """Products of at most so many rows, in so many vectors of columns."""
+    return st.builds(
+        lambda outer, stacked, rows, columns, depth, around: Sums(
+            outer * stacked, rows, 8 * columns, depth, around, stacked, columns <= 2
+        ),
+        st.integers(1, 16), st.integers(1, 4), st.integers(1, most), st.integers(1, columns),
+        st.integers(1, 16 * most), st.integers(1, 49),
+    )  # fmt: skip
+
+
+SUMS = _sums(256, 512)
+SMALL = _sums(3, 2)
 PLANES = st.builds(
     Planes,
     planes=st.integers(1, 4096),
@@ -32,6 +39,7 @@ PLANES = st.builds(
 
 
 def _fits(tiles: RegisterTiles, tile: RegisterTile, sums: Sums) -> None:
+    assert sums.stacked % tile.stack == 0
     assert sums.rows % tile.rows == 0
     assert sums.columns % tile.lanes == 0
     assert sums.around % tile.parts == 0
@@ -40,8 +48,8 @@ def _fits(tiles: RegisterTiles, tile: RegisterTile, sums: Sums) -> None:
     if tile.parted:
         assert tiles.steps_of_a_part(tile) >= PRODUCT.fewest_steps
     assert tiles.tiles(tile) % tile.jobs == 0
-    assert tile.rows * tile.lanes <= PRODUCT.most_accumulators
-    assert tile.rows * tile.lanes * tile.steps <= PRODUCT.most_unrolled
+    assert tile.results <= PRODUCT.most_accumulators
+    assert tile.results * tile.steps <= PRODUCT.most_unrolled
 
 
 @given(SUMS, st.integers(0, 10**6))
@@ -49,6 +57,13 @@ def _fits(tiles: RegisterTiles, tile: RegisterTile, sums: Sums) -> None:
 def test_tiles_of_products_divide_them(sums: Sums, seed: int) -> None:
     tiles = RegisterTiles(sums, PRODUCT, seed)
     check_drawn(tiles, list(tiles.drawn(20)), lambda tile: _fits(tiles, tile, sums))
+
+
+@given(SMALL, st.integers(0, 10**6))
+@settings(deadline=None, max_examples=60)
+def test_of_tiles_that_can_all_be_looked_at_none_is_drawn_twice(sums: Sums, seed: int) -> None:
+    drawn = list(RegisterTiles(sums, PRODUCT, seed).drawn(20))
+    assert len(drawn) == len(set(drawn))
 
 
 @given(SUMS, st.integers(0, 10**6))

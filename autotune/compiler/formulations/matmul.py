@@ -13,7 +13,7 @@ from autotune.compiler.formulations.registry import Attributes, Tensors, formula
 from autotune.workloads.operators import Matmul
 
 
-def lanes_of(extent: int) -> int:
+def _lanes(extent: int) -> int:
     """Widest vector of 16 lanes or fewer that divides the extent."""
     return next(lanes for lanes in (16, 8, 4, 2, 1) if extent % lanes == 0)
 
@@ -27,14 +27,14 @@ def forward(mm: Matmul, inputs: Tensors) -> Tensors:
     ]
 
 
-@formulation("matmul", "forward", "lanes", applies=lambda mm: lanes_of(mm.k) > 1)
+@formulation("matmul", "forward", "lanes", applies=lambda mm: _lanes(mm.k) > 1)
 def forward_lanes(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tensors:
     """Keeps a vector of partial sums along the contiguous reduction axis, and adds its lanes last.
 
     `attrs` mark the block that multiplies.
     """
     x, weight = inputs
-    lanes = lanes_of(mm.k)
+    lanes = _lanes(mm.k)
     rk, lane = te.reduce_axis((0, mm.k // lanes), "rk"), te.reduce_axis((0, lanes), "lane")
     partial = te.compute(
         (mm.m, mm.n, lanes),

@@ -239,12 +239,15 @@ def _tuned(
             return outcome
 
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])
+    # To evolve a population takes minutes, which a smoke run of a few trials does not pay.
+    strategy = "evolutionary" if trials >= ROUND else "replay-trace"
     # Stock's rules for GPUs name no intrinsics; those for processors do.
     intrinsics = nullcontext() if target.kind.name == "llvm" else no_tensor_intrinsics()
     with intrinsics, tempfile.TemporaryDirectory() as work:
         ms.tune_tir(
             program, target, work, max_trials_global=trials, num_trials_per_iter=min(ROUND, trials),
-            builder=OurBuilder(), runner=OurRunner(), num_tuning_cores=workers, seed=_SEED,
+            builder=OurBuilder(), runner=OurRunner(), strategy=strategy, num_tuning_cores=workers,
+            seed=_SEED,
         )  # fmt: skip
     tell(ended=True)
 

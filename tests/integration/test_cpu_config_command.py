@@ -477,7 +477,7 @@ def test_search_apply_verify_restore_over_adb(home: dict[str, str], tmp_path: Pa
         before = limits(serial)
         found = search(
             "--device", serial, "--objective", "latency", *TRAIN, "--space", space, "--trials", 2,
-            "--blocks", 1, "--least-seconds", 1, "--start-temperature", 80, "--logs", tmp_path, **home,
+            "--blocks", 0, "--least-seconds", 1, "--start-temperature", 80, "--logs", tmp_path, **home,
         )  # fmt: skip
         assert found["emulated"]
         assert found["n_measured"] == 2

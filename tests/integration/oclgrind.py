@@ -15,7 +15,9 @@ TIMEOUT_S = 120.0
 # A process for each kernel, since Oclgrind takes memory that another one left for memory that nobody wrote; all of
 # them from one that has imported TVM.
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tvm", "autotune.compiler.opencl_sidecar"])
+_PROCESSES.set_forkserver_preload(
+    ["tvm", "autotune.compiler.opencl_sidecar", "autotune.compiler.run_worker"]
+)
 
 
 def variables(folder: Path, *, images: bool = False) -> dict[str, str]:

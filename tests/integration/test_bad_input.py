@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command import autotune
+from command import autotune, autotune_here
 
 OP = ("--op", "matmul:m=2,n=2,k=2")
 
@@ -39,7 +39,7 @@ OP = ("--op", "matmul:m=2,n=2,k=2")
     ],
 )
 def test_bad_input(arguments: tuple[str, ...], code: int, words: str) -> None:
-    done = autotune(*arguments)
+    done = autotune_here(*arguments)
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     lines = done.stderr.strip().splitlines()

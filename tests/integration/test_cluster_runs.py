@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import autotune, one_folder
+from command import autotune, autotune_here, one_folder
 from fleets import free_port
 from small_phone import needs_phone, private_adb
 from test_phone_end_to_end import phone
@@ -98,7 +98,7 @@ def test_this_hosts_cores_are_a_cluster(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_told_in_one_line(tmp_path: Path, arguments: list[str], text: str) -> None:
-    done = autotune("kernels", "--op", MATMUL, *arguments, "--logs", str(tmp_path))
+    done = autotune_here("kernels", "--op", MATMUL, *arguments, "--logs", str(tmp_path))
     assert (done.returncode, text in done.stderr) == (2, True), done.stderr
     assert not list(tmp_path.iterdir())
 

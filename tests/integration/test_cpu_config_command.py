@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import AUTOTUNE, autotune
+from command import AUTOTUNE, autotune, autotune_here
 from small_phone import needs_phone, private_adb
 from test_phone_end_to_end import phone
 
@@ -329,7 +329,7 @@ def test_a_profile_of_a_program_that_tells_its_calls(tmp_path: Path) -> None:
 def test_a_mistake_of_a_profile_is_told_in_one_line(
     tmp_path: Path, arguments: list[str], text: str
 ) -> None:
-    done = autotune("profile", *arguments, "--logs", tmp_path)
+    done = autotune_here("profile", *arguments, "--logs", tmp_path)
     assert (done.returncode, text in done.stderr) == (2, True), done.stderr
 
 
@@ -402,7 +402,7 @@ def test_a_mistake_is_told_in_one_line(
 ) -> None:
     if arguments[0] not in ("apply", "--resume"):
         arguments = [*arguments, "--logs", str(tmp_path)]
-    done = autotune("cpu-config", *arguments)
+    done = autotune_here("cpu-config", *arguments)
     assert done.returncode == code, done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr

@@ -312,6 +312,6 @@ def test_a_mistake_is_told_in_one_line(tmp_path: Path, arguments: list[str], tex
         arguments = [str(run) if word == "{run}" else word for word in arguments]
     if arguments[0] != "--resume":
         arguments = [*arguments, "--logs", str(tmp_path / "logs")]
-    done = autotune("joint", *arguments)
+    done = autotune_here("joint", *arguments)
     assert (done.returncode, text in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr

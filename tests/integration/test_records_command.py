@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import autotune, one_folder
+from command import autotune, autotune_here, one_folder
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 MATMUL = "matmul:m=64,n=128,k=96"
@@ -286,7 +286,7 @@ def test_records_of_another_device_are_left_out(store: Path, tmp_path: Path) -> 
 def test_a_mistake_is_told_in_one_line(tmp_path: Path, arguments: list[str], text: str) -> None:
     (tmp_path / "file").write_text("not a folder")
     words = [word.format(tmp_path, SAMPLE) for word in arguments]
-    done = autotune(*words)
+    done = autotune_here(*words)
     assert (done.returncode, text in done.stderr) == (2, True), done.stderr
     assert done.stdout == ""
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import autotune, one_folder
+from command import autotune, autotune_here, one_folder
 
 from autotune.cli.step import parse_size
 from autotune.errors import UsageError
@@ -191,7 +191,7 @@ def test_ctrl_c_keeps_the_steps_that_are_done() -> None:
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], text: str) -> None:
-    done = autotune("step", *arguments)
+    done = autotune_here("step", *arguments)
     assert done.returncode == 2, done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr

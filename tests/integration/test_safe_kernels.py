@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -145,6 +146,7 @@ def _kernels(spec: str) -> list[Kernel]:
     return [Kernel(operator, role) for role in operator.roles()]
 
 
+@cache
 def _space(name: str) -> tuple[TargetSpec, spaces.Space]:
     """A target and its space, for devices as they usually are."""
     target, *ways = name.split()
@@ -160,10 +162,9 @@ def _space(name: str) -> tuple[TargetSpec, spaces.Space]:
     return spec, space
 
 
-def _programs(
-    kernel: Kernel, formulation: Formulation, space: spaces.Space, target: Any
-) -> Iterator[Any]:
+def _programs(kernel: Kernel, formulation: Formulation, name: str, target: Any) -> Iterator[Any]:
     """Schedules that a search would try: one, or one of each kind where tiles are searched by themselves."""
+    _, space = _space(name)
     if not formulation.rule:
         ranker = ScheduleRanker(seed=1, warmup=24)
         lane = Lane(
@@ -171,7 +172,7 @@ def _programs(
         )
         yield from (candidate.scheduled() for candidate in lane.propose(1))
         return
-    tiles = _tiles(kernel, formulation, space)
+    tiles = _tiles(kernel, formulation, name)
     if not tiles:
         return
     rule = tile_rule(space, formulation.rule)
@@ -182,8 +183,10 @@ def _programs(
             yield sketches.schedule(tile).mod
 
 
-def _tiles(kernel: Kernel, formulation: Formulation, space: spaces.Space) -> list[Any]:
+@cache
+def _tiles(kernel: Kernel, formulation: Formulation, name: str) -> list[Any]:
     """The tiles that are tried of a formulation that is cut into tiles: as unlike as there are."""
+    _, space = _space(name)
     rule = tile_rule(space, formulation.rule)
     module = tvm.IRModule({"main": prim_func(kernel, formulation)})
     drawn = list(tiles_of(rule, module, seed=1).drawn(2000))
@@ -216,7 +219,7 @@ def test_no_kernel_of_a_family_reads_or_writes_what_it_must_not(
         for formulation in formulations(kernel, None, rules):
             if only not in ("", formulation.name):
                 continue
-            for program in _programs(kernel, formulation, space, target):
+            for program in _programs(kernel, formulation, name, target):
                 # Vector stores rest on the sizes of groups being those that are launched.
                 assert group_sizes(program) == launched_groups(program, target)
                 # What reads images comes once more as it is for a device without them.
@@ -239,7 +242,7 @@ def test_every_formulation_of_opencl_spaces_is_among_them() -> None:
             tried |= {
                 (kernel.operator.name, kernel.role, one.name)
                 for one in formulations(kernel, None, rules)
-                if only in ("", one.name) and (not one.rule or _tiles(kernel, one, space))
+                if only in ("", one.name) and (not one.rule or _tiles(kernel, one, name))
             }
         there |= {
             (*of, one.name)
@@ -259,7 +262,7 @@ def test_every_way_to_share_a_reduction_is_among_them() -> None:
             for formulation in formulations(kernel, None, {rule.kind for rule in space.rules}):
                 if formulation.rule != "implicit_gemm" or only not in ("", formulation.name):
                     continue
-                for tile in _tiles(kernel, formulation, space):
+                for tile in _tiles(kernel, formulation, name):
                     sliced = tile.slices > 1
                     beside["alone"] += sliced and tile.parts == 1
                     beside["split"] += sliced and tile.parts > 1

@@ -12,6 +12,7 @@ import oclgrind
 import pytest
 import tvm
 from gpu_products import launched_groups
+from tvm.script import tirx as T
 
 from autotune.compiler import spaces
 from autotune.compiler.build_worker import linker
@@ -298,14 +299,45 @@ def test_no_untuned_kernel_does_either(spec: str, tmp_path: Path) -> None:
             assert error is not None and error <= TOLERANCE, f"{kernel.name} {number}"
 
 
-def test_oclgrind_would_see_a_kernel_that_writes_too_far(tmp_path: Path) -> None:
-    """The check of the check: a kernel for one element more than there are."""
+@T.prim_func(s_tir=True)
+def _too_far(x: T.Buffer((37,), "float32"), y: T.Buffer((37,), "float32")) -> None:
+    T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+    for group in T.thread_binding(2, thread="blockIdx.x"):
+        for item in T.thread_binding(19, thread="threadIdx.x"):
+            y[group * 19 + item] = x[item]
+
+
+@T.prim_func(s_tir=True)
+def _race(x: T.Buffer((37,), "float32"), y: T.Buffer((37,), "float32")) -> None:
+    T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+    for item in T.thread_binding(37, thread="threadIdx.x"):
+        y[item // 2] = x[item]
+
+
+@T.prim_func(s_tir=True)
+def _nobody_wrote(x: T.Buffer((37,), "float32"), y: T.Buffer((37,), "float32")) -> None:
+    T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+    for item in T.thread_binding(37, thread="threadIdx.x"):
+        own = T.alloc_buffer((2,), scope="local")
+        own[0] = x[item]
+        y[item] = own[0] + own[1]
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (_too_far, "Invalid write"),
+        (_race, "data race"),
+        (_nobody_wrote, "Uninitialized"),
+    ],
+)
+def test_oclgrind_would_see_a_kernel_that_does(program: Any, message: str, tmp_path: Path) -> None:
+    """The check of the check."""
     kernel = Kernel(parse_operator("relu:size=37"), "forward")
-    longer = Kernel(parse_operator("relu:size=38"), "forward")
     target = tvm_target(find("opencl"), None)
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
-        built = tvm.compile(plain_gpu_program(longer, 19), target)
+        built = tvm.compile(tvm.IRModule({"main": program}), target)
     path = tmp_path / "kernel.so"
     built.export_library(str(path), fcompile=linker("", fast=True))
     _, found = _run(path, ReferenceData(tmp_path / "data", seed=1).of(kernel), tmp_path)
-    assert "Invalid write" in found
+    assert message in found

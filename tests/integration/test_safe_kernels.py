@@ -301,7 +301,6 @@ def test_no_untuned_kernel_does_either(spec: str, tmp_path: Path) -> None:
 
 @T.prim_func(s_tir=True)
 def _too_far(x: T.Buffer((37,), "float32"), y: T.Buffer((37,), "float32")) -> None:
-    T.func_attr({"global_symbol": "main", "tirx.noalias": True})
     for group in T.thread_binding(2, thread="blockIdx.x"):
         for item in T.thread_binding(19, thread="threadIdx.x"):
             y[group * 19 + item] = x[item]
@@ -309,14 +308,12 @@ def _too_far(x: T.Buffer((37,), "float32"), y: T.Buffer((37,), "float32")) -> No
 
 @T.prim_func(s_tir=True)
 def _race(x: T.Buffer((37,), "float32"), y: T.Buffer((37,), "float32")) -> None:
-    T.func_attr({"global_symbol": "main", "tirx.noalias": True})
     for item in T.thread_binding(37, thread="threadIdx.x"):
         y[item // 2] = x[item]
 
 
 @T.prim_func(s_tir=True)
 def _nobody_wrote(x: T.Buffer((37,), "float32"), y: T.Buffer((37,), "float32")) -> None:
-    T.func_attr({"global_symbol": "main", "tirx.noalias": True})
     for item in T.thread_binding(37, thread="threadIdx.x"):
         own = T.alloc_buffer((2,), scope="local")
         own[0] = x[item]

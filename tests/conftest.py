@@ -15,6 +15,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As of a job in the background: the programs that tests start would not hear Ctrl-C either.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Nothing of a test is kept in the user's own folder, or found there.
+os.environ["AUTOTUNE_OPENCL_PROGRAMS"] = ""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

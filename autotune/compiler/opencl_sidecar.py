@@ -45,7 +45,7 @@ _LIST_DEVICES = "autotune.opencl.devices"
 _SET_PROFILING = "autotune.opencl.set_profiling"
 _COMPILE = "autotune.opencl.compile"
 PROGRAMS_VARIABLE = "AUTOTUNE_OPENCL_PROGRAMS"
-"""Names the folder that compiled programs are kept in, by source, device and driver."""
+"""Names the folder that compiled programs are kept in, by source, device and driver; empty, none is kept."""
 _RUNTIME_PACKAGES = "sudo apt install ocl-icd-libopencl1 pocl-opencl-icd"
 
 # Kept for the life of the process: TVM holds pointers into the library.
@@ -194,7 +194,8 @@ def set_profiling(enabled: bool) -> None:
 def compile_programs(source: str) -> None:
     """Compiles the kernels of an OpenCL source as TVM writes it for this machine's first device.
 
-    With a folder in `AUTOTUNE_OPENCL_PROGRAMS` they are kept there, and whoever launches them finds them.
+    They are kept in the folder that `AUTOTUNE_OPENCL_PROGRAMS` names, else in the user's own, where whoever
+    launches them finds them.
 
     Raises:
         ToolchainError: The library is not loaded.

@@ -176,11 +176,10 @@ class LocalRunner:
         self.device = device
         self.apart = dict(device.details).get("type", "cpu") != "cpu"
         self.programs = Path(tempfile.mkdtemp(prefix="autotune-programs-")) if self.apart else None
-        kept = {PROGRAMS_VARIABLE: str(self.programs)} if self.programs is not None else {}
         self._worker = Worker(
             "autotune.compiler.run_worker",
             [device.kind, *map(str, cpus)],
-            {**runtime_environment(len(cpus)), **kept},
+            {**runtime_environment(len(cpus)), PROGRAMS_VARIABLE: str(self.programs or "")},
         )
         self._look = look
         self._stopped = threading.Event()

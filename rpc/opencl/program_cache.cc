@@ -3,24 +3,13 @@
 
 #include <tvm/ffi/error.h>
 
-#include <cstdlib>
-
+#include "../common/programs_folder.h"
 #include "cl_error.h"
 
 namespace autotune {
 namespace opencl {
-namespace {
 
 namespace files = autotune_opencl::internal;
-
-constexpr const char* kFolderVariable = "AUTOTUNE_OPENCL_PROGRAMS";
-
-std::string Folder() {
-  const char* folder = std::getenv(kFolderVariable);
-  return folder != nullptr ? folder : "";
-}
-
-}  // namespace
 
 ImageArguments ImagesOn(Device* device, const std::string& source, const std::string& kernel) {
   return files::FittedImages(Api(), device->context(), files::ImageArgumentsOf(source, kernel), device->image_limits());
@@ -31,7 +20,7 @@ cl_program BuiltProgram(Device* device, const std::string& text, const ImageArgu
   const DeviceInfo& info = device->info();
   const files::MadeProgram made = files::KeptProgram(
       Api(), device->context(), info.id,
-      {info.platform_name, info.vendor, info.name, info.device_version, info.driver_version}, source, "", Folder());
+      {info.platform_name, info.vendor, info.name, info.device_version, info.driver_version}, source, "", ProgramsFolder(""));
   if (made.failed != nullptr && made.log.empty()) Check(made.code, std::string(made.failed) + " of " + what);
   if (made.failed != nullptr) {
     TVM_FFI_THROW(RuntimeError) << "OpenCL: " << ErrorName(made.code) << " while building " << what << " for "

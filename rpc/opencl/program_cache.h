@@ -21,7 +21,7 @@ using autotune_opencl::internal::ImageArguments;
 ImageArguments ImagesOn(Device* device, const std::string& source, const std::string& kernel);
 
 /// The program of a source text with such images, built for a device: from the cache where it is there, else compiled and put there.
-/// The cache is the folder that AUTOTUNE_OPENCL_PROGRAMS names; without it every program is compiled.
+/// The cache is a folder (../common/programs_folder.h); where there is none every program is compiled.
 /// Throws with the driver's build log where it does not compile; `what` says for whom.
 cl_program BuiltProgram(Device* device, const std::string& text,
                         const ImageArguments& images, const std::string& what);

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 
 #include "../common/json_writer.h"
+#include "../common/programs_folder.h"
 #include "crash_memory.h"
 #include "daemon.h"
 #include "folders.h"
@@ -57,6 +59,8 @@ int Stop(const Options& options) {
 }
 
 int Serve(const Options& options) {
+  // Most of what a tuner sends runs once: its programs are not worth the device's storage.
+  setenv(autotune::kProgramsVariable, "", 0);
   Daemon daemon;
   if (options.daemon) daemon.Begin(options.folder + "/server.log");
   try {

@@ -2,7 +2,6 @@
 #include "gpu.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -10,6 +9,7 @@
 
 #include "../common/clock.h"
 #include "../common/median.h"
+#include "../common/programs_folder.h"
 #include "gpu_memory.h"
 #include "opencl.h"
 
@@ -38,27 +38,6 @@ std::set<size_t> Both(const Plan& plan, const std::vector<size_t>& calls) {
   return both;
 }
 
-/// Where compiled programs are kept, for this run of a step and for later ones.
-std::string ProgramsFolder(const std::string& step) {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value != nullptr ? value : "");
-  };
-  const std::string chosen = variable("AUTOTUNE_OPENCL_PROGRAMS");
-  if (!chosen.empty()) return chosen;
-#ifdef __ANDROID__
-  (void)step;  // A shell's own folder is the only one that it may write.
-  return "/data/local/tmp/autotune-opencl-programs";
-#else
-  // The specification of XDG's folders says to ignore a relative path.
-  const std::string cache = variable("XDG_CACHE_HOME");
-  if (cache.compare(0, 1, "/") == 0) return cache + "/autotune/opencl-programs";
-  const std::string home = variable("HOME");
-  if (home.size() > 1 && home[0] == '/') return home + "/.cache/autotune/opencl-programs";
-  return step + "/programs";
-#endif
-}
-
 class OpenClGpu final : public Gpu {
  public:
   OpenClGpu(const std::string& folder, const Plan& plan, char* arena,
@@ -66,10 +45,10 @@ class OpenClGpu final : public Gpu {
       : plan_(plan),
         timed_(timed),
         cl_(timed),
-        memory_(cl_, plan, arena, memory, Both(plan, calls), ProgramsFolder(folder), timed) {
+        memory_(cl_, plan, arena, memory, Both(plan, calls), ProgramsFolder(folder + "/programs"), timed) {
     autotune_opencl::Options options;
     options.variant = plan.gpu_variant;
-    options.cache_folder = ProgramsFolder(folder);
+    options.cache_folder = ProgramsFolder(folder + "/programs");
     const std::string kernels = folder + "/" + plan.gpu_folder;
     Require(autotune_opencl::Library::Open(kernels, cl_.context(), cl_.device(), options, &library_));
     for (const size_t call : calls) {
@@ -205,7 +184,7 @@ void MeasureCrossings(const std::string& folder, const Plan& plan, char* arena, 
                       const std::function<void(const std::string&)>& device,
                       const std::function<void(const Crossing&)>& each) {
   const OpenCl cl(false);
-  const std::string programs = ProgramsFolder(folder);
+  const std::string programs = ProgramsFolder(folder + "/programs");
   const autotune_opencl::DeviceInfo info = autotune_opencl::internal::Describe(cl.api(), cl.device());
   const auto type = autotune_opencl::internal::DeviceValue<cl_device_type>(cl.api(), cl.device(),
                                                                            CL_DEVICE_TYPE);

@@ -17,6 +17,9 @@ namespace {
 constexpr size_t kAxes = 4;
 constexpr size_t kGroup = 64;
 constexpr size_t kBits = 8;
+constexpr uint64_t kAlignment = autotune_opencl::internal::kAlignment;
+
+bool Aligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % kAlignment == 0; }
 
 /// One work item an element of the target, whose axes are those of the source in another order.
 const char* const kReorder = R"(
@@ -87,7 +90,7 @@ GpuMemory::GpuMemory(const OpenCl& cl, const Plan& plan, char* arena, Memory mem
     place->range = {tensor.offset, tensor.bytes};
     place->host = arena + tensor.offset;
   }
-  if (memory == Memory::kMap) Share(both, alignment);
+  if (memory == Memory::kMap) Share(both, std::max(alignment, kAlignment));
   if (plan.orders.empty()) return;
   cl_device_id device = cl.device();
   const autotune_opencl::internal::MadeProgram made = autotune_opencl::internal::KeptProgram(
@@ -139,6 +142,27 @@ Buffer GpuMemory::Part(const Buffer& whole, uint64_t offset, uint64_t bytes) con
   return part;
 }
 
+void* GpuMemory::MapAll(const Buffer& buffer, uint64_t bytes, cl_map_flags flags) const {
+  cl_int code = CL_SUCCESS;
+  void* const seen = cl_.api().clEnqueueMapBuffer(cl_.queue(), buffer.get(), CL_TRUE, flags, 0, bytes, 0, nullptr,
+                                                  nullptr, &code);
+  Check(code, "clEnqueueMapBuffer");
+  return seen;
+}
+
+Buffer GpuMemory::NewShared(uint64_t bytes) {
+  // Memory of the driver's own is what both vendors of phones' GPUs map without a copy.
+  Buffer made = cl_.NewBuffer(CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr);
+  void* const seen = MapAll(made, bytes, CL_MAP_WRITE_INVALIDATE_REGION);
+  Check(cl_.api().clEnqueueUnmapMemObject(cl_.queue(), made.get(), seen, 0, nullptr, nullptr),
+        "clEnqueueUnmapMemObject");
+  cl_.Finish();
+  if (Aligned(seen)) return made;
+  own_.reset(static_cast<char*>(std::aligned_alloc(kAlignment, bytes)));
+  if (!own_) throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
+  return cl_.NewBuffer(CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, own_.get());
+}
+
 void GpuMemory::Share(const std::set<size_t>& both, uint64_t alignment) {
   std::map<Place*, uint64_t> offsets;
   uint64_t bytes = 0;
@@ -148,13 +172,14 @@ void GpuMemory::Share(const std::set<size_t>& both, uint64_t alignment) {
     bytes += (place->range.second + alignment - 1) / alignment * alignment;
   }
   if (bytes == 0) return;
-  // Memory of the driver's own is what both vendors of phones' GPUs map without a copy.
-  shared_ = cl_.NewBuffer(CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr);
+  shared_ = NewShared(bytes);
   for (auto& [place, offset] : offsets) {
-    const char* const first = place->host;
     place->shared = Part(shared_, offset, place->range.second);
+    // Written before it is mapped for reading, which is undefined of what nobody wrote.
+    Check(cl_.api().clEnqueueWriteBuffer(cl_.queue(), place->shared.get(), CL_TRUE, 0, place->range.second,
+                                         place->host, 0, nullptr, nullptr),
+          "clEnqueueWriteBuffer");
     Map(place);
-    std::memcpy(place->host, first, place->range.second);
   }
 }
 
@@ -171,13 +196,12 @@ cl_mem GpuMemory::Operand(size_t tensor) {
 
 void GpuMemory::Map(Place* place) {
   if (!place->shared || place->mapped) return;
-  cl_int code = CL_SUCCESS;
-  void* const seen = cl_.api().clEnqueueMapBuffer(
-      cl_.queue(), place->shared.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-      place->range.second, 0, nullptr, nullptr, &code);
-  Check(code, "clEnqueueMapBuffer");
-  place->host = static_cast<char*>(seen);
+  place->host = static_cast<char*>(MapAll(place->shared, place->range.second, CL_MAP_READ | CL_MAP_WRITE));
   place->mapped = true;
+  if (!Aligned(place->host)) {
+    throw std::runtime_error("the OpenCL device maps tensors at addresses that are no multiples of " +
+                             std::to_string(kAlignment) + " bytes: let them be copied, and report the device");
+  }
 }
 
 void GpuMemory::Unmap(Place* place) {

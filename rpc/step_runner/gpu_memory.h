@@ -5,6 +5,7 @@
 #define AUTOTUNE_STEP_RUNNER_GPU_MEMORY_H_
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
@@ -75,6 +76,9 @@ class GpuMemory {
   bool SharesStorage(size_t tensor) const;
   cl_mem Device(Place* place);
   Buffer Part(const Buffer& whole, uint64_t offset, uint64_t bytes) const;
+  /// Memory that host and GPU share, at an address that the host's kernels take.
+  Buffer NewShared(uint64_t bytes);
+  void* MapAll(const Buffer& buffer, uint64_t bytes, cl_map_flags flags) const;
   void Share(const std::set<size_t>& both, uint64_t alignment);
   void Map(Place* place);
   void Unmap(Place* place);
@@ -92,6 +96,7 @@ class GpuMemory {
   const Plan& plan_;
   const bool timed_;
   CrossingTimes times_;
+  std::unique_ptr<char, decltype(&std::free)> own_{nullptr, std::free};  ///< That of `shared_`, if not the driver's.
   Buffer device_, shared_, staging_;
   Program reorder_program_;
   Kernel reorder_;

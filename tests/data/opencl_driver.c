@@ -11,6 +11,8 @@
 //   DRIVER     the driver's version
 //   FAULT      the process that finds this file at its hundredth launch takes it away, and from then on can do nothing on
 //              its device, as after a kernel that ran astray, or, with ONLY_LAUNCHES, launch nothing
+//   APART      parts of buffers are buffers of their own
+//   ODD        what the driver allocates for the host begins at no multiple of 32 bytes
 //   CALLS      into this file go, at the end, how often kernels were launched, the host waited for the device, and a
 //              program was compiled from source
 #define _GNU_SOURCE
@@ -133,6 +135,32 @@ cl_mem clCreateImage(cl_context context, cl_mem_flags flags, const cl_image_form
     return image_of_rows(context, flags, format, shape, code);
   }
   return ((CreateImage)real("clCreateImage"))(context, flags, format, shape, data, code);
+}
+
+/* Memory of the host's, as long as the process. */
+static cl_mem at_host(cl_context context, cl_mem_flags flags, size_t bytes, size_t beyond, cl_int* code) {
+  void* page = NULL;
+  if (posix_memalign(&page, 4096, bytes + beyond)) abort();
+  return ((cl_mem(*)(cl_context, cl_mem_flags, size_t, void*, cl_int*))real("clCreateBuffer"))(
+      context, flags | CL_MEM_USE_HOST_PTR, bytes, (char*)page + beyond, code);
+}
+
+cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t bytes, void* host, cl_int* code) {
+  if (getenv("ODD") && (flags & CL_MEM_ALLOC_HOST_PTR)) {
+    return at_host(context, flags & ~(cl_mem_flags)CL_MEM_ALLOC_HOST_PTR, bytes, 16, code);
+  }
+  return ((cl_mem(*)(cl_context, cl_mem_flags, size_t, void*, cl_int*))real("clCreateBuffer"))(context, flags, bytes,
+                                                                                              host, code);
+}
+
+cl_mem clCreateSubBuffer(cl_mem whole, cl_mem_flags flags, cl_buffer_create_type type, const void* region, cl_int* code) {
+  if (getenv("APART") && type == CL_BUFFER_CREATE_TYPE_REGION) {
+    cl_context context;
+    clGetMemObjectInfo(whole, CL_MEM_CONTEXT, sizeof(context), &context, NULL);
+    return at_host(context, flags, ((const cl_buffer_region*)region)->size, 0, code);
+  }
+  return ((cl_mem(*)(cl_mem, cl_mem_flags, cl_buffer_create_type, const void*, cl_int*))real("clCreateSubBuffer"))(
+      whole, flags, type, region, code);
 }
 
 cl_int clReleaseMemObject(cl_mem object) {

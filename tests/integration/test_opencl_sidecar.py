@@ -411,6 +411,23 @@ class TestKeptPrograms:
         code = ADDED.format(constant, only_compile)
         return float(child_json(code, AUTOTUNE_OPENCL_PROGRAMS=str(folder)))
 
+    def test_without_the_variable_they_are_in_the_users_folder_and_none_where_it_is_empty(
+        self, tvm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("AUTOTUNE_OPENCL_PROGRAMS")
+        cache, home, none = (tmp_path / name for name in ("cache", "home", "none"))
+        for variables, folder in (
+            ({"XDG_CACHE_HOME": str(cache)}, cache),
+            ({"XDG_CACHE_HOME": "relative", "HOME": str(home)}, home / ".cache"),
+            ({"XDG_CACHE_HOME": str(none), "AUTOTUNE_OPENCL_PROGRAMS": ""}, none),
+        ):
+            # Once TVM has found the runtime, which is in the user's folder too.
+            ways = {**variables, "POCL_CACHE_DIR": str(tmp_path / "pocl")}
+            begins = f"import os; os.environ.update({ways})\na ="
+            assert child_json(ADDED.format(1.0, False).replace("a =", begins, 1)) == 1.0
+            kept = list(folder.glob("autotune/opencl-programs/*"))
+            assert len(kept) == (folder != none)
+
     def _kept(self, folder: Path) -> Path:
         (kept,) = folder.iterdir()
         return kept

@@ -126,6 +126,12 @@ def export(
             check_all=check_all,
             report=progress.at,
         )
+    for variant in variants:
+        for untimed in variant.untimed:
+            print(
+                f"{variant.name}: untuned, since no schedule had a valid time: {untimed}",
+                file=sys.stderr,
+            )
     if json:
         print(json_module.dumps(manifest, indent=2))
         return

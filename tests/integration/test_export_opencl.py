@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,24 @@ def test_stand_ins_are_refused_in_every_format(run: Path, tmp_path: Path) -> Non
         done = autotune("export", run, "--format", kind, "--out", tmp_path / kind)
         assert (done.returncode, "stand-in" in done.stderr) == (2, True), done.stderr
         assert not (tmp_path / kind).exists()
+
+
+def test_kernels_without_a_valid_time_are_exported_untuned_and_named(
+    run: Path, tmp_path: Path
+) -> None:
+    """As those whose default TVM schedules wrongly, where no trial was left for them."""
+    copy, out = tmp_path / "run", tmp_path / "out"
+    shutil.copytree(run, copy)
+    result = json.loads((copy / "result.json").read_text())
+    name = result["tasks"][-1]["name"]
+    result["tasks"][-1].update(default_ms=None, tuned_ms=None, speedup=None, ci=None, digest="")
+    (copy / "result.json").write_text(json.dumps(result))
+    done = autotune("export", copy, "--format", "opencl", "--out", out, "--allow-stand-in")
+    assert done.returncode == 0, done.stderr
+    assert f"adreno: untuned, since no schedule had a valid time: {name}" in done.stderr
+    assert done.stderr.count("valid time") == 1
+    results = json.loads(autotune("verify", out, "--json").stdout)["results"]
+    assert [one["status"] for one in results if one["kernel"] == name] == ["ok", "ok"], results
 
 
 def test_verify_runs_every_variant_on_this_device(library: Path) -> None:

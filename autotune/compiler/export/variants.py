@@ -115,6 +115,12 @@ class Variant:
         """Whether it is what runs where nothing else is known to be right."""
         return self.name == SAFE
 
+    @property
+    def untimed(self) -> tuple[str, ...]:
+        """Names of its kernels that are untuned since no schedule of theirs had a valid time."""
+        never = (one for one in self.kernels if one.figures == Figures() and not self.is_safe)
+        return tuple(one.kernel.name for one in never)
+
 
 def variants_of_runs(
     paths: Sequence[Path], *, allow_stand_in: bool, socs: Sequence[str] = ()
@@ -278,16 +284,7 @@ def with_safe_variant(variants: Sequence[Variant], target: TargetSpec) -> tuple[
     space = variants[0].space
     if target.family == "opencl":
         space = space.model_copy(update={"limits": _SAFE_LIMITS})
-    safe = tuple(
-        ExportedKernel(
-            one.kernel,
-            _untuned(one.kernel, target),
-            tuned=False,
-            count=one.count,
-            figures=Figures(),
-        )
-        for one in found.values()
-    )
+    safe = tuple(_untuned(one.kernel, one.count, target) for one in found.values())
     return (Variant(SAFE, target, space, safe), *variants)
 
 
@@ -300,10 +297,13 @@ def _all(variants: Sequence[Variant]) -> Iterable[ExportedKernel]:
     return (kernel for variant in variants for kernel in variant.kernels)
 
 
-def _untuned(kernel: Kernel, target: TargetSpec) -> Callable[[Any], Any]:
-    if target.family == "opencl":
-        return lambda _: plain_gpu_program(kernel, _SAFE_LIMITS.max_threads_per_block)
-    return lambda made: untuned_program(kernel, made)
+def _untuned(kernel: Kernel, count: int, target: TargetSpec) -> ExportedKernel:
+    def program(made: Any) -> Any:
+        if target.family == "opencl":
+            return plain_gpu_program(kernel, _SAFE_LIMITS.max_threads_per_block)
+        return untuned_program(kernel, made)
+
+    return ExportedKernel(kernel, program, tuned=False, count=count, figures=Figures())
 
 
 def _tuned(kernel: Kernel, winner: Winner) -> Callable[[Any], Any]:
@@ -363,9 +363,10 @@ def opencl_device(device: dict[str, Any]) -> tuple[str, str]:
 
 
 def _kernels(run: Run, request: TuneRequest) -> tuple[ExportedKernel, ...]:
+    """Those of a run, untuned where it has no valid time; none where it has none at all."""
     tasks = {task.kernel.name: task for task in request.tasks}
-    found = []
-    for name, winner in winners(run).items():
+    found, won = [], winners(run)
+    for name, winner in won.items():
         task = tasks.get(name)
         if task is None:
             raise RecordError(f"{run.path / 'result.json'}: unknown kernel {name}")
@@ -378,6 +379,8 @@ def _kernels(run: Run, request: TuneRequest) -> tuple[ExportedKernel, ...]:
                 _figures(winner.task),
             )
         )
+    missing = [task for name, task in tasks.items() if won and name not in won]
+    found += [_untuned(task.kernel, task.count, request.target) for task in missing]
     return tuple(found)
 
 

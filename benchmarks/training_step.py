@@ -4,7 +4,7 @@ Tunes each model with `autotune kernels` (or takes finished runs from --runs), t
 default schedule of the plain step (channels first, not fused), PyTorch eager and MNN on the same weights and data,
 interleaved. Needs torch 2.13.0; MNN's side needs MNN 3.6.1 and is left out without it.
 
-`--speed` asks for speed alone, at batch 4 and 16, and has torch.compile as well.
+`--speed` asks for speed alone, at batch 4 and 16, and has torch.compile as well, in both layouts.
 """
 
 from __future__ import annotations
@@ -127,7 +127,10 @@ def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
     if given:
         found = finished(given, model, batch)
         if not found:
-            raise SystemExit(f"{given} has no run of {model}, batch {batch}, for the target cpu")
+            raise UsageError(
+                f"{given} has no run of {model}, batch {batch}, for the target cpu",
+                hint=f"autotune kernels --target cpu --model {model} --batch {batch} --logs {given}",
+            )
         return found[-1]
     return tuned(report, model, logs, batch=batch)
 
@@ -404,6 +407,9 @@ def speed_of(
             "pytorch": torch_side(plain, data, torch.float32, last=False),
             "pytorch channels_last": torch_side(plain, data, torch.float32, last=True),
             "torch.compile": torch_side(plain, data, torch.float32, last=False, compiled=True),
+            "torch.compile channels_last": torch_side(
+                plain, data, torch.float32, last=True, compiled=True
+            ),
         }
         mnn = mnn_side(plain, data, kernel_threads())
         if mnn is not None:
@@ -466,11 +472,16 @@ def speed(report: Report, models: Sequence[str]) -> None:
         1.3,
         "x",
     )
-    gains["the faster of PyTorch eager's layouts"] = {
-        one: min(eager[one], gains["pytorch channels_last"][one]) for one in eager
-    }
-    for side in ("pytorch channels_last", "the faster of PyTorch eager's layouts", "torch.compile"):
-        print(f"against {side}, geometric mean: {geometric_mean(gains[side].values()):.3g}x")
+    pytorch = [side for side in gains if side.startswith(("pytorch", "torch.compile"))]
+    for of, some in (
+        ("PyTorch eager's layouts", pytorch[:2]),
+        ("torch.compile's layouts", pytorch[2:]),
+        ("all four", pytorch),
+    ):
+        gains[f"the fastest of {of}"] = {one: min(gains[s][one] for s in some) for one in eager}
+    for side in gains:
+        if side not in ("tuned", "mnn", "pytorch"):
+            print(f"against {side}, geometric mean: {geometric_mean(gains[side].values()):.3g}x")
     report.bar("sides not compared", int("mnn" not in gains), "at most", 0, "")
     if "mnn" in gains:
         report.bar(

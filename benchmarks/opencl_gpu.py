@@ -445,7 +445,6 @@ def compare(
         print("CLBlast is not installed: its side is left out (apt-get install libclblast1)")
     report.row(what="device", **asdict(device), **torch.version)
     gains: dict[str, dict[str, float]] = {"stock": {}, "clblast": {}, "library": {}}
-    intervals: dict[str, dict[str, list[float] | None]] = {family: {} for family in gains}
     worst, unsearched, elsewhere, trials = 0.0, 0, 0, trials_of(report)
     with tempfile.TemporaryDirectory() as folder:
         new = {name: kernel for name, kernel in wanted.items() if name not in known}
@@ -472,6 +471,7 @@ def compare(
                 samples = in_turns(turns, blocks, number, by=_GRAPH)
             worst = max(worst, *(errors[side] for side in ("ours", "stock") if side in errors))
             shown = [f"ours {1e3 * median(samples['ours']):.4g} ms"]
+            intervals: dict[str, list[float] | None] = dict.fromkeys(gains)
             for family, ratios in gains.items():
                 rivals = [side for side in turns if side.startswith(family)]
                 if not rivals:
@@ -479,7 +479,7 @@ def compare(
                 rival = min(rivals, key=lambda side: median(samples[side]))
                 speed = paired_speedup(samples[rival], samples["ours"], seed=1)
                 ratios[name] = speed.estimate
-                intervals[family][name] = speed.ends
+                intervals[family] = speed.ends
                 shown.append(
                     f"{rival} {1e3 * median(samples[rival]):.4g} ms = {speed.estimate:.3g}x "
                     f"({speed.low:.3g}-{speed.high:.3g})"
@@ -490,8 +490,7 @@ def compare(
                 what="kernel", kernel=name, spec=kernel.spec, role=kernel.role, errors=errors,
                 ms={side: 1e3 * median(one) for side, one in samples.items()},
                 ratios={family: ratios.get(name) for family, ratios in gains.items()},
-                intervals={family: ends.get(name) for family, ends in intervals.items()},
-                seconds=samples,
+                intervals=intervals, seconds=samples,
                 gflops=kernel.flops / median(samples["ours"]) / 1e9, stock_search=searched,
             )  # fmt: skip
             print(f"{name}: " + ", ".join(shown), flush=True)

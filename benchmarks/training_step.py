@@ -472,13 +472,13 @@ def speed(report: Report, models: Sequence[str]) -> None:
         1.3,
         "x",
     )
-    pytorch = [side for side in gains if side.startswith(("pytorch", "torch.compile"))]
-    for of, some in (
-        ("PyTorch eager's layouts", pytorch[:2]),
-        ("torch.compile's layouts", pytorch[2:]),
-        ("all four", pytorch),
+    for sides, begins in (
+        ("PyTorch eager's layouts", ("pytorch",)),
+        ("torch.compile's layouts", ("torch.compile",)),
+        ("all four", ("pytorch", "torch.compile")),
     ):
-        gains[f"the fastest of {of}"] = {one: min(gains[s][one] for s in some) for one in eager}
+        some = [gains[side] for side in gains if side.startswith(begins)]
+        gains[f"the fastest of {sides}"] = {step: min(one[step] for one in some) for step in eager}
     for side in gains:
         if side not in ("tuned", "mnn", "pytorch"):
             print(f"against {side}, geometric mean: {geometric_mean(gains[side].values()):.3g}x")

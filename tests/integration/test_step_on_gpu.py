@@ -163,9 +163,19 @@ def test_mapped_memory_is_where_the_hosts_kernels_may_load_vectors(
     assert losses(lines) == pytest.approx(bundle[4], rel=1e-4)
 
 
-# Oclgrind forgets what was written of a buffer once the host writes a part of it, and what lies beyond a part
-# lies in the whole.
-PARTS_APART = {"APART": "1"}
+def checked(
+    bundle: Bundle, folder: Path, calls: Sequence[int], memory: str, steps: int = STEPS
+) -> tuple[list[str], str]:
+    """What steps print, and what Oclgrind says of them.
+
+    Each part of a buffer is a buffer of its own: Oclgrind forgets what was written of a buffer once the host writes
+    a part of it, and what lies beyond a part lies in the whole.
+    """
+    lines = run(
+        bundle, folder / "settings", calls, memory, steps=steps,
+        AUTOTUNE_OPENCL_LIBRARY=str(driver(folder, APART="1")), **oclgrind.variables(folder),
+    )  # fmt: skip
+    return lines, oclgrind.said(folder)
 
 
 @pytest.mark.slow
@@ -176,13 +186,9 @@ def test_no_kernel_of_a_step_reads_or_writes_what_it_must_not(
 ) -> None:
     """Those that change layouts too, and all on buffers that one call leaves to the next."""
     some = sorted(bundle[3].kernels)[::every]
-    library = str(driver(tmp_path, **PARTS_APART))
-    lines = run(
-        bundle, tmp_path / "settings", some, memory,
-        AUTOTUNE_OPENCL_LIBRARY=library, **oclgrind.variables(tmp_path),
-    )  # fmt: skip
+    lines, said = checked(bundle, tmp_path, some, memory)
     assert losses(lines) == pytest.approx(bundle[4], rel=1e-4)
-    assert oclgrind.said(tmp_path) == ""
+    assert said == ""
 
 
 @pytest.mark.slow
@@ -202,12 +208,10 @@ def test_a_kernel_that_leaves_its_tensor_is_seen(
     (pointer,) = re.findall(r"__kernel void [^(]*\(__global float\* restrict (\w+)", text)[:1]
     body = text.index("{") + 1
     source.write_text(f"{text[:body]}\n  {pointer}[4096] {fault};{text[body:]}")
-    library = str(driver(tmp_path, **PARTS_APART))
-    run(
-        (bundle[0], step, *bundle[2:]), tmp_path / "settings", sorted(bundle[3].kernels), "copy", steps=1,
-        AUTOTUNE_OPENCL_LIBRARY=library, **oclgrind.variables(tmp_path),
-    )  # fmt: skip
-    assert complaint in oclgrind.said(tmp_path)
+    _, said = checked(
+        (bundle[0], step, *bundle[2:]), tmp_path, sorted(bundle[3].kernels), "copy", steps=1
+    )
+    assert complaint in said
 
 
 @pytest.mark.parametrize("memory", ["copy", "map"])

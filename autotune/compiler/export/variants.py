@@ -365,7 +365,10 @@ def opencl_device(device: dict[str, Any]) -> tuple[str, str]:
 def _kernels(run: Run, request: TuneRequest) -> tuple[ExportedKernel, ...]:
     """Those of a run, untuned where it has no valid time; none where it has none at all."""
     tasks = {task.kernel.name: task for task in request.tasks}
-    found, won = [], winners(run)
+    won = winners(run)
+    if not won:
+        return ()
+    found = []
     for name, winner in won.items():
         task = tasks.get(name)
         if task is None:
@@ -379,9 +382,8 @@ def _kernels(run: Run, request: TuneRequest) -> tuple[ExportedKernel, ...]:
                 _figures(winner.task),
             )
         )
-    missing = [task for name, task in tasks.items() if won and name not in won]
-    found += [_untuned(task.kernel, task.count, request.target) for task in missing]
-    return tuple(found)
+    untimed = [task for name, task in tasks.items() if name not in won]
+    return (*found, *(_untuned(one.kernel, one.count, request.target) for one in untimed))
 
 
 def _in_step(figures: Figures, found: tuple[float | None, float | None] | None) -> Figures:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autotune.compiler.runner import host_device
-from autotune.errors import AutotuneError
+from autotune.errors import INTERRUPTED, AutotuneError
 from autotune.records.folder import write_json
 
 
@@ -73,13 +73,16 @@ def run(
 ) -> int:
     """Runs a benchmark: parses the command line, measures, and writes the JSON file.
 
+    Ctrl-C or an error ends it, and what was measured until then is written, with the word of what ended it
+    as `ended_early`; a file that is there already stays when nothing was.
+
     Args:
         description: For `--help`.
         measure: Takes the measurements.
         add_options: Adds the benchmark's own options, which `Report.options` then holds.
 
     Returns:
-        0, 1 when a bar was missed, or what an error's kind is told with.
+        0, 1 when a bar was missed, what an error's kind is told with, or 130 after Ctrl-C.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
@@ -89,21 +92,27 @@ def run(
     add_options(parser)
     options = parser.parse_args()
     report = Report(quick=options.quick, options=options)
+    ended_early, code = "", 0
     try:
         measure(report)
     except AutotuneError as error:
+        ended_early, code = str(error), error.exit_code
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return error.exit_code
-    if options.json:
+    except KeyboardInterrupt:
+        ended_early, code = "interrupted", INTERRUPTED
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+    if options.json and (report.bars or report.rows or not ended_early):
         content = {
             "machine": machine(),
             "command": shlex.join([Path(sys.executable).name, *sys.argv]),
             "bars": [asdict(bar) for bar in report.bars],
             "rows": report.rows,
         }
+        if ended_early:
+            content["ended_early"] = ended_early
         options.json.parent.mkdir(parents=True, exist_ok=True)
         write_json(options.json, content)
-    return 1 if any(bar.ok is False for bar in report.bars) else 0
+    return code or int(any(bar.ok is False for bar in report.bars))
 
 
 def machine() -> dict[str, Any]:

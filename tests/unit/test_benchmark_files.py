@@ -1,0 +1,91 @@
+"""What a benchmark writes when it ends, in whatever way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import bars
+import pytest
+
+from autotune.errors import INTERRUPTED, StableDeviceError, UsageError
+
+HALF_WAY = """
+import sys, time
+from bars import run
+
+def measure(report):
+    report.row(side="ours", seconds=[1.0, 2.0])
+    report.bar("ours over theirs", 2.0, "at least", 3, "x")
+    print("half way", flush=True)
+    time.sleep(60)
+    report.row(side="theirs", seconds=[])
+
+sys.exit(run("Half of it.", measure))
+"""
+
+
+def ended(
+    monkeypatch: pytest.MonkeyPatch, file: Path, error: Exception, *, rows: int
+) -> tuple[int, Any]:
+    def measure(report: bars.Report) -> None:
+        for number in range(rows):
+            report.row(number=number)
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["benchmark", "--json", str(file)])
+    code = bars.run("It fails.", measure)
+    return code, json.loads(file.read_text()) if file.exists() else None
+
+
+def test_ctrl_c_keeps_what_a_benchmark_has_measured(tmp_path: Path) -> None:
+    program, file = tmp_path / "half_way.py", tmp_path / "made" / "rows.json"
+    program.write_text(HALF_WAY)
+    with subprocess.Popen(
+        [sys.executable, str(program), "--json", str(file)],
+        env={**os.environ, "PYTHONPATH": str(Path(bars.__file__).parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout and process.stderr
+        while process.stdout.readline() != "half way\n":
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == INTERRUPTED
+        assert process.stderr.read() == "half_way.py: interrupted\n"
+    content = json.loads(file.read_text())
+    assert content["ended_early"] == "interrupted"
+    assert content["rows"] == [{"side": "ours", "seconds": [1.0, 2.0]}]
+    (bar,) = content["bars"]
+    assert (bar["value"], bar["ok"]) == (2.0, False)
+
+
+def test_a_fault_loses_no_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, content = ended(monkeypatch, tmp_path / "a.json", StableDeviceError("it fell"), rows=2)
+    assert code == 3
+    assert content["ended_early"] == "it fell"
+    assert content["rows"] == [{"number": 0}, {"number": 1}]
+
+
+def test_a_file_of_before_stays_when_nothing_was_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.json"
+    assert ended(monkeypatch, file, UsageError("no such run"), rows=0) == (2, None)
+    file.write_text('"before"')
+    assert ended(monkeypatch, file, UsageError("no such run"), rows=0) == (2, "before")
+
+
+def test_a_whole_run_does_not_say_that_it_ended_early(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.json"
+    monkeypatch.setattr(sys, "argv", ["benchmark", "--json", str(file)])
+    met = bars.run("One.", lambda report: report.bar("one", 1.0, "at least", 1, "x"))
+    assert (met, json.loads(file.read_text()).get("ended_early")) == (0, None)
+    missed = bars.run("One.", lambda report: report.bar("one", 0.5, "at least", 1, "x"))
+    assert missed == 1

@@ -153,6 +153,14 @@ class OpenClGpu final : public Gpu {
   std::vector<GpuTimes> times_;
 };
 
+/// A plan of one tensor, whose memory has no parts that overlap (`Gpu::Open`).
+Plan Alone(const TensorPlace& tensor) {
+  Plan plan;
+  plan.arena_bytes = tensor.bytes;
+  plan.tensors = {{0, tensor.dtype, tensor.bytes}};
+  return plan;
+}
+
 /// Medians of a tensor's way to the GPU and back.
 std::pair<double, double> Cross(const OpenCl& cl, GpuMemory* memory, size_t tensor, int repeats) {
   std::vector<double> there, back;
@@ -175,9 +183,9 @@ std::pair<double, double> Cross(const OpenCl& cl, GpuMemory* memory, size_t tens
 
 }  // namespace
 
-std::unique_ptr<Gpu> Gpu::Open(const std::string& folder, const Plan& plan, char* arena,
-                               const std::vector<size_t>& calls, Memory memory, bool timed) {
-  return std::make_unique<OpenClGpu>(folder, plan, arena, calls, memory, timed);
+Gpu* Gpu::Open(const std::string& folder, const Plan& plan, char* arena,
+               const std::vector<size_t>& calls, Memory memory, bool timed) {
+  return new OpenClGpu(folder, plan, arena, calls, memory, timed);
 }
 
 void MeasureCrossings(const std::string& folder, const Plan& plan, char* arena, int repeats,
@@ -204,18 +212,21 @@ void MeasureCrossings(const std::string& folder, const Plan& plan, char* arena, 
                                   same ? std::vector<size_t>() : order->second.axes),
                   tensor);
   }
-  std::set<size_t> stand;
-  for (const auto& [key, tensor] : kinds) stand.insert(tensor);
-  Plan plain = plan;
-  plain.orders.clear();
   for (const Memory kind : {Memory::kCopy, Memory::kMap}) {
-    GpuMemory memory(cl, plan, arena, kind, stand, programs, false);
-    GpuMemory without(cl, plain, arena, kind, stand, programs, false);
-    for (const auto& [key, tensor] : kinds) {
-      const auto [to_gpu, to_host] = Cross(cl, &memory, tensor, repeats);
-      Crossing found{tensor, kind, to_gpu, to_host, 0, 0};
-      if (plan.orders.count(tensor) != 0) {
-        std::tie(found.to_gpu, found.to_host) = Cross(cl, &without, tensor, repeats);
+    for (const auto& one : kinds) {
+      const size_t tensor = one.second;
+      const TensorPlace& place = plan.tensors[tensor];
+      const auto crossed = [&](const Plan& alone) {
+        GpuMemory memory(cl, alone, arena + place.offset, kind, {0}, programs, false);
+        return Cross(cl, &memory, 0, repeats);
+      };
+      Plan alone = Alone(place);
+      Crossing found{tensor, kind, 0, 0, 0, 0};
+      std::tie(found.to_gpu, found.to_host) = crossed(alone);
+      const auto order = plan.orders.find(tensor);
+      if (order != plan.orders.end()) {
+        alone.orders.emplace(0, order->second);
+        const auto [to_gpu, to_host] = crossed(alone);
         found.reorder_to_gpu = std::max(0.0, to_gpu - found.to_gpu);
         found.reorder_to_host = std::max(0.0, to_host - found.to_host);
       }

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,8 +27,12 @@ class Gpu {
  public:
   /// Compiles the kernels of the calls that the GPU is to make. `arena` is the host's memory with the
   /// step's first values; with `timed`, `Times` may be asked. Throws std::runtime_error.
-  static std::unique_ptr<Gpu> Open(const std::string& folder, const Plan& plan, char* arena,
-                                   const std::vector<size_t>& calls, Memory memory, bool timed);
+  ///
+  /// What is returned is never given back, and the process has it to its end: tensors whose lives are apart
+  /// overlap in the GPU's arena, and NVIDIA's driver (580.159) crashes where one of two parts of a buffer
+  /// that overlap is released after kernels have used both.
+  static Gpu* Open(const std::string& folder, const Plan& plan, char* arena,
+                   const std::vector<size_t>& calls, Memory memory, bool timed);
   virtual ~Gpu() = default;
 
   /// Where the host has a tensor while it may use it.

@@ -15,8 +15,7 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<Gpu> Gpu::Open(const std::string&, const Plan&, char*, const std::vector<size_t>&,
-                               Memory, bool) {
+Gpu* Gpu::Open(const std::string&, const Plan&, char*, const std::vector<size_t>&, Memory, bool) {
   Refuse();
 }
 

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,7 +34,7 @@ class Step {
   /// their times.
   void Offload(const std::vector<size_t>& calls, Memory memory, bool timed);
   /// Null where the CPU makes all calls.
-  Gpu* gpu() const { return gpu_.get(); }
+  Gpu* gpu() const { return gpu_; }
 
   /// The step's memory, with its first values.
   char* arena() const { return arena_.data(); }
@@ -70,7 +69,7 @@ class Step {
   std::vector<std::vector<Bound>> calls_;  ///< The variants of each call, the call itself first.
   std::vector<size_t> used_;
   const std::string folder_;
-  std::unique_ptr<Gpu> gpu_;
+  Gpu* gpu_ = nullptr;  ///< The process has it to its end.
 };
 
 }  // namespace step_runner

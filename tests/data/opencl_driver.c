@@ -12,6 +12,8 @@
 //   FAULT      the process that finds this file at its hundredth launch takes it away, and from then on can do nothing on
 //              its device, as after a kernel that ran astray, or, with ONLY_LAUNCHES, launch nothing
 //   APART      parts of buffers are buffers of their own
+//   OVERLAPS   where one of two parts of a buffer that overlap is given back after kernels ran, the process crashes, as
+//              in NVIDIA's 580.159
 //   ODD        what the driver allocates for the host begins at no multiple of 32 bytes
 //   CALLS      into this file go, at the end, how often kernels were launched, the host waited for the device, and a
 //              program was compiled from source
@@ -33,6 +35,11 @@ static struct {
   size_t region[3];
 } views[256];
 static int viewed;
+static struct {
+  cl_mem part, whole;
+  size_t begin, end;
+} parts[1024];
+static int parted;
 
 #ifdef WAYS
 __attribute__((constructor)) static void begin(void) {
@@ -159,12 +166,35 @@ cl_mem clCreateSubBuffer(cl_mem whole, cl_mem_flags flags, cl_buffer_create_type
     clGetMemObjectInfo(whole, CL_MEM_CONTEXT, sizeof(context), &context, NULL);
     return at_host(context, flags, ((const cl_buffer_region*)region)->size, 0, code);
   }
-  return ((cl_mem(*)(cl_mem, cl_mem_flags, cl_buffer_create_type, const void*, cl_int*))real("clCreateSubBuffer"))(
-      whole, flags, type, region, code);
+  cl_mem part =
+      ((cl_mem(*)(cl_mem, cl_mem_flags, cl_buffer_create_type, const void*, cl_int*))real("clCreateSubBuffer"))(
+          whole, flags, type, region, code);
+  if (getenv("OVERLAPS") && part) {
+    const cl_buffer_region* range = region;
+    if (parted == sizeof(parts) / sizeof(parts[0])) abort();
+    parts[parted].part = part;
+    parts[parted].whole = whole;
+    parts[parted].begin = range->origin;
+    parts[parted++].end = range->origin + range->size;
+  }
+  return part;
+}
+
+static void forget(cl_mem part) {
+  int at = 0;
+  while (at < parted && parts[at].part != part) ++at;
+  if (at == parted) return;
+  for (int i = 0; calls.launched && i < parted; ++i) {
+    if (i != at && parts[i].whole == parts[at].whole && parts[i].begin < parts[at].end && parts[at].begin < parts[i].end) {
+      abort();
+    }
+  }
+  parts[at] = parts[--parted];
 }
 
 cl_int clReleaseMemObject(cl_mem object) {
   cl_int (*release)(cl_mem) = (cl_int(*)(cl_mem))real("clReleaseMemObject");
+  forget(object);
   for (int i = 0; i < viewed; ++i) {
     if (views[i].image != object) continue;
     release(views[i].buffer);

@@ -20,6 +20,8 @@ from autotune.cli.workload import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from autotune.compiler.request import TuneRequest
     from autotune.compiler.spaces import Space
     from autotune.compiler.targets import TargetSpec
@@ -199,6 +201,8 @@ def kernels(
                 hint="--op has its own sizes",
             )
         workload, samples, found = str(op).split(":", 1)[0], None, _tasks(str(op), role)
+    if storage == "fp16":
+        _check_products(found, chosen)
     return carry_out(
         TuneRequest(
             target=spec,
@@ -274,6 +278,20 @@ def _check_formulations(path: Path, space: Space) -> None:
                     f"search space {path}: key formulations.{key}: no formulation {name!r}",
                     hint=f"known: {', '.join(known[key])}",
                 )
+
+
+def _check_products(tasks: Sequence[Task], space: Space) -> None:
+    """Refuses kernels of which none has operands that could be kept in half precision."""
+    from autotune.compiler.formulations import formulations
+    from autotune.compiler.spaces import ImplicitGemm
+    from autotune.errors import UsageError
+
+    kinds = {rule.kind for rule in space.rules if isinstance(rule, ImplicitGemm)}
+    if not any(one.rule in kinds for task in tasks for one in formulations(task.kernel)):
+        raise UsageError(
+            "--storage fp16 would change nothing: none of these kernels is computed as a product",
+            hint="leave it out; dense convolutions and matmuls have such kernels",
+        )
 
 
 def _tasks(op: str, role: str | None) -> tuple[Task, ...]:

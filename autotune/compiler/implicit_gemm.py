@@ -163,6 +163,9 @@ class _Sketch:
         for operand, (side, number) in zip(operands, _SIDES.items(), strict=True):
             if getattr(self._tile, f"{side}_image"):
                 sch.annotate(operand, IMAGE, number)
+        if self._tile.half and not self._tile.staged and not self._product.transformed:
+            for operand in operands:
+                self._pack(operand)
         prefetches = self._tile.pipelined
         loads = [self._decided("row_load"), self._decided("column_load")]
         staged = (self._tile.staged, self._tile.columns_staged)
@@ -272,10 +275,16 @@ class _Sketch:
         for loop, axis in zip(reversed(loops), _ITEMS, strict=False):
             self._sch.bind(loop, axis)
 
-    def _keep(self, tile: Any) -> None:
-        """What a tile in local memory is kept in."""
+    def _keep(self, operand: Any) -> None:
+        """What an operand is kept in on its way, in local memory or before it is gathered."""
         if self._tile.half:
-            self._sch.annotate(tile, HALF, 1)
+            self._sch.annotate(operand, HALF, 1)
+
+    def _pack(self, operand: Any) -> None:
+        """Puts what an operand is gathered from into global memory in half precision, in a kernel of its own."""
+        packed = self._sch.cache_read(operand, 0, "global")
+        self._keep(packed)
+        among_items(self._sch, self._sch.get_loops(packed), self._items)
 
     def _gather(self, operand: Any, within: Any, *, along_depth: bool) -> None:
         """Gathers what a work-item needs for some steps into its registers, vectors of neighbours in memory."""

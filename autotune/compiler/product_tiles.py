@@ -324,7 +324,7 @@ class Tiles(TileSpace[Tile]):
         return (
             (tile.row_load, tile.column_load) == (1, 1)
             and not (tile.pipelined or tile.straight)
-            and (not tile.half or self.product.transformed)
+            and not (tile.half and (tile.row_image or tile.column_image))
         )
 
 
@@ -355,7 +355,7 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
         "pipelined": rule.pipelined if through_local else (False,),
         "row_image": rule.image_choices(limits),
         "column_image": rule.image_choices(limits),
-        "half": rule.half if through_local or product.transformed else (False,),
+        "half": rule.half,
         **({"straight": (False, True)} if through_local and _thin(product, rule) else {}),
     }
 

@@ -449,7 +449,7 @@ class Limits(_Strict):
             f"images of {self.image_buffer_max} texels over buffers"
             if self.image_buffer_max
             else "",
-            "fp16" if self.fp16 else "no fp16",
+            "fp16 arithmetic" if self.fp16 else "no fp16 arithmetic",
         )
         return ", ".join(filter(None, parts))
 

@@ -31,6 +31,12 @@ OP = ("--op", "matmul:m=2,n=2,k=2")
         (("kernels", "--op", "conv2d:n=1"), 2, "missing"),
         (("kernels", "--op", "conv3d:n=1"), 2, "conv3d"),
         (("kernels", *OP, "--space", "nowhere.toml"), 2, "nowhere.toml"),
+        (("kernels", *OP, "--storage", "fp16"), 2, "--storage fp16 goes with the targets opencl"),
+        (
+            ("kernels", "--target", "mali", "--op", "relu:size=8", "--storage", "fp16"),
+            2,
+            "--storage fp16 would change nothing",
+        ),
         (("kernels", *OP, "--logs", "/proc/none"), 2, "cannot make a run folder"),
         (("kernels", "--resume", "nowhere"), 2, "no run at nowhere"),
         (("kernels", "--resume", "nowhere", "--target", "cpu"), 2, "--resume"),

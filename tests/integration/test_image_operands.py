@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ SPEC = find("adreno")
 SPACE = spaces.load(SPEC.space_path()).model_copy(
     update={"limits": spaces.Limits(image_buffer_max=65536)}
 )
+ROLES = ("forward", "data_grad", "weight_grad")
 HALF = SPACE.with_half_storage()
 WINDOWS = (
     ("conv2d:n=2,c=4,h=8,w=8,k=4,r=3,s=3,stride=1,pad=1,groups=4", "forward", "windows"),
@@ -50,6 +52,13 @@ KERNELS = (
     ("conv2d:n=2,c=8,h=8,w=8,k=16,r=3,s=3,stride=1,pad=1", "forward", "gemm"),
     ("conv2d:n=4,c=8,h=8,w=8,k=8,r=3,s=3,stride=1,pad=1", "weight_grad", "winograd_gemm"),
 )
+
+
+PACKED = (
+    ("matmul:m=16,n=64,k=32", "forward"),
+    *(("conv2d:n=2,c=8,h=8,w=8,k=16,r=3,s=3,stride=1,pad=1", role) for role in ROLES),
+)
+BUFFERS = {"row_image": False, "column_image": False}
 
 
 def _scheduled(
@@ -134,12 +143,32 @@ def test_operands_in_half_precision_are_summed_in_single(
     spec: str, role: str, name: str, *, pipelined: bool
 ) -> None:
     kernel = Kernel(parse_operator(spec), role)
-    wanted = {"half": True, "pipelined": pipelined, "row_image": False, "column_image": False}
+    wanted = {"half": True, "staged": True, "pipelined": pipelined} | BUFFERS
     source, error = _built(kernel, _scheduled(kernel, name, wanted))
     assert "__local ushort" in source
     assert ("__global half*" in source) == (name == "winograd_gemm")
     # A rounding to 11 bits is off by 2^-12 of a value at most; sums of products average that.
     assert 1e-5 < error < (2e-2 if name == "winograd_gemm" else 2e-3)
+
+
+@pytest.mark.parametrize(("spec", "role"), PACKED)
+@pytest.mark.parametrize("shared", [{}, {"parts": 2}])
+def test_operands_that_go_straight_into_registers_are_packed_before(
+    spec: str, role: str, shared: dict[str, int]
+) -> None:
+    """In kernels of their own, the image of a convolution with as many elements as it has."""
+    kernel = Kernel(parse_operator(spec), role)
+    wanted = {"half": True, "staged": False} | BUFFERS | shared
+    source, error = _built(kernel, _scheduled(kernel, "gemm", wanted))
+    packing = re.findall(
+        r"__kernel void \w+\(__global float\* restrict \w+, __global half\* restrict (\w+)\)",
+        source,
+    )
+    assert len(packing) == 2
+    assert "ushort" not in source
+    for name in packing:
+        assert source.count(f"vstore_half({name.removesuffix('_global_ptr')}_ptr[") == 1
+    assert 1e-5 < error < 2e-3
 
 
 def test_a_device_whose_images_are_too_short_reads_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,15 +207,17 @@ def _variant(kernel: Kernel, module: Any, space: spaces.Space = SPACE) -> Varian
 
 
 @pytest.mark.parametrize(("spec", "role", "name"), KERNELS)
+@pytest.mark.parametrize("staged", [True, False])
 def test_an_export_keeps_operands_in_half_precision(
-    spec: str, role: str, name: str, tmp_path: Path
+    spec: str, role: str, name: str, tmp_path: Path, *, staged: bool
 ) -> None:
     kernel = Kernel(parse_operator(spec), role)
-    wanted = {"half": True, "row_image": False, "column_image": False}
+    wanted = {"half": True, "staged": staged} | BUFFERS
     variant = _variant(kernel, _scheduled(kernel, name, wanted), HALF)
     exported([variant], tmp_path / "out", "opencl", check_all=True)
     sources = [path.read_text() for path in (tmp_path / "out" / "kernels").iterdir()]
-    assert any("__local ushort" in source for source in sources)
+    kept = "__local ushort" if staged else "__global half*"
+    assert any(kept in source for source in sources)
     verdict = verify(tmp_path / "out", None)
     assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
 

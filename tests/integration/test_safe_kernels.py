@@ -95,6 +95,8 @@ SPECS = (
     ("opencl wave64", "matmul:m=16,n=32,k=16", "gemm"),
     ("adreno fp16", "matmul:m=8,n=36,k=20", "gemm"),
     ("mali fp16", "conv2d:n=1,c=8,h=7,w=7,k=8,r=3,s=3,stride=1,pad=1", "winograd_gemm"),
+    ("mali fp16", "conv2d:n=1,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", "gemm"),
+    ("mali fp16", "matmul:m=8,n=36,k=20", "gemm"),
     ("adreno", "conv2d:n=1,c=3,h=5,w=5,k=8,r=3,s=3,stride=1,pad=1", ""),
     ("adreno", "conv2d:n=1,c=8,h=7,w=7,k=8,r=3,s=3,stride=1,pad=1", "winograd_gemm"),
     ("adreno", "conv2d:n=1,c=4,h=6,w=6,k=4,r=3,s=3,stride=1,pad=1,groups=4", "windows"),

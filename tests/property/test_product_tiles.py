@@ -210,6 +210,15 @@ def test_nothing_goes_through_local_memory_that_is_plain_memory() -> None:
     assert not any(tile.staged or tile.pipelined or tile.half for tile in drawn)
 
 
+def test_what_is_packed_in_half_precision_is_no_image() -> None:
+    """A view of floats would be of halves."""
+    limits = LIMITS.model_copy(update={"local_memory": "global", "image_buffer_max": 65536})
+    rule = RULE.model_copy(update={"half": (False, True), "images": (False, True)})
+    drawn = list(Tiles(SQUARE, rule, limits, seed=1).drawn(200))
+    assert {tile.half for tile in drawn} == {False, True}
+    assert {tile.row_image or tile.column_image for tile in drawn if tile.half} == {False}
+
+
 def test_columns_go_straight_into_registers_beside_few_rows_only() -> None:
     rule = RULE.model_copy(update={"thin": 16})
 

@@ -38,6 +38,10 @@ class Compared:
     torch_ms: float
     ratio: float
 
+    def lost_ms(self) -> float:
+        """Milliseconds of a step that PyTorch's would save."""
+        return self.task.count * (self.tuned_ms - self.torch_ms)
+
 
 def against_torch(
     report: Report, name: str, graph: StepGraph, plain: StepGraph, library: StepLibrary
@@ -81,13 +85,12 @@ def one_against_torch(
 
 
 def slower_kernels(model: str, compared: Sequence[Compared]) -> None:
-    """Convolutions and matmuls that PyTorch computes faster, one by one."""
-    rows = [(one.task.count * (one.tuned_ms - one.torch_ms), one) for one in compared]
-    slower = sorted((row for row in rows if row[0] > 0), key=lambda row: -row[0])
+    """Convolutions and matmuls that PyTorch computes faster, by their blocks' ratios, the costliest first."""
+    slower = [one for one in compared if one.ratio < 1]
     print(
-        f"{model}: {len(slower)} of {len(rows)} convolutions and matmuls are slower than PyTorch's"
+        f"{model}: {len(slower)} of {len(compared)} convolutions and matmuls are slower than PyTorch's"
     )
-    for lost, one in slower:
+    for one in sorted(slower, key=Compared.lost_ms, reverse=True):
         kernel, count = one.task.kernel, one.task.count
-        times = f"{one.tuned_ms:.3f} against {one.torch_ms:.3f} ms x{count}"
-        print(f"  {lost:8.3f} ms a step: {times}  {kernel.role} {kernel.spec}")
+        times = f"{one.tuned_ms:.3f} against {one.torch_ms:.3f} ms x{count}, {one.ratio:.2f}x"
+        print(f"  {one.lost_ms():8.3f} ms a step: {times}  {kernel.role} {kernel.spec}")

@@ -435,33 +435,37 @@ def speed(report: Report, models: Sequence[str]) -> None:
     tuning = dict.fromkeys(models, 0.0)
     moving, filters = [], []
     torch.set_num_threads(kernel_threads())
-    report.row(
-        what="versions", torch=torch.__version__, threads=kernel_threads(),
-        mnn=version("MNN") if importlib.util.find_spec("MNN") else None,
-    )  # fmt: skip
     with tempfile.TemporaryDirectory() as logs:
-        for model in models:
-            for batch in SPEED_BATCHES:
-                folder = run_of(model, report, Path(logs), batch)
-                result = Result.from_json(read_run(folder).result or {})
-                tuning[model] += result.wall_s / 60
-                report.row(
-                    what="run", model=model, batch=batch, trials=result.trials,
-                    records=asdict(result.records) if result.records else None, minutes=result.wall_s / 60,
-                )  # fmt: skip
-                if result.records:
-                    print(f"{model}, batch {batch}: tuned from {result.records}")
-                moving.append(movement_share(result))
-                found, compared = speed_of(report, model, batch, folder)
-                for side, ratio in found.items():
-                    gains.setdefault(side, {})[f"{model}, batch {batch}"] = ratio
-                slower_kernels(f"{model}, batch {batch}", compared)
-                filters += [
-                    one.ratio
-                    for one in compared
-                    if one.task.kernel.role == "weight_grad"
-                    and isinstance(one.natural, Conv2d) and one.natural.groups == 1
-                ]  # fmt: skip
+        # All of them first: what lacks a run is told before anything is timed.
+        folders = [
+            (model, batch, run_of(model, report, Path(logs), batch))
+            for model in models
+            for batch in SPEED_BATCHES
+        ]
+        report.row(
+            what="versions", torch=torch.__version__, threads=kernel_threads(),
+            mnn=version("MNN") if importlib.util.find_spec("MNN") else None,
+        )  # fmt: skip
+        for model, batch, folder in folders:
+            result = Result.from_json(read_run(folder).result or {})
+            tuning[model] += result.wall_s / 60
+            report.row(
+                what="run", model=model, batch=batch, trials=result.trials,
+                records=asdict(result.records) if result.records else None, minutes=result.wall_s / 60,
+            )  # fmt: skip
+            if result.records:
+                print(f"{model}, batch {batch}: tuned from {result.records}")
+            moving.append(movement_share(result))
+            found, compared = speed_of(report, model, batch, folder)
+            for side, ratio in found.items():
+                gains.setdefault(side, {})[f"{model}, batch {batch}"] = ratio
+            slower_kernels(f"{model}, batch {batch}", compared)
+            filters += [
+                one.ratio
+                for one in compared
+                if one.task.kernel.role == "weight_grad"
+                and isinstance(one.natural, Conv2d) and one.natural.groups == 1
+            ]  # fmt: skip
     eager = gains["pytorch"]
     slowest = min(eager, key=lambda one: eager[one])
     report.bar(f"against PyTorch eager, slowest: {slowest}", eager[slowest], "at least", 1, "x")

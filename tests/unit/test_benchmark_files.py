@@ -89,3 +89,18 @@ def test_a_whole_run_does_not_say_that_it_ended_early(
     assert (met, json.loads(file.read_text()).get("ended_early")) == (0, None)
     missed = bars.run("One.", lambda report: report.bar("one", 0.5, "at least", 1, "x"))
     assert missed == 1
+
+
+def test_a_missing_run_is_told_before_anything_is_timed(tmp_path: Path) -> None:
+    """Even where the run of another model is there; and rows of before stay."""
+    pytest.importorskip("torch")
+    file = tmp_path / "rows.json"
+    file.write_text('"before"')
+    program = Path(bars.__file__).with_name("training_step.py")
+    done = subprocess.run(
+        [sys.executable, program, "--speed", "--runs", tmp_path, "--models", "lenet", "--json", file],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "has no run of lenet, batch 4" in done.stderr
+    assert json.loads(file.read_text()) == "before"

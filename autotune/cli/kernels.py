@@ -287,7 +287,14 @@ def _check_products(tasks: Sequence[Task], space: Space) -> None:
     from autotune.errors import UsageError
 
     kinds = {rule.kind for rule in space.rules if isinstance(rule, ImplicitGemm)}
-    if not any(one.rule in kinds for task in tasks for one in formulations(task.kernel)):
+    tried = (
+        one
+        for kernel in (task.kernel for task in tasks)
+        for one in formulations(
+            kernel, space.formulations.get(f"{kernel.operator.name}.{kernel.role}")
+        )
+    )
+    if not any(one.rule in kinds for one in tried):
         raise UsageError(
             "--storage fp16 would change nothing: none of these kernels is computed as a product",
             hint="leave it out; dense convolutions and matmuls have such kernels",

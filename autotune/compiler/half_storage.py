@@ -11,7 +11,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autotune.compiler.kernel_text import Access, KernelText, accesses, replaced, with_kernels
+from autotune.compiler.kernel_text import (
+    Access,
+    KernelText,
+    accesses,
+    kernels,
+    replaced,
+    with_kernels,
+)
 from autotune.compiler.tile_rules import noted_blocks
 from autotune.errors import ToolchainError
 
@@ -42,6 +49,36 @@ def with_half_storage(source: str, buffers: Mapping[str, Collection[str]]) -> st
     if not buffers:
         return source
     return with_kernels(source, lambda kernel: str(_rewritten(kernel, buffers)))
+
+
+def note_writers(
+    source: str,
+    buffers: Mapping[str, Collection[str]],
+    writers: dict[tuple[str, str], str],
+) -> None:
+    """Notes the kernel that writes each buffer in global memory, which there must be one of.
+
+    TVM puts later results where a buffer was that nobody reads any more: they would be kept in half precision too.
+
+    Args:
+        source: OpenCL C as `with_half_storage` takes it, or a part of it.
+        buffers: See `half_buffers`.
+        writers: The kernel by function and buffer, of the parts before this one; those of this one are added.
+
+    Raises:
+        ToolchainError: Another kernel writes one.
+    """
+    for function, names in buffers.items():
+        for kernel in kernels(source):
+            parameters = kernel.signature.split(", ")
+            for name in names:
+                there = kernel.of(function) and f"__global float* restrict {name}" in parameters
+                if not there or all(one.value is None for one in accesses(kernel.body, name) or ()):
+                    continue
+                if (writer := writers.setdefault((function, name), kernel.name)) != kernel.name:
+                    raise ToolchainError(
+                        f"{kernel.name} puts another result where {writer} has kept {name} in half precision"
+                    )
 
 
 def _rewritten(kernel: KernelText, buffers: Mapping[str, Collection[str]]) -> KernelText:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autotune.compiler.aligned_vectors import with_aligned_vectors
-from autotune.compiler.half_storage import half_buffers, with_half_storage
+from autotune.compiler.half_storage import half_buffers, note_writers, with_half_storage
 from autotune.compiler.image_reads import image_operands, with_image_reads
 from autotune.compiler.vector_stores import group_sizes, with_vector_stores
 
@@ -26,9 +26,12 @@ def improved_source(module: Any, *, images: bool = True) -> Iterator[None]:
 
     halves, operands = half_buffers(module), image_operands(module) if images else {}
     sizes = group_sizes(module)
+    writers: dict[tuple[str, str], str] = {}
 
     def rewritten(source: str, target: object) -> str:
-        source = with_half_storage(with_aligned_vectors(source), halves)
+        source = with_aligned_vectors(source)
+        note_writers(source, halves, writers)  # TVM asks for each kernel by itself.
+        source = with_half_storage(source, halves)
         return with_vector_stores(with_image_reads(source, operands), sizes)
 
     earlier = tvm_ffi.get_global_func(_CALLBACK, allow_missing=True)

@@ -199,8 +199,7 @@ class Tile:
         sums = self.slices * self.rows * self.columns * apart
         # TVM puts them where operands of their type were, unless one is too small or too large for the other.
         alike = [one for one in gathered if sums <= _ALIKE * one and one <= _ALIKE * sums]
-        reused = 0 if self.half else min(sums, max(alike, default=0))
-        return (sum(gathered) + sums - reused) * _FLOAT_BYTES
+        return (sum(gathered) + sums - min(sums, max(alike, default=0))) * _FLOAT_BYTES
 
     def features(self, product: Product) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""
@@ -303,9 +302,14 @@ class Tiles(TileSpace[Tile]):
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.registers <= rule.most_registers
             and (tile.slices == 1 or tile.summed_evenly())
+            and not (tile.half and self._halves_sums(tile))
             and (self._staged_well(tile) if tile.staged else self._straight(tile))
             and self.goes_together(tile)  # Last: what is drawn does.
         )
+
+    def _halves_sums(self, tile: Tile) -> bool:
+        """Whether TVM would put sums where operands in half precision were: of slices, or of transforms' parts."""
+        return tile.slices > 1 or (tile.parts > 1 and self.product.transformed)
 
     def _staged_well(self, tile: Tile) -> bool:
         """Whether a tile's way through local memory is one."""

@@ -28,6 +28,7 @@ from autotune.compiler.tile_rules import Sketches, schedule_rule, tile_of, tiles
 from autotune.workloads import (
     Kernel,
     max_relative_error,
+    parse_kernel,
     parse_operator,
     random_inputs,
     reference,
@@ -169,6 +170,34 @@ def test_operands_that_go_straight_into_registers_are_packed_before(
     for name in packing:
         assert source.count(f"vstore_half({name.removesuffix('_global_ptr')}_ptr[") == 1
     assert 1e-5 < error < 2e-3
+
+
+@pytest.mark.parametrize("staged", [True, False])
+@pytest.mark.parametrize("update", ["", "+sgd.update:size=256", "+momentum.update:size=256"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_sums_and_gradients_are_in_single_precision(staged: bool, update: str, parts: int) -> None:
+    """They are beyond what half precision has, up to 65504; what would keep them so is refused."""
+    kernel = parse_kernel(f"matmul:m=16,n=16,k=16{update}", "weight_grad")
+    wanted = {"half": True, "staged": staged, "parts": parts} | BUFFERS
+    module = _scheduled(kernel, "gemm", wanted)
+    inputs = random_inputs(kernel, 1)
+    inputs[:2] = [200 * np.abs(one) for one in inputs[:2]]
+    expected = reference(kernel, inputs)
+    opencl_sidecar.ensure()
+    device = tvm.device("opencl", 0)
+    results = [
+        tvm.runtime.tensor(np.full(one.shape, np.nan, "float32"), device=device) for one in expected
+    ]
+    if update.startswith("+momentum") and parts > 1 and not staged:
+        with improved_source(module), pytest.raises(RuntimeError, match="puts another result"):
+            tvm.compile(module, tvm_target(SPEC, SPACE.limits))
+        return
+    with improved_source(module):
+        built = tvm.compile(module, tvm_target(SPEC, SPACE.limits))
+    built["main"](*(tvm.runtime.tensor(one, device=device) for one in inputs), *results)
+    assert max(np.abs(one).max() for one in expected) > (65504 if not update else 600)
+    for result, right in zip(results, expected, strict=True):
+        assert max_relative_error(result.numpy(), right) < 2e-3
 
 
 def test_a_device_whose_images_are_too_short_reads_buffers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,8 +257,8 @@ def test_every_formulation_of_opencl_spaces_is_among_them() -> None:
 
 
 def test_every_way_to_share_a_reduction_is_among_them() -> None:
-    """Sliced reductions with whatever else a product may have."""
-    beside = dict.fromkeys(("alone", "split", "pipelined", "straight", "half", "image"), 0)
+    """Sliced reductions with whatever else a product may have; operands in half precision with split ones alone."""
+    beside = dict.fromkeys(("alone", "split", "pipelined", "straight", "image", "split half"), 0)
     for name, spec, only in SPECS:
         _, space = _space(name)
         for kernel in _kernels(spec):
@@ -270,7 +270,8 @@ def test_every_way_to_share_a_reduction_is_among_them() -> None:
                     beside["alone"] += sliced and tile.parts == 1
                     beside["split"] += sliced and tile.parts > 1
                     beside["image"] += sliced and (tile.row_image or tile.column_image)
-                    for flag in ("pipelined", "straight", "half"):
+                    beside["split half"] += tile.parts > 1 and tile.half
+                    for flag in ("pipelined", "straight"):
                         beside[flag] += sliced and getattr(tile, flag)
     assert all(beside.values()), beside
 

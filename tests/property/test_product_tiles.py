@@ -219,6 +219,23 @@ def test_what_is_packed_in_half_precision_is_no_image() -> None:
     assert {tile.row_image or tile.column_image for tile in drawn if tile.half} == {False}
 
 
+def test_slices_share_no_operands_in_half_precision() -> None:
+    """Their sums would lie where operands were."""
+    rule = RULE.model_copy(update={"half": (False, True), "staged": (True, False)})
+    drawn = list(Tiles(SMALL, rule, LIMITS, seed=1).drawn(400))
+    assert {tile.half for tile in drawn if tile.slices > 1} == {False}
+    assert {tile.half for tile in drawn if tile.slices == 1} == {False, True}
+
+
+def test_a_transform_in_half_precision_has_no_parts_to_be_added() -> None:
+    """Their sum would lie where the transform was."""
+    rule = RULE.model_copy(update={"half": (False, True)})
+    transformed = replace(SMALL, transformed=True)
+    drawn = list(Tiles(transformed, rule, LIMITS, seed=1).drawn(400))
+    assert {tile.half for tile in drawn if tile.parts > 1} == {False}
+    assert {tile.half for tile in drawn if tile.parts == 1} == {False, True}
+
+
 def test_columns_go_straight_into_registers_beside_few_rows_only() -> None:
     rule = RULE.model_copy(update={"thin": 16})
 

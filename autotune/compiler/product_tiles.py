@@ -302,6 +302,8 @@ class Tiles(TileSpace[Tile]):
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.registers <= rule.most_registers
             and (tile.slices == 1 or tile.summed_evenly())
+            # Records may have what nobody asked for now.
+            and tile.half in self.choices["half"]
             and not (tile.half and self._halves_sums(tile))
             and (self._staged_well(tile) if tile.staged else self._straight(tile))
             and self.goes_together(tile)  # Last: what is drawn does.

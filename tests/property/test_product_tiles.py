@@ -236,6 +236,18 @@ def test_a_transform_in_half_precision_has_no_parts_to_be_added() -> None:
     assert {tile.half for tile in drawn if tile.parts == 1} == {False, True}
 
 
+def test_tiles_in_half_precision_fit_only_where_they_are_asked_for() -> None:
+    """Those of records too: their results may be off by more."""
+    asked, plain = (
+        Tiles(SQUARE, RULE.model_copy(update={"half": half}), LIMITS, seed=1)
+        for half in ((False, True), (False,))
+    )
+    drawn = [tile for tile in asked.drawn(100) if tile.half]
+    assert drawn
+    assert all(asked.fits(tile) and not plain.fits(tile) for tile in drawn)
+    assert all(plain.fits(replace(tile, half=False)) for tile in drawn)
+
+
 def test_columns_go_straight_into_registers_beside_few_rows_only() -> None:
     rule = RULE.model_copy(update={"thin": 16})
 

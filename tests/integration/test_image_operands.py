@@ -235,8 +235,10 @@ def _variant(kernel: Kernel, module: Any, space: spaces.Space = SPACE) -> Varian
     return Variant("images", SPEC, space, (tuned,))
 
 
-@pytest.mark.parametrize(("spec", "role", "name"), KERNELS)
-@pytest.mark.parametrize("staged", [True, False])
+@pytest.mark.parametrize(
+    ("spec", "role", "name", "staged"),
+    [*((*one, True) for one in KERNELS), *((*one, False) for one in KERNELS[:2])],
+)
 def test_an_export_keeps_operands_in_half_precision(
     spec: str, role: str, name: str, tmp_path: Path, *, staged: bool
 ) -> None:

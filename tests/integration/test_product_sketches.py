@@ -62,8 +62,8 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
             source = str(built.mod.imports[0].inspect_source())
             needed = [
                 sum(
-                    4 * int(lanes or 1) * int(size)
-                    for lanes, size in re.findall(r"__local float(\d*) \w+\[(\d+)\]", part)
+                    (2 if kind in ("half", "ushort") else 4) * int(lanes or 1) * int(size)
+                    for kind, lanes, size in re.findall(r"__local ([a-z]+)(\d*) \w+\[(\d+)\]", part)
                 )
                 for part in source.split("// Function: ")
             ]

@@ -92,7 +92,7 @@ def test_a_whole_run_does_not_say_that_it_ended_early(
 
 
 def test_a_missing_run_is_told_before_anything_is_timed(tmp_path: Path) -> None:
-    """Even where the run of another model is there; and rows of before stay."""
+    """And rows of before stay."""
     pytest.importorskip("torch")
     file = tmp_path / "rows.json"
     file.write_text('"before"')

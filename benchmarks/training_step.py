@@ -326,7 +326,7 @@ def movement_share(result: Result) -> float:
 
 
 def measure_model(report: Report, model: str, folder: Path) -> tuple[float, StepRuns]:
-    result = Result.from_json(read_run(folder).result or {})
+    result = read_run(folder).kernel_result()
     report.bar(f"{model}: tuning", result.wall_s / 60, "at most", 45, "min")
     report.bar(
         f"{model}: data movement", 100 * movement_share(result), "at most", 20, "% of the step"
@@ -447,7 +447,7 @@ def speed(report: Report, models: Sequence[str]) -> None:
             mnn=version("MNN") if importlib.util.find_spec("MNN") else None,
         )  # fmt: skip
         for model, batch, folder in folders:
-            result = Result.from_json(read_run(folder).result or {})
+            result = read_run(folder).kernel_result()
             tuning[model] += result.wall_s / 60
             report.row(
                 what="run", model=model, batch=batch, trials=result.trials,

@@ -27,14 +27,11 @@ def breakdown(
       autotune breakdown logs/20260102T030405Z-cpu-squeezenet1-1
     """
     from autotune.cli.output import write_json, write_table
-    from autotune.errors import RecordError
-    from autotune.records import Result, read_run, step_shares
+    from autotune.records import read_run, step_shares
 
-    content = read_run(run).ended()
-    try:
-        result = Result.from_json(content)
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"{run / 'result.json'} is damaged: {error}") from error
+    made = read_run(run)
+    made.ended()
+    result = made.kernel_result()
     shares = step_shares(result)
     total = sum(share.ms for share in shares)
     untimed = [task.name for task in result.tasks if task.tuned_ms is None]

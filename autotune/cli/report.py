@@ -58,7 +58,8 @@ def _page(found: Run) -> str:
         UsageError: It has no page, or nothing was measured yet.
         RecordError: Its records are damaged.
     """
-    from autotune.errors import RecordError, UsageError
+    from autotune.errors import UsageError
+    from autotune.reading import reading
     from autotune.records.kinds import kind_of
 
     kind = kind_of(found.about)
@@ -70,7 +71,7 @@ def _page(found: Run) -> str:
     unfinished = ""
     if found.result is None:
         unfinished = _unfinished(found, kind)
-    try:
+    with reading(found.path):
         if kind == "kernels":
             return _kernels(found, unfinished)
         if kind == "profile":
@@ -80,8 +81,6 @@ def _page(found: Run) -> str:
 
             return comparison_page(found.about, found.events, found.result, unfinished)
         return _search(found, unfinished)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordError(f"{found.path}: its records are damaged: {error!r}") from error
 
 
 def _unfinished(run: Run, kind: str) -> str:
@@ -111,17 +110,17 @@ def _unfinished(run: Run, kind: str) -> str:
 
 
 def _kernels(run: Run, unfinished: str) -> str:
-    from autotune.records import Result
     from autotune.report.kernel_history import so_far
     from autotune.report.kernels import kernels_page
 
     content = run.result
-    result = so_far(run.about, run.events) if content is None else Result.from_json(content)
+    result = so_far(run.about, run.events) if content is None else run.kernel_result()
     return kernels_page(run.about, run.events, result, content, unfinished)
 
 
 def _search(run: Run, unfinished: str) -> str:
     from autotune.cli.bench import limits
+    from autotune.errors import RecordError
     from autotune.records.folder import read_json
     from autotune.report.cpu_config import cpu_config_page
     from autotune.report.searches import so_far
@@ -131,7 +130,13 @@ def _search(run: Run, unfinished: str) -> str:
         asked = run.about["request"]
         names = ("deadline", "energy_budget", "max_temperature", "memory_limit")
         result = so_far(run.about, run.events, limits(*(asked.get(name) for name in names)))
-    plans = {name: read_json(run.path / file) for name, file in result.get("plans", {}).items()}
+    plans = {}
+    for name, file in result.get("plans", {}).items():
+        if Path(file).parent != Path("plans"):
+            raise RecordError(
+                f"{run.path / 'result.json'} is damaged: {file!r} is no file of plans/"
+            )
+        plans[name] = read_json(run.path / file)
     return cpu_config_page(run.path, run.about, run.events, result, plans, unfinished)
 
 
@@ -147,6 +152,7 @@ def _timeline(run: Run) -> dict[str, Any]:
     from autotune.errors import RecordError
     from autotune.measurement.timeline import Timeline, timeline
     from autotune.power.channels import Meter
+    from autotune.reading import LINES, read_text
 
     records = sorted(run.path.glob("record-*.jsonl"))
     if not records:
@@ -154,7 +160,7 @@ def _timeline(run: Run) -> dict[str, Any]:
     told = next((event for event in run.events if event["event"] == "meter"), None)
     try:
         meter = Meter.from_json(told["meter"]) if told else None
-        texts = [path.read_text(encoding="utf-8") for path in records]
+        texts = [read_text(path, LINES, RecordError) for path in records]
         return timeline(texts, meter, told["settle_s"] if told else 0.0).to_json()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{run.path}: its records are damaged: {error}") from error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.reading import read_toml
 
 _NAME = "autotune.toml"
 _KNOWN = {"devices": {"ssh"}}
@@ -35,10 +35,7 @@ def _file() -> Path | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+    content = read_toml(path)
     for table, entries in content.items():
         if table not in _KNOWN:
             raise UsageError(f"{path}: no such key: {table}", hint=f"known: {', '.join(_KNOWN)}")

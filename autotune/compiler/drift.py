@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.measurement import Outcome
 from autotune.measurement.versus import judge
+from autotune.reading import typed
 from autotune.records import Drift
 
 _SHARE = 0.02
@@ -73,9 +74,10 @@ class DriftWatch:
                 latest[serial] = event["samples_s"]
                 self._before.setdefault(serial, event["samples_s"])
             elif event["event"] == "drift":
-                drift = Drift.from_json(event["drift"])
+                drift = typed(Drift, event["drift"])
                 self.drifts.append(drift)
-                self._before[drift.serial] = latest[drift.serial]
+                if drift.serial in latest:
+                    self._before[drift.serial] = latest[drift.serial]
 
     def look(self, trials: int) -> list[Reference]:
         """Times the reference where its share of the time allows it.

@@ -11,12 +11,13 @@ from autotune.compiler.request import TuneRequest
 from autotune.compiler.run_records import databases_at, target_words
 from autotune.compiler.spaces import Measure
 from autotune.compiler.targets import TargetSpec
-from autotune.errors import RecordError, UsageError
-from autotune.records import Result, read_run
+from autotune.errors import UsageError
+from autotune.reading import reading
+from autotune.records import read_run
 from autotune.records.places import is_run
 
-Known = Mapping[tuple[str, str], Sequence[Any]]
-"""Traces by kernel and formulation, those that were fastest first."""
+Known = Mapping[tuple[str, str], Sequence[tuple[str, Any]]]
+"""Digests and traces by kernel and formulation, those that were fastest first."""
 _Pooled = tuple[str, str, str, float, Any]  # Kernel, formulation, digest, time, trace.
 
 
@@ -38,7 +39,9 @@ def known_schedules(paths: Sequence[Path], target: TargetSpec) -> Known:
             found.setdefault((kernel, formulation), {}).setdefault(digest, (seconds, trace))
     # Times of different devices or cores do not compare, but of one kernel they are in the same order mostly.
     return {
-        key: [trace for _, trace in sorted(own.values(), key=lambda one: one[0])]
+        key: [
+            (digest, trace) for digest, (_, trace) in sorted(own.items(), key=lambda one: one[1][0])
+        ]
         for key, own in found.items()
     }
 
@@ -46,17 +49,15 @@ def known_schedules(paths: Sequence[Path], target: TargetSpec) -> Known:
 def _of_run(path: Path, target: TargetSpec) -> Iterator[_Pooled]:
     run = read_run(path)
     earlier = TuneRequest.of_run(run).target
-    result = run.ended()
+    run.ended()
     if target_words(earlier) != target_words(target):
         raise _for_another(f"run {path} is for {earlier.name}", target)
-    try:
+    with reading(path):
         traces = {event["digest"]: event["trace"] for event in run.trials()}
-        for task in Result.from_json(result).tasks:
+        for task in run.kernel_result().tasks:
             for one in task.pool:
                 if one.digest != DEFAULT:
                     yield task.name, one.formulation, one.digest, one.ms / 1e3, traces[one.digest]
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"the records of {path} are damaged: {error!r}") from error
 
 
 def _of_records(path: Path, target: TargetSpec) -> Iterator[_Pooled]:

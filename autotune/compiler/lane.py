@@ -23,6 +23,7 @@ from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_g
 from autotune.compiler.spaces import Space
 from autotune.compiler.tile_rules import recorded_tile, tiles_of
 from autotune.compiler.tile_strategy import TileFeatures
+from autotune.compiler.trace_replay import replay_trace
 from autotune.compiler.transfer import adapted, passes
 from autotune.errors import RecordError, ToolchainError
 from autotune.measurement import Outcome
@@ -102,7 +103,7 @@ class Lane:
         self._database: Any = None
         self._seen: set[str] = set()
         self._waiting: list[Candidate] = []
-        self._given: list[Any] = []
+        self._given: list[Candidate | tuple[str, Any]] = []
         self._ranked_by = 0
         self._evolves = False
         self._samples = False
@@ -199,9 +200,14 @@ class Lane:
         )
         self._samples = True
 
-    def give(self, traces: Sequence[Any]) -> None:
-        """Schedules that others found, as traces; they are proposed before anything else."""
-        self._given += traces
+    def give(self, known: Sequence[tuple[str, Any]]) -> None:
+        """Takes schedules that other runs found, which are proposed before anything else.
+
+        Args:
+            known: The digest and the trace of each. A trace that makes another program than its digest says is left
+                out.
+        """
+        self._given += known
 
     @property
     def given(self) -> int:
@@ -247,12 +253,8 @@ class Lane:
         fitting: list[Candidate] = []
         fresh: list[tuple[Candidate, float]] = []
         for one in known:
-            try:
-                candidate = self._of_trace(one.trace)
-            except Exception:  # TVM raises whatever its parser meets first.
-                candidate = None
-            if candidate is None or candidate.digest != one.digest:
-                LOGGER.warning("%s: a known schedule does not fit any more", self.name)
+            candidate = self._known(one.digest, one.trace)
+            if candidate is None:
                 continue
             fitting.append(candidate)
             if candidate.digest not in self._seen:
@@ -309,12 +311,8 @@ class Lane:
         found: list[Candidate] = []
         while self._given and len(found) < count:
             given = self._given.pop(0)
-            try:
-                candidate = given if isinstance(given, Candidate) else self._of_trace(given)
-            except (
-                Exception
-            ):  # TVM raises whatever its parser meets first; another version's does no harm.
-                LOGGER.warning("%s: a known schedule does not fit any more", self.name)
+            candidate = given if isinstance(given, Candidate) else self._known(*given)
+            if candidate is None:
                 continue
             if candidate.digest not in self._seen:
                 self._seen.add(candidate.digest)
@@ -403,14 +401,27 @@ class Lane:
 
     def _of_trace(self, trace: Any) -> Candidate:
         from tvm.s_tir import Schedule
-        from tvm.s_tir.schedule import Trace
 
         schedule = Schedule(self._context.mod)
-        Trace.apply_json_to_schedule(trace, schedule)
+        replay_trace(schedule, trace)
         # A trace of TVM's own rules has been through the checks, which change the schedule; a tile's only looks.
         if self._own and not passes(self._context, schedule):
             raise ValueError("the tile does not fit the program")
         return self._measurable(schedule)
+
+    def _known(self, digest: str, trace: Any) -> Candidate | None:
+        """The candidate that others measured; None where the trace does not make that program."""
+        try:
+            candidate = self._of_trace(trace)
+        except RecordError as error:
+            LOGGER.warning("%s: %s", self.name, error.message)
+            return None
+        except Exception:  # TVM raises whatever does not fit first.
+            candidate = None
+        if candidate is None or candidate.digest != digest:
+            LOGGER.warning("%s: a known schedule does not fit any more", self.name)
+            return None
+        return candidate
 
     def _measurable(self, schedule: Any) -> Candidate:
         from tvm.s_tir.meta_schedule import MeasureCandidate

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from autotune.compiler.spaces import Space
-from autotune.compiler.targets import TargetSpec
+from autotune.compiler.targets import Family, TargetSpec, check_attributes
 from autotune.errors import RecordError, UsageError
+from autotune.reading import Count, Unreadable, typed
 from autotune.records.folder import Run
 from autotune.workloads.graph import Task
 from autotune.workloads.spec import parse_kernel
@@ -127,32 +130,62 @@ class TuneRequest:
         if not isinstance(content, dict) or content.get("kind") != "kernels":
             raise RecordError("the run's request is damaged, or not one of a kernel run")
         try:
-            target = content["target"]
+            found = typed(_Written, content)
+            check_attributes(found.target.tvm)
             tvm = tuple(
                 (key, tuple(value) if isinstance(value, list) else value)
-                for key, value in target["tvm"].items()
+                for key, value in found.target.tvm.items()
             )
             return cls(
-                target=TargetSpec(**{**target, "tvm": tvm}),
-                space=Space.model_validate(content["space"]),
-                workload=content["workload"],
-                batch=content["batch"],
-                tasks=tuple(_task(entry) for entry in content["tasks"]),
-                trials=content["trials"],
-                seed=content["seed"],
-                fleet=Fleet(**content["fleet"]) if content.get("fleet") else None,
-                cores=_cores(content.get("cores")),
-                start_from=tuple(content.get("start_from", ())),
-                records=tuple(content.get("records", ())),
+                target=TargetSpec(**{**vars(found.target), "tvm": tvm}),
+                space=found.space,
+                workload=found.workload,
+                batch=found.batch,
+                tasks=tuple(
+                    Task(parse_kernel(one.spec, one.role), one.count, one.places)
+                    for one in found.tasks
+                ),
+                trials=found.trials,
+                seed=found.seed,
+                fleet=found.fleet,
+                cores=found.cores,
+                start_from=found.start_from,
+                records=found.records,
             )
-        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
+        except (Unreadable, UsageError) as error:
             raise RecordError(f"the run's request is damaged: {error}") from error
 
 
-def _cores(found: dict[str, Any] | None) -> Cores | None:
-    return None if found is None else Cores(**{**found, "cpus": tuple(found["cpus"])})
+@dataclass(frozen=True)
+class _Target:
+    name: str
+    family: Family
+    space_file: Annotated[str, Field(pattern=r"^[\w.-]+$")]
+    description: str
+    triple: Annotated[str, Field(pattern=r"^[\w.-]*$")]
+    tvm: dict[str, Any]
 
 
-def _task(entry: dict[str, Any]) -> Task:
-    kernel = parse_kernel(entry["spec"], entry["role"])
-    return Task(kernel, entry["count"], tuple(entry["places"]))
+@dataclass(frozen=True)
+class _Task:
+    spec: Annotated[str, Field(max_length=4000)]
+    role: str
+    count: Count
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A request as `run.json` has it."""
+
+    target: _Target
+    space: Space
+    workload: str
+    batch: Count | None
+    tasks: tuple[_Task, ...]
+    trials: Count
+    seed: Count
+    fleet: Fleet | None = None
+    cores: Cores | None = None
+    start_from: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()

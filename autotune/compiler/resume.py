@@ -89,6 +89,10 @@ def _working_seconds(run: Run) -> float:
 def _candidate(lane: Lane, event: dict[str, Any], path: Path) -> Candidate:
     try:
         candidate = lane.replay(event["trace"])
+    except RecordError as error:
+        raise RecordError(
+            f"{path}: trial {event.get('digest')}: {error.message}", hint=error.hint
+        ) from None
     except Exception as error:  # TVM raises whatever its parser meets first
         reason = str(error).strip().splitlines()[-1]
         raise RecordError(
@@ -98,7 +102,7 @@ def _candidate(lane: Lane, event: dict[str, Any], path: Path) -> Candidate:
     if candidate.digest != event.get("digest"):
         raise RecordError(
             f"{path}: the schedule of trial {event.get('digest')} makes another program than was measured",
-            hint="another version of autotune made the run: begin a new one, with --from and this run",
+            hint="another version of autotune made the run: begin a new one",
         )
     return candidate
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.targets import TargetSpec
-from autotune.errors import RecordError, UsageError
+from autotune.errors import UsageError
 from autotune.measurement import median
+from autotune.reading import reading
 from autotune.records import read_run
 from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
 from autotune.records.database_file import SUFFIX, read_database
@@ -54,10 +55,8 @@ def database_of_run(run: Run) -> Database:
         RecordError: It is no run of kernels, or its records are damaged.
     """
     request = TuneRequest.of_run(run)
-    try:
+    with reading(run.path):
         return _of_run(run, request)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise RecordError(f"the records of {run.path} are damaged: {error!r}") from error
 
 
 def _of_run(run: Run, request: TuneRequest) -> Database:
@@ -83,7 +82,7 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
         if not curve or seconds < curve[-1][1]:
             curve.append((trials[task], seconds))
         measured = {source: settled.get((task, digest), seconds)}
-        schedules.append(Schedule(task, event["formulation"], digest, event["trace"], measured))
+        schedules.append(Schedule.of(task, event["formulation"], digest, event["trace"], measured))
     defaults = {
         event["task"]: median(event["samples_s"])
         for event in run.events

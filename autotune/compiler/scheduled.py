@@ -11,8 +11,10 @@ from autotune.compiler.candidate import digest_of
 from autotune.compiler.default_schedule import default_schedule, plain_gpu_schedule
 from autotune.compiler.entries import DEFAULT
 from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.trace_replay import replay_trace
 from autotune.errors import RecordError, UsageError
-from autotune.records import Result, TaskResult, read_run
+from autotune.reading import reading
+from autotune.records import TaskResult, read_run
 from autotune.records.folder import Run
 from autotune.workloads.operators import Kernel
 
@@ -51,11 +53,9 @@ def winners(run: Run) -> Mapping[str, Winner]:
     Raises:
         RecordError: The records are damaged.
     """
-    try:
-        result = Result.from_json(run.result or {})
+    with reading(run.path):
+        result = run.kernel_result()
         traces = {event["digest"]: event["trace"] for event in run.trials()}
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"the records of {run.path} are damaged: {error}") from error
     found = {}
     for task in result.tasks:
         if task.tuned_ms is None:
@@ -74,8 +74,8 @@ def pooled(run: Run) -> Mapping[tuple[str, str], Winner]:
     Raises:
         RecordError: The records are damaged.
     """
-    try:
-        result = Result.from_json(run.result or {})
+    with reading(run.path):
+        result = run.kernel_result()
         traces = {event["digest"]: event["trace"] for event in run.trials()}
         return {
             (task.name, one.digest): Winner(
@@ -86,8 +86,6 @@ def pooled(run: Run) -> Mapping[tuple[str, str], Winner]:
             for task in result.tasks
             for one in task.pool
         }
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"the records of {run.path} are damaged: {error!r}") from error
 
 
 def winners_of(
@@ -135,16 +133,18 @@ def replayed(kernel: Kernel, formulation: str, trace: Any, digest: str) -> Any:
     """A formulation of the kernel with a recorded schedule: the program that was measured.
 
     Raises:
-        RecordError: The schedule is damaged, or one of another program, as of another version of a formulation.
+        RecordError: The schedule is damaged, or has what none of our searches makes, or makes another program than
+            its digest says, as one of another version of a formulation does.
     """
     import tvm
     from tvm.s_tir import Schedule
-    from tvm.s_tir.schedule import Trace
 
     (chosen,) = formulations(kernel, [formulation])
     schedule = Schedule(tvm.IRModule({"main": prim_func(kernel, chosen)}))
     try:
-        Trace.apply_json_to_schedule(trace, schedule)
+        replay_trace(schedule, trace)
+    except RecordError as error:
+        raise RecordError(f"{kernel.name}: {error.message}", hint=error.hint) from None
     except Exception as error:  # TVM raises whatever its parser meets first
         reason = str(error).strip().splitlines()[-1]
         raise RecordError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,18 +12,20 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
     ValidationError,
 )
 
 from autotune.errors import UsageError
+from autotune.reading import read_toml
 
 if TYPE_CHECKING:
     from autotune.compiler.formulations import Formulation
 
-Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+_LARGEST = 2**31 - 1  # Generated code counts with int32.
+PositiveInt = Annotated[int, Field(gt=0, le=_LARGEST)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=_LARGEST)]
+Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=256)]
 Vectors = Annotated[tuple[Literal[1, 2, 4, 8, 16], ...], Field(min_length=1)]
 """Widths that OpenCL has vectors of, without three, whose neighbours lie four apart."""
 Flags = Annotated[tuple[bool, ...], Field(min_length=1)]
@@ -679,18 +680,12 @@ def load(path: Path) -> Space:
             the key and the reason.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
+        content = read_toml(path)
+    except UsageError as error:
         raise UsageError(
-            f"search space {path} cannot be read: {error.strerror}",
+            f"search space {error.message}",
             hint="give a TOML file; the shipped ones are listed by `autotune targets`",
-        ) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"search space {path} is not valid TOML: it is not UTF-8 text") from error
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"search space {path} is not valid TOML: {error}") from error
+        ) from None
     try:
         space = Space.model_validate(content)
     except ValidationError as error:

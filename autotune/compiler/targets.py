@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Literal
 from autotune.compiler import spaces
 from autotune.compiler.host import cores
 from autotune.errors import UsageError
+from autotune.reading import SMALL, read_json
 
 Family = Literal["cpu", "opencl"]
 ARM_TRIPLE = "aarch64-linux-gnu"
@@ -19,6 +20,29 @@ ARM_TRIPLE = "aarch64-linux-gnu"
 _WORK_ITEMS = ("max_threads_per_block", "max_num_threads")
 _LOCAL_MEMORY = "max_shared_memory_per_block"
 _SUB_GROUP = "thread_warp_size"
+# What a file may say of a target: attributes that describe the device. TVM and LLVM have others, some of which load
+# code (`cl-opt`, `libs`).
+_ATTRIBUTES: Mapping[str, type] = {
+    "kind": str,
+    "tag": str,
+    "keys": list,
+    "device": str,
+    "model": str,
+    "mcpu": str,
+    "mtriple": str,
+    "mattr": list,
+    "mabi": str,
+    "mfloat-abi": str,
+    "num-cores": int,
+    "vector-width": int,
+    "supports_fp16": int,
+    "texture_spatial_limit": int,
+    "texture_depth_limit": int,
+    "image_base_address_alignment": int,
+    "max_function_args": int,
+    **dict.fromkeys((*_WORK_ITEMS, _LOCAL_MEMORY, _SUB_GROUP), int),
+}
+_WORD = re.compile(r"[+\-]?[\w.,/()@ -]{0,100}")
 
 
 @dataclass(frozen=True)
@@ -113,11 +137,9 @@ def from_json(path: Path) -> TargetSpec:
             neither this machine's nor aarch64 Linux, or TVM refuses it.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"target file {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"target file {path} is not valid JSON: {error}") from error
+        content = read_json(path, SMALL)
+    except UsageError as error:
+        raise UsageError(f"target file {error.message}", hint=error.hint) from None
     tag = content if isinstance(content, str) else None
     if isinstance(content, dict):
         tag = content.get("tag")
@@ -139,6 +161,11 @@ def from_json(path: Path) -> TargetSpec:
                 f"target file {path}: key {key}: TVM reads it of the host code only, so it would do nothing",
                 hint="leave it out, or see [compile] in search_spaces/host_cpu.toml and give --space FILE",
             )
+    for key, value in content.items():
+        try:
+            _check_attribute(key, value)
+        except UsageError as error:
+            raise UsageError(f"target file {path}: {error.message}", hint=error.hint) from None
     base = (
         find(_opencl_device(content)) if content["kind"] == "opencl" else _processor(path, content)
     )
@@ -155,6 +182,39 @@ def from_json(path: Path) -> TargetSpec:
                 f"target file {path}: key {key} is {content[key]}", hint="give 1 or more"
             )
     return spec
+
+
+def check_attributes(tvm: Mapping[str, Any]) -> None:
+    """Refuses attributes of a TVM target that a file may not set, such as options that make LLVM load code.
+
+    Args:
+        tvm: The target as a dictionary, from a file.
+
+    Raises:
+        UsageError: An attribute is not known here, or has a value of another form.
+    """
+    for key, value in tvm.items():
+        _check_attribute(key, value)
+
+
+def _check_attribute(key: str, value: Any) -> None:
+    form = _ATTRIBUTES.get(key)
+    if form is None:
+        raise UsageError(
+            f"key {key[:60]} is none that a target file may have",
+            hint=f"known: {', '.join(_ATTRIBUTES)}",
+        )
+    if form is int:
+        right = type(value) is int and -1 <= value < 1 << 31
+    elif form is str:
+        right = isinstance(value, str) and _WORD.fullmatch(value) is not None
+    else:
+        right = isinstance(value, list | tuple) and all(
+            isinstance(one, str) and _WORD.fullmatch(one) for one in value
+        )
+    if not right:
+        wanted = {int: "a whole number below 2^31", str: "a word"}.get(form, "a list of words")
+        raise UsageError(f"key {key} is {str(value)[:60]!r}, and {wanted} is wanted")
 
 
 def given_limits(tvm: Mapping[str, Any]) -> spaces.Limits:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from autotune.errors import UsageError
+from autotune.reading import Unreadable, parse_toml
 
 FOLDER = Path(__file__).parent / "profiles"
 
@@ -301,8 +301,8 @@ def parse(text: str, where: str) -> Profile:
     """
     try:
         # Through JSON: pydantic's strict mode takes JSON's arrays for tuples, but not Python's lists.
-        return Profile.model_validate_json(json.dumps(tomllib.loads(text)))
-    except (tomllib.TOMLDecodeError, ValidationError, TypeError) as error:
+        return Profile.model_validate_json(json.dumps(parse_toml(text)))
+    except (Unreadable, ValidationError, TypeError) as error:
         raise UsageError(f"{where} is no profile of an emulated device: {error}") from error
 
 

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.reading import Count, Seconds, Unreadable, typed
+from autotune.records.trace_grammar import check_kinds
 
 
 @dataclass(frozen=True, order=True)
@@ -55,10 +57,10 @@ class SearchedTask:
 
     spec: str
     role: str
-    count: int
-    default_s: float | None
-    trials: int
-    curve: tuple[tuple[int, float], ...]
+    count: Count
+    default_s: Seconds | None
+    trials: Count
+    curve: tuple[tuple[Count, Seconds], ...]
 
     def trials_until(self, seconds: float) -> int:
         """Trials until the best was so small; all of them where it never was."""
@@ -81,8 +83,8 @@ class Source:
     id: str
     identity: Identity
     cores: str
-    about: Mapping[str, Any]
-    trials: int
+    about: dict[str, Any]
+    trials: Count
     tasks: Mapping[str, SearchedTask]
 
     def to_json(self) -> dict[str, Any]:
@@ -100,19 +102,24 @@ class Source:
         """Reads what `to_json` gave.
 
         Raises:
-            KeyError, TypeError, ValueError: It is something else.
+            Unreadable: It is something else.
         """
-        tasks = {
-            name: SearchedTask(
-                **{**task, "curve": tuple((int(n), float(s)) for n, s in task["curve"])}
-            )
-            for name, task in content["tasks"].items()
-        }
-        return cls(**{**content, "identity": Identity(**content["identity"]), "tasks": tasks})
+        return typed(cls, content)
 
     def fuller(self, other: Source) -> Source:
         """The copy of the same run that knows more: runs that were resumed grow."""
         return max(self, other, key=lambda one: (one.trials, _canonical(one.to_json())))
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A schedule as a file has it."""
+
+    task: str
+    formulation: str
+    digest: str
+    trace: Any
+    seconds: dict[str, Seconds]
 
 
 @dataclass(frozen=True)
@@ -123,15 +130,41 @@ class Schedule:
         task: The kernel's name.
         formulation: How the kernel is computed.
         digest: Identity of the scheduled program: its structural hash, with task and formulation.
-        trace: The schedule as TVM's trace in plain JSON data.
+        trace_json: The schedule as TVM's trace, a JSON text: as objects it would take ten times the memory.
         seconds: What each source measured, by its id.
     """
 
     task: str
     formulation: str
     digest: str
-    trace: Any
-    seconds: Mapping[str, float]
+    trace_json: str
+    seconds: Mapping[str, Seconds]
+
+    @classmethod
+    def of(
+        cls, task: str, formulation: str, digest: str, trace: Any, seconds: Mapping[str, float]
+    ) -> Schedule:
+        """A schedule whose trace is plain JSON data."""
+        return cls(task, formulation, digest, _canonical(trace), seconds)
+
+    @classmethod
+    def from_json(cls, content: Any) -> Schedule:
+        """Reads what `to_json` gave.
+
+        Raises:
+            Unreadable: It is something else.
+            RecordError: Its trace has what no search of ours makes.
+        """
+        found = typed(_Written, content)
+        if not found.seconds:
+            raise Unreadable(f"{found.task[:80]}: a schedule without a time")
+        check_kinds(found.trace)
+        return cls.of(found.task, found.formulation, found.digest, found.trace, found.seconds)
+
+    @property
+    def trace(self) -> Any:
+        """The schedule as TVM's trace in plain JSON data."""
+        return json.loads(self.trace_json)
 
     @property
     def best_s(self) -> float:
@@ -139,14 +172,20 @@ class Schedule:
         return min(self.seconds.values())
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "seconds": dict(sorted(self.seconds.items()))}
+        return {
+            "task": self.task,
+            "formulation": self.formulation,
+            "digest": self.digest,
+            "trace": self.trace,
+            "seconds": dict(sorted(self.seconds.items())),
+        }
 
     def with_times_of(self, other: Schedule) -> Schedule:
         """The same schedule with the times of both; where both have one of a source, with the lesser."""
         seconds = dict(self.seconds)
         for source, value in other.seconds.items():
             seconds[source] = min(value, seconds.get(source, value))
-        return replace(self, seconds=seconds, trace=min(self.trace, other.trace, key=_canonical))
+        return replace(self, seconds=seconds, trace_json=min(self.trace_json, other.trace_json))
 
 
 @dataclass(frozen=True)

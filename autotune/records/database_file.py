@@ -7,11 +7,11 @@ import hashlib
 import json
 import os
 import tempfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import RecordError
+from autotune.reading import LINES, Unreadable, packed_lines
 from autotune.records.database import Database, Schedule, Source
 from autotune.records.json_text import json_text
 from autotune.records.lines import disk_error
@@ -19,7 +19,6 @@ from autotune.records.lines import disk_error
 SUFFIX = ".records.gz"
 SCHEMA_VERSION = 1
 _KIND = "autotune records"
-_LARGEST_BYTES = 1 << 30
 
 
 def file_name(database: Database) -> str:
@@ -57,37 +56,36 @@ def write_database(path: Path, database: Database) -> None:
 
 
 def read_database(path: Path) -> Database:
-    """Reads a database file.
+    """Reads a database file, line by line, so that a wrong one is refused at its first wrong line.
 
     Raises:
-        RecordError: It is damaged, or of another version.
+        RecordError: It is damaged, or of another version, or beyond the limits of `autotune.reading.LINES`, or has
+            a schedule that none of our searches makes.
     """
-    try:
-        with gzip.open(path) as file:
-            data = file.read(_LARGEST_BYTES + 1)
-        lines = [json.loads(line) for line in data.splitlines()]
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise RecordError(f"{path} is damaged: {error}") from error
-    if len(data) > _LARGEST_BYTES:
-        raise RecordError(f"{path} holds more than {_LARGEST_BYTES >> 20} MiB")
-    head = lines[0] if lines else None
+    lines = packed_lines(path, LINES, RecordError)
+    head = next(lines, None)
     if not isinstance(head, dict) or head.get("kind") != _KIND:
         raise RecordError(f"{path} holds no records of autotune")
     if head.get("schema_version") != SCHEMA_VERSION:
         raise RecordError(
-            f"{path} is of schema version {head.get('schema_version')}, and this reads {SCHEMA_VERSION}"
+            f"{path} is of schema version {str(head.get('schema_version'))[:20]}, and this reads {SCHEMA_VERSION}"
         )
-    try:
-        ((_, *rest), sources, schedules) = lines, [], []
-        for line in rest:
+    sources: list[Source] = []
+    schedules: list[Schedule] = []
+    known: set[str] = set()
+    for number, line in enumerate(lines, start=2):
+        try:
+            if not isinstance(line, dict):
+                raise Unreadable("it is neither a source nor a schedule")
             if "source" in line:
                 sources.append(Source.from_json(line["source"]))
+                known.add(sources[-1].id)
             else:
-                schedules.append(Schedule(**line["schedule"]))
-        database = Database.of(sources, schedules)
-        for one in database.schedules.values():
-            if not one.seconds or not all(database.sources[s] for s in one.seconds):
-                raise ValueError(f"{one.task}: a schedule without a time")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordError(f"{path} is damaged: {error!r}") from error
-    return database
+                schedules.append(Schedule.from_json(line.get("schedule")))
+                if not known.issuperset(schedules[-1].seconds):
+                    raise Unreadable(f"{schedules[-1].task[:80]}: a time of an unknown source")
+        except Unreadable as error:
+            raise RecordError(f"{path} is damaged: line {number}: {error}") from None
+        except RecordError as error:
+            raise RecordError(f"{path}: line {number}: {error.message}", hint=error.hint) from None
+    return Database.of(sources, schedules)

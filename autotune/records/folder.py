@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -12,11 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from autotune import reading
 from autotune.errors import RecordError, UsageError
+from autotune.reading import Unreadable
+from autotune.records.events import check_event
 from autotune.records.json_text import json_text
 from autotune.records.kinds import how_to_end
 from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
 from autotune.records.places import is_run
+from autotune.records.result import Result
 
 RUN_SCHEMA_VERSION = 1
 _RUN, _EVENTS, _RESULT, _LOCK = "run.json", "events.jsonl", "result.json", "run.lock"
@@ -49,17 +52,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file; `Infinity` and `NaN`, which earlier versions could write, are null.
+    """Reads a JSON file; NaN and Infinity, which earlier versions could write, are null.
 
     Raises:
-        RecordError: It cannot be read, or is damaged.
+        RecordError: It cannot be read, is damaged, or is beyond the limits of `autotune.reading.DOCUMENT`.
     """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise RecordError(f"{path} is damaged: {error}") from error
+    return reading.read_json(path, error=RecordError, nan_as_null=True)
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,17 @@ class Run:
 
     def knew(self) -> int:
         """Of how many of its kernels the records that an ended run began with had schedules."""
-        records = (self.result or {}).get("records") or {}
-        return int(records.get("equal", 0))
+        with reading.reading(self.path / _RESULT):
+            return int(((self.result or {}).get("records") or {}).get("equal", 0))
+
+    def kernel_result(self) -> Result:
+        """The result of an ended run of kernels.
+
+        Raises:
+            RecordError: `result.json` is damaged, missing or that of another command.
+        """
+        with reading.reading(self.path / _RESULT):
+            return Result.from_json(self.result or {})
 
     def ended(self) -> dict[str, Any]:
         """Content of `result.json`.
@@ -113,14 +120,25 @@ def read_run(path: Path) -> Run:
     about = read_json(path / _RUN)
     if not isinstance(about, dict) or about.get("schema_version") != RUN_SCHEMA_VERSION:
         raise RecordError(f"{path / _RUN} is not a run of schema version {RUN_SCHEMA_VERSION}")
+    if not isinstance(about.get("request", {}), dict):
+        raise RecordError(f"{path / _RUN} is damaged: its request is no object")
     events = read_lines(path / _EVENTS) if (path / _EVENTS).exists() else []
+    command = str(about.get("request", {}).get("kind"))
     for number, event in enumerate(events, start=1):
-        if not isinstance(event, dict) or "event" not in event:
+        try:
+            check_event(event, command)
+        except Unreadable as error:
             raise RecordError(
-                f"{path / _EVENTS}: line {number} is damaged: not an event",
+                f"{path / _EVENTS}: line {number} is damaged: {error}",
                 hint=f"delete line {number} to go on without that record",
-            )
+            ) from None
+        except RecordError as error:
+            raise RecordError(
+                f"{path / _EVENTS}: line {number}: {error.message}", hint=error.hint
+            ) from None
     result = read_json(path / _RESULT) if (path / _RESULT).exists() else None
+    if result is not None and not isinstance(result, dict):
+        raise RecordError(f"{path / _RESULT} is damaged: it is no object")
     return Run(path, about, tuple(events), result)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import RecordError
+from autotune.reading import Unreadable, lines, open_file
 from autotune.records.json_text import json_text
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -70,22 +70,22 @@ def read_lines(path: Path) -> list[Any]:
     """Reads all lines; a last line without its newline was cut short by a kill and is left out.
 
     Raises:
-        RecordError: The file is missing, or a line is damaged; the message has its number.
+        RecordError: The file is missing, or a line is damaged, or the file is beyond the limits of
+            `autotune.reading.LINES`; the message has the line's number.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror}") from error
     values = []
-    lines = data.split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):
+    with open_file(path, RecordError) as file:
         try:
-            values.append(json.loads(line))
-        except ValueError as error:
+            for _, value in lines(file, torn_end=True):
+                values.append(value)
+        except OSError as error:
+            raise RecordError(f"{path} cannot be read: {error.strerror}") from error
+        except Unreadable as error:
+            number = len(values) + 1
             raise RecordError(
-                f"{path}: line {number} is damaged: {error}",
+                f"{path}: {error}",
                 hint=f"delete line {number} to go on without that record",
-            ) from error
+            ) from None
     return values
 
 

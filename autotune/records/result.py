@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from autotune.reading import Count, Number, Seconds, typed
+
 RESULT_SCHEMA_VERSION = 1
 
 
@@ -22,18 +24,9 @@ class Drift:
     """
 
     serial: str
-    trials: int
-    ratio: float
-    ci: tuple[float, float]
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Drift:
-        """Reads what `asdict` gave.
-
-        Raises:
-            KeyError, TypeError: It is something else.
-        """
-        return cls(**{**content, "ci": tuple(content["ci"])})
+    trials: Count
+    ratio: Seconds
+    ci: tuple[Number, Number]
 
     def __str__(self) -> str:
         where = f" on {self.serial}" if self.serial else ""
@@ -56,7 +49,7 @@ class PooledSchedule:
 
     digest: str
     formulation: str
-    ms: float
+    ms: Seconds
     traits: dict[str, Any] | None
 
 
@@ -93,19 +86,19 @@ class TaskResult:
     operator: str
     role: str
     spec: str
-    count: int
-    default_ms: float | None
-    tuned_ms: float | None
-    speedup: float | None
-    ci: tuple[float, float] | None
-    gflops: float | None
-    trials: int
-    valid: int
-    failures: dict[str, int]
-    max_rel_error: float | None
+    count: Count
+    default_ms: Seconds | None
+    tuned_ms: Seconds | None
+    speedup: Seconds | None
+    ci: tuple[Number, Number] | None
+    gflops: Number | None
+    trials: Count
+    valid: Count
+    failures: dict[str, Count]
+    max_rel_error: Number | None
     formulation: str
     digest: str
-    movement_ms: float | None = None
+    movement_ms: Number | None = None
     ties: tuple[str, ...] = ()
     doubt: str = ""
     pool: tuple[PooledSchedule, ...] = ()
@@ -124,9 +117,9 @@ class RecordsUse:
             over its untuned default. Kernels that this run did not bring so far count as 0.
     """
 
-    equal: int
-    similar: int
-    unknown: int
+    equal: Count
+    similar: Count
+    unknown: Count
     saved_trials: int
 
     def __str__(self) -> str:
@@ -155,8 +148,8 @@ class Result:
     target: str
     device: dict[str, Any]
     stand_in: bool
-    trials: int
-    wall_s: float
+    trials: Count
+    wall_s: Number
     tasks: tuple[TaskResult, ...]
     drifts: tuple[Drift, ...] = ()
     records: RecordsUse | None = None
@@ -204,26 +197,6 @@ class Result:
         """Reads what `to_json` wrote.
 
         Raises:
-            KeyError, TypeError: The object is not a result of this schema version.
+            Unreadable: The object is not a result of this schema version.
         """
-        tasks = tuple(
-            TaskResult(
-                **{
-                    **task,
-                    "ci": tuple(task["ci"]) if task["ci"] else None,
-                    "ties": tuple(task.get("ties", ())),
-                    "pool": tuple(PooledSchedule(**one) for one in task.get("pool", ())),
-                }
-            )
-            for task in content["tasks"]
-        )
-        return cls(
-            content["target"],
-            content["device"],
-            content["stand_in"],
-            content["trials"],
-            content["wall_s"],
-            tasks,
-            tuple(Drift.from_json(drift) for drift in content.get("drifts", ())),
-            RecordsUse(**content["records"]) if content.get("records") else None,
-        )
+        return typed(cls, content)

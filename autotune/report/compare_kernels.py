@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.errors import RecordError, UsageError
+from autotune.errors import UsageError
 from autotune.measurement.statistics import Interval, ratio_of_sums
-from autotune.records import Result, TaskResult
+from autotune.records import TaskResult
 from autotune.records.folder import Run
 from autotune.report.kernel_history import DEFAULT
 
@@ -22,7 +22,7 @@ def compared_kernels(first: Run, second: Run) -> dict[str, Any]:
         UsageError: They have no kernel in common.
         RecordError: A result is damaged.
     """
-    results = [_result(run) for run in (first, second)]
+    results = [run.kernel_result() for run in (first, second)]
     finals = [_finals(run) for run in (first, second)]
     named = [{task.name: task for task in result.tasks} for result in results]
     common = [name for name in named[0] if name in named[1]]
@@ -76,13 +76,6 @@ def verdict(ends: Sequence[float] | None) -> str:
     if ends is None:
         return ""
     return "second" if ends[0] > 1 else "first" if ends[1] < 1 else "tie"
-
-
-def _result(run: Run) -> Result:
-    try:
-        return Result.from_json(run.result or {})
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"{run.path / 'result.json'} is damaged: {error!r}") from error
 
 
 def _finals(run: Run) -> dict[str, Mapping[str, Any]]:

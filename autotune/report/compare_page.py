@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autotune.records import Result
 from autotune.records.folder import Run
 from autotune.report import charts
 from autotune.report.bars import Ratio, intervals, stacked
@@ -76,7 +75,7 @@ def _settings(settings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _kernels(found: Mapping[str, Any], runs: Sequence[Run]) -> list[tuple[str, str]]:
-    results = [Result.from_json(run.result or {}) for run in runs]
+    results = [run.kernel_result() for run in runs]
     names = list(dict.fromkeys(role for r in results for role in role_times(r, tuned=False)))
     rows = []
     for side, result in zip(_SIDES, results, strict=True):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autotune.errors import RecordError
+from autotune.reading import LINES, Unreadable, parse_json, read_bytes
 from autotune.report import charts
 from autotune.report.charts import Series
 from autotune.report.svg import Axis
@@ -50,12 +51,12 @@ def _samples(
     clocks: dict[str, list[tuple[float, float]]] = {}
     watch: list[str] = []
     start: float | None = None
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_bytes(path, LINES.bytes, RecordError).splitlines()
     every = max(1, len(lines) // _MOST_SAMPLES)
     for number, line in enumerate(lines):
         try:
-            entry = json.loads(line)
-        except ValueError:
+            entry = parse_json(line)
+        except Unreadable:
             continue  # Cut off by a full disk or a restart.
         if "begin" in entry:
             watch = entry["watch"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.measurement.step_runner import MemoryKind, OnGpu
+from autotune.reading import DOCUMENT, Unreadable, parse_json, read_bytes
 from autotune.studies.plan_schema import check, damaged
 
 PLAN_SCHEMA_VERSION = 1
@@ -124,17 +124,17 @@ def read_plan(path: Path) -> StepPlan:
             f"{path} is a folder, and a plan is a file",
             hint=f"such as {path / 'plans' / 'best.json'}, which `autotune joint` writes",
         )
+    if not path.exists():
+        raise UsageError(f"no plan at {path}: there is no such file")
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"no plan at {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise damaged(path, f"it is not JSON: {error}") from error
+        told = parse_json(read_bytes(path, DOCUMENT.bytes))
+    except Unreadable as error:
+        raise damaged(path, f"it is not JSON: {error}") from None
     if not isinstance(told, dict) or told.get("kind") != KIND:
         raise UsageError(f"{path} is no plan", hint="`autotune joint` writes plans")
     if told.get("schema_version") != PLAN_SCHEMA_VERSION:
         raise UsageError(
-            f"{path} is a plan of version {told.get('schema_version')}, and this autotune reads "
+            f"{path} is a plan of version {str(told.get('schema_version'))[:20]}, and this autotune reads "
             f"{PLAN_SCHEMA_VERSION}",
             hint="search again with this version of autotune",
         )

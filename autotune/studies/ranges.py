@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autotune.errors import UsageError
+from autotune.reading import read_toml
 
 Together = Literal["any", "whole", "never"]
 
@@ -69,12 +69,7 @@ def read_ranges(path: Path) -> CpuRanges:
     """
     try:
         # Through JSON: TOML's arrays are lists, and tuples are wanted. Its dates are none that JSON knows.
-        found = tomllib.loads(path.read_text("utf-8"))
-        return CpuRanges.model_validate_json(json.dumps(found, default=str))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
+        return CpuRanges.model_validate_json(json.dumps(read_toml(path), default=str))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

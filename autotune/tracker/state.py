@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.devices.journal import state_root
 from autotune.errors import RecordError
+from autotune.reading import read_json
 from autotune.tracker.watch import DeviceStatus, KeyStatus
 
 
@@ -61,7 +62,7 @@ def read(where: Path | None = None) -> FleetState | None:
     """The tracker that runs; None where none does."""
     path = (where or folder()) / "state.json"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path, error=RecordError)
         state = FleetState(
             content["pid"],
             content["started"],
@@ -69,7 +70,7 @@ def read(where: Path | None = None) -> FleetState | None:
             content["log"],
             tuple(_device(entry) for entry in content["devices"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (RecordError, ValueError, KeyError, TypeError):
         return None
     return state if process_start(state.pid) == state.started else None
 

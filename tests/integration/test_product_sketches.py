@@ -119,10 +119,10 @@ def test_what_was_measured_before_is_a_lesson_or_is_recalled_and_not_learnt_twic
     ]
     digests = [lane()[0].replay(trace).digest for trace in traces]
     known = [
-        Recorded(kernel.name, "gemm", digest, trace, {"run": 1e-3 * number})
+        Recorded.of(kernel.name, "gemm", digest, trace, {"run": 1e-3 * number})
         for number, (digest, trace) in enumerate(zip(digests, traces, strict=True), start=1)
     ]
-    broken = Recorded(kernel.name, "gemm", "0", [], {"run": 1.0})
+    broken = Recorded.of(kernel.name, "gemm", "0", [], {"run": 1.0})
     taught, ranker = lane()
     lesson = taught.lesson([*known, broken])
     assert lesson.seconds == [one.best_s for one in known]
@@ -147,10 +147,10 @@ def test_what_two_sources_know_is_proposed_once_and_what_is_recalled_when_it_is_
         return Lane(kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1)
 
     same, both = lane().replay(trace), lane()
-    both.give([trace])
+    both.give([(same.digest, trace)])
     assert both.adapt([same], variants=1, count=1) == 1  # Its own kernel is most like it.
     assert [one.digest for one in both.propose(2)].count(same.digest) == 1
 
-    known = Recorded(kernel.name, "gemm", same.digest, trace, {"run": 1e-3})
+    known = Recorded.of(kernel.name, "gemm", same.digest, trace, {"run": 1e-3})
     both.repeat(both.recall([known]))
     assert [one.digest for one in both.propose(1)] == [same.digest]

@@ -36,11 +36,11 @@ def databases(draw: st.DrawFn) -> Database:
     found = draw(st.lists(sources(), min_size=1, max_size=4))
     ids = [one.id for one in found]
     schedules = [
-        Schedule(
+        Schedule.of(
             draw(st.sampled_from(TASKS)),
             draw(st.sampled_from(("direct", "packed"))),
             f"digest{draw(st.integers(0, 3))}",
-            [["GetSBlock", draw(st.integers(0, 2))], []],
+            [[["GetSBlock", [], ["y", "main"], [f"b{draw(st.integers(0, 2))}"]]], []],
             draw(st.dictionaries(st.sampled_from(ids), seconds, min_size=1, max_size=3)),
         )
         for _ in range(draw(st.integers(0, 6)))

@@ -8,16 +8,16 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "autotune"
 MAY_IMPORT = {
-    "workloads": {"errors", "workloads"},
-    "measurement": {"errors", "measurement", "devices", "power"},
-    "report": {"errors", "report", "studies", "records", "measurement", "workloads"},
-    "records": {"errors", "records"},
-    "devices": {"errors", "devices"},
-    "power": {"errors", "power", "devices"},
-    "studies": {"errors", "studies", "measurement", "power", "devices", "workloads"},
-    "tracker": {"errors", "tracker", "devices"},
-    "emulator": {"errors", "emulator", "devices", "workloads"},
-    "compiler": {"errors", "compiler", "workloads", "measurement", "devices", "records"},
+    "workloads": {"errors", "reading", "workloads"},
+    "measurement": {"errors", "reading", "measurement", "devices", "power"},
+    "report": {"errors", "reading", "report", "studies", "records", "measurement", "workloads"},
+    "records": {"errors", "reading", "records"},
+    "devices": {"errors", "reading", "devices"},
+    "power": {"errors", "reading", "power", "devices"},
+    "studies": {"errors", "reading", "studies", "measurement", "power", "devices", "workloads"},
+    "tracker": {"errors", "reading", "tracker", "devices"},
+    "emulator": {"errors", "reading", "emulator", "devices", "workloads"},
+    "compiler": {"errors", "reading", "compiler", "workloads", "measurement", "devices", "records"},
 }
 
 

@@ -23,7 +23,7 @@ def conv(k: int, h: int, role: str = "forward", c: int = 16, **fields: int) -> K
 def known(*kernels: tuple[Kernel, dict[str, list[float]]]) -> Database:
     tasks = {k.name: SearchedTask(k.spec, k.role, 1, 9.0, 8, ((1, 1.0),)) for k, _ in kernels}
     schedules = [
-        Schedule(kernel.name, formulation, f"{formulation}{number}", [], {"run": seconds})
+        Schedule.of(kernel.name, formulation, f"{formulation}{number}", [], {"run": seconds})
         for kernel, times in kernels
         for formulation, row in times.items()
         for number, seconds in enumerate(row)

@@ -119,7 +119,7 @@ def test_devices_heat_clocks_and_failures_are_shown(run: Path) -> None:
 
 def test_damaged_records_are_one_clear_error(run: Path) -> None:
     (run / "result.json").write_text('{"tasks": [{}]}')
-    with pytest.raises(RecordError, match="records are damaged"):
+    with pytest.raises(RecordError, match="is damaged"):
         report(run)
 
 

@@ -19,7 +19,7 @@ def _run(kernel: Kernel, schedules: int) -> Database:
     task = SearchedTask(kernel.spec, kernel.role, 1, 9.0, schedules, ())
     source = Source(kernel.name, GPU, "all", {}, schedules, {kernel.name: task})
     found = [
-        Schedule(kernel.name, formulation, f"{formulation}{n}", [], {source.id: 1.0 + n})
+        Schedule.of(kernel.name, formulation, f"{formulation}{n}", [], {source.id: 1.0 + n})
         for formulation in ("gemm", "winograd_gemm")
         for n in range(schedules)
     ]

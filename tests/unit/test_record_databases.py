@@ -34,7 +34,10 @@ def database(*schedules: tuple[str, str, float], **fields: object) -> Database:
     own = source(**fields)  # type: ignore[arg-type]
     return Database.of(
         [own],
-        [Schedule(task, "direct", digest, [], {own.id: s}) for task, digest, s in schedules],
+        [
+            Schedule.of(task, "direct", digest, [[], []], {own.id: s})
+            for task, digest, s in schedules
+        ],
     )
 
 
@@ -79,7 +82,7 @@ def test_the_fastest_are_those_of_each_device_kernel_and_formulation() -> None:
     big = database(("a", "x", 1.0), ("a", "y", 0.5), ("a", "z", 0.7), ("b", "x", 9.0), name="big")
     # Of the slower cores all would be left out, were they not counted apart.
     little = database(("a", "x", 3.0), ("a", "y", 4.0), name="little", cores="little, 4 threads")
-    other = Schedule("a", "packed", "x", [], {"big": 8.0})
+    other = Schedule.of("a", "packed", "x", [[], []], {"big": 8.0})
     whole = merged([big, little, Database.of(big.sources.values(), [other])])
     kept = whole.fastest(1)
     assert set(kept.schedules) == {

@@ -25,7 +25,7 @@ from autotune.report.page import download
 
 
 def make(parent: Path) -> RunFolder:
-    return RunFolder.create(parent, "cpu-test", {"request": {"kind": "kernels"}})
+    return RunFolder.create(parent, "cpu-test", {"request": {"kind": "cpu-config"}})
 
 
 def test_events_are_readable_while_the_run_is_open(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_events_are_readable_while_the_run_is_open(tmp_path: Path) -> None:
         run = read_run(folder.path)
     assert [event["digest"] for event in run.trials()] == ["a"]
     assert run.result is None
-    assert run.about["request"] == {"kind": "kernels"}
+    assert run.about["request"] == {"kind": "cpu-config"}
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])

@@ -126,16 +126,22 @@ def test_a_file_of_ranges_is_read_and_a_slip_is_told_with_its_place(tmp_path: Pa
     with pytest.raises(UsageError, match=r"clusters\.big\.coers"):
         read_ranges(path)
     path.write_text("[")
-    with pytest.raises(UsageError, match="not TOML"):
+    with pytest.raises(UsageError, match="not valid TOML"):
         read_ranges(path)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("clocks = 2020-01-01", "clocks: Input should be 'set' or 'free'"),
-        ("threads_per_core = [inf]", "threads_per_core.0: Input should be a finite number"),
-        ("threads_per_core = [nan]", "threads_per_core.0: Input should be a finite number"),
+        ("clocks = 2020-01-01", ": clocks: Input should be 'set' or 'free'"),
+        (
+            "threads_per_core = [inf]",
+            " is not valid TOML: threads_per_core.0: inf is no finite number",
+        ),
+        (
+            "threads_per_core = [nan]",
+            " is not valid TOML: threads_per_core.0: nan is no finite number",
+        ),
     ],
 )
 def test_values_that_toml_has_and_json_has_not_are_told_with_their_place(
@@ -145,7 +151,7 @@ def test_values_that_toml_has_and_json_has_not_are_told_with_their_place(
     path.write_text(text)
     with pytest.raises(UsageError) as told:
         read_ranges(path)
-    assert told.value.message == f"{path}: {words}"
+    assert told.value.message == f"{path}{words}"
 
 
 @pytest.mark.parametrize("together", ["never", "whole"])

@@ -32,7 +32,7 @@ def test_steps_are_told_one_by_one_up_to_the_last(kernels: int) -> None:
     known = [parse_kernel(f"matmul:m=8,n={n},k=8", "forward") for n in (8, 16, 24, 32)]
     tasks = {one.name: SearchedTask(one.spec, one.role, 1, 9.0, 1, ()) for one in known}
     source = Source("run", GPU, "all", {}, len(known), tasks)
-    found = [Schedule(one.name, "gemm", one.name, [], {source.id: 1.0}) for one in known]
+    found = [Schedule.of(one.name, "gemm", one.name, [], {source.id: 1.0}) for one in known]
     told = experiences([], Database.of([source], found))
     entries: Any = [
         SimpleNamespace(

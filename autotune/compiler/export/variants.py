@@ -312,12 +312,9 @@ def _tuned(kernel: Kernel, winner: Winner) -> Callable[[Any], Any]:
 
 def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
     run = read_run(path)
-    content = run.ended()
+    run.ended()
     request = TuneRequest.of_run(run)
-    try:
-        result = Result.from_json(content)
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"{path / 'result.json'} is damaged: {error}") from error
+    result = run.kernel_result()
     if result.stand_in and not allow_stand_in:
         raise UsageError(
             f"run {path} was measured on {result.device['name']}, a stand-in for {result.target}: "

@@ -1,0 +1,378 @@
+"""Files from outside, read with limits: bytes, lines, nesting, values and numbers.
+
+A file that somebody else made can be hostile. Nothing here runs what it reads. Memory is bounded by the limits,
+which are checked before a text is parsed. What is refused raises an error of one line that names the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import stat
+import tomllib
+import zlib
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import IO, Annotated, Any, TypeVar, cast
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from autotune.errors import AutotuneError, RecordError, UsageError
+
+T = TypeVar("T")
+_MIB = 1 << 20
+
+Seconds = Annotated[float, Field(strict=True, gt=0, lt=1e9)]
+"""A measured time. None is 0, negative, infinite or beyond 30 years."""
+Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
+"""A number of things."""
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""Any finite number."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a file is read.
+
+    Attributes:
+        bytes: Of the whole file, unpacked.
+        line_bytes: Of one line, where a file is read by lines; of the text, where it is one JSON value.
+        lines: Lines.
+        values: JSON values (numbers, texts, lists, objects) of one line or text.
+        all_values: Those of all lines of a file.
+        depth: Lists and objects within each other. The limit is kept to within a factor of two.
+        packed_ratio: How many times larger an unpacked file may be than the packed one, beyond the first 16 MiB.
+    """
+
+    bytes: int
+    line_bytes: int
+    lines: int = 1_000_000
+    values: int = 1_000_000
+    all_values: int = 20_000_000
+    depth: int = 32
+    packed_ratio: int = 100
+
+
+SMALL = Limits(bytes=4 * _MIB, line_bytes=4 * _MIB)
+"""Files that people write by hand: spaces, targets, profiles, settings."""
+DOCUMENT = Limits(bytes=64 * _MIB, line_bytes=64 * _MIB, values=8_000_000)
+"""One JSON value that a program wrote: results, plans, manifests."""
+LINES = Limits(bytes=512 * _MIB, line_bytes=8 * _MIB)
+"""JSON lines: events of runs, databases of records."""
+
+_MOST_DIGITS = 24
+_LARGE_EXPONENT = re.compile(rb"[eE]\+?0*[1-9]\d\d")
+_DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class Unreadable(ValueError):  # noqa: N818  # what a text is, not what went wrong in the program
+    """A text that is refused; the message says why, without the file's name."""
+
+
+def open_file(path: Path, error: type[AutotuneError] = UsageError) -> IO[bytes]:
+    """Opens a regular file for reading. Devices and pipes, which may have no end or never begin, are refused.
+
+    Args:
+        path: The file.
+        error: The kind of error to raise.
+
+    Raises:
+        AutotuneError: Of that kind: there is no such file, or it cannot be read, or is no regular file.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as reason:
+        raise error(f"{path} cannot be read: {reason.strerror}") from reason
+    except ValueError as reason:  # A NUL in the name.
+        raise error(f"{str(path)!r} is no file name: {reason}") from reason
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise error(f"{path} is no regular file", hint="give a file")
+    return os.fdopen(handle, "rb")
+
+
+def read_bytes(path: Path, limit: int, error: type[AutotuneError] = UsageError) -> bytes:
+    """Reads a whole file of at most so many bytes.
+
+    Raises:
+        AutotuneError: Of the given kind: it cannot be read, is no regular file, or is larger.
+    """
+    try:
+        with open_file(path, error) as file:
+            data = file.read(limit + 1)
+    except OSError as reason:
+        raise error(f"{path} cannot be read: {reason.strerror}") from reason
+    if len(data) > limit:
+        raise error(f"{path} is larger than {_size(limit)}")
+    return data
+
+
+def read_text(path: Path, limits: Limits, error: type[AutotuneError] = UsageError) -> str:
+    """Reads a text file in UTF-8.
+
+    Raises:
+        AutotuneError: Of the given kind: as `read_bytes`, or it is no UTF-8.
+    """
+    try:
+        return read_bytes(path, limits.bytes, error).decode()
+    except UnicodeDecodeError as reason:
+        raise error(f"{path} is not UTF-8 text: {reason.reason} at byte {reason.start}") from None
+
+
+def parse_json(text: bytes | str, limits: Limits = DOCUMENT, *, nan_as_null: bool = False) -> Any:
+    """Reads one JSON value from a text that is not trusted.
+
+    Args:
+        text: The text; bytes are UTF-8.
+        limits: How large it may be.
+        nan_as_null: Whether NaN and Infinity are read as null, rather than refused.
+
+    Raises:
+        Unreadable: It is no JSON, or beyond a limit, or has a number that JSON does not have (NaN), one of
+            1e100 or more, or of more than 24 digits in a row.
+    """
+    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    if len(data) > limits.line_bytes:
+        raise Unreadable(f"it is larger than {_size(limits.line_bytes)}")
+    # Only what is outside of texts has a structure. Escaped quotes go first.
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
+    outside = b'""'.join(plain.split(b'"')[::2]) if b'"' in plain else plain
+    if _values(outside) > limits.values:
+        raise Unreadable(f"it has more than {limits.values} values")
+    if _deeper(outside, limits.depth):
+        raise Unreadable(f"it is nested more than {limits.depth} deep")
+    digits = outside.translate(_DIGITS_AS_ZEROS)
+    if b"0" * (_MOST_DIGITS + 1) in digits or _LARGE_EXPONENT.search(outside):
+        raise Unreadable("it has a number that is too large")
+    if not nan_as_null and (b"N" in outside or b"I" in outside):
+        raise Unreadable("it has NaN or Infinity, which are no numbers of JSON")
+    try:
+        # Of bytes, `json` would guess at other encodings.
+        value = json.loads(data.decode(), parse_constant=_null if nan_as_null else None)
+    except RecursionError:
+        raise Unreadable("it is nested too deep") from None
+    except UnicodeDecodeError as reason:
+        raise Unreadable(f"it is no UTF-8: {reason.reason} at byte {reason.start}") from None
+    except ValueError as reason:
+        raise Unreadable(str(reason)) from None
+    if (b"\\ud" in data or b"\\uD" in data) and not _encodable(value):
+        raise Unreadable("it has half of a surrogate pair, which is no character")
+    return value
+
+
+def read_json(
+    path: Path,
+    limits: Limits = DOCUMENT,
+    error: type[AutotuneError] = UsageError,
+    *,
+    nan_as_null: bool = False,
+) -> Any:
+    """Reads a file that holds one JSON value.
+
+    Raises:
+        AutotuneError: Of the given kind: as `read_bytes` and `parse_json`.
+    """
+    data = read_bytes(path, limits.bytes, error)
+    try:
+        return parse_json(data, limits, nan_as_null=nan_as_null)
+    except Unreadable as reason:
+        raise error(f"{path} is not valid JSON: {reason}") from None
+
+
+def typed(kind: type[T], value: Any) -> T:
+    """Plain data as a dataclass or another type, every field checked.
+
+    Fields that the type does not have are left out.
+
+    Args:
+        kind: The type, whose annotations say what each field may be.
+        value: What a JSON file held.
+
+    Raises:
+        Unreadable: A field is missing or of another type; the message says where.
+    """
+    try:
+        return cast(T, _adapter(cast(Hashable, kind)).validate_python(value))
+    except ValidationError as reason:
+        first = reason.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part)[:40] for part in first["loc"])
+        raise Unreadable(f"{where or 'the whole'}: {first['msg']}") from None
+    except RecursionError:
+        raise Unreadable("it is nested too deep") from None
+
+
+@contextmanager
+def reading(what: Path | str) -> Iterator[None]:
+    """Says of whatever goes wrong while data of a file is looked at that the file is damaged.
+
+    Args:
+        what: The file or folder, for the message.
+
+    Raises:
+        RecordError: The data lacks something, or has it in another form.
+    """
+    try:
+        yield
+    except Unreadable as reason:
+        raise RecordError(f"{what} is damaged: {reason}") from reason
+    except KeyError as reason:
+        raise RecordError(f"{what} is damaged: {str(reason)[:200]} is missing") from reason
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as reason:
+        text = (str(reason).strip().splitlines() or [type(reason).__name__])[0]
+        raise RecordError(f"{what} is damaged: {text[:200]}") from reason
+    except RecursionError as reason:
+        raise RecordError(f"{what} is damaged: it is nested too deep") from reason
+
+
+@cache
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(cast(Any, kind))
+
+
+def read_toml(path: Path, error: type[AutotuneError] = UsageError) -> dict[str, Any]:
+    """Reads a TOML file that people write by hand.
+
+    Raises:
+        AutotuneError: Of the given kind: it cannot be read, or is no TOML, or beyond a limit.
+    """
+    text = read_text(path, SMALL, error)
+    try:
+        return parse_toml(text)
+    except Unreadable as reason:
+        raise error(f"{path} is not valid TOML: {reason}") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Reads TOML from a text that is not trusted.
+
+    Raises:
+        Unreadable: It is no TOML, or beyond a limit, or has a number that is infinite or none.
+    """
+    if len(text) > SMALL.bytes:
+        raise Unreadable(f"it is larger than {_size(SMALL.bytes)}")
+    try:
+        content = tomllib.loads(text)
+    except RecursionError:
+        raise Unreadable("it is nested too deep") from None
+    except (
+        ValueError
+    ) as reason:  # TOMLDecodeError is one; a number of thousands of digits is another.
+        raise Unreadable(str(reason)) from None
+    _check_values(content, SMALL.depth)
+    return content
+
+
+def lines(
+    file: IO[bytes], limits: Limits = LINES, *, torn_end: bool = False
+) -> Iterator[tuple[int, Any]]:
+    """Reads JSON lines one after the other.
+
+    Args:
+        file: The file, open for reading.
+        limits: How large it and its lines may be.
+        torn_end: Whether a last line without its newline is left out: a kill cut it short.
+
+    Yields:
+        The line's number, from 1, and its value.
+
+    Raises:
+        Unreadable: A line is no JSON, or beyond a limit; the message has its number.
+        OSError, EOFError, zlib.error: As the file raises when it is read.
+    """
+    total = number = values = 0
+    while line := file.readline(limits.line_bytes + 1):
+        number += 1
+        total += len(line)
+        if len(line) > limits.line_bytes:
+            raise Unreadable(f"line {number} is longer than {_size(limits.line_bytes)}")
+        if number > limits.lines:
+            raise Unreadable(f"it has more than {limits.lines} lines")
+        if total > limits.bytes:
+            raise Unreadable(f"it is larger than {_size(limits.bytes)}")
+        if torn_end and not line.endswith(b"\n"):
+            return
+        values += _values(line)
+        if values > limits.all_values:
+            raise Unreadable(f"it has more than {limits.all_values} values")
+        try:
+            value = parse_json(line, limits)
+        except Unreadable as reason:
+            raise Unreadable(f"line {number} is damaged: {reason}") from None
+        yield number, value
+
+
+def packed_lines(path: Path, limits: Limits, error: type[AutotuneError]) -> Iterator[Any]:
+    """Reads a gzipped file of JSON lines, one line after the other.
+
+    Raises:
+        AutotuneError: Of the given kind: it cannot be read, or is damaged, or beyond a limit.
+    """
+    with open_file(path, error) as packed:
+        size = os.fstat(packed.fileno()).st_size
+        most = min(limits.bytes, 16 * _MIB + limits.packed_ratio * size)
+        own = replace(limits, bytes=most)
+        try:
+            with gzip.GzipFile(fileobj=packed) as file, io.BufferedReader(file) as unpacked:
+                for _, value in lines(unpacked, own):
+                    yield value
+        except (OSError, EOFError, zlib.error, Unreadable) as reason:
+            raise error(f"{path} is damaged: {reason}") from None
+
+
+def _null(_: str) -> None:
+    """NaN or Infinity as null."""
+
+
+def _values(text: bytes) -> int:
+    """How many JSON values a text has at most."""
+    return 1 + sum(map(text.count, (b",", b"[", b"{", b":")))
+
+
+def _size(count: int) -> str:
+    return f"{count // _MIB} MiB" if count >= _MIB else f"{count} bytes"
+
+
+def _deeper(outside: bytes, depth: int) -> bool:
+    """Whether brackets are nested deeper; each pass removes the innermost ones."""
+    brackets = outside.translate(None, _NOT_BRACKETS)
+    for _ in range(depth):
+        if not brackets:
+            return False
+        shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(shorter) == len(brackets):
+            break
+        brackets = shorter
+    # What is left is deep, or no JSON: then it is the parser that says what is wrong, if it can.
+    return len(brackets) > 2 * depth
+
+
+def _encodable(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_values(content: Any, depth: int) -> None:
+    """Refuses nesting, and numbers that are infinite, none, or too large for a float64."""
+    waiting: list[tuple[str, Any, int]] = [("", content, 0)]
+    while waiting:
+        where, value, level = waiting.pop()
+        if level > depth:
+            raise Unreadable(f"{where[:60]}: it is nested more than {depth} deep")
+        if isinstance(value, dict):
+            waiting += ((f"{where}.{key}", inner, level + 1) for key, inner in value.items())
+        elif isinstance(value, list):
+            waiting += ((f"{where}.{n}", inner, level + 1) for n, inner in enumerate(value))
+        elif isinstance(value, int) and abs(value) >= 10**_MOST_DIGITS:
+            raise Unreadable(f"{where.removeprefix('.')[:60]}: the number is too large")
+        elif isinstance(value, float) and not abs(value) < float("inf"):
+            raise Unreadable(f"{where.removeprefix('.')[:60]}: {value} is no finite number")

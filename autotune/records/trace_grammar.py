@@ -1,0 +1,330 @@
+"""What a recorded schedule may hold: the instructions that our own searches make, and nothing else.
+
+A recorded schedule is a trace of TVM's: instructions, and the decisions of those that sample. Some instructions of
+TVM bring code or run registered functions (`pragma_import_llvm`, tensor intrinsics, layout functions). Records come
+from other people. So every trace is checked here, without TVM, before TVM reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.errors import RecordError
+
+_MOST_INSTRUCTIONS = 4096
+_MOST_OPERANDS = 256
+_LARGEST = 1 << 31
+_MOST_UNROLLED = 1 << 16
+
+_VARIABLE = re.compile(r"[blv]\d{1,6}")
+_NAME = re.compile(r"\w[\w.]{0,200}")
+_STRUCTURE = re.compile(r"[SR]{1,16}")
+
+Check = Callable[[Any], bool]
+
+
+def _integer(low: int, high: int) -> Check:
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def _one_of(*values: bool | int | str) -> Check:
+    allowed = frozenset((type(one), one) for one in values)  # 1 == True in Python, but not in JSON.
+    kinds = (bool, int, str)
+    return lambda value: type(value) in kinds and (type(value), value) in allowed
+
+
+def _list_of(check: Check, most: int) -> Check:
+    return lambda value: isinstance(value, list) and len(value) <= most and all(map(check, value))
+
+
+def _empty(value: Any) -> bool:
+    return value == [] and isinstance(value, list)
+
+
+def _name(value: Any) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def _chance(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1
+
+
+def _factor(value: Any) -> bool:
+    """A part of a split: a number, or `None` (as text) for what is left."""
+    return value == "None" or _SIZE(value)
+
+
+def _text(pattern: re.Pattern[str]) -> Check:
+    """TVM writes a text that is an operand as JSON within JSON."""
+
+    def check(value: Any) -> bool:
+        return isinstance(value, str) and pattern.fullmatch(value.strip('"')) is not None and (
+            value == json.dumps(value.strip('"'))
+        )  # fmt: skip
+
+    return check
+
+
+_SIZE = _integer(1, _LARGEST)
+_INDEX = _integer(0, _MOST_OPERANDS)
+_FLAG = _one_of(0, 1)
+_STAGES = _list_of(_integer(0, _MOST_OPERANDS), _MOST_OPERANDS)
+_SCOPE = _one_of("global", "local", "shared")
+_THREADS = _one_of(
+    *(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"),
+    "vthread",
+)
+
+# By the key, what the value may be. A variable (`v7`) may stand for a number.
+_ANNOTATIONS: Mapping[str, Check] = {
+    "autotune.half": _one_of(1),
+    "autotune.image": _integer(0, 8),
+    "meta_schedule.parallel": _integer(-1, _LARGEST),
+    "meta_schedule.vectorize": _integer(-1, _LARGEST),
+    "meta_schedule.unroll_explicit": _integer(0, _MOST_UNROLLED),
+    "meta_schedule.unroll_implicit": _integer(0, _MOST_UNROLLED),
+    "meta_schedule.cooperative_fetch": _integer(1, _LARGEST),
+    "meta_schedule.random_compute_producer": _FLAG,
+    "meta_schedule.thread_extent_low_inclusive": _integer(0, _LARGEST),
+    "meta_schedule.thread_extent_high_inclusive": _integer(0, _LARGEST),
+    "meta_schedule.tiling_structure": _text(_STRUCTURE),
+    "pragma_auto_unroll_max_step": _integer(0, _MOST_UNROLLED),
+    "pragma_unroll_explicit": _FLAG,
+    "software_pipeline_stage": _STAGES,
+    "software_pipeline_order": _STAGES,
+}
+_MAY_VARY = ("unroll_explicit", "unroll_implicit", "cooperative_fetch")
+ANNOTATION_KEYS = frozenset(_ANNOTATIONS)
+"""Annotations that a recorded schedule may add to a program."""
+# What a formulation's own mark is called; rules take marks away.
+_MARK = re.compile(r"autotune\.\w{1,60}|" + "|".join(map(re.escape, _ANNOTATIONS)))
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """An instruction's form.
+
+    Attributes:
+        inputs: Kinds of the variables it takes: `b` a block, `l` a loop, `v` a number. `+` after the last one
+            stands for one or more of it.
+        results: The kind of what it makes; empty for nothing.
+        attributes: A check of each attribute.
+        rest: A check of the inputs after those, which are no variables.
+    """
+
+    inputs: str = ""
+    results: str = ""
+    attributes: tuple[Check, ...] = ()
+    rest: Check | None = None
+
+
+_INSTRUCTIONS: Mapping[str, _Instruction] = {
+    "GetSBlock": _Instruction(results="b", attributes=(_name, _one_of("main"))),
+    "GetLoops": _Instruction("b", "l"),
+    "GetChildBlocks": _Instruction("b", "b"),
+    "GetProducers": _Instruction("b", "b"),
+    "GetConsumers": _Instruction("b", "b"),
+    "GetOutputBlocks": _Instruction("b", "b"),
+    "SamplePerfectTile": _Instruction("l", "v", (_integer(1, 16), _integer(-1, _LARGEST))),
+    "SampleCategorical": _Instruction(
+        results="v",
+        attributes=(
+            _list_of(_integer(-_LARGEST, _LARGEST), _MOST_OPERANDS),
+            _list_of(_chance, _MOST_OPERANDS),
+        ),
+    ),
+    "SampleComputeLocation": _Instruction("b", "l"),
+    "Split": _Instruction("l", "l", (_one_of(True), _one_of(False)), _factor),
+    "Fuse": _Instruction("l+", "l", (_FLAG,)),
+    "Reorder": _Instruction("l+"),
+    "AddUnitLoop": _Instruction("b", "l"),
+    "Bind": _Instruction("l", attributes=(_THREADS,)),
+    "Parallel": _Instruction("l"),
+    "Vectorize": _Instruction("l"),
+    "Unroll": _Instruction("l"),
+    "CacheRead": _Instruction("b", "b", (_INDEX, _SCOPE), _empty),
+    "CacheWrite": _Instruction("b", "b", (_INDEX, _SCOPE), _empty),
+    "ComputeAt": _Instruction("bl", attributes=(_FLAG, _integer(-2, -1))),
+    "ReverseComputeAt": _Instruction("bl", attributes=(_FLAG, _integer(-2, -1))),
+    "ComputeInline": _Instruction("b"),
+    "ReverseComputeInline": _Instruction("b"),
+    "DecomposeReduction": _Instruction("bl", "b"),
+    "RFactor": _Instruction("l", "b", (_integer(-16, 16),)),
+    "SetScope": _Instruction("b", attributes=(_INDEX, _SCOPE)),
+    "StorageAlign": _Instruction(
+        "b", attributes=(_INDEX, _integer(-16, 16), _integer(1, 1024), _integer(0, 1024))
+    ),
+    "Unannotate": _Instruction("b", attributes=(lambda key: _key(key, _MARK),)),
+    "EnterPostproc": _Instruction(),
+}
+_ANNOTATE = "Annotate"
+_NO_SUCH = "no search of autotune makes such an instruction"
+INSTRUCTION_KINDS = frozenset({*_INSTRUCTIONS, _ANNOTATE})
+"""Instructions that a recorded schedule may have."""
+
+
+def check_kinds(trace: Any) -> None:
+    """Refuses a recorded schedule with a kind of instruction or annotation that none of our searches makes.
+
+    This is quick enough for all schedules of a file. `check_trace` looks at the rest before a schedule is used.
+
+    Args:
+        trace: A trace as plain JSON data: `[instructions, decisions]`.
+
+    Raises:
+        RecordError: The message names the instruction.
+    """
+    try:
+        instructions, _ = trace
+        for number, (name, _, attributes, _) in enumerate(instructions):
+            if name not in INSTRUCTION_KINDS:
+                raise _refused(number, name, _NO_SUCH)
+            if name == _ANNOTATE and (len(attributes) != 1 or attributes[0] not in _ANNOTATIONS):
+                raise _refused(number, name, _no_such_annotation(attributes))
+    except (TypeError, ValueError, IndexError):
+        raise RecordError("a recorded schedule is no list of instructions and decisions") from None
+
+
+def check_trace(trace: Any) -> None:
+    """Refuses a recorded schedule that our own searches cannot have made.
+
+    Args:
+        trace: A trace as plain JSON data: `[instructions, decisions]`.
+
+    Raises:
+        RecordError: It has an instruction, an attribute or an annotation that none of our rules makes, or is
+            malformed. The message names the instruction.
+    """
+    if not (
+        isinstance(trace, list) and len(trace) == 2 and all(isinstance(t, list) for t in trace)
+    ):
+        raise RecordError("a recorded schedule is no list of instructions and decisions")
+    instructions, decisions = trace
+    if len(instructions) > _MOST_INSTRUCTIONS:
+        raise RecordError(f"a recorded schedule has more than {_MOST_INSTRUCTIONS} instructions")
+    known: set[str] = set()
+    for number, instruction in enumerate(instructions):
+        if not (isinstance(instruction, list) and len(instruction) == 4):
+            raise _refused(
+                number, instruction, "it is no list of name, inputs, attributes, results"
+            )
+        name, inputs, attributes, results = instruction
+        if not isinstance(name, str) or name not in INSTRUCTION_KINDS:
+            raise _refused(number, name, _NO_SUCH)
+        for one in (inputs, attributes, results):
+            if not isinstance(one, list) or len(one) > _MOST_OPERANDS:
+                raise _refused(number, name, "its operands are no lists, or too long")
+        if name == _ANNOTATE:
+            reason = _annotation(inputs, attributes, results, known)
+        else:
+            reason = _plain(_INSTRUCTIONS[name], inputs, attributes, results, known)
+        if reason:
+            raise _refused(number, name, reason)
+        known.update(results)
+    _check_decisions(instructions, decisions)
+
+
+def _refused(number: int, name: Any, reason: str) -> RecordError:
+    shown = name if isinstance(name, str) and _NAME.fullmatch(name) else "?"
+    return RecordError(
+        f"a recorded schedule is refused: instruction {number} ({shown[:60]}): {reason}",
+        hint="use records that `autotune kernels` has made and nobody has changed",
+    )
+
+
+def _key(value: Any, keys: re.Pattern[str]) -> bool:
+    return isinstance(value, str) and keys.fullmatch(value) is not None
+
+
+def _variable(value: Any, kind: str, known: set[str]) -> bool:
+    return isinstance(value, str) and value in known and value[0] == kind
+
+
+def _annotation(
+    inputs: Sequence[Any], attributes: Sequence[Any], results: Sequence[Any], known: set[str]
+) -> str:
+    """Why an annotation is refused; empty where it is not."""
+    key = attributes[0] if len(attributes) == 1 else None
+    if not isinstance(key, str) or key not in _ANNOTATIONS:
+        return _no_such_annotation(attributes)
+    if results or len(inputs) != 2 or not any(_variable(inputs[0], k, known) for k in "bl"):
+        return "it annotates no block or loop"
+    value = inputs[1]
+    if key.endswith(_MAY_VARY) and _variable(value, "v", known):
+        return ""
+    return "" if _ANNOTATIONS[key](value) else f"the value of {key!r} is none that autotune makes"
+
+
+def _no_such_annotation(attributes: Sequence[Any]) -> str:
+    key = attributes[0] if attributes else None
+    shown = key if isinstance(key, str) and _NAME.fullmatch(key) else "?"
+    return f"the annotation {shown[:60]!r} is none that autotune makes"
+
+
+def _plain(
+    form: _Instruction,
+    inputs: Sequence[Any],
+    attributes: Sequence[Any],
+    results: Sequence[Any],
+    known: set[str],
+) -> str:
+    """Why an instruction is refused; empty where it is not."""
+    kinds = form.inputs.removesuffix("+")
+    if form.inputs != kinds:
+        kinds += kinds[-1] * (len(inputs) - len(kinds))
+    if len(inputs) < len(kinds):
+        return "it has too few inputs"
+    for one, kind in zip(inputs, kinds, strict=False):
+        if not _variable(one, kind, known):
+            return "its inputs are no blocks, loops or numbers that were made before"
+    others = inputs[len(kinds) :]
+    if bool(others) != (form.rest is not None):
+        return "it has too few or too many inputs"
+    for one in others:
+        assert form.rest is not None
+        if not (form.rest(one) or _variable(one, "v", known)):
+            return "its inputs are none that autotune makes"
+    if len(attributes) != len(form.attributes):
+        return "it has too few or too many attributes"
+    for check, one in zip(form.attributes, attributes, strict=True):
+        if not check(one):
+            return "its attributes are none that autotune makes"
+    for one in results:
+        if not (isinstance(one, str) and _VARIABLE.fullmatch(one) and one[0] == form.results):
+            return "its results are no variables of the right kind"
+        if one in known:
+            return f"it makes {one} again"
+    if len(results) > 1 and len(set(results)) != len(results):
+        return "it makes a variable twice"
+    return ""
+
+
+def _check_decisions(instructions: Sequence[Any], decisions: Sequence[Any]) -> None:
+    """Each instruction that samples has one decision, of its own form."""
+    decided: dict[int, Any] = {}
+    for one in decisions:
+        if not (isinstance(one, list) and len(one) == 2 and type(one[0]) is int):
+            raise RecordError("a recorded schedule has a decision that is no pair")
+        decided[one[0]] = one[1]
+    sampled = {n for n, one in enumerate(instructions) if one[0].startswith("Sample")}
+    if decided.keys() != sampled or len(decisions) != len(sampled):
+        raise RecordError("a recorded schedule has other decisions than instructions that sample")
+    for number, decision in decided.items():
+        name, _, attributes, results = instructions[number]
+        match name:
+            case "SamplePerfectTile":
+                parts = attributes[0]
+                right = len(results) == parts and _list_of(_SIZE, parts)(decision)
+                right = right and len(decision) == parts
+            case "SampleCategorical":
+                values, chances = attributes
+                right = len(values) == len(chances) and len(results) == 1
+                right = right and _integer(0, len(values) - 1)(decision)
+            case _:
+                right = _integer(-2, _MOST_OPERANDS)(decision)
+        if not right:
+            raise _refused(number, name, "its decision is none that it can make")

@@ -25,8 +25,8 @@ PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 PACKAGES := build-essential cmake ninja-build python3-venv \
 	ocl-icd-libopencl1 opencl-headers pocl-opencl-icd \
 	g++-aarch64-linux-gnu qemu-user-static adb
-# For the tests with emulated phones and boards, and of pkg-config files; without them those tests are skipped.
-TEST_PACKAGES := mksh toybox pkg-config
+# For the tests with emulated phones and boards, of pkg-config files and of hostile records; skipped without.
+TEST_PACKAGES := mksh toybox pkg-config strace
 TOOLS := g++ cmake ninja python3 aarch64-linux-gnu-g++ qemu-aarch64-static adb
 
 .PHONY: help install system demo test lint docs bench clean

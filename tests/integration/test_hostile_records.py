@@ -14,7 +14,8 @@ SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 MATMUL = "matmul:m=8,n=24,k=40"
 
 IR = """
-@llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}] [{{ i32, ptr, ptr }} {{ i32 1, ptr @attack, ptr null }}]
+%entry = type {{ i32, ptr, ptr }}
+@llvm.global_ctors = appending global [1 x %entry] [%entry {{ i32 1, ptr @attack, ptr null }}]
 @name = private constant [{size} x i8] c"{name}\\00"
 declare i32 @creat(ptr, i32)
 define void @attack() {{

@@ -1,0 +1,427 @@
+"""Valid records, changed at random, read as `--records`, `--from`, `resume` and `export` read them.
+
+Each mutant must make a valid schedule or be refused in one line. A child process reads them under strace, which
+shows each process that it starts, each file that it writes and each connection that it opens. A mutant that kills
+the child, or takes too long, is a fault too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gzip
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bars import Report, positive, run
+
+from autotune.errors import AutotuneError, UsageError
+
+COUNT, QUICK_COUNT = 10_000, 150
+SAMPLES = Path(__file__).parents[1] / "logs" / "samples"
+DATABASES = ("cpu-steps/intel-r--xeon-r--processor-383bb511", "opencl-gpu/nvidia-h200-dafe1a69")
+_SLOW_S = 60.0
+_BEGIN = "fuzzing-begins-here"
+_EACH = 80  # Schedules of each database that are changed.
+
+CODE = "define void @attack() { ret void }"
+NASTY: tuple[Any, ...] = (
+    None, True, False, 0, 1, -1, 2, 3, 7, 1 << 31, 1 << 63, 1 << 70, -(1 << 40), 0.5, 1e99, -0.0, "", "None", "b0",
+    "l1", "v2", "b99999", "main", "root", "local", "global", "warp", '"SSRSRS"', CODE, json.dumps(CODE), "../../x",
+    "/etc/passwd", "\x1b[2J", "\ud800", "é" * 50, [], {}, [[]], [0], [1, 2], [[1, 2], [0.5, 0.5]], {"a": 1},
+)  # fmt: skip
+FOREIGN: tuple[list[Any], ...] = (
+    ["Annotate", ["l1", json.dumps(CODE)], ["pragma_import_llvm"], []],
+    ["Annotate", ["b0", json.dumps("int x;")], ["pragma_import_c"], []],
+    ["Annotate", ["b0", '"wmma_sync"'], ["meta_schedule.auto_tensorize"], []],
+    ["Annotate", ["b0", {"a": '"1"'}], ["pragma_loop_partition_hint"], []],
+    ["Tensorize", ["l1"], ["dot_4x4_i8i8s32_sdot", True], []],
+    ["Tensorize", ["b0"], ["tirx.intrin", False], []],
+    ["TransformLayout", ["b0"], [0, 1, '{"root_index":0,"nodes":[]}', None, True], []],
+    ["TransformBlockLayout", ["b0"], ['{"root_index":0,"nodes":[]}'], []],
+    ["Blockize", ["l1"], [True], ["b900"]],
+    ["BlockizeInfo", [], [], []],
+    ["SetAxisSeparator", ["b0"], [0, 0, [1]], []],
+    ["UnsafeSetDType", ["b0"], [0, "float16"], []],
+    ["UnsafeHideBufferAccess", ["b0"], ["read", [0]], []],
+    ["AnnotateBufferAccess", ["b0"], [0, "read", "lambda"], []],
+    ["RollingBuffer", ["b0"], [0], []],
+    ["DecomposePadding", ["b0", "l1"], [], ["b901"]],
+    ["PadEinsum", ["b0"], [[16, 16]], []],
+    ["CacheInplace", ["b0"], [0, "local"], ["b902"]],
+    ["CacheIndex", ["b0"], ["global", 1], ["b903"]],
+    ["ReIndex", ["b0"], [0, True], ["b904"]],
+    ["ReorderBlockIterVar", ["b0", [1, 0]], [], []],
+    ["SamplePartitionedTile", ["l1"], [2, 1, 1], ["v905", "v906"]],
+    ["LoopPartition", ["l1", 4, 4], [True], ["l907", "l908"]],
+    ["Merge", ["l1", "l2"], [], ["l909"]],
+    ["GetOutputBlocks", ["b0"], [], ["b910"]],
+    ["GetConsumers", ["b0"], [], ["b911"]],
+    ["SampleCategorical", [], [[0, -3, 7], [0.2, 0.3, 0.5]], ["v912"]],
+    ["Unroll", ["l1"], [], []],
+    ["Vectorize", ["l1"], [], []],
+    ["Bind", ["l1"], ["threadIdx.x"], []],
+    ["SetScope", ["b0"], [0, "shared"], []],
+    ["StorageAlign", ["b0"], [0, -1, 1024, 1023], []],
+    ["ComputeInline", ["b0"], [], []],
+    ["EnterPostproc", [], [], []],
+)  # fmt: skip
+
+
+def inner_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the parts of JSON data are: keys from the outside to the inside."""
+    if path:
+        yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from inner_places(value[key], (*path, key))
+
+
+def part(value: Any, path: Sequence[Any]) -> Any:
+    """The part of JSON data at a place."""
+    for key in path:
+        value = value[key]
+    return value
+
+
+def changed_data(value: Any, draw: random.Random) -> None:
+    """Changes one part of JSON data: another value, gone, twice, or swapped with a neighbour."""
+    *front, last = draw.choice(list(inner_places(value)))
+    parent = part(value, front)
+    kind = draw.randrange(5)
+    if kind == 0 and isinstance(parent, list):
+        parent.insert(last, copy.deepcopy(parent[last]))
+    elif kind == 1:
+        del parent[last]
+    elif kind == 2 and isinstance(parent, list) and len(parent) > 1:
+        other = draw.randrange(len(parent))
+        parent[last], parent[other] = parent[other], parent[last]
+    elif kind == 3 and type(parent[last]) in (int, float):
+        parent[last] += draw.choice((-1, 1, 2, -parent[last], 1 << 33))
+    else:
+        parent[last] = copy.deepcopy(draw.choice(NASTY))
+
+
+def changed_trace(trace: Any, draw: random.Random) -> None:
+    """Changes a trace as an attacker or a bug would: foreign instructions, other loops, numbers and decisions."""
+    instructions, decisions = trace
+    kind = draw.randrange(6)
+    if kind == 0:
+        at = draw.randrange(len(instructions) + 1)
+        instructions.insert(at, copy.deepcopy(draw.choice(FOREIGN)))
+        for one in decisions:
+            one[0] += one[0] >= at
+        if instructions[at][0] == "SampleCategorical":
+            decisions.append([at, draw.randrange(3)])
+    elif kind == 1 and decisions:
+        decision = draw.choice(decisions)
+        sampled = instructions[decision[0]]
+        if sampled[0] == "SampleCategorical":
+            decision[1] = draw.randrange(len(sampled[2][0]))
+        else:
+            changed_data(decision, draw)
+    elif kind == 2:
+        names = sorted({name for one in instructions for name in one[3] if isinstance(name, str)})
+        one = draw.choice(instructions)
+        if one[1] and names:
+            one[1][draw.randrange(len(one[1]))] = draw.choice(names)
+    elif kind == 3:
+        first, second = draw.randrange(len(instructions)), draw.randrange(len(instructions))
+        instructions[first], instructions[second] = instructions[second], instructions[first]
+    else:
+        changed_data(trace, draw)
+
+
+def changed_bytes(data: bytes, draw: random.Random) -> bytes:
+    """Changes some bytes: others, gone, or more of them."""
+    at = draw.randrange(len(data))
+    length = draw.choice((1, 1, 2, 16, 500))
+    kind = draw.randrange(3)
+    middle = draw.randbytes(length) if kind else b""
+    return data[:at] + middle + data[at + (0 if kind == 2 else length) :]
+
+
+class Mutants:
+    """Changes records and reads them.
+
+    Args:
+        folder: Where the changed files are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sources: list[dict[str, Any]] = []
+        self._specs: list[dict[str, tuple[str, str]]] = []
+        self._schedules: list[tuple[int, dict[str, Any]]] = []
+        for number, name in enumerate(DATABASES):
+            lines = gzip.decompress((SAMPLES / f"{name}.records.gz").read_bytes()).splitlines()
+            read = [json.loads(line) for line in lines[1:40]]
+            source = next(one for one in read if "source" in one)["source"]
+            tasks = source["tasks"]
+            self._specs.append({k: (t["spec"], t["role"]) for k, t in tasks.items()})
+            source["tasks"] = dict(list(tasks.items())[:2])
+            self._sources.append(source)
+            draw = random.Random(number)
+            own = [line for line in lines if line.startswith(b'{"schedule"')]
+            for line in draw.sample(own, len(own)):
+                schedule = json.loads(line)["schedule"]
+                if schedule["task"] in self._specs[number]:
+                    self._schedules.append((number, schedule))
+                if len(self._schedules) == (number + 1) * _EACH:
+                    break
+
+    def read(self, seed: int) -> str:
+        """Makes a mutant and reads it.
+
+        Returns:
+            What became of it: `same`, `other program`, `refused`; anything else is a fault.
+        """
+        draw = random.Random(seed)
+        number, schedule = draw.choice(self._schedules)
+        schedule = copy.deepcopy(schedule)
+        source = copy.deepcopy(self._sources[number])
+        schedule["seconds"] = {source["id"]: 1e-3}
+        head: dict[str, Any] = {"kind": "autotune records", "schema_version": 1}
+        lines = [head, {"source": source}, {"schedule": schedule}]
+        kind = draw.choices(("trace", "fields", "text", "packed", "run"), (70, 10, 6, 4, 10))[0]
+        if kind == "run":
+            return self._of_run(draw)
+        for _ in range(draw.choice((1, 1, 2, 4))):
+            if kind == "trace":
+                # What was changed before may have no such part any more.
+                with suppress(TypeError, IndexError, KeyError, ValueError, AttributeError):
+                    changed_trace(schedule["trace"], draw)
+            elif kind == "fields":
+                schedule["trace"], trace = None, schedule["trace"]
+                changed_data(lines, draw)
+                if schedule.get("trace", 0) is None:
+                    schedule["trace"] = trace
+        text = b"\n".join(json.dumps(line).encode() for line in lines) + b"\n"
+        if kind == "text":
+            text = changed_bytes(text, draw)
+        packed = gzip.compress(text, 1)
+        if kind == "packed":
+            packed = changed_bytes(packed, draw)
+        path = self._folder / "mutant.records.gz"
+        path.write_bytes(packed)
+        return judged(lambda: self._database(path))
+
+    def _database(self, path: Path) -> str:
+        import tvm
+        from tvm.s_tir import Schedule
+
+        from autotune.compiler.candidate import digest_of
+        from autotune.compiler.formulations import formulations, prim_func
+        from autotune.compiler.scheduled import replayed
+        from autotune.compiler.trace_replay import replay_trace
+        from autotune.records.database_file import read_database
+        from autotune.workloads.spec import parse_kernel
+
+        database = read_database(path)
+        specs = {name: spec for own in self._specs for name, spec in own.items()}
+        for one in database.schedules.values():
+            if one.task not in specs:
+                raise UsageError("no kernel of the run's")
+            kernel = parse_kernel(*specs[one.task])
+            (form,) = formulations(kernel, [one.formulation])
+            again = Schedule(tvm.IRModule({"main": prim_func(kernel, form)}))
+            try:
+                replay_trace(again, one.trace)
+            except AutotuneError:
+                raise
+            except (
+                Exception
+            ) as error:  # TVM's own, which callers take for a schedule that does not fit.
+                raise UsageError("it does not fit: " + type(error).__name__) from error
+            if digest_of(kernel, one.formulation, again.mod) != one.digest:
+                return "other program"
+            replayed(kernel, one.formulation, one.trace, one.digest)
+        return "same"
+
+    def _of_run(self, draw: random.Random) -> str:
+        from autotune.compiler.request import TuneRequest
+        from autotune.compiler.run_records import database_of_run
+        from autotune.compiler.scheduled import pooled, winners
+        from autotune.records import read_run
+
+        path = self._folder / "run"
+        shutil.copytree(SAMPLES / "cpu-matmul", path, dirs_exist_ok=True)
+        file = path / draw.choice(("events.jsonl", "events.jsonl", "run.json", "result.json"))
+        text = file.read_bytes()
+        if draw.random() < 0.3:
+            file.write_bytes(changed_bytes(text, draw))
+        else:
+            values = (
+                [json.loads(line) for line in text.splitlines()]
+                if file.suffix == ".jsonl"
+                else [json.loads(text)]
+            )
+            chosen = draw.choice(values)
+            if draw.random() < 0.4 and "trace" in chosen:
+                changed_trace(chosen["trace"], draw)
+            else:
+                changed_data(chosen, draw)
+            file.write_text("\n".join(map(json.dumps, values)) + "\n")
+
+        def read() -> str:
+            run = read_run(path)
+            request = TuneRequest.of_run(run)
+            kernels = {task.kernel.name: task.kernel for task in request.tasks}
+            database_of_run(run)
+            pooled(run)
+            for name, winner in winners(run).items():
+                if name in kernels and winner.tuned:
+                    winner.program(kernels[name], None)
+            return "same"
+
+        return judged(read)
+
+
+def judged(read: Callable[[], str]) -> str:
+    """What became of a mutant."""
+    try:
+        return read()
+    except AutotuneError as error:
+        text = str(error)
+        if len(text.splitlines()) != 1 or not text.isprintable() or len(text) > 1500:
+            return f"refused in a way that no terminal should show: {text[:300]!r}"
+        return "refused"
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:300]}"
+
+
+def child(folder: Path, first: int, last: int) -> None:
+    """Reads mutants and writes what became of each to a file; strace watches."""
+    from autotune.compiler import formulations  # noqa: F401  # What is imported is no work of a mutant.
+
+    mutants = Mutants(folder)
+    mutants.read(first)
+    (folder / _BEGIN).touch()
+    with (folder / f"outcomes-{first}").open("w", encoding="utf-8", buffering=1) as file:
+        for seed in range(first, last):
+            file.write(f"{seed} ")
+            file.write(json.dumps(mutants.read(seed)) + "\n")
+
+
+CALLS = (
+    "execve,execveat,fork,vfork,clone,clone3,open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2,"
+    "mkdir,mkdirat,rmdir,link,linkat,symlink,symlinkat,truncate,chmod,fchmodat,mknod,mknodat,socket,connect,bind"
+)
+_QUIET = re.compile(r"clone3?\(.*CLONE_THREAD|O_RDONLY|= -1 E|^\d+ +(\+\+\+|---)|resumed>")
+
+
+def traced(log: Path) -> list[str]:
+    """The command that writes the calls of the command after it to a file."""
+    return [
+        *("strace", "-f", "--seccomp-bpf", "-qq", "-e", "signal=none"),
+        *("-o", str(log), "-e", f"trace={CALLS}"),
+    ]
+
+
+def offences(log: Path, folder: Path) -> list[str]:
+    """Calls that reading a file has no business with: processes, files outside of the folder, connections."""
+    found = []
+    begun = False
+    with log.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            begun = begun or _BEGIN in line
+            if not begun or _QUIET.search(line) or str(folder) in line or "/dev/null" in line:
+                continue
+            found.append(line.strip()[:300])
+    return found
+
+
+def batch(folder: Path, first: int, last: int) -> tuple[dict[int, str], list[str]]:
+    """What became of some mutants, and what the child did that it should not have."""
+    if shutil.which("strace") is None:
+        raise UsageError("there is no strace", hint="apt-get install strace")
+    log = folder / "calls"
+    outcomes: dict[int, str] = {}
+    found: list[str] = []
+    while first < last:
+        words = [sys.executable, __file__, "--child", str(folder), str(first), str(last)]
+        (folder / _BEGIN).unlink(missing_ok=True)
+        process = subprocess.Popen([*traced(log), *words], cwd=folder)
+        lines = watched(process, folder / f"outcomes-{first}")
+        found += offences(log, folder)
+        for line in lines:
+            seed, _, text = line.partition(" ")
+            if text.endswith("\n"):
+                outcomes[int(seed)] = json.loads(text)
+        done = max((seed for seed in outcomes if seed >= first), default=first - 1) + 1
+        if done < last:
+            outcomes[done] = f"the process ended with {process.returncode}"
+            done += 1
+        first = done
+    return outcomes, found
+
+
+def watched(process: subprocess.Popen[bytes], outcomes: Path) -> list[str]:
+    """Waits for the child; kills it where one mutant takes too long. Returns the lines that it has written."""
+    lines: list[str] = []
+    changed = time.monotonic()
+    while process.poll() is None:
+        time.sleep(0.2)
+        now = (
+            outcomes.read_text(encoding="utf-8").splitlines(keepends=True)
+            if outcomes.exists()
+            else []
+        )
+        if len(now) != len(lines):
+            lines, changed = now, time.monotonic()
+        if time.monotonic() - changed > _SLOW_S:
+            process.kill()
+            process.wait()
+    return (
+        outcomes.read_text(encoding="utf-8").splitlines(keepends=True) if outcomes.exists() else []
+    )
+
+
+def measure(report: Report) -> None:
+    options = report.options
+    count = options.count or (QUICK_COUNT if report.quick else COUNT)
+    became: Counter[str] = Counter()
+    faults: list[str] = []
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for first in range(options.seed, options.seed + count, 1000):
+            last = min(first + 1000, options.seed + count)
+            outcomes, found = batch(folder, first, last)
+            for seed, outcome in sorted(outcomes.items()):
+                right = outcome in ("same", "other program", "refused")
+                became[outcome if right else "fault"] += 1
+                if not right:
+                    faults.append(f"mutant {seed}: {outcome}")
+            faults += [f"mutants {first} to {last}: {call}" for call in found]
+            print(f"{last - options.seed} of {count}: {dict(became)}", flush=True)
+    for fault in faults:
+        print(fault[:400])
+        report.row(fault=fault)
+    report.row(seconds=time.monotonic() - began, **became)
+    report.bar("mutants", sum(became.values()), "at least", COUNT, "")
+    report.bar("faults", len(faults), "at most", 0, "")
+    report.bar("mutants that make another program", became["other program"], "at least", 1, "")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--count", type=positive(int), help="mutants; 10000 unless --quick")
+    parser.add_argument("--seed", type=int, default=1, help="the first mutant's seed (%(default)s)")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    else:
+        sys.exit(run(__doc__ or "", measure, options))

@@ -203,7 +203,7 @@ class Mutants:
                 with suppress(TypeError, IndexError, KeyError, ValueError, AttributeError):
                     changed_trace(schedule["trace"], draw)
             elif kind == "fields":
-                schedule["trace"], trace = None, schedule["trace"]
+                trace, schedule["trace"] = schedule.get("trace"), None
                 changed_data(lines, draw)
                 if schedule.get("trace", 0) is None:
                     schedule["trace"] = trace

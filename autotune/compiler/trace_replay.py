@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotune.errors import RecordError
@@ -14,10 +16,65 @@ _ANNOTATIONS = ANNOTATION_KEYS | {"buffer_dim_align"}  # What StorageAlign leave
 _SCOPES = frozenset({"", "global", "local", "shared"})
 
 
+Apply = Callable[[Any, list[Any], list[Any], Any], Any]
+"""Runs an instruction of a schedule, given its inputs, its attributes and its decision; what it makes."""
+
+_APPLY: Mapping[str, Apply] = {
+    "GetSBlock": lambda sch, _, attributes, __: sch.get_sblock(*attributes),
+    "GetLoops": lambda sch, inputs, *_: sch.get_loops(*inputs),
+    "GetChildBlocks": lambda sch, inputs, *_: sch.get_child_blocks(*inputs),
+    "GetProducers": lambda sch, inputs, *_: sch.get_producers(*inputs),
+    "GetConsumers": lambda sch, inputs, *_: sch.get_consumers(*inputs),
+    "GetOutputBlocks": lambda sch, inputs, *_: sch.get_output_blocks(*inputs),
+    "SamplePerfectTile": lambda sch, inputs, attributes, decision: sch.sample_perfect_tile(
+        *inputs, *attributes, decision
+    ),
+    "SampleCategorical": lambda sch, _, attributes, decision: sch.sample_categorical(
+        *attributes, decision
+    ),
+    "SampleComputeLocation": lambda sch, inputs, _, decision: sch.sample_compute_location(
+        *inputs, decision
+    ),
+    "Split": lambda sch, inputs, attributes, _: sch.split(
+        inputs[0], [None if one == "None" else one for one in inputs[1:]], *attributes
+    ),
+    "Fuse": lambda sch, inputs, attributes, _: sch.fuse(
+        *inputs, preserve_unit_iters=bool(attributes[0])
+    ),
+    "Reorder": lambda sch, inputs, *_: sch.reorder(*inputs),
+    "AddUnitLoop": lambda sch, inputs, *_: sch.add_unit_loop(*inputs),
+    "Bind": lambda sch, inputs, attributes, _: sch.bind(*inputs, *attributes),
+    "Parallel": lambda sch, inputs, *_: sch.parallel(*inputs),
+    "Vectorize": lambda sch, inputs, *_: sch.vectorize(*inputs),
+    "Unroll": lambda sch, inputs, *_: sch.unroll(*inputs),
+    "CacheRead": lambda sch, inputs, attributes, _: sch.cache_read(inputs[0], *attributes),
+    "CacheWrite": lambda sch, inputs, attributes, _: sch.cache_write(inputs[0], *attributes),
+    "ComputeAt": lambda sch, inputs, attributes, _: sch.compute_at(
+        *inputs, bool(attributes[0]), attributes[1]
+    ),
+    "ReverseComputeAt": lambda sch, inputs, attributes, _: sch.reverse_compute_at(
+        *inputs, bool(attributes[0]), attributes[1]
+    ),
+    "ComputeInline": lambda sch, inputs, *_: sch.compute_inline(*inputs),
+    "ReverseComputeInline": lambda sch, inputs, *_: sch.reverse_compute_inline(*inputs),
+    "DecomposeReduction": lambda sch, inputs, *_: sch.decompose_reduction(*inputs),
+    "RFactor": lambda sch, inputs, attributes, _: sch.rfactor(*inputs, *attributes),
+    "SetScope": lambda sch, inputs, attributes, _: sch.set_scope(*inputs, *attributes),
+    "StorageAlign": lambda sch, inputs, attributes, _: sch.storage_align(*inputs, *attributes),
+    "Annotate": lambda sch, inputs, attributes, _: sch.annotate(
+        inputs[0], attributes[0], _annotation(inputs[1])
+    ),
+    "Unannotate": lambda sch, inputs, attributes, _: sch.unannotate(*inputs, *attributes),
+    "EnterPostproc": lambda sch, *_: sch.enter_postproc(),
+}
+
+
 def replay_trace(schedule: Any, trace: Any) -> None:
     """Applies a recorded trace to a fresh schedule of its program.
 
-    The trace is checked before TVM sees it, and the program that comes out is checked afterwards.
+    The trace is checked first. Its instructions are then run one by one, so that TVM reads nothing of the file by
+    itself, and annotates no block or loop that is gone, which would crash it. The program that comes out is checked
+    at the end.
 
     Args:
         schedule: A TVM `Schedule` of a formulation's program, without instructions.
@@ -27,12 +84,36 @@ def replay_trace(schedule: Any, trace: Any) -> None:
         RecordError: The trace or its program is none that our own searches make.
         Exception: The trace does not fit the program. TVM raises whatever it meets first.
     """
-    from tvm.s_tir.schedule import Trace
-
     check_trace(trace)
+    instructions, decisions = trace
+    decided = dict(decisions)
     before = _contents(schedule.mod)
-    Trace.apply_json_to_schedule(trace, schedule)
+    known: dict[str, Any] = {}
+    for number, (name, inputs, attributes, results) in enumerate(instructions):
+        if name in ("Annotate", "Unannotate"):
+            schedule.get_sref(
+                known[inputs[0]]
+            )  # Raises where it is gone; the others look for themselves.
+        made = _APPLY[name](
+            schedule,
+            [known.get(one, one) if isinstance(one, str) else one for one in inputs],
+            attributes,
+            decided.get(number),
+        )
+        found = [] if made is None else list(made) if _is_list(made) else [made]
+        if len(found) != len(results):
+            raise ValueError(f"instruction {number} ({name}) makes {len(found)} results")
+        known.update(zip(results, found, strict=True))
     check_program(before, schedule.mod)
+
+
+def _is_list(made: Any) -> bool:
+    return hasattr(made, "__len__") and not hasattr(made, "dtype")
+
+
+def _annotation(value: Any) -> Any:
+    """The value of an annotation: text is JSON within JSON."""
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def check_program(before: Any, module: Any) -> None:

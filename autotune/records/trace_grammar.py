@@ -207,6 +207,7 @@ def check_trace(trace: Any) -> None:
     if len(instructions) > _MOST_INSTRUCTIONS:
         raise RecordError(f"a recorded schedule has more than {_MOST_INSTRUCTIONS} instructions")
     known: set[str] = set()
+    locations: set[str] = set()  # Loops that may stand for "at the root" or "inline".
     for number, instruction in enumerate(instructions):
         if not (isinstance(instruction, list) and len(instruction) == 4):
             raise _refused(
@@ -224,6 +225,12 @@ def check_trace(trace: Any) -> None:
             reason = _plain(_INSTRUCTIONS[name], inputs, attributes, results, known)
         if reason:
             raise _refused(number, name, reason)
+        if name == "SampleComputeLocation":
+            locations.update(results)
+        elif locations and not name.endswith("ComputeAt") and not locations.isdisjoint(
+            one for one in inputs if isinstance(one, str)
+        ):  # fmt: skip
+            raise _refused(number, name, "it takes a sampled location, which may be no loop")
         known.update(results)
     _check_decisions(instructions, decisions)
 

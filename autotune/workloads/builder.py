@@ -309,12 +309,18 @@ class StepBuilder:
             The validated step.
 
         Raises:
-            UsageError: ``logits`` is not flat or depends on no parameter.
+            UsageError: ``logits`` is not flat, has one class only, or depends on no parameter.
         """
         n, classes = self._shape("loss", logits, 2)
         if not logits.needs_grad:
             raise UsageError(
                 f"{self._name}: there is no parameter to train", hint="add conv or linear layers"
+            )
+        if classes == 1:
+            raise UsageError(
+                f"{self._name}: the model has one class, and the cross entropy of one class is 0: "
+                "nothing would be learnt",
+                hint="give it an output for each class, two for yes and no",
             )
         operator = CrossEntropy(n, classes)
         initial = Initial("classes", classes)

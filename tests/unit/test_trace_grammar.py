@@ -116,6 +116,15 @@ def test_what_no_search_makes_is_refused_by_name(instruction: tuple[Any, ...], n
         changed(1, to=[[2, [8, 4]], ["4", 1]]),
         [[["EnterPostproc", [], [], []]] * 5000, []],
         added("Reorder", ["l12"] * 1000, [], []),
+        # A sampled location may be no loop at all, and TVM crashes on one that is annotated.
+        [
+            [
+                ["GetSBlock", [], ["y", "main"], ["b0"]],
+                ["SampleComputeLocation", ["b0"], [], ["l1"]],
+                ["Annotate", ["l1", 16], ["pragma_auto_unroll_max_step"], []],
+            ],
+            [[1, -1]],
+        ],
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_refused_in_one_line(trace: Any) -> None:

@@ -155,6 +155,27 @@ class Divided(nn.Module):
         return x.squeeze(-1).squeeze(-1)
 
 
+class Unchanged(nn.Module):
+    """What does nothing to float32 on the processor: conversions, copies, products with 1. A copy is changed apart."""
+
+    input_shape = (2, 5, 6)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3)
+        self.fc = nn.Linear(48, 5)
+
+    def forward(self, x: Any) -> Any:
+        x = (
+            x.float() if x.dtype == torch.float32 else x
+        )  # Its twin in float64 has nothing to convert.
+        y = self.conv(x.contiguous().to("cpu").to(x.dtype).type_as(x))
+        copied = y.clone()
+        copied += y
+        z = (copied.relu_() * 1 + 0.0) / 1.0 - 0
+        return self.fc(z.flatten(1)) + self.fc((y * 1.0).flatten(1))
+
+
 OPTIMIZERS = (
     Optimizer(learning_rate=0.05),
     Optimizer("momentum", learning_rate=0.05, momentum=0.8),
@@ -204,7 +225,7 @@ def follow_masks(module: Any, values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.algorithm)
-@pytest.mark.parametrize("model", [Cnn, Depthwise, Mlp, Aliases, Divided])
+@pytest.mark.parametrize("model", [Cnn, Depthwise, Mlp, Aliases, Divided, Unchanged])
 def test_three_steps_are_those_of_pytorch(model: Any, optimizer: Optimizer) -> None:
     torch.manual_seed(7)
     module = model()

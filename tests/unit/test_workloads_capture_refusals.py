@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,32 @@ def tied_norms() -> Any:
     return nn.Sequential(*norms, nn.Flatten(), nn.Linear(108, 4))
 
 
+def autocast(module: Any, x: Any) -> Any:
+    with torch.autocast("cpu"):
+        return F.relu(x)
+
+
+def compiled() -> Any:
+    with warnings.catch_warnings(action="ignore"):
+        return torch.compile(nn.Sequential(nn.Flatten(), nn.Linear(108, 4)))
+
+
+def scripted() -> Any:
+    with warnings.catch_warnings(action="ignore"):
+        return torch.jit.script(nn.Sequential(nn.Flatten(), nn.Linear(108, 4)))
+
+
+class LastOf(nn.Module):
+    """The last output of a recurrent layer."""
+
+    def __init__(self, rnn: Any) -> None:
+        super().__init__()
+        self.rnn = rnn
+
+    def forward(self, x: Any) -> Any:
+        return self.rnn(x.flatten(2))[0][:, -1]
+
+
 class Reversed(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(_: Any, x: Any) -> Any:
@@ -145,9 +172,9 @@ class Mixing(Pair):
 
 REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
     ("softmax", forward(lambda m, x: m.attn(x), attn=nn.Softmax(1)),
-     ("aten.softmax.int in attn is not supported", "supported: conv2d, linear")),
+     ("nn.Softmax (aten.softmax.int) in attn is not supported", "supported: conv2d, linear")),
     ("nested", lambda: nn.Sequential(nn.Sequential(nn.GELU()), nn.Flatten(), nn.Linear(108, 4)),
-     ("aten.gelu.default in 0.0 is not supported",)),
+     ("nn.GELU (aten.gelu.default) in 0.0 is not supported",)),
     ("own forward", forward(lambda m, x: x * 2),
      ("aten.mul.Tensor in the model's own forward",)),
     ("add a number", forward(lambda m, x: x + 1), ("aten.add.Tensor", "takes the value 1")),
@@ -163,9 +190,20 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
     ("data-dependent", forward(deciding), ("depends on the data",)),
     ("unused", forward(wasteful), ("aten.sigmoid.default",)),
     ("unused layer", forward(wasteful_layer), ("aten.relu.default", "is not used")),
-    ("no_grad", forward(untaught), ("wrap_with_set_grad_enabled",)),
+    ("no_grad", forward(untaught), ("torch.no_grad()",)),
     ("detach", forward(lambda m, x: x.detach()), ("aten.detach",)),
-    ("clone", forward(lambda m, x: x.clone()), ("aten.clone.default",)),
+    ("half", forward(lambda m, x: x.half().float()),
+     ("aten.to.dtype in the model's own forward makes float16", "line 37 of test_workloads")),
+    ("long", forward(lambda m, x: x.long().float()), ("makes int64",)),
+    ("autocast", forward(autocast), ("torch.autocast() in the model's own forward",)),
+    ("lstm", lambda: LastOf(nn.LSTM(36, 4, batch_first=True)), ("nn.LSTM (", "in rnn is not supported")),
+    ("gru", lambda: LastOf(nn.GRU(36, 4, batch_first=True)), ("nn.GRU (", "in rnn is not supported")),
+    ("data parallel", lambda: nn.DataParallel(nn.Sequential(nn.Flatten(), nn.Linear(108, 4))),
+     ("the model is wrapped by nn.DataParallel", "return model.module")),
+    ("compiled", compiled, ("the model is wrapped by torch.compile",)),
+    ("scripted", scripted, ("is wrapped by torch.jit.script",)),
+    ("one class", lambda: nn.Sequential(nn.Flatten(), nn.Linear(108, 1)),
+     ("one class", "nothing would be learnt")),
     ("backward of its own", forward(lambda m, x: Reversed.apply(m.c(x)), c=nn.Conv2d(3, 3, 1)),
      ("autograd function Reversed has a backward pass of its own",)),
     ("hook", forward(hooked, c=nn.Conv2d(3, 3, 1)), ("forward puts a hook on a gradient",)),
@@ -181,23 +219,23 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
      ("batch norm n", "momentum=None")),
     ("norm without statistics",
      forward(lambda m, x: m.n(x), n=nn.BatchNorm2d(3, track_running_stats=False)),
-     ("aten.batch_norm.default in n has no running statistics",)),
+     ("nn.BatchNorm2d (aten.batch_norm.default) in n has no running statistics",)),
     ("norm without weight", forward(lambda m, x: m.n(x), n=nn.BatchNorm2d(3, affine=False)),
      ("in n has no weight", "affine=True")),
     ("norm in evaluation", forward(frozen_norm, norm=nn.BatchNorm2d(3)),
-     ("aten.batch_norm.default in norm uses its running statistics",)),
+     ("nn.BatchNorm2d (aten.batch_norm.default) in norm uses its running statistics",)),
     ("norm twice", forward(lambda m, x: m.n(m.n(x)), n=nn.BatchNorm2d(3)),
      ("in n cannot be called n",)),
     ("tied norms", tied_norms, ("mixes tensors of several modules: 0.weight, 1.bias",)),
     ("norm epsilon", forward(lambda m, x: m.n(x), n=nn.BatchNorm2d(3, eps=1e-7)),
      ("has eps=1e-07",)),
     ("hardtanh", forward(lambda m, x: m.h(x), h=nn.Hardtanh()),
-     ("aten.hardtanh.default in h has the limits (-1.0, 1.0)",)),
+     ("nn.Hardtanh (aten.hardtanh.default) in h has the limits (-1.0, 1.0)",)),
     ("dropout of channels", forward(lambda m, x: m.d(x), d=nn.Dropout2d()),
-     ("aten.feature_dropout.default in d",)),
+     ("nn.Dropout2d (aten.feature_dropout.default) in d",)),
     ("dropout of everything", forward(lambda m, x: m.d(x), d=nn.Dropout(1.0)), ("[0, 1)",)),
     ("max pool dilated", forward(lambda m, x: m.p(x), p=nn.MaxPool2d(2, dilation=2)),
-     ("aten.max_pool2d.default in p is dilated",)),
+     ("nn.MaxPool2d (aten.max_pool2d.default) in p is dilated",)),
     ("max pool indices", forward(lambda m, x: m.p(x)[0], p=nn.MaxPool2d(2, return_indices=True)),
      ("max_pool2d_with_indices",)),
     ("average rounded up", forward(lambda m, x: m.p(x), p=nn.AvgPool2d(4, ceil_mode=True)),
@@ -214,9 +252,9 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
     ("cat of pixels", forward(lambda m, x: torch.cat([x, x], 2)), ("joins along axis 2",)),
     ("reflected padding",
      forward(lambda m, x: m.c(x), c=nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")),
-     ("aten.pad.default in c",)),
+     ("nn.Conv2d (aten.pad.default) in c",)),
     ("lopsided padding", forward(lambda m, x: m.c(x), c=nn.Conv2d(3, 3, 2, padding="same")),
-     ("aten.conv2d.padding in c pads more on one side",)),
+     ("nn.Conv2d (aten.conv2d.padding) in c pads more on one side",)),
     ("computed weight",
      forward(lambda m, x: F.conv2d(x, m.c.weight + m.c.weight), c=nn.Conv2d(3, 3, 1, bias=False)),
      ("takes the parameter c.weight",)),

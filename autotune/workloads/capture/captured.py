@@ -94,6 +94,7 @@ def capture_module(
     name = name or type(module).__name__
     if not isinstance(module, import_torch().nn.Module):
         raise UsageError(f"{name}: this is not a torch.nn.Module", hint="give the model itself")
+    _check_wrappers(name, module)
     if batch < 1:
         raise UsageError(f"{name}: batch={batch} is too small", hint="batch starts at 1")
     shape = _checked(
@@ -107,6 +108,24 @@ def capture_module(
     graph = builder.finish(logits, optimizer)
     kept = {tensor.name for tensor in graph.sources} & program.values.keys()
     return Captured(graph, {name: program.values[name] for name in program.values if name in kept})
+
+
+def _check_wrappers(name: str, module: Any) -> None:
+    """Refuses modules that only wrap the model; a step has one device and its own compiler."""
+    torch = import_torch()
+    wrappers = (
+        (torch.nn.DataParallel, "nn.DataParallel", "model.module"),
+        (torch.nn.parallel.DistributedDataParallel, "DistributedDataParallel", "model.module"),
+        (torch.jit.ScriptModule, "torch.jit.script or torch.jit.trace", "the model before that"),
+        (torch._dynamo.OptimizedModule, "torch.compile", "the model before that"),
+    )
+    for path, part in module.named_modules():
+        for kind, written, inner in wrappers:
+            if isinstance(part, kind):
+                raise UsageError(
+                    f"{name}: {path or 'the model'} is wrapped by {written}",
+                    hint=f"a step needs no wrapper: return {inner}",
+                )
 
 
 def _checked(name: str, shape: object) -> Shape:

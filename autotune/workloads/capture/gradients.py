@@ -50,14 +50,13 @@ def check_gradients(name: str, module: Any, shape: tuple[int, ...]) -> None:
                 raise UsageError(f"{name}: forward puts a hook on a gradient", hint=HINT)
             return function(*args, **(kwargs or {}))
 
-    state = {
-        path: torch.empty_like(tensor, device="meta", requires_grad=tensor.requires_grad)
-        for path, tensor in (*module.named_parameters(), *module.named_buffers())
-    }
     try:
-        with quiet(), RefuseHooks():
-            data = torch.empty(shape, device="meta")
-            result = torch.func.functional_call(module, state, (data,))
+        with quiet(), RefuseHooks(), torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+            state = {
+                path: torch.empty_like(tensor, requires_grad=tensor.requires_grad)
+                for path, tensor in (*module.named_parameters(), *module.named_buffers())
+            }
+            result = torch.func.functional_call(module, state, (torch.empty(shape),))
     except UsageError:
         raise
     except Exception as error:

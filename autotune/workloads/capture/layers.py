@@ -27,8 +27,25 @@ _VIEWS = frozenset(
 )  # fmt: skip
 
 
+def is_copy(operation: Operation) -> bool:
+    """Whether an operation makes a tensor equal to its first argument: a clone, a product with 1, a sum with 0."""
+    family, _, _ = operation.operator.removeprefix("aten.").partition(".")
+    if family == "clone":
+        return True
+    other = operation.arguments.get("other")
+    if isinstance(other, Reference) or operation.arguments.get("rounding_mode") is not None:
+        return False
+    return (family in ("add", "sub") and other == 0) or (family in ("mul", "div") and other == 1)
+
+
 def is_view(operation: Operation) -> bool:
-    """Whether an operation only sees its argument in another shape; dropout that drops nothing does."""
+    """Whether an operation only sees its argument in another shape; dropout that drops nothing does.
+
+    So do conversions of float32 to float32 and to the same device, which PyTorch leaves as they are.
+    """
+    family, _, _ = operation.operator.removeprefix("aten.").partition(".")
+    if family in ("to", "type_as", "contiguous", "alias", "lift_fresh", "_to_copy"):
+        return operation.arguments.get("copy") is not True
     if operation.operator in ("aten.dropout.default", "aten.dropout_.default"):
         return not operation.arguments["train"] or operation.arguments["p"] == 0
     return operation.operator in _VIEWS

@@ -8,7 +8,7 @@ from dataclasses import replace
 from autotune.errors import UsageError
 from autotune.workloads.autodiff import Value
 from autotune.workloads.builder import StepBuilder
-from autotune.workloads.capture.layers import LAYERS, activation, is_view
+from autotune.workloads.capture.layers import LAYERS, activation, is_copy, is_view
 from autotune.workloads.capture.program import Operation, Program, Reference
 
 SUPPORTED = (
@@ -80,6 +80,18 @@ class Lowering:
         """Appends one operation to the step."""
         layer = LAYERS.get(operation.operator)
         view = operation.name in self._fused or is_view(operation)
+        if operation.dtype not in ("", "float32"):
+            raise self.refused(
+                operation,
+                f"makes {operation.dtype}",
+                "a step is computed in float32: leave the conversion out",
+            )
+        if is_copy(operation):
+            value = self.argument(operation, operation.first)
+            self._shape[operation.name] = operation.shape
+            self._storage[operation.name] = operation.name
+            self._content[operation.name] = value
+            return
         if layer is None and not view:
             raise self.refused(operation, "is not supported", f"supported: {SUPPORTED}")
         if not operation.readers and not operation.in_place:
@@ -158,8 +170,9 @@ class Lowering:
 
     def refused(self, operation: Operation, what: str, hint: str) -> UsageError:
         """Returns the error that names an operator and its place."""
+        written = f": {operation.written}" if operation.written and not operation.layer else ""
         return UsageError(
-            f"{self._name}: {operation.operator} in {operation.where} {what}", hint=hint
+            f"{self._name}: {operation.what} in {operation.where} {what}{written}", hint=hint
         )
 
     def _storage_of(self, value: object) -> str:

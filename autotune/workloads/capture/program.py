@@ -29,8 +29,10 @@ class Operation:
         operator: Such as ``aten.relu.default``.
         arguments: Every argument by the name in the operator's schema, defaults included; tensors are references.
         module: Path of the innermost module that it runs in; empty for the model itself.
-        is_layer: Whether that module is one of PyTorch's own layers, which then gives the place its name.
+        layer: That layer as the user writes it, such as ``nn.LSTM``; empty for other modules.
+        written: The line of the user's code that it comes from, and its place; empty where PyTorch does not tell.
         shape: Sizes of the result; empty where there is not one tensor.
+        dtype: Element type of the result, such as ``float32``; empty where there is not one tensor.
         readers: Names of the operations that take the result; the model's output is one of them.
         in_place: Whether it writes its result over its first argument.
     """
@@ -39,10 +41,28 @@ class Operation:
     operator: str
     arguments: Mapping[str, object]
     module: str
-    is_layer: bool
+    layer: str
+    written: str
     shape: tuple[int, ...]
+    dtype: str
     readers: tuple[str, ...]
     in_place: bool
+
+    @property
+    def is_layer(self) -> bool:
+        """Whether it runs in one of PyTorch's own layers, which then gives the place its name."""
+        return bool(self.layer)
+
+    @property
+    def what(self) -> str:
+        """The operation for messages: what the user wrote, and the operator that PyTorch made of it."""
+        regions = {
+            "wrap_with_set_grad_enabled": "torch.no_grad() or torch.set_grad_enabled()",
+            "wrap_with_autocast": "torch.autocast()",
+        }
+        if self.operator in regions:
+            return regions[self.operator]
+        return f"{self.layer} ({self.operator})" if self.layer else self.operator
 
     @property
     def first(self) -> object:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
 from typing import Any
 
 from autotune.errors import UsageError
@@ -112,7 +114,9 @@ def _program(name: str, module: Any, exported: Any, batch: int) -> Program:
     operations = tuple(
         _operation(node, classes)
         for node in exported.graph.nodes
-        if node.op == "call_function" and not _counts_batches(node, counters)
+        if node.op == "call_function"
+        and not _counts_batches(node, counters)
+        and "_assert_" not in str(node.target)  # What holds once holds for every batch.
     )
     return Program(
         input=signature.user_inputs[0],
@@ -179,13 +183,30 @@ def _operation(node: Any, classes: Mapping[str, type]) -> Operation:
         operator=str(node.target) if schema else getattr(node.target, "__name__", str(node.target)),
         arguments=arguments,
         module=path,
-        is_layer=kind is not None and kind.__module__.startswith("torch.nn.modules."),
+        layer=f"nn.{kind.__name__}"
+        if kind is not None and kind.__module__.startswith("torch.nn.modules.")
+        else "",
+        written=_written(node),
         shape=_shape(node),
+        dtype=str(getattr(node.meta.get("val"), "dtype", "")).removeprefix("torch."),
         readers=tuple(user.name for user in node.users),
         in_place=bool(
             schema and schema.is_mutable and str(node.target).split(".")[1].endswith("_")
         ),
     )
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]+)')
+
+
+def _written(node: Any) -> str:
+    """The innermost line of a node's stack that is not PyTorch's own."""
+    own = str(Path(import_torch().__file__).parent)
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    for file, line, code in reversed(frames):
+        if not file.startswith(own):
+            return f"`{code.strip()[:100]}`, line {line} of {Path(file).name}"
+    return ""
 
 
 def _shape(node: Any) -> tuple[int, ...]:

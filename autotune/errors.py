@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import ClassVar
 
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C has ended."""
+
+
+def pip_install(*requirements: str, options: str = "") -> str:
+    """The command that installs Python packages into this environment."""
+    words = [shlex.quote(sys.executable), "-m pip install", options]
+    return " ".join([*filter(None, words), *map(shlex.quote, requirements)])
+
+
+def printable(text: str) -> str:
+    """A text without characters that command a terminal: those of a file or a device may be meant to."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 class AutotuneError(Exception):
@@ -19,9 +32,9 @@ class AutotuneError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = printable(message)
+        self.hint = printable(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

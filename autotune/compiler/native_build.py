@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from autotune.errors import ToolchainError
+from autotune.errors import ToolchainError, pip_install
 
 Log = Callable[[str], None]
 
@@ -145,7 +145,7 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError as error:
         raise ToolchainError(
-            f"the Python package {package} is not installed", hint=f"pip install {package}"
+            f"the Python package {package} is not installed", hint=pip_install(package)
         ) from error
 
 

@@ -54,12 +54,6 @@ def install_packages(*packages: str) -> str:
     return f"{sudo}apt-get install -y {' '.join(packages)}"
 
 
-def pip_install(*requirements: str, options: str = "") -> str:
-    """The command that installs Python packages into this environment."""
-    words = [shlex.quote(sys.executable), "-m pip install", options]
-    return " ".join([*filter(None, words), *map(shlex.quote, requirements)])
-
-
 def run_python(code: str) -> str:
     """The command that runs a line of Python in this environment."""
     return f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}"

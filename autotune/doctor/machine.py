@@ -8,7 +8,8 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 
-from autotune.doctor.check import Check, absent, pip_install
+from autotune.doctor.check import Check, absent
+from autotune.errors import pip_install
 
 LEAST_FREE_BYTES = 2**30
 _CPUFREQ = Path("/sys/devices/system/cpu/cpufreq")

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterable
 from importlib import metadata
 
-from autotune.doctor.check import Check, absent, pip_install
+from autotune import DISTRIBUTION
+from autotune.doctor.check import Check, absent
+from autotune.errors import pip_install
 
 OLDEST_PYTHON = (3, 11)
 PURPOSES = {
@@ -100,7 +102,7 @@ def _requirements() -> list[str] | None:
     from packaging.requirements import Requirement
 
     try:
-        declared = metadata.requires("autotune") or []
+        declared = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         return None
     parsed = [(text, Requirement(text).marker) for text in declared]

@@ -7,9 +7,9 @@ import tempfile
 from typing import Any
 
 from autotune.doctor import child
-from autotune.doctor.check import Check, absent, install_packages, pip_install, run_python
+from autotune.doctor.check import Check, absent, install_packages, run_python
 from autotune.doctor.packages import pinned
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, pip_install
 
 SELF_CHECK = "autotune.compiler.self_check"
 TVM_TIMEOUT_S = 180.0

@@ -68,7 +68,7 @@ def read_database(path: Path) -> Database:
         raise RecordError(f"{path} holds no records of autotune")
     if head.get("schema_version") != SCHEMA_VERSION:
         raise RecordError(
-            f"{path} is of schema version {str(head.get('schema_version'))[:20]}, and this reads {SCHEMA_VERSION}"
+            f"{path} is of schema version {head.get('schema_version')!r:.20}, and this reads {SCHEMA_VERSION}"
         )
     sources: list[Source] = []
     schedules: list[Schedule] = []

@@ -14,7 +14,7 @@ from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
-from autotune.errors import RecordError, ToolchainError, UsageError
+from autotune.errors import RecordError, ToolchainError, UsageError, pip_install
 
 DATABASE = "study.db"
 JOURNAL_PREFIX = "journal:"
@@ -64,7 +64,7 @@ def open_storage(url: str) -> BaseStorage:
         kind = scheme.partition("+")[0]
         hint = "install its driver"
         if (driver := _DRIVERS.get(kind)) is not None:
-            hint = f"pip install '{driver}'"
+            hint = pip_install(driver)
             hint += "" if scheme == f"{kind}+{driver}" else f", and write {kind}+{driver}://"
         name = error.name or getattr(error.__cause__, "name", None) or "a driver"
         raise ToolchainError(

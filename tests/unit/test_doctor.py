@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import autotune.doctor
+from autotune import DISTRIBUTION
 from autotune.cli.main import main
 from autotune.doctor import Check, child, is_ready, machine, packages, runtime, toolchain
 
@@ -413,3 +415,13 @@ def test_doctor_as_json(
         "mend",
         "required",
     }
+
+
+def test_nothing_tells_anybody_to_install_the_package_that_only_has_our_name() -> None:
+    assert metadata.distribution(DISTRIBUTION).metadata["Name"] == DISTRIBUTION != "autotune"
+    (command,) = metadata.distribution(DISTRIBUTION).entry_points.select(group="console_scripts")
+    assert (command.name, command.value) == ("autotune", "autotune.cli.main:main")
+    root = Path(__file__).parents[2]
+    texts = [*root.glob("autotune/**/*.py"), *root.glob("docs/*.md"), root / "README.md"]
+    wrong = re.compile(r"autotune\[|pip3? install (--?\w+ )*[\"']?autotune(?![-\w])")
+    assert [str(path) for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []

@@ -224,3 +224,8 @@ def test_types_are_checked_by_name() -> None:
         typed(list[int], [1, "x"])
     assert math.isclose(typed(float, 2), 2.0)
     assert parse_json("[NaN]", DOCUMENT, nan_as_null=True) == [None]
+
+
+def test_an_error_says_nothing_to_the_terminal_itself() -> None:
+    error = RecordError("a\x1b[2Jb\x07\x9b\u202e", hint="c\x00")
+    assert str(error) == "a\\x1b[2Jb\\x07\\x9b\\u202e (c\\x00)"

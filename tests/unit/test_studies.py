@@ -2,6 +2,7 @@
 
 import math
 import socket
+import sys
 import threading
 import time
 from collections import Counter
@@ -790,7 +791,7 @@ def test_a_password_is_kept_out_of_what_is_written(url: str, shown: str, bare: s
 def test_a_driver_that_is_not_installed_is_told_with_how_to_get_one() -> None:
     with pytest.raises(ToolchainError, match=r"mysql://me:\*\*\*@h/d needs MySQLdb") as told:
         open_storage("mysql://me:secret@h/d")
-    assert told.value.hint == "pip install 'pymysql', and write mysql+pymysql://"
+    assert told.value.hint == f"{sys.executable} -m pip install pymysql, and write mysql+pymysql://"
 
 
 def test_a_table_of_one_cluster_is_searched(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ class Divided(nn.Module):
 
 
 class Unchanged(nn.Module):
-    """What does nothing to float32 on the processor: conversions, copies, products with 1. A copy is changed apart."""
+    """What does nothing to float32 on the processor: conversions, copies, products with 1. A copy changes apart."""
 
     input_shape = (2, 5, 6)
 

@@ -361,7 +361,7 @@ def test_references_that_lead_nowhere(
     assert caught.value.hint
 
 
-def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
+def test_without_torch_the_command_that_installs_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("def make(): return None")
     (tmp_path / "torch.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')"
@@ -378,4 +378,4 @@ def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert done.stdout.startswith("2 a model of your own needs PyTorch, which is not installed")
-    assert "pip install 'autotune[torch]'" in done.stdout
+    assert f"{sys.executable} -m pip install 'torch>=2.13,<3'" in done.stdout

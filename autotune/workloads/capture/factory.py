@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, pip_install
 
 LONGEST = 300  # characters of another program's message that are passed on
 
@@ -27,7 +27,7 @@ def import_torch() -> Any:
         what = "is not installed" if missing else f"cannot be loaded: {one_line(error)}"
         raise UsageError(
             f"a model of your own needs PyTorch, which {what}",
-            hint="pip install 'autotune[torch]'",
+            hint=pip_install("torch>=2.13,<3"),
         ) from error
     return torch
 

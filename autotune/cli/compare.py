@@ -29,17 +29,17 @@ def compare(
       autotune compare logs/20260102T030405Z-joint-sm8150 logs/20260103T030405Z-joint-sm8150 --html both.html
     """
     from autotune.cli.report import write_page
-    from autotune.errors import RecordError
+    from autotune.reading import reading
     from autotune.records import read_run
     from autotune.report.compare import compared
     from autotune.report.compare_page import compare_page
 
     runs = read_run(first), read_run(second)
-    try:
+    with reading(f"{first} or {second}"):
         found = compared(*runs)
         page = compare_page(found, *runs) if html is not None else ""
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordError(f"the records of {first} or {second} are damaged: {error!r}") from error
+        if not json:
+            show(found)
     if html is not None:
         write_page(html, page)
     if json:
@@ -47,7 +47,6 @@ def compare(
 
         print(text.dumps(found, indent=2))
         return 0
-    show(found)
     if html is not None:
         print(f"page: {html}")
     return 0

@@ -48,6 +48,7 @@ from autotune.errors import (
 )
 from autotune.measurement.conditions import body_zone
 from autotune.measurement.step_bench import StepBench
+from autotune.reading import reading
 from autotune.records import RunFolder, read_run
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
@@ -199,7 +200,8 @@ def run_search(
             study = shared or study_of(request, *study_place(asked, folder))
             every = REFERENCE_EVERY if every is None else every
             if joint:
-                choosing = joint_bench(steps, bench, workload, request, events)
+                with reading(folder.path):
+                    choosing = joint_bench(steps, bench, workload, request, events)
                 choosing.others = study.trials
                 beside = None
                 if asked.get("sequential") is not False:
@@ -209,16 +211,20 @@ def run_search(
                         storage,
                         f"{label}-sequential",
                     )
-                whole = JointRun(
-                    study, choosing, beside, KeptSchedules(choosing, kept_choice(workload)), recorder(folder),
-                    progress, interrupted=interrupted, blocks=blocks, reference_every=every, events=events,
-                ).run()  # fmt: skip
+                with reading(folder.path):
+                    joint_run = JointRun(
+                        study, choosing, beside, KeptSchedules(choosing, kept_choice(workload)), recorder(folder),
+                        progress, interrupted=interrupted, blocks=blocks, reference_every=every, events=events,
+                    )  # fmt: skip
+                whole = joint_run.run()
                 outcome = whole.outcome if whole else None
             else:
-                outcome = CpuConfigRun(
-                    study, bench, recorder(folder), progress, interrupted=interrupted,
-                    blocks=blocks, reference_every=every, events=events,
-                ).run()  # fmt: skip
+                with reading(folder.path):
+                    search_run = CpuConfigRun(
+                        study, bench, recorder(folder), progress, interrupted=interrupted,
+                        blocks=blocks, reference_every=every, events=events,
+                    )  # fmt: skip
+                outcome = search_run.run()
             if outcome is not None and asked.get("per_operator"):
                 planned = _per_operator(
                     request,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from autotune.reading import Count, Number, Seconds, Unreadable, typed
 from autotune.records.result import Drift
@@ -69,6 +69,113 @@ class _Final:
     samples: dict[str, list[Seconds]]
 
 
+@dataclass
+class _Cluster:
+    cores: Count
+    khz: Count | None
+
+
+@dataclass
+class _Configuration:
+    clusters: dict[str, _Cluster]
+    threads: Count
+
+
+@dataclass
+class _Foretold:
+    time_s: Number | None = None
+    energy_j: Number | None = None
+
+
+@dataclass
+class _Figures:
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    time_s: Seconds
+    energy_j: Number | None = None
+    celsius: Number | None = None
+    memory_bytes: Number | None = None
+    deviation_j: Number | None = None
+
+
+@dataclass
+class _Energy:
+    joules: Number
+    deviation: Number | None
+    seconds: Number
+    updates: Number | None = None
+
+
+@dataclass
+class _Measurement:
+    """A measurement of a step: of searches, comparisons, profiles and plans."""
+
+    status: Literal["ok", "invalid", "failed"]
+    figures: _Figures | None
+    configuration: _Configuration | None = None
+    number: Count | None = None
+    message: str = ""
+    reason: str = ""
+    belief: dict[str, Any] | None = None
+    step_s: list[Seconds] | None = None
+    energy: _Energy | None = None
+    marks: list[str] | None = None
+    rails: dict[str, Number | None] | None = None
+    khz: dict[str, Number | None] | None = None
+    raw: Annotated[str, Field(pattern=r"^[\w-]+\.jsonl$")] | None = None
+    task_s: list[Number | None] | None = None
+    chosen: list[Count] | None = None
+    form: Count | None = None
+    foretold: _Foretold | None = None
+    foretold_s: list[Number | None] | None = None
+    rejected: list[Any] | None = None
+
+
+@dataclass
+class _Temperatures:
+    low_c: Number
+    high_c: Number
+
+
+@dataclass
+class _Calibration:
+    why: str
+    scale: Number | None
+
+
+@dataclass
+class _Request:
+    """What a search was asked to do: its options, of which only the types matter here."""
+
+    objective: str | None = None
+    joint: bool | None = None
+    step: dict[str, Any] | None = None
+    command: str | None = None
+    steps_from: str | None = None
+    device: str | None = None
+    ssh: list[str] | str | None = None
+    emulate: str | None = None
+    deadline: str | None = None
+    energy_budget: str | None = None
+    max_temperature: Number | str | None = None
+    memory_limit: str | None = None
+    sampler: str | None = None
+    model: bool | None = None
+    space: str | None = None
+    meter: str | None = None
+    blocks: int | None = None
+    start_temperature: Number | None = None
+    least_seconds: Number | None = None
+    storage: str | None = None
+    study: str | None = None
+    seed: int | None = None
+    per_operator: bool | None = None
+    exhaustive: bool | None = None
+    reference_every: int | None = None
+    sequential: bool | None = None
+    kernel_trials: int | None = None
+    trials: Count | None = None
+
+
 _OF_KERNELS = {
     "default": _Outcome,
     "reference": _Outcome,
@@ -77,6 +184,25 @@ _OF_KERNELS = {
     "round": _Round,
     "final": _Final,
 }
+_OF_SEARCHES: dict[str, type[Any]] = {
+    "start_temperature": _Temperatures,
+    "calibration": _Calibration,
+}
+
+
+def check_request(request: Any) -> None:
+    """Refuses a request that no command writes. That of `kernels` is checked in full where it is read.
+
+    Args:
+        request: The `request` of a `run.json`.
+
+    Raises:
+        Unreadable: It is no object, or an option is of a wrong type.
+    """
+    if not isinstance(request, dict):
+        raise Unreadable("its request is no object")
+    if request.get("kind") != "kernels":
+        typed(_Request, request)
 
 
 def check_event(event: Any, command: str) -> None:
@@ -84,7 +210,7 @@ def check_event(event: Any, command: str) -> None:
 
     Args:
         event: A line of `events.jsonl`.
-        command: The kind of run, as its request names it; the events of `kernels` are checked in full.
+        command: The kind of run, as its request names it.
 
     Raises:
         Unreadable: A field is missing or of a wrong type.
@@ -92,6 +218,9 @@ def check_event(event: Any, command: str) -> None:
     """
     kind = typed(_Event, event).event
     if command != "kernels":
+        form = _Measurement if "figures" in event else _OF_SEARCHES.get(kind)
+        if form is not None:
+            typed(form, event)
         return
     if kind in _OF_KERNELS:
         found: object = typed(_OF_KERNELS[kind], event)

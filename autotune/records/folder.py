@@ -14,7 +14,7 @@ from typing import Any
 from autotune import reading
 from autotune.errors import RecordError, UsageError
 from autotune.reading import Unreadable
-from autotune.records.events import check_event
+from autotune.records.events import check_event, check_request
 from autotune.records.json_text import json_text
 from autotune.records.kinds import how_to_end
 from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
@@ -120,8 +120,8 @@ def read_run(path: Path) -> Run:
     about = read_json(path / _RUN)
     if not isinstance(about, dict) or about.get("schema_version") != RUN_SCHEMA_VERSION:
         raise RecordError(f"{path / _RUN} is not a run of schema version {RUN_SCHEMA_VERSION}")
-    if not isinstance(about.get("request", {}), dict):
-        raise RecordError(f"{path / _RUN} is damaged: its request is no object")
+    with reading.reading(path / _RUN):
+        check_request(about.get("request", {}))
     events = read_lines(path / _EVENTS) if (path / _EVENTS).exists() else []
     command = str(about.get("request", {}).get("kind"))
     for number, event in enumerate(events, start=1):

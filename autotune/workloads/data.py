@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.reading import open_file, read_bytes
 
 FORMATS = (
     "MNIST's IDX files, CIFAR's binary version (.bin), or an .npz with the arrays images and labels"
@@ -253,7 +254,7 @@ def _read(path: Path, input_shape: Shape) -> tuple[Array, Array]:
     if not path.exists():
         raise UsageError(f"{path}: there is no such file", hint=f"give {FORMATS}")
     name = path.name.lower()
-    with path.open("rb") as file:
+    with open_file(path) as file:
         head = file.read(2)
     if name.endswith((".pkl", ".pickle")) or (head[:1] == b"\x80" and 2 <= head[-1] <= 5):
         raise _pickled(path)
@@ -326,6 +327,8 @@ def _idx_content(
         raise _wrong_length(path, "its header is cut short")
     sizes = struct.unpack(f">{axes}I", head[4:])
     expected = math.prod(sizes)
+    if expected > LARGEST_BYTES:
+        raise UsageError(f"{path}: announces {expected} bytes, more than {LARGEST_BYTES}")
     content = _bytes(stream, expected + 1)
     if len(content) != expected:
         found = f"at least {expected + 1}" if len(content) > expected else str(len(content))
@@ -350,7 +353,7 @@ def _read_cifar(paths: tuple[Path, ...]) -> tuple[Array, Array]:
     pixels = math.prod(_CIFAR_SHAPE)
     images, labels = [], []
     for path in paths:
-        content = np.frombuffer(path.read_bytes(), np.uint8)
+        content = np.frombuffer(read_bytes(path, LARGEST_BYTES), np.uint8)
         fitting = [extra for extra in (1, 2) if content.size % (extra + pixels) == 0]
         if not fitting or content.size == 0:
             raise _wrong_length(
@@ -368,11 +371,14 @@ def _read_cifar(paths: tuple[Path, ...]) -> tuple[Array, Array]:
 def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
     arrays: dict[str, Array] = {}
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+        with open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
+            unpacked = sum(entry.file_size for entry in file.zip.infolist())
+            if unpacked > LARGEST_BYTES:
+                raise UsageError(f"{path}: unpacks to {unpacked} bytes, more than {LARGEST_BYTES}")
             for key in ("images", "labels"):
                 if key in file:
                     arrays[key] = file[key]
-    except OSError:
+    except (OSError, UsageError):
         raise
     except Exception as error:  # numpy and zipfile have a dozen for damaged files
         reason = str(error).partition("\n")[0]

@@ -15,7 +15,6 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 
 from autotune.errors import ToolchainError
+from autotune.scratch import Scratch
 
 Log = Callable[[str], None]
 
@@ -224,8 +224,7 @@ def build_in(part: NativePart, build: Path, log: Log | None = None) -> None:
 
 def _build(part: NativePart, path: Path, log: Log) -> None:
     # In the cache itself, so that the last step is a rename inside one file system.
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent.parent) as folder:
-        build = Path(folder)
+    with Scratch("build", path.parent.parent) as build:
         build_in(part, build, log)
         path.parent.mkdir(exist_ok=True)
         (build / part.artifact).replace(path)

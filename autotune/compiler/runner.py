@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import platform
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +18,7 @@ from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.measurement import Outcome, Status
 from autotune.measurement.host_conditions import host_conditions
 from autotune.measurement.snapshot import Conditions
+from autotune.scratch import Scratch
 
 if TYPE_CHECKING:
     from autotune.compiler.opencl_sidecar import OpenCLDevice
@@ -175,7 +174,8 @@ class LocalRunner:
     ) -> None:
         self.device = device
         self.apart = dict(device.details).get("type", "cpu") != "cpu"
-        self.programs = Path(tempfile.mkdtemp(prefix="autotune-programs-")) if self.apart else None
+        self._programs = Scratch("programs") if self.apart else None
+        self.programs = None if self._programs is None else self._programs.path
         self._worker = Worker(
             "autotune.compiler.run_worker",
             [device.kind, *map(str, cpus)],
@@ -230,8 +230,8 @@ class LocalRunner:
     def stop(self) -> None:
         self._stopped.set()
         self._worker.stop()
-        if self.programs is not None:
-            shutil.rmtree(self.programs, ignore_errors=True)
+        if self._programs is not None:
+            self._programs.close()
 
 
 def outcome_of(held: Held[Outcome]) -> Outcome:

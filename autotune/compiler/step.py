@@ -17,8 +17,9 @@ from autotune.compiler.host import kernel_threads, runtime_environment
 from autotune.compiler.scratch_operands import Workspace, held_bytes
 from autotune.compiler.step_library import StepLibrary
 from autotune.compiler.step_program import step_program
-from autotune.compiler.workers import Message, Worker, WorkerLost, scratch
+from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.errors import AutotuneError
+from autotune.scratch import Scratch
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.memory import MemoryPlan, plan_memory
 
@@ -151,11 +152,11 @@ def open_step(graph: StepGraph, library: StepLibrary, values: Arrays) -> Iterato
     Raises:
         AutotuneError: It cannot be loaded.
     """
-    work = scratch()
+    made = Scratch("run")
     worker = Worker("autotune.compiler.step_worker", [], runtime_environment())
     try:
         plan = plan_memory(graph, library.scratch_bytes())
-        yield StepSession(graph, library, plan, values, worker, work)
+        yield StepSession(graph, library, plan, values, worker, made.path)
     finally:
         worker.stop()
-        shutil.rmtree(work, ignore_errors=True)
+        made.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,10 +21,11 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import IO, Any
 
 import psutil
+
+from autotune import scratch
 
 Message = dict[str, Any]
 _START_TIMEOUT_S = 120.0
@@ -283,19 +283,9 @@ def die_with_parent() -> None:
 
 
 def abandon() -> None:
-    """Kills what this process has started, and removes the folders that `scratch` gave it."""
+    """Kills what this process has started, and removes its temporary folders."""
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             child.kill()
             child.wait(timeout=1)
-    for own in Path(tempfile.gettempdir()).glob(f"autotune-run-{os.getpid()}-*"):
-        shutil.rmtree(own, ignore_errors=True)
-
-
-def scratch() -> Path:
-    """A new private folder for a run's artifacts; removes those that killed runs have left."""
-    for left in Path(tempfile.gettempdir()).glob("autotune-run-*-*"):
-        owner = left.name.split("-")[2]
-        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"autotune-run-{os.getpid()}-"))
+    scratch.abandon()

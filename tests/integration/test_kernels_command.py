@@ -136,7 +136,7 @@ def resumed(folder: Path, trials: int) -> None:
     assert len(defaults) == len(set(defaults)) == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_keeps_every_trial_and_resume_goes_on(
     running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -550,7 +550,7 @@ def test_without_a_linker_the_package_is_named_before_anything_is_measured(tmp_p
 
 
 def test_what_a_killed_run_left_behind_is_removed_by_the_next(tmp_path: Path) -> None:
-    left = tmp_path / "autotune-run-999999999-x"
+    left = tmp_path / "autotune-run-999999999-abcdefgh"
     left.mkdir()
     done = autotune(
         "kernels",

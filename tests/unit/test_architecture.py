@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "autotune"
 MAY_IMPORT = {
     "workloads": {"errors", "workloads"},
-    "measurement": {"errors", "measurement", "devices", "power"},
+    "measurement": {"errors", "scratch", "measurement", "devices", "power"},
     "report": {"errors", "report", "studies", "records", "measurement", "workloads"},
     "records": {"errors", "records"},
     "devices": {"errors", "devices"},
@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "studies": {"errors", "studies", "measurement", "power", "devices", "workloads"},
     "tracker": {"errors", "tracker", "devices"},
     "emulator": {"errors", "emulator", "devices", "workloads"},
-    "compiler": {"errors", "compiler", "workloads", "measurement", "devices", "records"},
+    "compiler": {"errors", "scratch", "compiler", "workloads", "measurement", "devices", "records"},
 }
 
 

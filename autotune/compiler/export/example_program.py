@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -17,6 +16,7 @@ from autotune.compiler.native_build import NativePart
 from autotune.compiler.platforms import Platform, for_platform
 from autotune.devices.device import Device
 from autotune.errors import ToolchainError
+from autotune.scratch import Scratch
 
 _EXAMPLE = NativePart("example", "check", "check", ())
 _ARM_ROOT = "/usr/aarch64-linux-gnu"
@@ -123,8 +123,7 @@ def _built(example: Path, platform: Platform) -> Iterator[Path]:
     part = for_platform(_EXAMPLE, platform)
     if part.compilers:
         native_build.require_tool(part.compilers, part.compiler_package, purpose)
-    with tempfile.TemporaryDirectory(prefix="autotune-verify-") as folder:
-        build = Path(folder)
+    with Scratch("verify") as build:
         configure = [cmake, "-S", str(example), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
         configure += [f"-D{name}={value}" for name, value in part.definitions]
         if part.toolchain:

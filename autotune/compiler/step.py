@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.compiler.disk_space import check_disks
 from autotune.compiler.host import kernel_threads, runtime_environment
 from autotune.compiler.scratch_operands import Workspace, held_bytes
 from autotune.compiler.step_library import StepLibrary
@@ -110,11 +111,14 @@ class StepSession:
         try:
             answer = self._worker.ask(message, timeout=_TIMEOUT_S)
         except WorkerLost as lost:
+            if not lost.timed_out:
+                check_disks(str(lost))
             raise AutotuneError(
                 f"the step of {self._graph.name} was lost: {lost}",
                 hint="a smaller --batch or a --memory-limit may help where memory ran out",
             ) from lost
         if "error" in answer:
+            check_disks(str(answer["error"]))
             raise AutotuneError(f"the step of {self._graph.name} failed: {answer['error']}")
         return answer
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from autotune.compiler.build_worker import linker
 from autotune.compiler.builder import Builder, BuildRequest, target_text
+from autotune.compiler.disk_space import check_disks
 from autotune.compiler.host import cores
 from autotune.compiler.scheduled import Winner, untuned_program
 from autotune.compiler.scratch_operands import Workspace, with_scratch_operands, workspace
@@ -212,6 +213,7 @@ def _compile(parts: Sequence[_Part], folder: Path, work: Path, report: Report) -
         while not wait([failures], timeout=_REPORT_S).done:
             report(sum(request.output.exists() for request in requests), len(requests))
         for failure in filter(None, failures.result()):
+            check_disks(failure.message, [folder])
             raise AutotuneError(
                 f"the step's kernels cannot be compiled: {failure.message}",
                 hint="run it again; if it fails again, report it",

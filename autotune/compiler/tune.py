@@ -227,7 +227,9 @@ class KernelRun:
             timeout_s=measure.build_timeout_s,
             temporary=work,
             programs=self._runner.programs,
+            told=self._tell_kill,
         )
+        self._runner.told = self._tell_kill
         try:
             builder.start()
             self._runner.start()
@@ -245,6 +247,11 @@ class KernelRun:
             builder.stop()
             self._runner.stop()
             made.close()
+
+    def _tell_kill(self, text: str) -> None:
+        """Records that a worker was killed by somebody else; called in the thread that it belongs to."""
+        self._folder.event("worker_killed", message=text)
+        self._progress.notice(text)
 
     def _measure_defaults(self, bench: Bench) -> None:
         waiting = [entry for entry in self._entries if entry.default_outcome is None]

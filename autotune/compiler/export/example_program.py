@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from autotune.compiler import native_build
+from autotune.compiler.disk_space import check_disks
 from autotune.compiler.export.checks import DATA
 from autotune.compiler.export.findings import ResultFinding, results_of
 from autotune.compiler.export.rounds import Round
@@ -156,6 +157,7 @@ def _built(example: Path, platform: Platform) -> Iterator[Path]:
         for command in (configure, [cmake, "--build", str(build)]):
             done = call(command, os.environ, _BUILD_TIMEOUT_S)
             if done.returncode != 0:
+                check_disks(done.stdout + done.stderr, [build])
                 tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
                 raise ToolchainError(f"the example does not compile:\n{tail}")
         yield build / "check"

@@ -183,7 +183,7 @@ class Replayed:
     """A search over a table.
 
     Attributes:
-        trials: In the order in which they were measured.
+        trials: In the order in which they were measured, up to the one with which all of the goal was found.
         goal: The best configuration, or the whole Pareto front.
         measurements: After how many measurements all of the goal was found.
     """
@@ -194,7 +194,7 @@ class Replayed:
 
 
 def search(bench: TableBench, request: StudyRequest) -> Replayed:
-    """Searches a table to its end.
+    """Searches a table until the best is found, or the whole Pareto front; what would follow tells nothing more.
 
     Raises:
         UsageError: The objective needs joules that were not recorded, or nothing keeps the limits.
@@ -202,7 +202,12 @@ def search(bench: TableBench, request: StudyRequest) -> Replayed:
     recorded = list(bench.figures().items())
     figures = [f for _, f in recorded]
     if needs_energy(request.objective, request.limits) and any(f.energy_j is None for f in figures):
-        raise UsageError(f"the objective '{request.objective}' needs joules, and none are recorded")
+        lacking = sum(f.energy_j is None for f in figures)
+        raise UsageError(
+            f"the objective '{request.objective}' needs joules, and they are missing of {lacking} of "
+            f"{len(figures)} configurations",
+            hint="search with --objective latency",
+        )
     if request.objective == "pareto":
         kept = [i for i, f in enumerate(figures) if request.limits.kept(f)]
         goal = [kept[i] for i in front([values("pareto", figures[i]) for i in kept])]
@@ -213,10 +218,15 @@ def search(bench: TableBench, request: StudyRequest) -> Replayed:
         raise UsageError("nothing that was recorded keeps the limits")
     wanted = frozenset(recorded[i][0] for i in goal)
     ended: list[StudyTrial] = []
+    missing = set(wanted)
+
+    def told(trial: StudyTrial, _: Measured) -> None:
+        ended.append(trial)
+        missing.discard(trial.configuration)
+
     study = study_of(request, optuna.storages.InMemoryStorage(), "replay")
-    study.run(bench, lambda trial, _: ended.append(trial))
-    last = max(i for i, trial in enumerate(ended) if trial.configuration in wanted)
-    return Replayed(tuple(ended), wanted, last + 1)
+    study.run(bench, told, lambda: not missing)
+    return Replayed(tuple(ended), wanted, len(ended))
 
 
 def _setting(cores: int, ghz: str) -> ClusterSetting:

@@ -23,6 +23,8 @@ from autotune.studies.space import CpuSpace
 from autotune.studies.study import StudyRequest, StudyTrial, study_of
 
 _COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "energy_j")
+_JOULES = "energy_j"
+_NOTHING = ("", "-", "nan", "NaN")
 CAPACITY = {"little": 360, "big": 1024}
 """As Linux has them for the table's phone: arch/arm64/boot/dts/qcom/sm8150.dtsi, at the highest clocks."""
 
@@ -74,6 +76,8 @@ class TableBench:
 def read_paper_table(path: Path) -> TableBench:
     """The CSV of EMDL'21's Table 3: big, small or hybrid (both) cores, a clock for each cluster, seconds, joules.
 
+    Joules may be missing: the column, or what is in it.
+
     Raises:
         UsageError: It cannot be read, or is no such table.
     """
@@ -82,7 +86,7 @@ def read_paper_table(path: Path) -> TableBench:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
-    if not rows or not set(_COLUMNS) <= set(rows[0]):
+    if not rows or not set(_COLUMNS) - {_JOULES} <= set(rows[0]):
         raise UsageError(f"{path} is no table of configurations", hint=f"columns {_COLUMNS}")
     found: dict[CpuConfiguration, Figures] = {}
     for line, row in enumerate(rows, start=2):
@@ -96,7 +100,9 @@ def read_paper_table(path: Path) -> TableBench:
             setting = CpuConfiguration(
                 (_setting(little, row["small_freq_ghz"]), _setting(big, row["big_freq_ghz"])), cores
             )
-            figures = Figures(_measure(row["time_s"], "s"), _measure(row["energy_j"], "J"))
+            told = (row.get(_JOULES) or "").strip()
+            joules = None if told in _NOTHING else _measure(told, "J")
+            figures = Figures(_measure(row["time_s"], "s"), joules)
             found[setting] = figures
         except (KeyError, ValueError, TypeError) as error:
             raise UsageError(f"{path}: line {line} is no configuration: {error}") from error

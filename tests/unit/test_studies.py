@@ -830,6 +830,21 @@ def test_a_search_of_many_recorded_configurations_costs_few_seconds_of_cpu(tmp_p
     assert spent < 6.0, "twice or thrice what it takes on a machine that does nothing else"
 
 
+def test_a_table_may_lack_joules(tmp_path: Path) -> None:
+    rows = [line.split(",") for line in TABLE.read_text().splitlines()]
+    column = rows[0].index("energy_j")
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(",".join(row[:column] + row[column + 1 :]) for row in rows))
+    assert {f.energy_j for f in read_paper_table(path).figures().values()} == {None}
+    rows[1][column] = ""
+    path.write_text("\n".join(",".join(row) for row in rows))
+    table = read_paper_table(path)
+    assert [f.energy_j is None for f in table.figures().values()] == [True] + [False] * 20
+    with pytest.raises(UsageError, match="missing of 1 of 21 configurations"):
+        search(table, request(table.space(), 21, objective="energy"))
+    assert search(table, request(table.space(), 21, objective="latency")).measurements >= 1
+
+
 def test_a_table_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n")

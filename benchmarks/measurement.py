@@ -121,7 +121,8 @@ def traces(report: Report) -> None:
             samples = folder / f"processed_data_{one.network}.csv"
             stamps = setting / "train_stamp" / one.network / f"train_stamp_{one.batch}.result"
             joules = published_joules(samples, one.start_s, one.end_s)
-            worst_energy = max(worst_energy, abs(one.usb_j / joules - 1))
+            if one.usb_j is not None:
+                worst_energy = max(worst_energy, abs(one.usb_j / joules - 1))
             duration_s = published_duration_s(stamps)
             worst_time = max(worst_time, abs(one.duration_s / duration_s - 1))
             table = meizu_traces.read_latencies(folder / f"time_table_{one.network}.csv")

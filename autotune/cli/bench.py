@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from autotune.cli.devices import restore_left_behind
+from autotune.cli.signals import ended_by_signals
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo, probe
 from autotune.devices.journal import EMULATED_KIND, Journal, held
@@ -29,6 +26,7 @@ from autotune.measurement.step_run import Band, Protocol, Workload
 from autotune.power import channels, nvml, stream
 from autotune.power.channels import Meter
 from autotune.power.stream import Stream
+from autotune.scratch import Scratch
 
 if TYPE_CHECKING:
     from autotune.studies.objective import Limits
@@ -185,11 +183,11 @@ def ready(
     program = _program(chosen)
     with ExitStack() as stack:
         source = stack.enter_context(Stream(meter.source)) if meter and meter.source else None
-        stack.enter_context(_ended_by_sigterm())
+        stack.enter_context(ended_by_signals())
         stack.enter_context(held(chosen.device.serial, chosen.device.kind))
         # A model in this process ends with it: what a kill leaves changed on it, nobody could or need undo.
         own = chosen.device.kind == EMULATED_KIND
-        notes = Path(stack.enter_context(TemporaryDirectory(prefix="autotune-"))) if own else None
+        notes = stack.enter_context(Scratch("notes")) if own else None
         journal = stack.enter_context(Journal(chosen.device, notes))
         android = chosen.info.sdk is not None
         observer = stack.enter_context(
@@ -213,24 +211,6 @@ def ready(
             band=band,
             sleep=chosen.sleep,
         )
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends a block as Ctrl-C does: what it changed is undone. A handler that is there already stays."""
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _program(chosen: Chosen) -> Path:

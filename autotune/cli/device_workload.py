@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from autotune.errors import UsageError
 from autotune.measurement.observer import Observer
 from autotune.measurement.step_run import Workload
 from autotune.measurement.step_runner import PROGRAM, MemoryKind, StepRunner
+from autotune.scratch import Scratch
 from autotune.workloads.graph import tasks
 from autotune.workloads.memory import plan_memory
 from autotune.workloads.training_step import LAYOUTS
@@ -272,8 +272,7 @@ def device_step(
         if choice is not None:
             schedules = winners_of(paths, choice.schedules)
     never = sum(task.kernel.name not in runs.winners for task in tasks(graphs[0][1]))
-    with tempfile.TemporaryDirectory(prefix="autotune-step-") as made:
-        folder = Path(made)
+    with Scratch("step") as folder:
         forms = []
         if emulated:
             # A model needs no code: only how much work each call is.

@@ -30,6 +30,7 @@ from autotune.cli.models import models
 from autotune.cli.profile import profile
 from autotune.cli.replay import replay
 from autotune.cli.report import report
+from autotune.cli.signals import ended_by_signals
 from autotune.cli.step import step
 from autotune.cli.targets import targets
 from autotune.cli.verbosity import (
@@ -157,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, that of the `AutotuneError`, 2 for a malformed command line, 130 when
         interrupted, 1 for anything else.
     """
-    with stderr_log():
+    with ended_by_signals(), stderr_log():
         try:
             code = _code(app(argv, prog_name="autotune", standalone_mode=False))
         except AutotuneError as error:

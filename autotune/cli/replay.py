@@ -43,7 +43,8 @@ def replay(
     """Searches a recorded table as if it were a device, and tells after how many measurements the best is found.
 
     Of the published traces, the runs of --network at --batch are such a table: each setting of the phone is a
-    configuration. Without --network all runs are shown: duration, energy over USB, and in all.
+    configuration. Without --network all runs are shown: duration, energy over USB and in all, the trainer's memory,
+    and how many cores worked. Energy is missing where power was not read.
 
     \b
     Examples:
@@ -52,8 +53,11 @@ def replay(
       autotune replay meizu_traces
       autotune replay meizu_traces --network Alexnet --batch 16 --objective energy
     """
+    import os
     import statistics
 
+    # The models' matrices are small: more threads only wait for each other. It is read when numpy is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from autotune.cli import bench as benches
     from autotune.errors import UsageError
     from autotune.studies.objective import OBJECTIVES
@@ -105,9 +109,12 @@ def replay(
                 "sampler": sampler,
                 "model_start": model,
                 "configurations": space.size,
-                "goal": [c.to_json(names) for c in shown.goal],
+                "goal": [c.to_json(names) for c in bench.figures() if c in shown.goal],
                 "measurements": counts,
                 "median": statistics.median(counts),
+                "energy_missing": [
+                    c.to_json(names) for c, f in bench.figures().items() if f.energy_j is None
+                ],
                 "marked": [{**c.to_json(names), "mark": mark} for c, mark in bench.marks.items()],
             }
         )
@@ -141,6 +148,7 @@ def replay(
 
 def _traces(folder: Path, *, as_json: bool) -> int:
     from autotune.power import meizu_traces
+    from autotune.studies.traces import MISSING
 
     folders = meizu_traces.settings(folder)
     runs = [(path.resolve().name, run) for path in folders for run in meizu_traces.runs(path)]
@@ -148,7 +156,18 @@ def _traces(folder: Path, *, as_json: bool) -> int:
         write_json({"runs": [{"setting": name, **_as_json(run)} for name, run in runs]})
         return 0
     write_table(
-        ("setting", "run", "batch", "s", "s a step", "USB J", "USB and battery J", "note"),
+        (
+            "setting",
+            "run",
+            "batch",
+            "s",
+            "s a step",
+            "USB J",
+            "USB and battery J",
+            "MB",
+            "cores",
+            "note",
+        ),
         [
             (
                 name,
@@ -156,13 +175,15 @@ def _traces(folder: Path, *, as_json: bool) -> int:
                 str(run.batch),
                 f"{run.duration_s:.2f}",
                 f"{run.step_s:.4g}" if run.step_s else "-",
-                f"{run.usb_j:.1f}",
-                f"{run.total_j:.1f}",
-                run.saturated,
+                "-" if run.usb_j is None else f"{run.usb_j:.1f}",
+                "-" if run.total_j is None else f"{run.total_j:.1f}",
+                "-" if run.memory_bytes is None else f"{run.memory_bytes / 1e6:.0f}",
+                "-" if run.cores_busy is None else f"{run.cores_busy:.1f}",
+                MISSING if run.total_j is None else run.saturated,
             )
             for name, run in runs
         ],
-        numbers=("batch", "s", "s a step", "USB J", "USB and battery J"),
+        numbers=("batch", "s", "s a step", "USB J", "USB and battery J", "MB", "cores"),
         whole=True,
     )
     return 0
@@ -171,7 +192,7 @@ def _traces(folder: Path, *, as_json: bool) -> int:
 def _as_json(run: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {**asdict(run), "duration_s": run.duration_s}
+    return {**asdict(run), "duration_s": run.duration_s, "energy_missing": run.total_j is None}
 
 
 __all__ = ["replay"]

@@ -30,6 +30,7 @@ from autotune import __version__
 from autotune.cli.cluster import model_runner
 from autotune.cli.fleet import fleet_runner
 from autotune.cli.output import write_table
+from autotune.cli.signals import leave_lost_terminal, stopping_signals
 from autotune.cli.verbosity import LOGGER
 from autotune.compiler.build_worker import linker
 from autotune.compiler.device_limits import asked
@@ -113,7 +114,9 @@ class LiveProgress:
 
 @contextmanager
 def stop_on_interrupt(run: Path, command: str = "kernels") -> Iterator[Any]:
-    """Yields a function that tells whether to stop: after Ctrl-C or SIGTERM; a second one ends the process.
+    """Yields a function that tells whether to stop: after Ctrl-C, SIGTERM or SIGHUP; a second one ends the process.
+
+    SIGHUP counts once: a shell that is closed may send it twice.
 
     An exception would do the same where only Python runs; raised inside TVM's C++ it is a crash.
     """
@@ -121,7 +124,10 @@ def stop_on_interrupt(run: Path, command: str = "kernels") -> Iterator[Any]:
 
     def handler(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
-        if pressed:
+        if number == signal.SIGHUP:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            leave_lost_terminal()
+        elif pressed:
             abandon()
             show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
             os.write(2, f"{show_cursor}{go_on(run, command)}\n".encode())
@@ -129,12 +135,13 @@ def stop_on_interrupt(run: Path, command: str = "kernels") -> Iterator[Any]:
         pressed = True
         print("autotune: stopping after this trial; Ctrl-C again to stop at once", file=sys.stderr)
 
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handler) for number in stopping_signals()}
     try:
         yield lambda: pressed
     finally:
         for number, handled in before.items():
-            signal.signal(number, handled)
+            if signal.getsignal(number) is handler:
+                signal.signal(number, handled)
 
 
 def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json: bool) -> int:

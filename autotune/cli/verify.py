@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.devices import Ssh
+from autotune.cli.devices import Ssh, restore_left_behind
+from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.compiler.export.verify import Remote
@@ -28,28 +29,42 @@ def verify(
         ),
     ] = None,
     ssh: Ssh = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Check this many kernels only. [default: all]"),
+    ] = None,
+    check_all: Annotated[
+        bool, typer.Option("--check-all", help="Check every kernel, which is the default.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> int:
     """Checks an export: that its files are as they were written, and what its kernels compute on this device.
 
-    It compares every file with its SHA-256, builds the export's example and runs it: one kernel of each role of
-    each variant, compared with stored float64 results. Nothing is run where a file has changed. Exit code 0 where
-    all is right, 1 where something is wrong, 2 where there is no export or it cannot run there, 4 where a tool is
-    missing.
+    It compares every file with its SHA-256, builds the export's example and runs it: every kernel of each variant,
+    compared with float64 results, which are computed here where the export does not store them. Nothing is run
+    where a file has changed, is missing, or is not listed. Exit code 0 where all is right, 1 where something is
+    wrong, 2 where there is no export or it cannot run there, 4 where a tool is missing.
 
     \b
     Examples:
       autotune verify build/lenet-c
+      autotune verify build/resnet18-c --sample 5
       autotune verify build/lenet-arm --device qemu --json
       autotune verify build/lenet-arm --ssh pi@raspberrypi --device pi@raspberrypi
     """
     from autotune.cli.output import write_json, write_table
+    from autotune.cli.tuning import LiveProgress
     from autotune.compiler.export.verify import WHERE
     from autotune.compiler.export.verify import verify as verify_export
 
+    if sample is not None and sample < 1:
+        raise UsageError(f"--sample is {sample}", hint="give a number from 1 on")
+    if sample is not None and check_all:
+        raise UsageError("--sample checks some kernels and --check-all all", hint="give one")
     where = next((one for one in WHERE if one == device), None)
     remote = None if device is None or where is not None else _remote(device, ssh or ())
-    verdict = verify_export(folder, where, remote)
+    with LiveProgress() as progress:
+        verdict = verify_export(folder, where, remote, sample=sample, report=progress.at)
     if json:
         write_json(verdict.to_json())
         return 0 if verdict.ok else 1
@@ -72,8 +87,11 @@ def verify(
             numbers=("largest error",),
         )
     elif not verdict.ok:
-        print("files have changed: nothing of it was run", file=sys.stderr)
-    print(f"{folder}: {'right' if verdict.ok else 'WRONG'}, {verdict.checked_files} files")
+        print("files are not as they were written: nothing was run", file=sys.stderr)
+    print(
+        f"{folder}: {'right' if verdict.ok else 'WRONG'}, {verdict.checked_files} files, "
+        f"{verdict.checked_kernels} of {verdict.kernels} kernels checked"
+    )
     return 0 if verdict.ok else 1
 
 
@@ -84,6 +102,7 @@ def _remote(serial: str, ssh: Sequence[str]) -> Remote:
     from autotune.devices.discovery import choose, reach
     from autotune.devices.info import probe
 
+    restore_left_behind()
     ((name, kind),) = choose([serial], ssh)
     device = reach(name, kind)
     info = probe(device)

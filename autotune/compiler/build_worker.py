@@ -20,12 +20,13 @@ from typing import Any
 
 from autotune.compiler import opencl_sidecar
 from autotune.compiler.default_schedule import default_schedule
+from autotune.compiler.kills import of_outside
 from autotune.compiler.launch_limits import checked
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.schedule_traits import traits
 from autotune.compiler.spaces import Limits
 from autotune.compiler.targets import ARM_TRIPLE
-from autotune.compiler.workers import Message, serve
+from autotune.compiler.workers import Message, ToolKilled, serve
 from autotune.errors import ToolchainError
 
 Linker = Callable[..., None]
@@ -71,6 +72,8 @@ def linker(triple: str, *, fast: bool) -> Linker:
         done = subprocess.run(
             [tool, "-shared", "-o", output, *files], capture_output=True, text=True, check=False
         )
+        if of_outside(done.returncode):
+            raise ToolKilled(f"{tool} was killed by signal {-done.returncode}")
         if done.returncode != 0:
             raise ToolchainError(f"{tool} failed: {done.stderr.strip()[-500:]}")
 

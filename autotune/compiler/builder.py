@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autotune.compiler.kills import Told, warn
 from autotune.compiler.opencl_sidecar import PROGRAMS_VARIABLE
 from autotune.compiler.spaces import Limits
 from autotune.compiler.workers import Job, Worker, WorkerLost, WorkerPool
@@ -45,10 +46,17 @@ class Builder:
         temporary: Folder for the workers' temporary files, which a killed compile leaves behind.
         programs: Folder that this host's OpenCL programs are kept in, which are then compiled by the workers;
             None leaves that to whoever runs them.
+        told: Is told of workers that were killed by somebody else, in a thread of its own.
     """
 
     def __init__(
-        self, *, workers: int, timeout_s: float, temporary: Path, programs: Path | None = None
+        self,
+        *,
+        workers: int,
+        timeout_s: float,
+        temporary: Path,
+        programs: Path | None = None,
+        told: Told = warn,
     ) -> None:
         self._timeout_s = timeout_s
         self._programs = programs is not None
@@ -60,7 +68,7 @@ class Builder:
             **({PROGRAMS_VARIABLE: str(programs)} if programs is not None else {}),
         }
         self._pool = WorkerPool(
-            lambda: Worker("autotune.compiler.build_worker", environment=environment), workers
+            lambda: Worker("autotune.compiler.build_worker", environment=environment), workers, told
         )
         # One thread for the whole run: Linux ends a worker together with the thread that started it.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="build")

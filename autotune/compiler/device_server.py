@@ -11,7 +11,6 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from dataclasses import replace
 from importlib import metadata
@@ -22,6 +21,7 @@ from autotune.compiler import native_build
 from autotune.compiler.native_build import Log, NativePart, cache_root, package_folder
 from autotune.compiler.platforms import Platform, for_platform, named_platform
 from autotune.errors import ToolchainError, UsageError
+from autotune.scratch import Scratch
 
 __all__ = ["PROGRAM", "Runtime", "bundle"]
 
@@ -128,8 +128,8 @@ def _gathered(wanted: str, files: list[Path]) -> Path:
     folder = cache_root() / "server" / f"bundle-{wanted}-{key}"
     if folder.is_dir():
         return folder
-    with tempfile.TemporaryDirectory(prefix=".gather-", dir=folder.parent) as made:
-        content = Path(made) / "bundle"
+    with Scratch("gather", folder.parent) as made:
+        content = made / "bundle"
         content.mkdir()
         for file in files:
             shutil.copy(file, content / file.name)
@@ -156,8 +156,8 @@ def _libraries(wanted: str, wheels: Path | None, log: Log | None) -> dict[str, P
     for package, path in found.items():
         if path.is_file():
             continue
-        with tempfile.TemporaryDirectory(prefix="autotune-wheels-") as downloads:
-            wheel = _wheel(package, wheels, Path(downloads), log)
+        with Scratch("wheels") as downloads:
+            wheel = _wheel(package, wheels, downloads, log)
             _unpack(wheel, _LIBRARIES[package], path)
     return found
 

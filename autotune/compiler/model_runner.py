@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from autotune.compiler.kills import Told, warn
 from autotune.compiler.runner import (
     MODEL_KIND,
     CompareRequest,
@@ -43,6 +44,7 @@ class ModelRunner:
         seed: int,
     ) -> None:
         self.device = DeviceFingerprint(name, MODEL_KIND, "SoC model", details, stand_in=True)
+        self.told: Told = warn
         self._seconds = seconds
         self._seed = seed
 

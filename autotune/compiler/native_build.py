@@ -15,14 +15,15 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from autotune.compiler.disk_space import check_disks
 from autotune.errors import ToolchainError, pip_install
+from autotune.scratch import Scratch
 
 Log = Callable[[str], None]
 
@@ -100,6 +101,7 @@ def ensure_built(part: NativePart, log: Log | None = None) -> Path:
     Raises:
         ToolchainError: A tool or a header is missing (the hint tells how to install it), or the
             sources do not compile.
+        RecordError: A disk is full.
     """
     path = artifact_path(part)
     if path.is_file():
@@ -108,8 +110,6 @@ def ensure_built(part: NativePart, log: Log | None = None) -> Path:
         path.parent.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path.parent.parent / "build.lock"):
             if not path.is_file():  # Another process may have built it while this one waited.
-                for leftover in path.parent.parent.glob(".build-*"):  # Of a build that was killed.
-                    shutil.rmtree(leftover, ignore_errors=True)
                 _build(part, path, log or (lambda _line: None))
     except OSError as error:
         raise ToolchainError(
@@ -217,22 +217,21 @@ def build_in(part: NativePart, build: Path, log: Log | None = None) -> None:
         configure.append(f"-DCMAKE_TOOLCHAIN_FILE={rpc_sources() / part.toolchain}")
     if log is not None:
         log(f"compiling {part.target} (once for this version of TVM)")
-    _run(configure, part)
+    _run(configure, part, build)
     jobs = str(len(os.sched_getaffinity(0)))
-    _run([cmake, "--build", str(build), "--target", part.target, "--parallel", jobs], part)
+    _run([cmake, "--build", str(build), "--target", part.target, "--parallel", jobs], part, build)
 
 
 def _build(part: NativePart, path: Path, log: Log) -> None:
     # In the cache itself, so that the last step is a rename inside one file system.
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent.parent) as folder:
-        build = Path(folder)
+    with Scratch("build", path.parent.parent) as build:
         build_in(part, build, log)
         path.parent.mkdir(exist_ok=True)
         (build / part.artifact).replace(path)
     log(f"compiled {path}")
 
 
-def _run(command: list[str], part: NativePart) -> None:
+def _run(command: list[str], part: NativePart, build: Path) -> None:
     try:
         done = subprocess.run(
             command,
@@ -255,5 +254,6 @@ def _run(command: list[str], part: NativePart) -> None:
             f"the OpenCL headers (CL/cl.h) are not installed, but {part.target} has to be compiled",
             hint="sudo apt install opencl-headers",
         )
+    check_disks(done.stdout, [build])
     tail = "\n".join(done.stdout.strip().splitlines()[-30:])
     raise ToolchainError(f"{part.target} does not compile:\n{tail}")

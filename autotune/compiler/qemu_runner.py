@@ -14,15 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler import kernel_runner
+from autotune.compiler.kills import Told, of_outside, oom_kills, warn
 from autotune.compiler.runner import (
     CompareRequest,
     Comparison,
     DeviceFingerprint,
     MeasureRequest,
+    lost_outcome,
     wrong_result,
 )
 from autotune.compiler.targets import ARM_TRIPLE
-from autotune.compiler.workers import WorkerLost
+from autotune.compiler.workers import Kills, WorkerLost, killed_by
 from autotune.measurement import Outcome
 from autotune.measurement.blocks import in_blocks
 from autotune.workloads.references import max_relative_error
@@ -44,6 +46,7 @@ class QemuRunner:
     programs: Path | None = None
 
     def __init__(self) -> None:
+        self.told: Told = warn
         self._command = kernel_runner.command("aarch64-linux-gnu")
         version = subprocess.run(
             [self._command[0], "--version"], capture_output=True, text=True, check=False
@@ -80,6 +83,8 @@ class QemuRunner:
             )
         except subprocess.TimeoutExpired:
             return Outcome("timeout", message=f"run: no answer in {request.timeout_s:g} s; killed")
+        except WorkerLost as lost:
+            return lost_outcome(lost)
         if answer["status"] != "ok":
             return Outcome("run_error", message=str(answer["message"])[:2000])
         if not error <= request.tolerance:
@@ -116,10 +121,7 @@ class QemuRunner:
         files = [library.parent / f"output{index}.bin" for index in range(len(expected))]
         for array, file in zip(expected, files, strict=True):
             arguments += ["--out", _operand(_stored(array), file)]
-        done = subprocess.run(
-            arguments, capture_output=True, text=True, timeout=timeout_s, check=False
-        )
-        answer = _answer(done)
+        answer = _answer(self._run(arguments, timeout_s))
         if answer["status"] != "ok":
             return answer, math.inf
         error = max(
@@ -129,6 +131,22 @@ class QemuRunner:
             for file, array in zip(files, expected, strict=True)
         )
         return answer, error
+
+    def _run(self, arguments: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+        """Runs a process, and once more where it was killed by somebody else.
+
+        Raises:
+            WorkerLost: It was killed too often.
+        """
+        kills = Kills()
+        while True:
+            before = oom_kills()
+            done = subprocess.run(
+                arguments, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+            if not of_outside(done.returncode):
+                return done
+            kills.count(killed_by(done.returncode, before), self.told, alone=True)
 
 
 def _answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from autotune.compiler.host import runtime_environment
+from autotune.compiler.kills import Told, warn
 from autotune.compiler.opencl_sidecar import OpenCLDevice
 from autotune.compiler.runner import (
     COMPARE_TIMEOUT_S,
@@ -69,6 +70,7 @@ class RpcRunner:
         limits: Limits = USUAL,
     ) -> None:
         self.device = device
+        self.told: Told = warn
         self._tracker = tracker
         self._key = key
         self._waits = waits

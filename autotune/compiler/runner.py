@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import platform
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from autotune.compiler.disk_space import check_disks
 from autotune.compiler.host import cores, kernel_threads, runtime_environment
+from autotune.compiler.kills import Told, warn
 from autotune.compiler.opencl_sidecar import PROGRAMS_VARIABLE
 from autotune.compiler.steady import USUAL, Held, Steady
 from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
@@ -20,6 +20,7 @@ from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.measurement import Outcome, Status
 from autotune.measurement.host_conditions import host_conditions
 from autotune.measurement.snapshot import Conditions
+from autotune.scratch import Scratch
 
 if TYPE_CHECKING:
     from autotune.compiler.opencl_sidecar import OpenCLDevice
@@ -131,6 +132,8 @@ class Runner(Protocol):
     """Whether nothing runs: times follow from a schedule's traits, which is what is built then."""
     programs: Path | None
     """Where OpenCL programs for the device are kept, which build workers compile; None where they cannot."""
+    told: Told
+    """Is told of a process of this host that was killed by somebody else; its request is made again."""
 
     def at_once(self) -> int:
         """How many candidates can be measured at the same time; asked again for every round."""
@@ -175,7 +178,8 @@ class LocalRunner:
     ) -> None:
         self.device = device
         self.apart = dict(device.details).get("type", "cpu") != "cpu"
-        self.programs = Path(tempfile.mkdtemp(prefix="autotune-programs-")) if self.apart else None
+        self._programs = Scratch("programs") if self.apart else None
+        self.programs = None if self._programs is None else self._programs.path
         self._worker = Worker(
             "autotune.compiler.run_worker",
             [device.kind, *map(str, cpus)],
@@ -185,6 +189,7 @@ class LocalRunner:
         self._stopped = threading.Event()
         self.give_up: Callable[[], bool] = lambda: False
         """Asked while the device rests: whether nobody wants the measurement any more."""
+        self.told: Told = warn
         self._steady = Steady(
             device.kind, USUAL, lambda: not (self._stopped.is_set() or self.give_up())
         )
@@ -203,8 +208,12 @@ class LocalRunner:
         try:
             answer = self._asked(measurement_message(request), request.timeout_s)
         except WorkerLost as lost:
-            return lost_outcome(lost)
-        return measured(answer, request.tolerance)
+            outcome = lost_outcome(lost)
+        else:
+            outcome = measured(answer, request.tolerance)
+        if outcome.status == "run_error":
+            check_disks(outcome.message)
+        return outcome
 
     def compare(self, request: CompareRequest) -> Comparison:
         def compared(rest: bool = True) -> Comparison:
@@ -216,7 +225,7 @@ class LocalRunner:
 
     def _asked(self, message: Message, timeout_s: float) -> Message:
         before = self._look()
-        answer = self._worker.ask(message, timeout=timeout_s)
+        answer = self._worker.ask_again(message, timeout=timeout_s, told=self.told)
         return {**answer, "conditions": [before.to_json(), self._look().to_json()]}
 
     def interrupt(self) -> None:
@@ -230,8 +239,8 @@ class LocalRunner:
     def stop(self) -> None:
         self._stopped.set()
         self._worker.stop()
-        if self.programs is not None:
-            shutil.rmtree(self.programs, ignore_errors=True)
+        if self._programs is not None:
+            self._programs.close()
 
 
 def outcome_of(held: Held[Outcome]) -> Outcome:

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.compiler.disk_space import check_disks
 from autotune.compiler.host import kernel_threads, runtime_environment
 from autotune.compiler.scratch_operands import Workspace, held_bytes
 from autotune.compiler.step_library import StepLibrary
 from autotune.compiler.step_program import step_program
-from autotune.compiler.workers import Message, Worker, WorkerLost, scratch
+from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.errors import AutotuneError
+from autotune.scratch import Scratch
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.memory import MemoryPlan, plan_memory
 
@@ -109,11 +111,14 @@ class StepSession:
         try:
             answer = self._worker.ask(message, timeout=_TIMEOUT_S)
         except WorkerLost as lost:
+            if not lost.timed_out:
+                check_disks(str(lost))
             raise AutotuneError(
                 f"the step of {self._graph.name} was lost: {lost}",
                 hint="a smaller --batch or a --memory-limit may help where memory ran out",
             ) from lost
         if "error" in answer:
+            check_disks(str(answer["error"]))
             raise AutotuneError(f"the step of {self._graph.name} failed: {answer['error']}")
         return answer
 
@@ -151,11 +156,11 @@ def open_step(graph: StepGraph, library: StepLibrary, values: Arrays) -> Iterato
     Raises:
         AutotuneError: It cannot be loaded.
     """
-    work = scratch()
+    made = Scratch("run")
     worker = Worker("autotune.compiler.step_worker", [], runtime_environment())
     try:
         plan = plan_memory(graph, library.scratch_bytes())
-        yield StepSession(graph, library, plan, values, worker, work)
+        yield StepSession(graph, library, plan, values, worker, made.path)
     finally:
         worker.stop()
-        shutil.rmtree(work, ignore_errors=True)
+        made.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager, suppress
@@ -15,13 +13,14 @@ from typing import Any
 
 from autotune.compiler.build_worker import linker
 from autotune.compiler.builder import Builder, BuildRequest, target_text
+from autotune.compiler.disk_space import check_disks
 from autotune.compiler.host import cores
 from autotune.compiler.scheduled import Winner, untuned_program
 from autotune.compiler.scratch_operands import Workspace, with_scratch_operands, workspace
 from autotune.compiler.spaces import Space
 from autotune.compiler.targets import TargetSpec, tvm_target
-from autotune.compiler.workers import scratch
 from autotune.errors import AutotuneError
+from autotune.scratch import Scratch
 from autotune.workloads.operators import Kernel, TensorSpec
 
 _SCHEDULE = "__schedule"
@@ -137,8 +136,7 @@ def step_library(
             made = {name: step_function(kernel, one, options) for name, kernel, one in some}
             functions |= made
             parts.append(_Part.of(made, options))
-    work = scratch()
-    try:
+    with Scratch("run") as work:
         folder = _compiled(parts, cache, work, report)
         yield StepLibrary(
             tuple(folder / _name(number) for number in range(len(parts))),
@@ -152,8 +150,6 @@ def step_library(
             ),
             {name: len(some) for name, some in winners.items() if len(some) > 1},
         )
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -184,23 +180,23 @@ def _compiled(parts: Sequence[_Part], cache: Path | None, work: Path, report: Re
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     if cache is not None and (cache / digest).is_dir():
         return cache / digest
-    fresh = work / digest
+    made = None
     if cache is not None:
         with suppress(OSError):  # a run that may only be read is compiled elsewhere
             cache.mkdir(exist_ok=True)
-            fresh = Path(tempfile.mkdtemp(dir=cache, prefix=".new-"))
+            made = Scratch("new", cache)
+    fresh = work / digest if made is None else made.path
     fresh.mkdir(exist_ok=True)
     try:
         _compile(parts, fresh, work, report)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
-    if cache is None or fresh.parent != cache:
-        return fresh
-    with suppress(OSError):  # another process was faster
-        return fresh.rename(cache / digest)
-    shutil.rmtree(fresh)
-    return cache / digest
+        if made is None:
+            return fresh
+        with suppress(OSError):  # another process was faster
+            fresh.rename(made.path.parent / digest)
+        return made.path.parent / digest
+    finally:
+        if made is not None:
+            made.close()
 
 
 def _compile(parts: Sequence[_Part], folder: Path, work: Path, report: Report) -> None:
@@ -217,6 +213,7 @@ def _compile(parts: Sequence[_Part], folder: Path, work: Path, report: Report) -
         while not wait([failures], timeout=_REPORT_S).done:
             report(sum(request.output.exists() for request in requests), len(requests))
         for failure in filter(None, failures.result()):
+            check_disks(failure.message, [folder])
             raise AutotuneError(
                 f"the step's kernels cannot be compiled: {failure.message}",
                 hint="run it again; if it fails again, report it",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -15,11 +13,12 @@ from typing import Any
 
 from autotune.compiler.builder import Builder, BuildRequest
 from autotune.compiler.candidate import Candidate
+from autotune.compiler.disk_space import check_disks, no_space
 from autotune.compiler.reference_data import ReferenceData
 from autotune.compiler.runner import CompareRequest, MeasureRequest, Runner
 from autotune.compiler.spaces import Limits, Measure
 from autotune.compiler.workers import WorkerLost
-from autotune.errors import DeviceError, RecordError
+from autotune.errors import DeviceError
 from autotune.measurement import Outcome, median
 from autotune.workloads.operators import Kernel
 
@@ -29,7 +28,6 @@ _SLOW_DEFAULT_S = 0.25
 _PATIENCE_S = 0.5
 _BLOCKS = 5
 _REFERENCE_REPEATS = 9
-_LEAST_FREE_BYTES = 1 << 20
 _MOST_AT_ONCE = 64
 
 
@@ -55,28 +53,16 @@ class Building:
         return bool(wait([self._failures], timeout=timeout).done)
 
     def libraries(self) -> list[Outcome | Path]:
-        """Waits until all are built; a path to each library, or the failure."""
+        """Waits until all are built; a path to each library, or the failure.
+
+        Raises:
+            RecordError: A disk is full.
+        """
         failures = self._failures.result()
         for failure in filter(None, failures):
-            self._check_space(failure.message)
+            # That says nothing of the candidate.
+            check_disks(failure.message, [self._paths[0].parent.parent])
         return [failure or path for failure, path in zip(failures, self._paths, strict=True)]
-
-    def _check_space(self, message: str) -> None:
-        """Raises RecordError where a build failed for want of space: that says nothing of the candidate."""
-        folder = self._paths[0].parent.parent
-        try:
-            free = shutil.disk_usage(folder).free
-        except OSError:
-            free = 0
-        if free < _LEAST_FREE_BYTES or os.strerror(errno.ENOSPC) in message:
-            raise _no_space(folder, f"{free // 1024} KiB are free")
-
-
-def _no_space(folder: Path, reason: object) -> RecordError:
-    return RecordError(
-        f"the temporary folder {folder.parent} is full: {reason}",
-        hint="free some space there, or set TMPDIR to a folder that has it, and resume the run",
-    )
 
 
 class Bench:
@@ -130,7 +116,7 @@ class Bench:
             for path in paths:
                 path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _no_space(self._folder, error.strerror) from error
+            raise no_space(self._folder.parent, error.strerror) from error
         requests = [
             BuildRequest(
                 candidate.program,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -36,11 +35,11 @@ from autotune.compiler.targets import tvm_target
 from autotune.compiler.trials import Bench, Building, BuildTargets
 from autotune.compiler.tuning_database import TuningDatabase
 from autotune.compiler.warm_start import WarmStart
-from autotune.compiler.workers import scratch
 from autotune.errors import NothingMeasuredError, UsageError
 from autotune.measurement import Outcome
 from autotune.records import Result, RunFolder
 from autotune.records.folder import Run
+from autotune.scratch import Scratch
 from autotune.workloads.graph import Task
 from autotune.workloads.operators import Kernel
 
@@ -221,13 +220,16 @@ class KernelRun:
     def _bench(self) -> Iterator[Bench]:
         """Starts the workers, and imports TVM here while they do."""
         request, measure = self._request, self._request.space.measure
-        work = scratch()
+        made = Scratch("run")
+        work = made.path
         builder = Builder(
             workers=self._cores,
             timeout_s=measure.build_timeout_s,
             temporary=work,
             programs=self._runner.programs,
+            told=self._tell_kill,
         )
+        self._runner.told = self._tell_kill
         try:
             builder.start()
             self._runner.start()
@@ -244,7 +246,12 @@ class KernelRun:
         finally:
             builder.stop()
             self._runner.stop()
-            shutil.rmtree(work, ignore_errors=True)
+            made.close()
+
+    def _tell_kill(self, text: str) -> None:
+        """Records that a worker was killed by somebody else; called in the thread that it belongs to."""
+        self._folder.event("worker_killed", message=text)
+        self._progress.notice(text)
 
     def _measure_defaults(self, bench: Bench) -> None:
         waiting = [entry for entry in self._entries if entry.default_outcome is None]

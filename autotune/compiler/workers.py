@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,10 +21,20 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import IO, Any
 
 import psutil
+
+from autotune import scratch
+from autotune.compiler.kills import (
+    MOST_KILLS,
+    MOST_MEMORY_KILLS,
+    Kill,
+    Told,
+    of_outside,
+    oom_kills,
+    warn,
+)
 
 Message = dict[str, Any]
 _START_TIMEOUT_S = 120.0
@@ -34,11 +43,16 @@ _CANCEL_POLL_S = 0.2
 
 
 class WorkerLost(Exception):  # noqa: N818  # what happened, as KeyboardInterrupt is
-    """The worker crashed or was killed at its time limit; the text says which."""
+    """The worker crashed, was killed at its time limit, or by somebody else; the text says which."""
 
-    def __init__(self, message: str, *, timed_out: bool) -> None:
+    def __init__(self, message: str, *, timed_out: bool, killed: Kill = "") -> None:
         super().__init__(message)
         self.timed_out = timed_out
+        self.killed = killed
+
+
+class ToolKilled(Exception):  # noqa: N818  # as above
+    """A program that a worker called was killed from outside."""
 
 
 class Worker:
@@ -64,6 +78,7 @@ class Worker:
         self._log: IO[bytes] | None = None
         self._deadline = 0.0
         self._ready = False
+        self._oom_kills = 0
 
     @property
     def connection(self) -> Connection[Any, Any]:
@@ -103,6 +118,7 @@ class Worker:
         Raises:
             WorkerLost: The process is gone and could not be started again.
         """
+        self._oom_kills = oom_kills()
         self.start()
         self._await_ready()
         try:
@@ -124,6 +140,24 @@ class Worker:
         """Sends one request and waits for its answer; see `send` and `receive`."""
         self.send(request, timeout=timeout)
         return self.receive()
+
+    def ask_again(self, request: Message, *, timeout: float, told: Told = warn) -> Message:
+        """As `ask`, and once more where the worker was killed by somebody else.
+
+        Args:
+            request: The request.
+            timeout: Seconds for each answer.
+            told: Is told of kills.
+
+        Raises:
+            WorkerLost: It crashed, its time was over, or it was killed too often.
+        """
+        kills = Kills()
+        while True:
+            try:
+                return self.ask(request, timeout=timeout)
+            except WorkerLost as lost:
+                kills.count(lost, told, alone=True)
 
     def stop(self) -> None:
         """Kills the process, if there is one, and closes the socket."""
@@ -149,6 +183,8 @@ class Worker:
             answer: Message = json.loads(self.connection.recv_bytes())
         except (EOFError, OSError) as error:
             raise self._lost(timed_out=False) from error
+        if "killed" in answer:
+            raise _killed(str(answer["killed"]), self._oom_kills)
         return answer
 
     def _lost(self, *, timed_out: bool) -> WorkerLost:
@@ -160,6 +196,8 @@ class Worker:
         self.stop()
         if timed_out:
             return WorkerLost("no answer within its time limit; killed", timed_out=True)
+        if of_outside(code):
+            return _killed(f"worker was killed by {_death(code)}", self._oom_kills)
         return WorkerLost(f"worker died by {_death(code)}{tail}", timed_out=False)
 
     def _tail(self) -> str:
@@ -179,6 +217,53 @@ def _death(code: int | None) -> str:
     return f"exit code {code}"
 
 
+def killed_by(code: int, before: int) -> WorkerLost:
+    """A process that a signal from outside has ended.
+
+    Args:
+        code: Its exit code, as `subprocess` gives it.
+        before: What `oom_kills` told before it was started.
+    """
+    return _killed(f"process was killed by {_death(code)}", before)
+
+
+def _killed(message: str, before: int) -> WorkerLost:
+    if oom_kills() > before:
+        return WorkerLost(f"out of memory: {message}", timed_out=False, killed="memory")
+    return WorkerLost(f"{message} from outside", timed_out=False, killed="outside")
+
+
+class Kills:
+    """The kills that a request has survived."""
+
+    def __init__(self) -> None:
+        self._all = self._alone = 0
+
+    def count(self, lost: WorkerLost, told: Told, *, alone: bool) -> None:
+        """Counts a lost worker; returns where the request is to be made once more, and tells that.
+
+        Args:
+            lost: What became of the worker.
+            told: Is told of a kill.
+            alone: Whether no other request was at work, which may have taken the memory.
+
+        Raises:
+            WorkerLost: It was no kill, or one too many.
+        """
+        if not lost.killed:
+            raise lost
+        self._all += 1
+        self._alone += alone and lost.killed == "memory"
+        if self._alone >= MOST_MEMORY_KILLS:
+            times = f"{self._alone} times with nothing else at work"
+            raise WorkerLost(f"{lost}, {times}", timed_out=False, killed="memory")
+        if self._all >= MOST_KILLS + MOST_MEMORY_KILLS or (
+            lost.killed == "outside" and self._all >= MOST_KILLS
+        ):
+            raise WorkerLost(f"{lost}, {self._all} times", timed_out=False, killed=lost.killed)
+        told(f"{lost}; its candidate is tried again")
+
+
 @dataclass(frozen=True)
 class Job:
     """A request of a pool, with its own time limit in seconds."""
@@ -188,10 +273,17 @@ class Job:
 
 
 class WorkerPool:
-    """Several equal workers that share a list of jobs."""
+    """Several equal workers that share a list of jobs.
 
-    def __init__(self, make: Callable[[], Worker], size: int) -> None:
+    Args:
+        make: Makes a worker.
+        size: How many.
+        told: Is told of workers that were killed by somebody else.
+    """
+
+    def __init__(self, make: Callable[[], Worker], size: int, told: Told = warn) -> None:
         self._workers = [make() for _ in range(size)]
+        self._told = told
         self._cancelled = threading.Event()
 
     def start(self) -> None:
@@ -202,25 +294,46 @@ class WorkerPool:
     def run(self, jobs: Iterable[Job]) -> list[Message | WorkerLost]:
         """Carries out all jobs, and returns their answers in order; a lost worker is an answer too.
 
+        A job whose worker was killed by somebody else is done again; where memory had run out, after the others and
+        with no other at work.
+
         Raises:
             CancelledError: `cancel` was called meanwhile.
         """
-        pending = list(enumerate(jobs))
-        answers: dict[int, Message | WorkerLost] = {}
-        total = len(pending)
+        waiting = list(jobs)
+        pending = list(range(len(waiting)))
         pending.reverse()
+        alone: list[int] = []
+        kills = [Kills() for _ in waiting]
+        answers: dict[int, Message | WorkerLost] = {}
         idle = list(self._workers)
         flying: dict[Connection[Any, Any], tuple[Worker, int]] = {}
-        while len(answers) < total:
+        apart = False
+
+        def lose(index: int, lost: WorkerLost) -> None:
+            try:
+                kills[index].count(lost, self._told, alone=apart)
+            except WorkerLost as final:
+                answers[index] = final
+            else:
+                (alone if lost.killed == "memory" else pending).append(index)
+
+        while len(answers) < len(waiting):
             if self._cancelled.is_set():
                 raise CancelledError
-            while idle and pending:
+            if not pending and not flying and alone:
+                apart = True
+                for worker in idle:  # What they hold of memory is free then.
+                    worker.stop()
+                pending.append(alone.pop())
+            while idle and pending and not (apart and flying):
                 worker = idle.pop()
-                index, job = pending.pop()
+                index = pending.pop()
+                job = waiting[index]
                 try:
                     worker.send(job.request, timeout=job.timeout)
                 except WorkerLost as lost:
-                    answers[index] = lost
+                    lose(index, lost)
                     idle.append(worker)
                     continue
                 flying[worker.connection] = (worker, index)
@@ -234,9 +347,9 @@ class WorkerPool:
                 try:
                     answers[index] = worker.receive()
                 except WorkerLost as lost:
-                    answers[index] = lost
+                    lose(index, lost)
                 idle.append(worker)
-        return [answers[index] for index in range(total)]
+        return [answers[index] for index in range(len(waiting))]
 
     def cancel(self) -> None:
         """Makes `run` give up, in whatever thread it is; the pool is only good for `stop` then."""
@@ -262,6 +375,8 @@ def serve(argv: list[str], handle: Callable[[Message], Message]) -> None:
     for request in _requests(connection):
         try:
             answer = handle(request)
+        except ToolKilled as killed:
+            answer = {"killed": str(killed)}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         connection.send_bytes(json.dumps(answer).encode())
@@ -283,19 +398,9 @@ def die_with_parent() -> None:
 
 
 def abandon() -> None:
-    """Kills what this process has started, and removes the folders that `scratch` gave it."""
+    """Kills what this process has started, and removes its temporary folders."""
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             child.kill()
             child.wait(timeout=1)
-    for own in Path(tempfile.gettempdir()).glob(f"autotune-run-{os.getpid()}-*"):
-        shutil.rmtree(own, ignore_errors=True)
-
-
-def scratch() -> Path:
-    """A new private folder for a run's artifacts; removes those that killed runs have left."""
-    for left in Path(tempfile.gettempdir()).glob("autotune-run-*-*"):
-        owner = left.name.split("-")[2]
-        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"autotune-run-{os.getpid()}-"))
+    scratch.abandon()

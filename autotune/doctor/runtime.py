@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from typing import Any
 
 from autotune.doctor import child
 from autotune.doctor.check import Check, absent, install_packages, run_python
 from autotune.doctor.packages import pinned
 from autotune.errors import AutotuneError, pip_install
+from autotune.scratch import Scratch
 
 SELF_CHECK = "autotune.compiler.self_check"
 TVM_TIMEOUT_S = 180.0
@@ -79,12 +79,12 @@ def opencl_devices(library: Check, sidecar: Check, linker: Check) -> Check:
         if needed.status != "ok":
             found = f"unknown: {needed.name} is not there"
             return absent(name, found, _GPU_WORK, needed.mend)
-    with tempfile.TemporaryDirectory(prefix="autotune-doctor-") as empty:  # So that PoCL compiles.
+    with Scratch("doctor") as empty:  # So that PoCL compiles.
         ended = child.run_module(
             SELF_CHECK,
             "opencl",
             timeout=OPENCL_TIMEOUT_S,
-            variables={"POCL_CACHE_DIR": empty},
+            variables={"POCL_CACHE_DIR": str(empty)},
         )
     if not ended.works:
         aborted_pocl = ended.signal == "SIGABRT" and linker.status != "ok"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from autotune.doctor import child
 from autotune.doctor.check import Check, absent, install_packages
+from autotune.scratch import Scratch
 
 VERSION_TIMEOUT_S = 20.0
 COMPILE_TIMEOUT_S = 60.0
@@ -80,8 +80,8 @@ def _compiler(
     found = _tool(name, names, purpose, package, required=required)
     if found.status != "ok":
         return found
-    with tempfile.TemporaryDirectory(prefix="autotune-doctor-") as folder:
-        source = Path(folder) / "sample.cc"
+    with Scratch("doctor") as folder:
+        source = folder / "sample.cc"
         source.write_text(_SAMPLE, encoding="utf-8")
         path = next(path for path in map(shutil.which, names) if path)
         argv = [path, "-shared", "-fPIC", "-o", f"{folder}/sample.so", str(source)]

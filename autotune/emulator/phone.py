@@ -186,7 +186,7 @@ class EmulatedPhone:
 
 
 def serve(phone: EmulatedPhone, ready: Callable[[EmulatedPhone], None]) -> None:
-    """Runs a phone until SIGTERM or SIGINT; of the main thread only.
+    """Runs a phone until SIGTERM, SIGINT or SIGHUP; of the main thread only.
 
     Args:
         phone: It; not started yet.
@@ -195,7 +195,8 @@ def serve(phone: EmulatedPhone, ready: Callable[[EmulatedPhone], None]) -> None:
     over = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: over.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
         with phone:

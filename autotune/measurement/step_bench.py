@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 from autotune.devices.device import Device
@@ -26,6 +25,7 @@ from autotune.measurement.step_run import Band, Protocol, StepRun, Workload
 from autotune.power import checks
 from autotune.power.battery import Calibration, calibrate
 from autotune.power.channels import Meter
+from autotune.scratch import Scratch
 
 LOGGER = logging.getLogger("autotune.measurement")
 _RECONNECT_S = 10.0
@@ -97,8 +97,8 @@ class StepBench:
         Raises:
             DeviceError: It cannot be written.
         """
-        with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
-            file = Path(folder) / name
+        with Scratch("step") as folder:
+            file = folder / name
             file.write_text(text, encoding="utf-8")
             return self._observer.bring(file, name)
 

@@ -5,6 +5,8 @@ clocks left to the system), `MEIZU_Freq_1708800` (clocks held, cores left to the
 block about every half second with a time stamp, currents, voltages and what /proc tells; `train_stamp/` says when
 each network and batch size began and ended; `train_bench/` has the trainer's own log; `processed_data/` is what the
 authors made of them.
+
+Power readings may be missing, of a whole trace or of some blocks: what else is there is read, and energy is None.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import csv
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,14 +25,16 @@ from autotune.errors import UsageError
 from autotune.power import checks
 from autotune.power.trace import Baseline, Floats, Trace, net_energy
 
-_BLOCK = re.compile(
-    r"NEW DATA (\d+)\s+usb_current (-?\d+)\s+usb_voltage (-?\d+)\s+"
-    r"battery_current (-?\d+)\s+battery_voltage (-?\d+)"
+_BLOCK = re.compile(r"NEW DATA (\d+)")
+_POWER = tuple(
+    re.compile(rf"^(?:NEW DATA \d+[ \t]+)?{name}[ \t]+(-?\d+)[ \t\r]*$", re.MULTILINE)
+    for name in ("usb_current", "usb_voltage", "battery_current", "battery_voltage")
 )
 _STAMP = re.compile(r"^(Begin|End) (?:training|trainning)\s*:\s*(\d+)", re.MULTILINE)
 _LATENCY = re.compile(r"Training latency of (\w+) is : ([\d.]+) ms \(batchsize is (\d+)\)")
 _NAME = re.compile(r".*_(?:Core_([0-9a-f]{1,2})|Freq_(\d+))")
 _CORE = re.compile(r"^cpu(\d+) ([\d ]+)$", re.MULTILINE)
+_MEMORY = tuple(re.compile(rf"^{name}:\s+(\d+) kB", re.MULTILINE) for name in ("VmHWM", "VmRSS"))
 _USER_HZ = 100
 _WORKS = 0.5
 """A core trains where it is busy for more than this share of the time; in the archive others are for about 0.2."""
@@ -41,7 +45,7 @@ NONE = Baseline(0.0, 0.0)
 
 @dataclass(frozen=True)
 class Readings:
-    """Samples over time, in seconds, amperes and volts, each of shape (n,).
+    """Samples over time, in seconds, amperes and volts, each of shape (n,); NaN where there is no reading.
 
     A battery's current is positive while it discharges. The archive has it the other way round: the phone's
     readings fall far below zero where the work needs more than USB gives.
@@ -54,12 +58,16 @@ class Readings:
     battery_v: Floats
 
     def usb(self) -> Trace:
-        """Power over USB."""
-        return Trace(self.times_s, self.usb_a * self.usb_v)
+        """Power over USB, where it was read."""
+        return self._known(self.usb_a * self.usb_v)
 
     def total(self) -> Trace:
-        """Power over USB and from the battery."""
-        return Trace(self.times_s, self.usb_a * self.usb_v + self.battery_a * self.battery_v)
+        """Power over USB and from the battery, where both were read."""
+        return self._known(self.usb_a * self.usb_v + self.battery_a * self.battery_v)
+
+    def _known(self, watts: Floats) -> Trace:
+        known = np.isfinite(watts)
+        return Trace(self.times_s[known], watts[known])
 
 
 @dataclass(frozen=True)
@@ -72,9 +80,11 @@ class TracedRun:
         start_s: When training began, in the readings' time.
         end_s: When it ended.
         step_s: Seconds of a step by the trainer's own log; None where that is missing.
-        usb_j: Energy over USB in the window.
-        total_j: Energy over USB and from the battery.
+        usb_j: Energy over USB in the window; None without readings.
+        total_j: Energy over USB and from the battery; None without readings of both.
         saturated: Why the USB meter looks cut off; empty where it does not.
+        memory_bytes: Most memory that the trainer had; None unknown.
+        cores_busy: How many cores worked on average, whoever they worked for; None unknown.
     """
 
     network: str
@@ -82,9 +92,11 @@ class TracedRun:
     start_s: float
     end_s: float
     step_s: float | None
-    usb_j: float
-    total_j: float
+    usb_j: float | None
+    total_j: float | None
     saturated: str
+    memory_bytes: int | None = None
+    cores_busy: float | None = None
 
     @property
     def duration_s(self) -> float:
@@ -130,7 +142,7 @@ def setting(folder: Path) -> Setting:
 
 
 def runs(folder: Path) -> list[TracedRun]:
-    """All runs of a setting whose raw readings are there, by network and batch size.
+    """All runs of a setting, by network and batch size; what was not read of them is None.
 
     Raises:
         UsageError: It is no such folder.
@@ -144,7 +156,11 @@ def runs(folder: Path) -> list[TracedRun]:
     found = []
     for monitor in monitors:
         network = monitor.stem.removeprefix("usage_monitor_")
-        readings = read_monitor(monitor)
+        text = _text(monitor)
+        readings, memory, cores = _monitor(monitor, text), _memory(text), _cores(text)
+        performance = read_performance(
+            folder / "processed_data" / network / f"performance_{network}.csv"
+        )
         steps = read_steps(folder / "train_bench" / f"train_bench_{network}.result")
         for stamp in sorted(
             (folder / "train_stamp" / network).glob("train_stamp_*.result"),
@@ -152,33 +168,36 @@ def runs(folder: Path) -> list[TracedRun]:
         ):
             batch = int(stamp.stem.rpartition("_")[2])
             start, end = read_stamp(stamp)
-            run = _run(network, batch, (start, end), steps.get(batch), readings)
-            if run is not None:
-                found.append(run)
+            known_bytes, known_cores = performance.get(batch, (None, None))
+            inside = [size for stamp_s, size in memory if start < stamp_s <= end]
+            busy, seconds = _busy(cores, start, end)
+            usb, total, saturated = _energy(readings, start, end)
+            found.append(
+                TracedRun(
+                    network,
+                    batch,
+                    start,
+                    end,
+                    steps.get(batch),
+                    usb,
+                    total,
+                    saturated,
+                    max(inside) if inside else known_bytes,
+                    sum(busy.values()) / seconds if seconds else known_cores,
+                )
+            )
     return found
 
 
-def _run(
-    network: str,
-    batch: int,
-    window: tuple[float, float],
-    step_s: float | None,
-    readings: Readings,
-) -> TracedRun | None:
-    start, end = window
-    inside = (readings.times_s > start) & (readings.times_s <= end)
-    if not inside.any():
-        return None
-    return TracedRun(
-        network,
-        batch,
-        start,
-        end,
-        step_s,
-        net_energy(readings.usb(), start, end, NONE).joules,
-        net_energy(readings.total(), start, end, NONE).joules,
-        checks.saturated(readings.usb_a[inside]),
-    )
+def _energy(readings: Readings, start: float, end: float) -> tuple[float | None, float | None, str]:
+    """Joules over USB and in all in a window, None where nothing was read; and why the meter looks cut off."""
+    joules = []
+    for trace in (readings.usb(), readings.total()):
+        known = len(trace.between(start, end).watts) > 0
+        joules.append(net_energy(trace, start, end, NONE).joules if known else None)
+    inside = (readings.times_s > start) & (readings.times_s <= end) & np.isfinite(readings.usb_a)
+    saturated = checks.saturated(readings.usb_a[inside]) if inside.any() else ""
+    return joules[0], joules[1], saturated
 
 
 def read_monitor(path: Path) -> Readings:
@@ -187,10 +206,59 @@ def read_monitor(path: Path) -> Readings:
     Raises:
         UsageError: It cannot be read, or has no block.
     """
-    rows = [tuple(map(float, block)) for block in _BLOCK.findall(_text(path))]
+    return _monitor(path, _text(path))
+
+
+def _monitor(path: Path, text: str) -> Readings:
+    rows = []
+    for stamp, block in _blocks(text):
+        found = (power.search(block) for power in _POWER)
+        rows.append([stamp, *(float(one[1]) if one else math.nan for one in found)])
     if not rows:
         raise UsageError(f"{path} has no block of readings")
     return _readings(np.asarray(rows, np.float64))
+
+
+def _blocks(text: str) -> list[tuple[float, str]]:
+    """The blocks of a raw monitor file, each with its time stamp in milliseconds."""
+    found = list(_BLOCK.finditer(text))
+    edges = [*(one.start() for one in found), len(text)]
+    return [(float(one[1]), text[one.start() : edges[i + 1]]) for i, one in enumerate(found)]
+
+
+def _memory(text: str) -> list[tuple[float, int]]:
+    """Bytes that the trainer had at most until then, or then, by the readings' time."""
+    found = []
+    for stamp, block in _blocks(text):
+        told = next(filter(None, (memory.search(block) for memory in _MEMORY)), None)
+        if told is not None:
+            found.append((stamp / 1e3, 1024 * int(told[1])))
+    return found
+
+
+def read_performance(path: Path) -> dict[int, tuple[int | None, float | None]]:
+    """The authors' own table of memory (bytes) and CPU use (cores) by batch size; empty where there is none."""
+    if not path.exists():
+        return {}
+    found = {}
+    for row in csv.DictReader(_text(path).splitlines()):
+        batch = _number(row.get("batchsize"))
+        mebibytes, percent = _number(row.get("RES")), _number(row.get("cpuUsage_train"))
+        if batch is not None:
+            found[int(batch)] = (
+                None if mebibytes is None else round(mebibytes * (1 << 20)),
+                None if percent is None else percent / 100,
+            )
+    return found
+
+
+def _number(text: str | None) -> float | None:
+    """A number of a table that is not below zero; None where there is none."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < math.inf else None
 
 
 def read_cores(path: Path) -> list[tuple[float, dict[int, float]]]:
@@ -199,16 +267,30 @@ def read_cores(path: Path) -> list[tuple[float, dict[int, float]]]:
     Raises:
         UsageError: It cannot be read.
     """
+    return _cores(_text(path))
+
+
+def _cores(text: str) -> list[tuple[float, dict[int, float]]]:
     found = []
-    for block in _text(path).split("NEW DATA ")[1:]:
-        stamp = block.split(maxsplit=1)[0]
+    for stamp, block in _blocks(text):
         ticks = {
             int(cpu): [int(word) for word in words.split()] for cpu, words in _CORE.findall(block)
         }
         worked = {cpu: (sum(t[:3]) + sum(t[5:8])) / _USER_HZ for cpu, t in ticks.items()}
-        if stamp.isdecimal() and worked:
-            found.append((int(stamp) / 1e3, worked))
+        if worked:
+            found.append((stamp / 1e3, worked))
     return sorted(found, key=lambda row: row[0])
+
+
+def _busy(
+    rows: Sequence[tuple[float, Mapping[int, float]]], start: float, end: float
+) -> tuple[dict[int, float], float]:
+    """Seconds that each core worked in a window, and the seconds between its first and last reading."""
+    inside = [row for row in rows if start < row[0] <= end]
+    if len(inside) < 2:
+        return {}, 0.0
+    (begin, first), (last_s, last) = inside[0], inside[-1]
+    return {cpu: last.get(cpu, before) - before for cpu, before in first.items()}, last_s - begin
 
 
 def busy_cores(folder: Path, found: Sequence[TracedRun]) -> tuple[int, ...]:
@@ -225,12 +307,10 @@ def busy_cores(folder: Path, found: Sequence[TracedRun]) -> tuple[int, ...]:
     for network in dict.fromkeys(run.network for run in found):
         rows = read_cores(folder / "usage_monitor" / f"usage_monitor_{network}.result")
         for run in (run for run in found if run.network == network):
-            inside = [row for row in rows if run.start_s < row[0] <= run.end_s]
-            if len(inside) > 1:
-                (begin, first), (end, last) = inside[0], inside[-1]
-                seconds += end - begin
-                for cpu, before in first.items():
-                    busy[cpu] += last.get(cpu, before) - before
+            worked, lasted = _busy(rows, run.start_s, run.end_s)
+            seconds += lasted
+            for cpu, own in worked.items():
+                busy[cpu] += own
     return tuple(cpu for cpu in sorted(busy) if busy[cpu] > _WORKS * seconds)
 
 
@@ -252,7 +332,7 @@ def read_processed(path: Path) -> Readings:
 
 
 def _readings(rows: Floats) -> Readings:
-    rows = rows[np.isfinite(rows).all(axis=1)]
+    rows = rows[np.isfinite(rows[:, 0])]
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     return Readings(
         rows[:, 0] / 1e3,

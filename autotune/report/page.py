@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from autotune.records.json_text import json_text
+from autotune.report.csv_table import csv_text
 from autotune.report.svg import LEFT, TOP, WIDTH, label
 
 _LIGHT = """--ink: #222; --soft: #555; --grid: #e2e2e2; --rule: #888; --paper: #fff; --box: #f5f5f5;
@@ -139,11 +138,7 @@ def download(name: str, content: Any) -> str:
 
 def download_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A link that holds a table of raw values as CSV; None is an empty cell."""
-    text = io.StringIO()
-    written = csv.writer(text, lineterminator="\n")
-    written.writerow(columns)
-    written.writerows(rows)
-    return _link(name, "text/csv;charset=utf-8", text.getvalue())
+    return _link(name, "text/csv;charset=utf-8", csv_text(columns, rows))
 
 
 def _link(name: str, kind: str, text: str) -> str:

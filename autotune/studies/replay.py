@@ -23,6 +23,8 @@ from autotune.studies.space import CpuSpace
 from autotune.studies.study import StudyRequest, StudyTrial, study_of
 
 _COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "energy_j")
+_JOULES = "energy_j"
+_NOTHING = ("", "-", "nan", "NaN")
 CAPACITY = {"little": 360, "big": 1024}
 """As Linux has them for the table's phone: arch/arm64/boot/dts/qcom/sm8150.dtsi, at the highest clocks."""
 
@@ -74,6 +76,8 @@ class TableBench:
 def read_paper_table(path: Path) -> TableBench:
     """The CSV of EMDL'21's Table 3: big, small or hybrid (both) cores, a clock for each cluster, seconds, joules.
 
+    Joules may be missing: the column, or what is in it.
+
     Raises:
         UsageError: It cannot be read, or is no such table.
     """
@@ -82,7 +86,7 @@ def read_paper_table(path: Path) -> TableBench:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
-    if not rows or not set(_COLUMNS) <= set(rows[0]):
+    if not rows or not set(_COLUMNS) - {_JOULES} <= set(rows[0]):
         raise UsageError(f"{path} is no table of configurations", hint=f"columns {_COLUMNS}")
     found: dict[CpuConfiguration, Figures] = {}
     for line, row in enumerate(rows, start=2):
@@ -96,7 +100,9 @@ def read_paper_table(path: Path) -> TableBench:
             setting = CpuConfiguration(
                 (_setting(little, row["small_freq_ghz"]), _setting(big, row["big_freq_ghz"])), cores
             )
-            figures = Figures(_measure(row["time_s"], "s"), _measure(row["energy_j"], "J"))
+            told = (row.get(_JOULES) or "").strip()
+            joules = None if told in _NOTHING else _measure(told, "J")
+            figures = Figures(_measure(row["time_s"], "s"), joules)
             found[setting] = figures
         except (KeyError, ValueError, TypeError) as error:
             raise UsageError(f"{path}: line {line} is no configuration: {error}") from error
@@ -183,7 +189,7 @@ class Replayed:
     """A search over a table.
 
     Attributes:
-        trials: In the order in which they were measured.
+        trials: In the order in which they were measured, up to the one with which all of the goal was found.
         goal: The best configuration, or the whole Pareto front.
         measurements: After how many measurements all of the goal was found.
     """
@@ -194,7 +200,7 @@ class Replayed:
 
 
 def search(bench: TableBench, request: StudyRequest) -> Replayed:
-    """Searches a table to its end.
+    """Searches a table until the best is found, or the whole Pareto front; what would follow tells nothing more.
 
     Raises:
         UsageError: The objective needs joules that were not recorded, or nothing keeps the limits.
@@ -202,7 +208,12 @@ def search(bench: TableBench, request: StudyRequest) -> Replayed:
     recorded = list(bench.figures().items())
     figures = [f for _, f in recorded]
     if needs_energy(request.objective, request.limits) and any(f.energy_j is None for f in figures):
-        raise UsageError(f"the objective '{request.objective}' needs joules, and none are recorded")
+        lacking = sum(f.energy_j is None for f in figures)
+        raise UsageError(
+            f"the objective '{request.objective}' needs joules, and they are missing of {lacking} of "
+            f"{len(figures)} configurations",
+            hint="search with --objective latency",
+        )
     if request.objective == "pareto":
         kept = [i for i, f in enumerate(figures) if request.limits.kept(f)]
         goal = [kept[i] for i in front([values("pareto", figures[i]) for i in kept])]
@@ -213,10 +224,15 @@ def search(bench: TableBench, request: StudyRequest) -> Replayed:
         raise UsageError("nothing that was recorded keeps the limits")
     wanted = frozenset(recorded[i][0] for i in goal)
     ended: list[StudyTrial] = []
+    missing = set(wanted)
+
+    def told(trial: StudyTrial, _: Measured) -> None:
+        ended.append(trial)
+        missing.discard(trial.configuration)
+
     study = study_of(request, optuna.storages.InMemoryStorage(), "replay")
-    study.run(bench, lambda trial, _: ended.append(trial))
-    last = max(i for i, trial in enumerate(ended) if trial.configuration in wanted)
-    return Replayed(tuple(ended), wanted, last + 1)
+    study.run(bench, told, lambda: not missing)
+    return Replayed(tuple(ended), wanted, len(ended))
 
 
 def _setting(cores: int, ghz: str) -> ClusterSetting:

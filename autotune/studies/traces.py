@@ -18,6 +18,7 @@ CLUSTERS = (
     Cluster("big", (4, 5, 6, 7), CAPACITY["big"], 710_400, 2_419_200, (), (), ()),
 )
 """The Meizu 16T, whose cores the paper counts as four and four; clocks as autotune/emulator/profiles has them."""
+MISSING = "no power readings"
 NAMES = tuple(cluster.name for cluster in CLUSTERS)
 
 
@@ -25,7 +26,8 @@ def read_traces(folder: Path, network: str, batch: int, *, usb_alone: bool = Fal
     """What the settings in a folder of the archive say of one network at one batch size.
 
     A step's joules are the mean power of the training window times the seconds of a step in the trainer's log. The
-    idle device's are in them.
+    idle device's are in them. Where power was not read, energy is missing, and a mark says so. A setting that left
+    the cores to the system, and does not tell which ones worked, is left out beside others.
 
     Args:
         folder: Holds settings, such as `MEIZU_Core_f0` and `MEIZU_Freq_1708800`.
@@ -51,24 +53,46 @@ def read_traces(folder: Path, network: str, batch: int, *, usb_alone: bool = Fal
         )
     figures: dict[CpuConfiguration, Figures] = {}
     marks: dict[CpuConfiguration, str] = {}
+    unknown: list[UsageError] = []
     for path, run in wanted:
-        configuration = configuration_of(path, every[path])
+        meizu_traces.setting(path)
+        try:
+            configuration = configuration_of(path, every[path])
+        except UsageError as error:
+            unknown.append(error)
+            continue
         if configuration in figures:
             raise UsageError(
                 f"{path}: another folder has {configuration.text(NAMES)} too",
                 hint="leave one of them out",
             )
-        watts = (run.usb_j if usb_alone else run.total_j) / run.duration_s
-        figures[configuration] = Figures(run.step_s or 0.0, watts * (run.step_s or 0.0))
-        if run.saturated:
-            marks[configuration] = run.saturated
+        joules = run.usb_j if usb_alone else run.total_j
+        step_s = run.step_s or 0.0
+        figures[configuration] = Figures(
+            step_s,
+            None if joules is None else joules / run.duration_s * step_s,
+            memory_bytes=run.memory_bytes,
+        )
+        mark = run.saturated if joules is not None else MISSING
+        if mark:
+            marks[configuration] = mark
+    if not figures:
+        raise unknown[0]
     source = "USB alone" if usb_alone else "USB and battery"
     about = {
         "name": f"meizu-16t, {wanted[0][1].network} at batch size {batch}",
         "emulated": f"replayed from the published traces in {folder.resolve().name}; "
-        f"joules of {source}, idle included",
+        + _energy(source, sum(f.energy_j is None for f in figures.values()), len(figures))
+        + (f"; left out: {', '.join(error.message for error in unknown)}" if unknown else ""),
     }
     return TableBench(CLUSTERS, figures, about, marks=marks)
+
+
+def _energy(source: str, missing: int, count: int) -> str:
+    if missing == count:
+        return f"energy is missing: {MISSING}"
+    told = f"joules of {source}, idle included"
+    return f"{told}; energy is missing of {missing} of {count} settings" if missing else told
 
 
 def configuration_of(folder: Path, runs: Sequence[TracedRun]) -> CpuConfiguration:

@@ -1,6 +1,6 @@
 """The process behind `autotune tracker up`: TVM's tracker, and a watch for each device.
 
-Argument: a JSON file with the request. It ends at SIGTERM or SIGINT, and takes back what was changed on the
+Argument: a JSON file with the request. It ends at SIGTERM, SIGINT or SIGHUP, and takes back what was changed on the
 devices.
 """
 
@@ -289,8 +289,9 @@ def main(argv: Sequence[str]) -> int:
     )
     request = UpRequest.from_json(json.loads(Path(argv[0]).read_text(encoding="utf-8")))
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: stop.set())
     try:
         late = serve(request, stop)
     except AutotuneError as error:

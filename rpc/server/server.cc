@@ -9,25 +9,22 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <sstream>
 #include <stdexcept>
 
 #include "../common/json_writer.h"
 #include "conditions.h"
 #include "folders.h"
 #include "log.h"
+#include "protocol.h"
 #include "version.h"
 
 namespace autotune {
 namespace server {
 namespace {
 
-constexpr int32_t kMagic = 0xff271;
-constexpr int32_t kMismatch = kMagic + 2;
-constexpr int32_t kLongestKey = 4096;
-constexpr double kHandshakeTimeoutS = 5;
+constexpr double kAnswerTimeoutS = 1;
+constexpr size_t kMostClients = 16;
 constexpr double kWordEveryS = 2;
 // A client that took the key and did not come within this time lost its way.
 constexpr double kComeWithinS = 10;
@@ -79,18 +76,21 @@ void Server::Run() {
   action.sa_handler = OnStop;
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // Not under nohup.
   signal(SIGPIPE, SIG_IGN);
   Log("serving key " + options_.key + " on " + options_.bind + ":" + std::to_string(options_.port));
   while (!stop_asked) {
     if (session_.running()) LookAfterSession();
     if (options_.tracker_port != 0) LookAfterTracker();
-    const bool waiting = !session_.running();
-    pollfd watched[2] = {{listener_.get(), POLLIN, 0}, {tracker_.descriptor(), POLLIN, 0}};
-    const int ready = poll(waiting ? watched : watched + 1, waiting ? 2 : 1,
-                           waiting ? kTickMs : kBusyTickMs);
-    if (ready <= 0) continue;
-    if (watched[1].revents != 0) tracker_.Drop();  // Nothing was asked: it has closed.
-    if (waiting && watched[0].revents != 0) Accept();
+    std::vector<pollfd> watched = {{listener_.get(), POLLIN, 0}, {tracker_.descriptor(), POLLIN, 0}};
+    handshakes_.Watch(&watched);
+    // A client that has the key waits for the session before it, or for the device.
+    const bool busy = session_.running() || !clients_.empty();
+    const int ready = poll(watched.data(), watched.size(), busy ? kBusyTickMs : kTickMs);
+    if (ready > 0 && watched[1].revents != 0) tracker_.Drop();  // Nothing was asked: it has closed.
+    LookAfterDoor(ready > 0 && watched[0].revents != 0);
   }
   Log("stopping");
   if (session_.running()) {
@@ -150,7 +150,7 @@ void Server::LookAfterTracker() {
     const std::string info = InfoJson();
     if (info != last_info_ && tracker_.Inform(info)) last_info_ = info;
     bool there = true;
-    if (offered_ && !session_.running() && tracker_.StillOffered(match_key_, &there)) {
+    if (offered_ && !session_.running() && clients_.empty() && tracker_.StillOffered(match_key_, &there)) {
       // Taken, but nobody came: the client died, and the key is offered again under a new number.
       if (there) taken_since_ = 0;
       else if (taken_since_ == 0) taken_since_ = now;
@@ -163,66 +163,51 @@ void Server::LookAfterTracker() {
   }
 }
 
-bool Server::Handshake(int connection, double* timeout_s) {
-  int32_t magic = 0;
-  int32_t size = 0;
-  if (!ReceiveInt(connection, &magic, kHandshakeTimeoutS) || magic != kMagic) return false;
-  if (!ReceiveInt(connection, &size, kHandshakeTimeoutS) || size <= 0 || size > kLongestKey) {
-    return false;
-  }
-  std::string key(static_cast<size_t>(size), '\0');
-  if (!ReceiveAll(connection, key.data(), key.size(), kHandshakeTimeoutS)) return false;
-  std::istringstream words(key);
-  std::string word;
-  words >> word;
-  if (word != "client:" + match_key_) {
-    SendInt(connection, kMismatch, kHandshakeTimeoutS);
-    Log("a client with another key was refused");
-    return false;
-  }
-  const std::string option = "-timeout=";
-  while (words >> word) {
-    if (word.compare(0, option.size(), option) != 0) continue;
-    try {
-      *timeout_s = std::stod(word.substr(option.size()));
-    } catch (const std::exception&) {
-      return false;
-    }
-  }
-  return true;
-}
-
 bool Server::TakeDevice() {
   const std::string path = options_.folder + "/../device.lock";
   Descriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.valid()) return true;  // No lock, no other server that would respect it.
-  for (const double end = Now() + options_.session_timeout_s; !stop_asked && Now() < end;
-       usleep(50000)) {
-    if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
-      device_lock_ = std::move(lock);
-      return true;
-    }
-  }
-  return false;
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return false;
+  device_lock_ = std::move(lock);
+  return true;
 }
 
-void Server::Accept() {
-  Descriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!connection.valid()) return;
-  double timeout_s = 0;
-  if (!Handshake(connection.get(), &timeout_s)) return;
-  if (!TakeDevice()) return;
-  if (timeout_s <= 0) timeout_s = options_.session_timeout_s;
+void Server::LookAfterDoor(bool asked) {
+  if (asked) handshakes_.Accept(listener_.get());
+  for (Client& client : handshakes_.Read()) {
+    if (clients_.size() < kMostClients) clients_.push_back(std::move(client));
+  }
+  const double now = Now();
+  for (auto client = clients_.begin(); client != clients_.end();) {
+    const bool fits = client->key == "client:" + match_key_;
+    if (!fits) {
+      SendInt(client->connection.get(), kMismatch, kAnswerTimeoutS);
+      Log("a client with another key was refused");
+    }
+    const bool late = !session_.running() && now > client->since + options_.session_timeout_s;
+    const bool drop = !fits || late || HasGone(client->connection.get());
+    client = drop ? clients_.erase(client) : client + 1;
+  }
+  if (session_.running() || clients_.empty() || !TakeDevice()) return;
+  Client client = std::move(clients_.front());
+  clients_.erase(clients_.begin());
+  Begin(std::move(client));
+}
+
+void Server::Begin(Client client) {
+  const int connection = client.connection.get();
+  const double timeout_s = client.timeout_s > 0 ? client.timeout_s : options_.session_timeout_s;
   const std::string name = "server:" + options_.key;
-  if (!SendInt(connection.get(), kMagic, kHandshakeTimeoutS) ||
-      !SendInt(connection.get(), static_cast<int32_t>(name.size()), kHandshakeTimeoutS) ||
-      !SendAll(connection.get(), name.data(), name.size(), kHandshakeTimeoutS)) {
+  if (!SendInt(connection, kMagic, kAnswerTimeoutS) ||
+      !SendInt(connection, static_cast<int32_t>(name.size()), kAnswerTimeoutS) ||
+      !SendAll(connection, name.data(), name.size(), kAnswerTimeoutS)) {
     device_lock_.Close();
     NewMatchKey();
     return;
   }
   try {
-    session_.Start(options_, ++sessions_, std::move(connection), timeout_s, page_, crashes_.Json());
+    session_.Start(options_, ++sessions_, std::move(client.connection), timeout_s, page_,
+                   crashes_.Json());
     Log("session " + std::to_string(sessions_) + ": begun");
   } catch (const std::exception& error) {
     // No memory or no disk now: the next client may have better luck.

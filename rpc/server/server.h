@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "crash_memory.h"
+#include "handshakes.h"
 #include "options.h"
 #include "session.h"
 #include "sockets.h"
@@ -24,16 +26,17 @@ class Server {
 
   int port() const { return options_.port; }
 
-  /// Serves until SIGTERM or SIGINT.
+  /// Serves until SIGTERM, SIGINT or SIGHUP.
   void Run();
 
  private:
   void LookAfterSession();
   void LookAfterTracker();
-  void Accept();
-  bool Handshake(int connection, double* timeout_s);
-  /// Waits its turn where other servers of the device (one a cluster) have a session.
+  /// Hears clients, and begins a session with the first that has the key when its turn has come.
+  void LookAfterDoor(bool asked);
+  /// False where another server of the device (one a cluster) has a session.
   bool TakeDevice();
+  void Begin(Client client);
   void NewMatchKey();
   std::string InfoJson() const;
 
@@ -43,6 +46,8 @@ class Server {
   CrashMemory crashes_;
   SharedPage* page_;
   Session session_;
+  Handshakes handshakes_;
+  std::vector<Client> clients_;  // that have the key, and wait for their session
   Descriptor device_lock_;
   std::mt19937_64 random_;
   std::string match_key_;

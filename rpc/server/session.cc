@@ -2,7 +2,6 @@
 #include "session.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 #include <stdexcept>
 
 #include "folders.h"
+#include "handshakes.h"
 #include "log.h"
 #include "session_child.h"
 
@@ -25,11 +25,6 @@ namespace {
 constexpr double kDieWithinS = 5;
 constexpr double kNoticeWithinS = 2;
 constexpr const char* kClientGone = "client gone";
-
-bool ClientHasGone(int connection) {
-  pollfd watched{connection, POLLRDHUP, 0};
-  return poll(&watched, 1, 0) > 0 && (watched.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-}
 
 std::string SignalName(int number) {
   switch (number) {
@@ -96,7 +91,7 @@ SessionEnd Session::Check() {
     if (WIFSIGNALED(status)) return Finish(SignalName(WTERMSIG(status)));
     const int code = WEXITSTATUS(status);
     if (code == 0) return Finish("");
-    return Finish(ClientHasGone(connection_.get()) ? kClientGone
+    return Finish(HasGone(connection_.get()) ? kClientGone
                                                    : "exit code " + std::to_string(code));
   }
   if (killed_at_ == 0 && Now() > deadline_) {
@@ -106,7 +101,7 @@ SessionEnd Session::Check() {
     TellClient(connection_.get(), "RPCSessionTimeoutError: the session took longer than " +
                                       std::to_string(timeout_s_) + " s");
   }
-  if (killed_at_ == 0 && ClientHasGone(connection_.get())) {
+  if (killed_at_ == 0 && HasGone(connection_.get())) {
     // The child sees it too, unless a kernel keeps it busy.
     if (client_gone_at_ == 0) client_gone_at_ = Now();
     if (Now() > client_gone_at_ + kNoticeWithinS) Kill(kClientGone);

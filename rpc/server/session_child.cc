@@ -155,7 +155,7 @@ void ServeInChild(const Options& options, int connection, const std::string& fol
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != server) _exit(1);  // The server died before it could be watched.
-  for (const int number : {SIGTERM, SIGINT, SIGCHLD, SIGPIPE}) signal(number, SIG_DFL);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE}) signal(number, SIG_DFL);
   // The server's own sockets and locks: a child that hangs must not hold them when the server is gone.
   for (int fd = STDERR_FILENO + 1; fd < kMostDescriptors; ++fd) {
     if (fd != connection) close(fd);

@@ -20,6 +20,8 @@ namespace autotune {
 namespace server {
 namespace {
 
+constexpr int kBacklog = 128;
+
 /// Waits until the descriptor is ready; false at the deadline.
 bool Wait(int fd, short events, double deadline) {
   for (;;) {
@@ -50,7 +52,7 @@ Descriptor Listen(const std::string& address, int* port) {
   if (inet_pton(AF_INET, address.c_str(), &where.sin_addr) != 1) {
     throw std::runtime_error("'" + address + "' is not an IPv4 address");
   }
-  Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.valid()) throw Failure("socket");
   const int on = 1;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -58,7 +60,7 @@ Descriptor Listen(const std::string& address, int* port) {
   if (bind(listener.get(), any, sizeof(where)) != 0) {
     throw Failure("cannot listen on " + address + ":" + std::to_string(*port));
   }
-  if (listen(listener.get(), 4) != 0) throw Failure("listen");
+  if (listen(listener.get(), kBacklog) != 0) throw Failure("listen");
   socklen_t size = sizeof(where);
   getsockname(listener.get(), any, &size);
   *port = ntohs(where.sin_port);

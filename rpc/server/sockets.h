@@ -39,7 +39,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// Listens on an address and port (0: any); throws std::runtime_error. `port` becomes the port taken.
+/// Listens on an address and port (0: any), without blocking; throws std::runtime_error. `port` becomes the port taken.
 Descriptor Listen(const std::string& address, int* port);
 
 /// Connects within so many seconds; invalid where that fails, with the reason in `why`.

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from autotune.compiler.workers import serve
@@ -17,6 +18,16 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         case "crash":
             print("about to crash", flush=True)
             os.kill(os.getpid(), signal.SIGSEGV)
+        case "die":
+            deaths = Path(request["deaths"])
+            with deaths.open("a") as file:
+                file.write("x")
+            if deaths.stat().st_size <= request["times"]:
+                os.kill(os.getpid(), request["signal"])
+        case "take":
+            taken = bytearray(b"x" * (request["mib"] << 20))
+            time.sleep(request["seconds"])
+            del taken
         case "exit":
             os._exit(3)
         case "raise":

@@ -5,14 +5,16 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from boards import SSHD, ssh_board
-from command import autotune, one_folder
+from command import AUTOTUNE, autotune, one_folder
 from exports import DATA, compiled, exported, said, untuned_variant, with_cluster
 
+from autotune.compiler.export.exporter import Format
 from autotune.compiler.export.objects import compile_objects
 from autotune.compiler.export.variants import Variant, with_safe_variant
 from autotune.compiler.export.verify import verify
@@ -338,25 +340,48 @@ def test_what_does_not_fit_is_refused(run: Path, tmp_path: Path) -> None:
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
-def test_an_export_replaces_an_earlier_one_and_nothing_else(run: Path, tmp_path: Path) -> None:
+def test_an_export_replaces_an_earlier_one_and_goes_into_no_other_folder(
+    run: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    out.mkdir()
+    for kind in ("c", "tvm"):
+        assert autotune("export", run, "--format", kind, "--out", out).returncode == 0
+        manifest = json.loads((out / "manifest.json").read_text())
+        files = {p.relative_to(out).as_posix() for p in out.rglob("*") if not p.is_dir()}
+        assert files == {*manifest["files"], "manifest.json"}
+        assert not [p for p in out.rglob("*") if p.is_dir() and not any(p.iterdir())]
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     (out / "mine.txt").write_text("kept")
-    assert autotune("export", run, "--format", "c", "--out", out).returncode == 0
-    assert autotune("export", run, "--format", "tvm", "--out", out).returncode == 0
-    manifest = json.loads((out / "manifest.json").read_text())
-    files = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
-    assert files == {*manifest["files"], "manifest.json", "mine.txt"}
+    refused = autotune("export", run, "--format", "c", "--out", out)
+    assert (refused.returncode, "mine.txt" in refused.stderr) == (2, True), refused.stderr
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert (out / "mine.txt").read_text() == "kept"
+
+
+def test_what_a_killed_export_leaves_is_removed_by_the_next(run: Path, tmp_path: Path) -> None:
+    out, temporary = tmp_path / "out", tmp_path / "temporary"
+    temporary.mkdir()
+    command = [*AUTOTUNE, "export", str(run), "--format", "c", "--out", str(out)]
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)})
+    while not list(temporary.glob("autotune-export-*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert list(out.glob(".export-*"))
+    done = autotune(*command[len(AUTOTUNE) :], TMPDIR=str(temporary))
+    assert done.returncode == 0, done.stderr
+    assert not list(temporary.iterdir())
+    assert not list(out.glob(".*"))
 
 
 def test_verify_tells_what_has_changed_and_runs_nothing_of_it(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert autotune("export", run, "--format", "c", "--out", out).returncode == 0
-    (out / "notes.txt").write_text("mine")
-    assert autotune("verify", out).returncode == 0
     header = next((out / "include").iterdir())
     header.write_text(header.read_text() + "\n")
     (out / "LICENSE").unlink()
+    (out / "notes.txt").write_text("mine")
     done = autotune("verify", out, "--json")
     content = json.loads(done.stdout)
     assert (done.returncode, content["ok"], content["results"]) == (1, False, [])
@@ -381,6 +406,43 @@ def test_verify_sees_a_wrong_result(run: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "wrong" in done.stdout
     assert "WRONG" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["c", "tvm"])
+def test_kernels_whose_results_are_not_stored_are_checked_too(tmp_path: Path, kind: Format) -> None:
+    kernels = [parse_kernel(f"matmul:m=8,n={n},k=40", "forward") for n in (8, 16, 24, 32)]
+    out = tmp_path / "out"
+    made = exported([untuned_variant("cpu", kernels)], out, kind)
+    assert len(made["checks"]) == 1
+    done = autotune("verify", out, "--json")
+    content = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert (content["checked_kernels"], content["kernels"]) == (4, 4)
+    assert {one["kernel"] for one in content["results"]} == {one.name for one in kernels}
+    fewer = autotune("verify", out, "--sample", "2")
+    assert "right, " in fewer.stdout
+    assert "2 of 4 kernels checked" in fewer.stdout
+    refused = autotune("verify", out, "--sample", "2", "--check-all")
+    assert refused.returncode == 2
+
+
+def test_a_wrong_kernel_whose_result_is_not_stored_is_seen(tmp_path: Path) -> None:
+    stored = parse_kernel("matmul:m=8,n=8,k=8", "forward")
+    with_relu = parse_kernel("bias:n=8,c=8,s=16,relu=1", "forward")
+    without = parse_kernel("bias:n=8,c=8,s=16,relu=0", "forward")
+    variant = untuned_variant("cpu", [stored, with_relu])
+    right, other = variant.kernels
+    wrong = replace(other, program=lambda target: untuned_program(without, target))
+    out = tmp_path / "out"
+    made = exported([replace(variant, kernels=(right, wrong))], out, "tvm")
+    assert [one["kernel"] for one in made["checks"]] == [stored.name]
+    done = autotune("verify", out, "--json")
+    content = json.loads(done.stdout)
+    assert (done.returncode, content["ok"]) == (1, False)
+    assert {one["kernel"]: one["status"] for one in content["results"]} == {
+        stored.name: "ok",
+        with_relu.name: "wrong",
+    }
 
 
 def test_verify_of_what_is_no_export(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def resumed(folder: Path, trials: int) -> None:
     assert len(defaults) == len(set(defaults)) == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_keeps_every_trial_and_resume_goes_on(
     running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -214,6 +214,54 @@ def test_a_full_temporary_disk_ends_the_run_and_is_not_held_against_candidates(
     assert all(trial["status"] == "ok" for trial in read_run(folder).trials())
     assert autotune("kernels", "--resume", folder).returncode == 0
     assert len(read_run(folder).trials()) == 16
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.parametrize(
+    ("variable", "size"), [("POCL_CACHE_DIR", "64k"), ("XDG_CACHE_HOME", "100k")]
+)
+def test_a_full_cache_disk_is_named_and_not_held_against_candidates(
+    tmp_path: Path, variable: str, size: str
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", small], check=True)
+    run = ("--target", "opencl", "--op", "matmul:m=16,n=16,k=16", "--role", "forward")
+    try:
+        done = autotune(
+            "kernels", *run, "--trials", "4", "--logs", tmp_path / "logs", **{variable: str(small)}
+        )
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert done.returncode == 1, done.stderr
+    assert f"the disk of {small}" in done.stderr
+    assert "is full" in done.stderr
+    assert variable in done.stderr
+    assert "compile:" not in done.stderr
+    for folder in (tmp_path / "logs").glob("*"):
+        assert not [e for e in read_run(folder).events if e["event"] in ("trial", "default")]
+
+
+def test_a_candidate_whose_workers_were_killed_is_tried_again(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*AUTOTUNE, "kernels", "--op", MATMUL, "--trials", "24", "--logs", str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    killed = 0
+    while process.poll() is None and killed < 3:
+        for pid in child_processes(process.pid):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"run_worker" in words and list(tmp_path.glob("*/events.jsonl")):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        time.sleep(1.5)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    run = read_run(one_folder(tmp_path))
+    assert all(trial["status"] == "ok" for trial in run.trials())
+    told = [event["message"] for event in run.events if event["event"] == "worker_killed"]
+    assert all("SIGKILL from outside; its candidate is tried again" in text for text in told)
+    assert all(text in output for text in told)
 
 
 def test_killed_compiles_leave_no_files_behind(tmp_path: Path) -> None:
@@ -550,7 +598,7 @@ def test_without_a_linker_the_package_is_named_before_anything_is_measured(tmp_p
 
 
 def test_what_a_killed_run_left_behind_is_removed_by_the_next(tmp_path: Path) -> None:
-    left = tmp_path / "autotune-run-999999999-x"
+    left = tmp_path / "autotune-run-999999999-abcdefgh"
     left.mkdir()
     done = autotune(
         "kernels",

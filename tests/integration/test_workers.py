@@ -1,10 +1,15 @@
 """Workers live for the whole run; one that hangs, crashes or exits is killed and replaced."""
 
+import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,3 +102,116 @@ def test_stopping_kills_a_hung_worker_at_once() -> None:
     began = time.monotonic()
     worker.stop()
     assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_a_job_whose_worker_is_killed_from_outside_is_done_again(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    said: list[str] = []
+    pool = WorkerPool(make, 2, said.append)
+    die = {"do": "die", "signal": int(number)}
+    try:
+        twice, always = pool.run(
+            [
+                Job({**die, "deaths": str(tmp_path / "two"), "times": 2, "echo": "there"}, 10.0),
+                Job({**die, "deaths": str(tmp_path / "all"), "times": 99}, 10.0),
+            ]
+        )
+    finally:
+        pool.stop()
+    assert not isinstance(twice, WorkerLost)
+    assert twice["echo"] == "there"
+    assert isinstance(always, WorkerLost)
+    assert f"killed by {number.name} from outside, 3 times" in str(always)
+    assert len(said) == 4
+    assert all("tried again" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS]
+)
+def test_a_job_that_crashes_its_worker_is_not_done_again(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    deaths = tmp_path / "deaths"
+    worker = make()
+    try:
+        with pytest.raises(WorkerLost, match=f"died by {number.name}") as lost:
+            worker.ask_again(
+                {"do": "die", "signal": int(number), "deaths": str(deaths), "times": 1}, timeout=10
+            )
+    finally:
+        worker.stop()
+    assert (lost.value.killed, deaths.read_text()) == ("", "x")
+
+
+def memory_group() -> Path | None:
+    """A control group of this process whose memory can be limited; None where there is none."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            return Path("/sys/fs/cgroup/memory") / path.strip("/")
+        if not controllers:
+            own = Path("/sys/fs/cgroup") / path.strip("/")
+            if (
+                "memory" in (own / "cgroup.subtree_control").read_text().split()
+                if own.is_dir()
+                else ()
+            ):
+                return own
+    return None
+
+
+POOL = """
+import json, os, sys
+from pathlib import Path
+(Path(sys.argv[1]) / "cgroup.procs").write_text(str(os.getpid()))
+from test_workers import make
+from autotune.compiler.workers import Job, WorkerLost, WorkerPool
+
+said = []
+pool = WorkerPool(make, 2, said.append)
+wanted = json.loads(sys.argv[2])
+answers = pool.run([Job({"do": "take", "mib": mib, "seconds": s, "echo": mib}, 30.0) for mib, s in wanted])
+pool.stop()
+print(json.dumps({
+    "said": said,
+    "answers": [str(a) if isinstance(a, WorkerLost) else a["echo"] for a in answers],
+}))
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or memory_group() is None, reason="limiting memory needs a control group"
+)
+def test_the_out_of_memory_killer_is_told_from_a_crash(tmp_path: Path) -> None:
+    group = memory_group()
+    assert group is not None
+    own = group / f"autotune-test-{os.getpid()}"
+    own.mkdir()
+    limit = next(p for p in (own / "memory.max", own / "memory.limit_in_bytes") if p.exists())
+    limit.write_text(str(260 << 20))
+
+    def run(*jobs: tuple[int, float]) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-c", POOL, str(own), json.dumps(jobs)],
+            env={**os.environ, "PYTHONPATH": HERE},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+    try:
+        # Each fits, and both do not: neither is at fault.
+        both = run((110, 1.0), (110, 1.0))
+        assert both["answers"] == [110, 110]
+        assert any("out of memory" in text for text in both["said"])
+        # One never fits.
+        one = run((400, 0.0), (10, 0.0))
+        assert one["answers"][1] == 10
+        assert "out of memory" in one["answers"][0]
+        assert "2 times with nothing else at work" in one["answers"][0]
+    finally:
+        own.rmdir()

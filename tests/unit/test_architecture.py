@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "autotune"
 MAY_IMPORT = {
     "workloads": {"errors", "reading", "workloads"},
-    "measurement": {"errors", "reading", "measurement", "devices", "power"},
+    "measurement": {"errors", "reading", "scratch", "measurement", "devices", "power"},
     "report": {"errors", "reading", "report", "studies", "records", "measurement", "workloads"},
     "records": {"errors", "reading", "records"},
     "devices": {"errors", "reading", "devices"},
@@ -17,7 +17,16 @@ MAY_IMPORT = {
     "studies": {"errors", "reading", "studies", "measurement", "power", "devices", "workloads"},
     "tracker": {"errors", "reading", "tracker", "devices"},
     "emulator": {"errors", "reading", "emulator", "devices", "workloads"},
-    "compiler": {"errors", "reading", "compiler", "workloads", "measurement", "devices", "records"},
+    "compiler": {
+        "errors",
+        "reading",
+        "scratch",
+        "compiler",
+        "workloads",
+        "measurement",
+        "devices",
+        "records",
+    },
 }
 
 

@@ -1,9 +1,11 @@
 """What an export says of itself: texts, tables and the manifest."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from autotune.compiler import spaces
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check, chosen, write_checks
+from autotune.compiler.export.exporter import export
 from autotune.compiler.export.launches import Launch, OpenCLProgram
 from autotune.compiler.export.manifest import digests, manifest
 from autotune.compiler.export.variants import (
@@ -27,6 +30,7 @@ from autotune.compiler.request import Cores, TuneRequest
 from autotune.compiler.targets import find
 from autotune.errors import RecordError, UsageError
 from autotune.records import Result, TaskResult
+from autotune.scratch import Scratch
 from autotune.workloads.graph import Task
 from autotune.workloads.operators import Kernel
 from autotune.workloads.spec import parse_kernel
@@ -249,41 +253,190 @@ def test_what_a_device_does_not_allow_is_named(limits: dict[str, Any], words: st
     assert bool(said) == bool(words)
 
 
-def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
-    content = {
-        "schema_version": 2, "format": "c", "platform": "android-arm64", "files": {}, "variants": [],
-        "checks": [],
-    }  # fmt: skip
-    (tmp_path / "manifest.json").write_text(json.dumps(content))
-    with pytest.raises(UsageError, match="runs on Android only"):
-        verify(tmp_path, None)
-    (tmp_path / "manifest.json").write_text(json.dumps({**content, "platform": "host"}))
-    with pytest.raises(UsageError, match="cannot run on qemu"):
-        verify(tmp_path, "qemu")
-    del content["checks"]
-    (tmp_path / "manifest.json").write_text(json.dumps(content))
-    with pytest.raises(RecordError, match="parts are missing"):
-        verify(tmp_path, None)
-    (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(RecordError, match="is damaged"):
-        verify(tmp_path, None)
+EXPORTED = parse_kernel(MATMUL, "forward")
 
 
-def test_a_changed_file_is_found_before_anything_runs(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("a")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "b").write_text("b")
+def written(folder: Path, **changes: Any) -> Path:
+    """A folder with the files of an export, whose example nothing may run."""
+    folder.mkdir()
+    (folder / "example" / "data").mkdir(parents=True)
+    (folder / "example" / "example.py").write_text(
+        f"from pathlib import Path\nPath({str(folder.parent / 'ran')!r}).touch()\n"
+    )
+    (folder / "example" / "data" / "a").write_text("a")
+    check = {"kernel": EXPORTED.name, "role": "forward", "tolerance": 1e-4}
     content = {
-        "schema_version": 2, "format": "c", "platform": "host", "files": digests(tmp_path), "variants": [],
-        "checks": [],
-    }  # fmt: skip
-    assert set(content["files"]) == {"a", "folder/b"}  # type: ignore[arg-type]
-    (tmp_path / "manifest.json").write_text(json.dumps(content))
-    (tmp_path / "a").write_text("A")
-    (tmp_path / "folder" / "b").unlink()
-    verdict = verify(tmp_path, None)
-    assert {(one.file, one.status) for one in verdict.files} == {
-        ("a", "changed"),
-        ("folder/b", "missing"),
+        "schema_version": 2,
+        "format": "tvm",
+        "name": "kernels",
+        "platform": "any",
+        "files": digests(folder),
+        "variants": [],
+        "kernels": [
+            {"name": EXPORTED.name, "role": "forward", "spec": EXPORTED.spec, "figures": {}}
+        ],
+        "checks": [{**check, "inputs": ["example/data/a"], "expected": ["example/data/a"]}],
+        **changes,
     }
-    assert (verdict.ok, verdict.results, verdict.checked_files) == (False, (), 2)
+    (folder / "manifest.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_verify_refuses_what_cannot_run_here(tmp_path: Path) -> None:
+    phone = written(tmp_path / "phone", format="c", platform="android-arm64")
+    with pytest.raises(UsageError, match="runs on Android only"):
+        verify(phone, None)
+    host = written(tmp_path / "host", format="c", platform="host")
+    with pytest.raises(UsageError, match="cannot run on qemu"):
+        verify(host, "qemu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"files": {}}, "lists no files"),
+        ({"files": ["a"]}, "is not one"),
+        ({"files": {"a": "b"}}, "is not one"),
+        ({"files": {"../a": "0" * 64}}, "cannot be a file"),
+        ({"files": {"/etc/passwd": "0" * 64}}, "cannot be a file"),
+        ({"files": {"a//b": "0" * 64}}, "cannot be a file"),
+        ({"files": {"./a": "0" * 64}}, "cannot be a file"),
+        ({"files": {"a": "0" * 64, "a/b": "0" * 64}}, "cannot be a file"),
+        ({"files": {"a\n": "0" * 64}}, "cannot be a file"),
+        ({"files": {"x/" * 100 + "a": "0" * 64}}, "cannot be a file"),
+        ({"format": "exe"}, "format"),
+        ({"name": 'a"; system("x'}, "name"),
+        ({"kernels": []}, "checks"),
+        ({"kernels": [{"name": "x", "role": "forward", "spec": MATMUL, "figures": {}}]}, "checks"),
+        ({"checks": []}, "checks"),
+        ({"checks": [{"kernel": EXPORTED.name, "inputs": ["/a"], "expected": []}]}, "checks"),
+        ({"variants": [{"name": "v", "library": "/tmp/x.so"}]}, "does not list"),
+        ({"runner": "/bin/sh"}, "does not list"),
+    ],
+)
+def test_a_damaged_manifest_is_refused_before_anything_runs(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(RecordError, match=words):
+        verify(written(tmp_path / "out", **changes), None)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path) -> None:
+    out = written(tmp_path / "out")
+    file = out / "manifest.json"
+    text = file.read_text()
+    file.write_text(text.replace('"checks"', '"cheques"'))
+    with pytest.raises(RecordError, match="parts are missing"):
+        verify(out, None)
+    file.write_text(text.replace('"example/data/a":', '"example/data/a": "0", "example/data/a":'))
+    with pytest.raises(RecordError, match="twice"):
+        verify(out, None)
+    file.write_text("{")
+    with pytest.raises(RecordError, match="is damaged"):
+        verify(out, None)
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(UsageError, match="no export"):
+        verify(out, None)
+
+
+def test_files_that_are_not_as_the_manifest_says_are_told_and_nothing_runs(tmp_path: Path) -> None:
+    def linked(out: Path) -> None:
+        (out / "example" / "data" / "a").rename(out.parent / "a")
+        (out / "example" / "data" / "a").symlink_to(out.parent / "a")
+
+    def linked_folder(out: Path) -> None:
+        (out / "example" / "data").rename(out.parent / "data")
+        (out / "example" / "data").symlink_to(out.parent / "data")
+
+    def piped(out: Path) -> None:
+        (out / "example" / "data" / "a").unlink()
+        os.mkfifo(out / "example" / "data" / "a")
+
+    def made_a_folder(out: Path) -> None:
+        (out / "example" / "data" / "a").unlink()
+        (out / "example" / "data" / "a").mkdir()
+
+    changes: dict[tuple[str, str], Callable[[Path], object]] = {
+        ("example/data/a", "changed"): lambda out: (out / "example/data/a").write_text("b"),
+        ("example/data/a", "missing"): lambda out: (out / "example/data/a").unlink(),
+        ("example/numpy.py", "unlisted"): lambda out: (out / "example/numpy.py").touch(),
+        ("added/", "unlisted"): lambda out: (out / "added").mkdir(),
+        ("pipe", "unlisted"): lambda out: os.mkfifo(out / "pipe"),
+        ("link", "unlisted"): lambda out: (out / "link").symlink_to("/dev/zero"),
+        ("example/?x", "unlisted"): lambda out: (out / "example/\x1bx").touch(),
+        ("example/data/a", "not a file"): linked,
+    }
+    cases = [
+        *changes.items(),
+        (("example/data/a", "not a file"), piped),
+        (("example/data/a", "not a file"), made_a_folder),
+    ]
+    for number, (finding, change) in enumerate(cases):
+        (tmp_path / str(number)).mkdir()
+        out = written(tmp_path / str(number) / "out")
+        change(out)
+        verdict = verify(out, None)
+        assert [(one.file, one.status) for one in verdict.files] == [finding]
+        assert (verdict.ok, verdict.results) == (False, ())
+        assert not (out.parent / "ran").exists()
+    out = written(tmp_path / "out")
+    linked_folder(out)
+    assert {(one.file, one.status) for one in verify(out, None).files} == {
+        ("example/data", "not a folder"),
+        ("example/data/a", "missing"),
+    }
+
+
+def test_an_example_sees_no_modules_of_its_folder_and_has_to_tell_of_every_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = written(tmp_path / "out")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "foreign"))
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "numpy.py").write_text("raise SystemExit('foreign')")
+    example = out / "example" / "example.py"
+    example.write_text(
+        "import sys, numpy\n"
+        "assert sys.flags.isolated and sys.flags.safe_path\n"
+        "from pathlib import Path\n"
+        f"assert not Path(__file__).is_relative_to({str(tmp_path)!r})\n"
+        'print(\'{"variant": "v", "kernel": "none", "role": null, "status": "ok", "max_rel_error": 0, \'\n'
+        '      \'"reason": ""}\')\n'
+    )
+    content = json.loads((out / "manifest.json").read_text())
+    content["kernels"][0]["figures"] = {"v": {}}
+    content["files"] = digests(out)
+    (out / "manifest.json").write_text(json.dumps(content))
+    verdict = verify(out, None)
+    assert verdict.files == ()
+    assert [(one.kernel, one.status) for one in verdict.results] == [
+        ("none", "ok"),
+        (EXPORTED.name, "not checked"),
+    ]
+    assert not verdict.ok
+
+
+def test_an_export_goes_into_no_folder_of_something_else(tmp_path: Path) -> None:
+    def refused(out: Path, words: str) -> None:
+        before = sorted(out.rglob("*"))
+        with pytest.raises(UsageError, match=words):
+            export([variant_of(parse_kernel(MATMUL, "forward"))], out, "tvm")
+        assert sorted(out.rglob("*")) == before
+
+    (tmp_path / "site" / "js").mkdir(parents=True)
+    (tmp_path / "site" / "js" / "a").touch()
+    (tmp_path / "site" / "manifest.json").write_text('{"name": "site", "files": {"js/a": "x"}}')
+    refused(tmp_path / "site", "no part of an export")
+    (tmp_path / "empty" / "folder").mkdir(parents=True)
+    refused(tmp_path / "empty", "folder/")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "js").symlink_to(tmp_path / "site" / "js")
+    manifest = {"versions": {"autotune": "1"}, "files": {"js/a": "0", "../site/manifest.json": "0"}}
+    (tmp_path / "linked" / "manifest.json").write_text(json.dumps(manifest))
+    refused(tmp_path / "linked", "js")
+    assert (tmp_path / "site" / "js" / "a").exists()
+    (tmp_path / "other").mkdir()
+    with Scratch("export", tmp_path / "other"):
+        refused(tmp_path / "other", "another export is being written")

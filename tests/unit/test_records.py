@@ -151,6 +151,28 @@ def test_a_full_disk_ends_with_a_clear_error_and_whole_lines(tmp_path: Path) -> 
     assert path.read_bytes().endswith(b"\n")
 
 
+def test_a_json_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))"
+    code = f"""{limit}
+import sys
+from pathlib import Path
+from autotune.errors import RecordError
+from autotune.records.folder import write_json
+try:
+    write_json(Path(sys.argv[1]), "x" * 100)
+except RecordError as error:
+    sys.exit(str(error))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "result.json")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "the disk is full" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_append_writes_whole_lines(tmp_path: Path) -> None:
     file = LineFile(tmp_path / "x.jsonl")
     file.append({"a": [1, 2]})

@@ -325,11 +325,14 @@ def test_a_meter_s_fault_that_passes_is_no_configuration_s(tmp_path: Path) -> No
     assert "stuck" in first.marks[0]
 
 
-def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_as_ctrl_c_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     chosen = choose(None, (), "meizu-16t")
     assert isinstance(chosen.device, EmulatedDevice)
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     with (
         pytest.raises(KeyboardInterrupt),
         ready(chosen, lambda _: TRAIN, None, USUAL, None) as station,
@@ -337,10 +340,10 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(tmp_path: Path, monkeypatch: pytest.M
         assert chosen.device.files.names("/data/local/tmp")
         assert isinstance(chosen.device.clock, VirtualClock)
         chosen.device.clock.at(
-            chosen.device.clock.now() + 3.0, lambda: os.kill(os.getpid(), signal.SIGTERM)
+            chosen.device.clock.now() + 3.0, lambda: os.kill(os.getpid(), number)
         )
         station.run(COOL)
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
     assert chosen.device.files.names("/data/local/tmp") == []
     assert not list(tmp_path.rglob("*.jsonl"))
 

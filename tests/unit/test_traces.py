@@ -8,6 +8,7 @@ import pytest
 
 from autotune.cli.replay import replay
 from autotune.errors import UsageError
+from autotune.power import meizu_traces
 from autotune.studies.objective import NO_LIMITS, Objective
 from autotune.studies.replay import search
 from autotune.studies.study import StudyRequest
@@ -50,6 +51,21 @@ def write(
         (folder / name).write_text(text)
 
 
+STATUS = "Name:\trunTrainDemo.ou\nVmHWM:\t   75532 kB\nVmRSS:\t   72968 kB\n"
+
+
+def without_power(folder: Path, *, of: str = "") -> None:
+    """Takes the power readings out of a setting's blocks, or those of a kind; adds the trainer's memory."""
+    monitor = folder / "usage_monitor" / "usage_monitor_Alexnet.result"
+    lines = monitor.read_text().splitlines(keepends=True)
+    kept = [
+        line
+        for line in lines
+        if not (line.startswith(("usb_", "battery_")) and line.startswith(of))
+    ]
+    monitor.write_text("".join(kept).replace("system status\n", f"system status\n{STATUS}"))
+
+
 def archive(folder: Path) -> Path:
     write(folder / "X_Core_f0", 2.0, 2.0, (4, 5, 6, 7))
     write(folder / "X_Core_80", 4.0, 1.2, (7,))
@@ -83,12 +99,77 @@ def test_a_search_over_traces_finds_what_was_recorded(tmp_path: Path, objective:
     for model in (True, False):
         request = StudyRequest(space, objective, NO_LIMITS, space.size, model=model)
         found = search(table, request)
-        assert len(found.trials) == 6
+        assert found.measurements == len(found.trials) <= 6
+        assert found.trials[-1].configuration in found.goal
         names = {c.text(NAMES) for c in found.goal}
         if objective == "latency":
             assert names == {"4 big"}
         if objective == "energy":
             assert names == {"4 big 710 MHz"}
+
+
+def test_traces_without_power_readings_are_read_and_their_energy_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive(tmp_path)
+    for setting in tmp_path.iterdir():
+        without_power(setting)
+    replay(tmp_path, json=True)
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert len(runs) == 6
+    for run in runs:
+        assert (run["usb_j"], run["total_j"], run["energy_missing"]) == (None, None, True)
+        assert (run["duration_s"], run["memory_bytes"]) == (WINDOW_S, 75532 * 1024)
+    busy = {run["setting"]: run["cores_busy"] for run in runs}
+    # The cores that train are busy all of the time, the others for a fifth of it.
+    assert busy["X_Core_f0"] == pytest.approx(4 + 4 * 0.2, rel=0.01)
+    replay(tmp_path)
+    assert "no power readings" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="missing of 6 of 6 configurations") as caught:
+        replay(tmp_path, network="Alexnet", batch=16, objective="energy")
+    assert caught.value.hint == "search with --objective latency"
+    replay(tmp_path, network="Alexnet", batch=16, objective="latency", json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["goal"][0]["clusters"]["big"]["cores"] == 4
+    assert len(told["energy_missing"]) == 6
+    assert all(one["mark"] == "no power readings" for one in told["marked"])
+    assert "energy is missing" in told["device"]["emulated"]
+
+
+def test_energy_is_missing_of_those_only_that_have_no_readings(tmp_path: Path) -> None:
+    archive(tmp_path)
+    without_power(tmp_path / "X_Core_f0")
+    without_power(tmp_path / "X_Core_0f", of="battery_")
+    table = read_traces(tmp_path, "alexnet", 16)
+    found = {c.text(NAMES): f.energy_j for c, f in table.figures().items()}
+    assert [name for name, joules in found.items() if joules is None] == ["4 little", "4 big"]
+    assert found["1 big"] is not None
+    assert "energy is missing of 2 of 6 settings" in table.device["emulated"]
+    over_usb = read_traces(tmp_path, "alexnet", 16, usb_alone=True)
+    missing = {c.text(NAMES) for c, f in over_usb.figures().items() if f.energy_j is None}
+    assert missing == {"4 big"}
+
+
+def test_blocks_of_a_time_stamp_alone_leave_what_lies_beside_them(tmp_path: Path) -> None:
+    for name in ("X_Core_f0", "X_Freq_710400"):
+        write(tmp_path / name, 2.0, 2.0, (4, 5, 6, 7))
+        monitor = tmp_path / name / "usage_monitor" / "usage_monitor_Alexnet.result"
+        lines = monitor.read_text().splitlines(keepends=True)
+        monitor.write_text("".join(line for line in lines if line.startswith("NEW DATA")))
+        processed = tmp_path / name / "processed_data" / "Alexnet"
+        processed.mkdir(parents=True)
+        (processed / "performance_Alexnet.csv").write_text(
+            ",batchsize,VIRT,RES,SHR,cpuUsage_train,cpuUsage_infer\n1,16.0,88.0,67.0,0.0,247.0,\n2,x,,,,,\n"
+        )
+    (run,) = meizu_traces.runs(tmp_path / "X_Core_f0")
+    assert (run.duration_s, run.step_s) == (WINDOW_S, 2.0)
+    assert (run.usb_j, run.total_j, run.saturated) == (None, None, "")
+    assert (run.memory_bytes, run.cores_busy) == (67 << 20, 2.47)
+    # Which cores worked is told of one of them only.
+    table = read_traces(tmp_path, "alexnet", 16)
+    assert [c.text(NAMES) for c in table.figures()] == ["4 big"]
+    assert [f.memory_bytes for f in table.figures().values()] == [67 << 20]
+    assert "left out" in table.device["emulated"]
 
 
 def test_a_slip_is_told_with_what_there_is(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from autotune.compiler.native_build import NativePart
 from autotune.compiler.platforms import Platform, for_platform
 from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
 from autotune.errors import UsageError
+from autotune.scratch import Scratch
 
 ALIGNMENT = 64
 """Bytes; what TVM's code assumes of tensors (`kAlignment` of `rpc/kernel_library`)."""
@@ -95,8 +95,7 @@ def write_c(
     part = for_platform(_PART, platform)  # first of all: it says so where the compiler is missing
     every = _for_platform(with_safe_variant(variants, _safe_target(platform)), platform)
     features = {one.name: _features(one) for one in every}
-    with tempfile.TemporaryDirectory(prefix="autotune-export-") as folder:
-        work = Path(folder)
+    with Scratch("export") as work:
         sources = work / "sources"
         (sources / "objects").mkdir(parents=True)
         for number, variant in enumerate(every):

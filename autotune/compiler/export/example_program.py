@@ -5,49 +5,63 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from autotune.compiler import native_build
+from autotune.compiler.disk_space import check_disks
+from autotune.compiler.export.checks import DATA
 from autotune.compiler.export.findings import ResultFinding, results_of
+from autotune.compiler.export.rounds import Round
 from autotune.compiler.native_build import NativePart
 from autotune.compiler.platforms import Platform, for_platform
 from autotune.devices.device import Device
+from autotune.devices.journal import Change, Journal
 from autotune.errors import ToolchainError
+from autotune.scratch import Scratch
 
 _EXAMPLE = NativePart("example", "check", "check", ())
 _ARM_ROOT = "/usr/aarch64-linux-gnu"
-_TIMEOUT_S = 600.0
+_BUILD_TIMEOUT_S = 600.0
 _PUSH_TIMEOUT_S = 120.0
 _HEADERS = (Path("/usr/include"), Path("/usr/local/include"))
 
 
-def run_here(path: Path, platform: Platform) -> tuple[ResultFinding, ...]:
+Run = Callable[[Round], tuple[ResultFinding, ...]]
+"""Compiles an example that is prepared for a round, and runs it."""
+
+
+def run_here(path: Path, platform: Platform) -> Run:
     """Runs an export's example on this host, under qemu-user where it is for aarch64.
 
-    Raises:
+    What it returns raises:
         ToolchainError: A tool is missing, or the example does not compile.
     """
-    with _built(path / "example", platform) as program:
-        command = [str(program), str(path.resolve())]
-        if platform == "linux-aarch64":
-            command = [*emulator(), *command]
-        # What the library needs must be in it: the program sees nothing of this process's environment.
-        kept = ("PATH", "HOME", "OCL_ICD_VENDORS", "TMPDIR", "AUTOTUNE_OPENCL_LIBRARY")
-        done = call(command, {key: os.environ[key] for key in kept if key in os.environ})
-    return results_of(done.stdout, done.stderr, done.returncode)
+
+    def run(own: Round) -> tuple[ResultFinding, ...]:
+        with _built(path / "example", platform) as program:
+            command = [str(program), str(path.resolve())]
+            if platform == "linux-aarch64":
+                command = [*emulator(), *command]
+            # What the library needs must be in it: the program sees nothing of this process's environment.
+            kept = ("PATH", "HOME", "OCL_ICD_VENDORS", "TMPDIR", "AUTOTUNE_OPENCL_LIBRARY")
+            environment = {key: os.environ[key] for key in kept if key in os.environ}
+            done = call(command, environment, own.limit_s)
+        return results_of(done.stdout, done.stderr, done.returncode)
+
+    return run
 
 
+@contextmanager
 def run_on(
     device: Device,
     path: Path,
     content: Mapping[str, Any],
     platform: Platform,
     folder: PurePosixPath,
-) -> tuple[ResultFinding, ...]:
+) -> Iterator[Run]:
     """Runs an export's example on another device, and leaves nothing there.
 
     Args:
@@ -62,19 +76,29 @@ def run_on(
         DeviceError: The device went away, or refused.
     """
     there = folder / f"autotune-verify-{secrets.token_hex(6)}"
-    needed = ("lib/lib", "kernels/", "example/data/", "launch_table.json")
-    files = [name for name in content["files"] if name.startswith(needed)]
-    with _built(path / "example", platform) as program:
-        try:
+    needed = ("lib/lib", "kernels/", "launch_table.json")
+    libraries = [name for name in content["files"] if name.startswith(needed)]
+
+    def push(name: str) -> None:
+        device.push(path / name, there / name, timeout=_PUSH_TIMEOUT_S)
+
+    def run(own: Round) -> tuple[ResultFinding, ...]:
+        data = sorted(one for one in (path / DATA).rglob("*") if one.is_file())
+        with _built(path / "example", platform) as program:
             device.push(program, there / "check", timeout=_PUSH_TIMEOUT_S)
-            for name in files:
-                device.push(path / name, there / name, timeout=_PUSH_TIMEOUT_S)
-            command = ["env", f"LD_LIBRARY_PATH={there}/lib", f"{there}/check", str(there)]
-            done = device.run(command, timeout=_TIMEOUT_S)
-        finally:
-            device.run(["rm", "-rf", str(there)], timeout=_PUSH_TIMEOUT_S)
-    stdout, stderr = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
-    return results_of(stdout, stderr, done.exit_code)
+        for file in data:
+            push(file.relative_to(path).as_posix())
+        command = ["env", f"LD_LIBRARY_PATH={there}/lib", f"{there}/check", str(there)]
+        done = device.run(command, timeout=own.limit_s)
+        device.run(["rm", "-rf", str(there / DATA)], timeout=_PUSH_TIMEOUT_S)
+        stdout, stderr = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+        return results_of(stdout, stderr, done.exit_code)
+
+    with Journal(device) as journal:
+        journal.note(Change(f"files in {there}", "remove", path=str(there)))
+        for name in libraries:
+            push(name)
+        yield run
 
 
 def emulator() -> list[str]:
@@ -92,7 +116,7 @@ def emulator() -> list[str]:
 
 
 def call(
-    command: Sequence[str], environment: Mapping[str, str]
+    command: Sequence[str], environment: Mapping[str, str], limit_s: float
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end.
 
@@ -105,14 +129,12 @@ def call(
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_TIMEOUT_S,
+            timeout=limit_s,
             env=environment,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise ToolchainError(
-            f"{Path(command[0]).name} took longer than {_TIMEOUT_S:.0f} s"
-        ) from error
+        raise ToolchainError(f"{Path(command[0]).name} took longer than {limit_s:.0f} s") from error
 
 
 @contextmanager
@@ -123,8 +145,7 @@ def _built(example: Path, platform: Platform) -> Iterator[Path]:
     part = for_platform(_EXAMPLE, platform)
     if part.compilers:
         native_build.require_tool(part.compilers, part.compiler_package, purpose)
-    with tempfile.TemporaryDirectory(prefix="autotune-verify-") as folder:
-        build = Path(folder)
+    with Scratch("verify") as build:
         configure = [cmake, "-S", str(example), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
         configure += [f"-D{name}={value}" for name, value in part.definitions]
         if part.toolchain:
@@ -134,8 +155,9 @@ def _built(example: Path, platform: Platform) -> Iterator[Path]:
             # The device's own C++ library may be another one, or missing.
             configure.append("-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -static-libgcc")
         for command in (configure, [cmake, "--build", str(build)]):
-            done = call(command, os.environ)
+            done = call(command, os.environ, _BUILD_TIMEOUT_S)
             if done.returncode != 0:
+                check_disks(done.stdout + done.stderr, [build])
                 tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
                 raise ToolchainError(f"the example does not compile:\n{tail}")
         yield build / "check"

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from autotune import __version__
 from autotune.compiler.export import c_format, c_source, opencl_format, tvm_format
 from autotune.compiler.export.checks import chosen, write_checks
 from autotune.compiler.export.manifest import MANIFEST, digests, manifest
 from autotune.compiler.export.objects import Report
 from autotune.compiler.export.texts import write_licences
+from autotune.compiler.export.tree import entries, folders_of, is_plain
 from autotune.compiler.export.variants import Variant, kernels_of
 from autotune.compiler.platforms import Platform
 from autotune.errors import UsageError
 from autotune.records.folder import write_json
 from autotune.records.places import is_run
+from autotune.scratch import Scratch, sweep
 
 Format = Literal["tvm", "c", "opencl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 NAME = "autotune_kernels"
+_STAGED = "export"
+_MOVING = ".autotune-export.json"
 _ANY = "any"  # Compiled where it runs, or loaded by TVM there.
 
 
@@ -52,7 +56,8 @@ def export(
 
     Args:
         variants: What to export; see `variants_of_runs`.
-        out: Folder to write to; made if it is missing. An earlier export in it is replaced.
+        out: Folder to write to; made if it is missing. An earlier export in it is replaced; any other folder
+            must be empty.
         kind: The format.
         name: The library's name, which C functions begin with.
         platform: What to build a C library for; None for the variants' usual one.
@@ -63,7 +68,7 @@ def export(
         The manifest, as written to `manifest.json`.
 
     Raises:
-        UsageError: The variants do not fit the format, or `out` is a run's folder or cannot be written.
+        UsageError: The variants do not fit the format, or `out` holds something else or cannot be written.
         RecordError: Their records are damaged.
         ToolchainError: A compiler is missing, or fails.
     """
@@ -83,7 +88,8 @@ def export(
         )
     elif kind == "opencl":
         opencl_format.check_variants(variants)
-    staged = _staging(out)
+    made = _staging(out)
+    staged = made.path
     try:
         kernels = kernels_of(variants)
         tolerance = max(variant.space.tolerance for variant in variants)
@@ -107,17 +113,35 @@ def export(
     except OSError as error:
         raise _unwritable(out, error) from error
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
+        made.close()
     return content
 
 
-def _staging(out: Path) -> Path:
-    """A folder beside `out`, so that what is finished is only renamed."""
+def _staging(out: Path) -> Scratch:
+    """A folder in `out`, so that what is finished is only renamed."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(dir=out, prefix=".export-"))
+        sweep(_STAGED, out)
+        _refuse_foreign(out)
+        return Scratch(_STAGED, out)
     except OSError as error:
         raise _unwritable(out, error) from error
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Refuses a folder that holds something else than an export."""
+    with closing(entries(out, _earlier(out))) as below:
+        foreign = next((one.name for one in below if one.status != "file"), None)
+    if foreign is None:
+        return
+    if foreign.startswith(f".{_STAGED}-"):
+        raise UsageError(
+            f"another export is being written to {out}", hint="wait for it, or give another --out"
+        )
+    raise UsageError(
+        f"{out} holds something that is no part of an export: {foreign}",
+        hint="give a new or empty folder with --out, or remove what it holds",
+    )
 
 
 def _unwritable(out: Path, error: OSError) -> UsageError:
@@ -128,24 +152,35 @@ def _unwritable(out: Path, error: OSError) -> UsageError:
 
 
 def _move(staged: Path, out: Path) -> None:
-    """Puts a finished export in place of an earlier one; the manifest goes first and comes last."""
-    for name in _earlier(out):
+    """Puts a finished export in place of an earlier one; the manifest goes first and comes last.
+
+    Meanwhile a list names the files of both, so that what a kill leaves is known as an export's.
+    """
+    earlier = _earlier(out)
+    fresh = sorted(
+        path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file()
+    )
+    named = sorted({*earlier, *fresh} - {_MOVING})
+    write_json(out / _MOVING, {"versions": {"autotune": __version__}, "files": named})
+    for name in sorted(earlier - {_MOVING}, key=lambda name: name != MANIFEST):
         (out / name).unlink(missing_ok=True)
-    for path in sorted(staged.rglob("*"), key=lambda path: path.name == MANIFEST):
-        target = out / path.relative_to(staged)
-        if path.is_dir():
-            target.mkdir(exist_ok=True)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(target)
+    for name in sorted(folders_of(earlier), reverse=True):
+        with suppress(OSError):  # Not there.
+            (out / name).rmdir()
+    for name in sorted(fresh, key=lambda name: name == MANIFEST):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (staged / name).replace(out / name)
+    (out / _MOVING).unlink()
 
 
-def _earlier(out: Path) -> list[str]:
-    """Files of an export that lies there, its manifest first."""
-    try:
-        files = json.loads((out / MANIFEST).read_text(encoding="utf-8"))["files"]
-        names = [str(name) for name in files]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    inside = [n for n in names if not Path(n).is_absolute() and ".." not in Path(n).parts]
-    return [MANIFEST, *inside]
+def _earlier(out: Path) -> set[str]:
+    """The files of an export that lies there, or lay there when it was being replaced; empty without one."""
+    names: set[str] = set()
+    for file in (MANIFEST, _MOVING):
+        try:
+            content = json.loads((out / file).read_text(encoding="utf-8"))
+            if "autotune" in content["versions"]:
+                names |= {file, *filter(is_plain, content["files"])}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return names

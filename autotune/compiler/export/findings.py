@@ -10,7 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FileFinding:
-    """A file that is not as the manifest says: `changed`, `missing` or `unlisted`, which is no fault by itself."""
+    """A file that is not as the manifest says.
+
+    Attributes:
+        file: Its path in the export; with a slash at its end a folder.
+        status: `changed`, `missing`, `unlisted`, `unreadable`, `not a file` or `not a folder` (such as a link).
+    """
 
     file: str
     status: str
@@ -47,7 +52,8 @@ class Verdict:
         device: Where its kernels ran.
         checked_files: Files that were compared.
         files: Those that are not as they were.
-        results: Kernels that ran; none where a file has changed, since that is not run.
+        results: Kernels that ran; none where a file is not as it was: nothing is run then.
+        kernels: How many kernels the export has.
     """
 
     path: Path
@@ -56,13 +62,18 @@ class Verdict:
     checked_files: int
     files: tuple[FileFinding, ...]
     results: tuple[ResultFinding, ...]
+    kernels: int = 0
+
+    @property
+    def checked_kernels(self) -> int:
+        """How many kernels ran on some variant, and were compared."""
+        return len({one.kernel for one in self.results if one.status in ("ok", "wrong")} - {None})
 
     @property
     def ok(self) -> bool:
         """Whether every file is right, every result is, and there is at least one."""
         statuses = {one.status for one in self.results}
-        whole = all(one.status == "unlisted" for one in self.files)
-        return whole and "ok" in statuses and statuses <= {"ok", "skipped"}
+        return not self.files and "ok" in statuses and statuses <= {"ok", "skipped"}
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; docs/export.md describes it."""
@@ -72,6 +83,8 @@ class Verdict:
             "device": self.device,
             "ok": self.ok,
             "checked_files": self.checked_files,
+            "kernels": self.kernels,
+            "checked_kernels": self.checked_kernels,
             "files": [asdict(one) for one in self.files],
             "results": [asdict(one) for one in self.results],
         }

@@ -127,11 +127,7 @@ def _write_texts(name: str, checks: Sequence[Check], kernel: Kernel, out: Path) 
         "SAFE": SAFE,
         "KERNEL": kernel.name,
         "OPERANDS": ", ".join(s.name for s in (*kernel.inputs, *kernel.outputs)),
-        "TOLERANCE": repr(checks[0].tolerance),
-        "CHECKS": "\n".join(
-            f'    {{"{check.kernel.name}", {{{", ".join(_quoted(check.inputs + check.expected))}}}}},'
-            for check in checks
-        ),
+        **example(checks),
     }
     cmake = out / "lib" / "cmake" / name
     write(cmake / f"{name}Config.cmake", template("opencl/config.cmake.txt", words))
@@ -142,6 +138,17 @@ def _write_texts(name: str, checks: Sequence[Check], kernel: Kernel, out: Path) 
     write(
         out / "android" / "AndroidManifest.xml", template("android/AndroidManifest.xml.txt", words)
     )
+
+
+def example(checks: Sequence[Check]) -> dict[str, str]:
+    """What the example's template needs: the checked kernels, and their files."""
+    return {
+        "TOLERANCE": repr(checks[0].tolerance),
+        "CHECKS": "\n".join(
+            f'    {{"{check.kernel.name}", {{{", ".join(_quoted(check.inputs + check.expected))}}}}},'
+            for check in checks
+        ),
+    }
 
 
 def _quoted(files: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from autotune.workloads.operators import TensorSpec
 
 _RUNNER = "bin/autotune_kernel_runner"
 _CPP = """
-    cmake -S example -B build -DTVM_ROOT=... -DTVM_FFI_ROOT=... && cmake --build build && ./build/check  # C++
+    cmake -S example -B ../check -DTVM_ROOT=... -DTVM_FFI_ROOT=... && cmake --build ../check && ../check/check
 """
 
 

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from platform import machine as platform_machine
 from typing import Any, Literal, get_args
 
-from autotune.compiler.export.example_program import call, emulator, run_here, run_on
-from autotune.compiler.export.findings import FileFinding, ResultFinding, Verdict, results_of
-from autotune.compiler.export.manifest import MANIFEST, MANIFEST_SCHEMA_VERSION, digest
+from autotune.compiler.export.example_program import Run, call, emulator, run_here, run_on
+from autotune.compiler.export.findings import ResultFinding, Verdict, results_of
+from autotune.compiler.export.manifest import MANIFEST, MANIFEST_SCHEMA_VERSION
+from autotune.compiler.export.objects import Report
+from autotune.compiler.export.rounds import (
+    Round,
+    beyond_memory,
+    chosen_kernels,
+    kernels_in,
+    prepare,
+    rounds,
+    without_result,
+)
+from autotune.compiler.export.tree import copied, folders_of, is_plain
 from autotune.compiler.platforms import Platform
 from autotune.devices.device import Device
 from autotune.errors import RecordError, UsageError
+from autotune.records.folder import write_json
+from autotune.scratch import Scratch
 
 Where = Literal["host", "qemu"]
 WHERE: tuple[Where, ...] = get_args(Where)
+_PARTS = {"format", "name", "platform", "files", "variants", "kernels", "checks"}
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _ARM = ("aarch64", "arm64")
 
 
@@ -38,13 +57,24 @@ class Remote:
     folder: PurePosixPath
 
 
-def verify(path: Path, where: Where | None, device: Remote | None = None) -> Verdict:
+def verify(
+    path: Path,
+    where: Where | None,
+    device: Remote | None = None,
+    *,
+    sample: int | None = None,
+    report: Report = lambda phase, done, total: None,
+) -> Verdict:
     """Checks the files of an export, and what its kernels compute.
+
+    The files are copied while they are compared, and the copy is used: nothing that changes meanwhile is run.
 
     Args:
         path: Its folder.
         where: `host`, or `qemu` for aarch64 under emulation on this host; None for what fits.
         device: Another device, instead.
+        sample: How many kernels to run; None for all.
+        report: Is told what takes time.
 
     Raises:
         UsageError: There is no export, or it cannot run there.
@@ -54,18 +84,39 @@ def verify(path: Path, where: Where | None, device: Remote | None = None) -> Ver
     """
     content = read_manifest(path)
     platform = _platform(content, where) if device is None else _fitting(content, device)
-    files = _files(path, content["files"])
-    results: tuple[ResultFinding, ...] = ()
-    if all(one.status == "unlisted" for one in files):
-        if device is not None:
-            results = run_on(device.device, path, content, platform, device.folder)
-        elif content["format"] == "tvm":
-            results = _python_example(path, content)
-        else:
-            results = run_here(path, platform)
+    kernels = kernels_in(content)
+    wanted = chosen_kernels(content, kernels, sample)
+    beyond = beyond_memory(wanted)
+    wanted = tuple(kernel for kernel in wanted if kernel.name not in beyond)
+    results = list(beyond.values())
+    with Scratch("verify") as work:
+        copy = work / "export"
+        try:
+            files = tuple(copied(path, content["files"], MANIFEST, copy))
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be copied to {work.parent}: {error.strerror or error}",
+                hint="free space there, or set TMPDIR to another folder",
+            ) from error
+        if not files:
+            write_json(copy / MANIFEST, content)
+            with _place(copy, content, platform, device) as run:
+                done = 0
+                for own in rounds(content, wanted):
+                    report("kernels", done, len(wanted))
+                    results += run(prepare(copy, content, own))
+                    done += len(own.kernels)
+                results += without_result(content, wanted, results)
     named = "qemu" if platform == "linux-aarch64" and platform_machine() not in _ARM else "host"
-    where_ran = named if device is None else device.device.serial
-    return Verdict(path, str(content["format"]), where_ran, len(content["files"]), files, results)
+    return Verdict(
+        path,
+        str(content["format"]),
+        named if device is None else device.device.serial,
+        len(content["files"]),
+        files,
+        () if files else tuple(results),
+        len(kernels),
+    )
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -76,12 +127,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
         RecordError: It is damaged, or of another version.
     """
     file = path / MANIFEST
-    if not file.is_file():
+    if file.is_symlink() or not file.is_file():
         raise UsageError(
             f"no export at {path}: {MANIFEST} is missing", hint="make one with `autotune export`"
         )
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
     except (OSError, ValueError) as error:
         raise RecordError(f"{file} is damaged: {error}") from error
     if not isinstance(content, dict) or content.get("schema_version") != MANIFEST_SCHEMA_VERSION:
@@ -89,22 +140,66 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"{file} is not a manifest of schema version {MANIFEST_SCHEMA_VERSION}",
             hint="export the run again",
         )
-    if not {"format", "files", "variants", "checks", "platform"} <= content.keys():
-        raise RecordError(f"{file} is damaged: parts are missing", hint="export the run again")
+    fault = _fault(content)
+    if fault:
+        raise RecordError(f"{file} is damaged: {fault}", hint="export the run again")
     return content
 
 
-def _files(path: Path, listed: Mapping[str, str]) -> tuple[FileFinding, ...]:
-    findings = []
-    for name, expected in sorted(listed.items()):
-        file = path / name
-        if not file.is_file():
-            findings.append(FileFinding(name, "missing"))
-        elif digest(file) != expected:
-            findings.append(FileFinding(name, "changed"))
-    present = {p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()}
-    extra = sorted(present - listed.keys() - {MANIFEST})
-    return (*findings, *(FileFinding(name, "unlisted") for name in extra))
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _fault(content: Mapping[str, Any]) -> str:
+    """What is wrong with a manifest; empty where all that a check uses is there."""
+    if not content.keys() >= _PARTS:
+        return "parts are missing"
+    files = content["files"]
+    if not isinstance(files, dict) or not all(_DIGEST.fullmatch(str(d)) for d in files.values()):
+        return "its list of files is not one"
+    if not files:
+        return "it lists no files"
+    odd = next((name for name in files if not is_plain(name)), None)
+    if odd is not None or MANIFEST in files or files.keys() & folders_of(files):
+        return f"{odd or 'a file'!a} cannot be a file of an export"
+    if content["format"] not in ("tvm", "c", "opencl") or not isinstance(content["name"], str):
+        return "its format or name is not one"
+    if not content["name"].isascii() or not content["name"].isidentifier():
+        return "its name is not one"
+    lists = [content[key] for key in ("variants", "kernels", "checks")]
+    if not all(isinstance(some, list) and all(isinstance(e, dict) for e in some) for some in lists):
+        return "its variants, kernels or checks are not lists"
+    names = {
+        entry.get("name") for entry in content["kernels"] if isinstance(entry.get("figures"), dict)
+    }
+    if len(names) != len(content["kernels"]):
+        return "its kernels are not a list of different ones"
+    if not content["checks"] or not all(_is_check(one, names, files) for one in content["checks"]):
+        return "its checks are not a list of those"
+    loaded = [content["runner"]] if "runner" in content else []
+    if content["format"] == "tvm":
+        loaded += [one.get("library") for one in content["variants"]]
+    if not all(isinstance(one, str) and one in files for one in loaded):
+        return "it names a library or program that it does not list"
+    return ""
+
+
+def _is_check(one: Mapping[str, Any], kernels: AbstractSet[Any], files: Mapping[str, str]) -> bool:
+    data = [one.get(key) for key in ("inputs", "expected")]
+    tolerance = one.get("tolerance")
+    return (
+        all(
+            isinstance(some, list) and all(isinstance(f, str) and f in files for f in some)
+            for some in data
+        )
+        and isinstance(one.get("kernel"), str)
+        and one["kernel"] in kernels
+        and isinstance(tolerance, float)
+        and 0 < tolerance < math.inf
+    )
 
 
 def _platform(content: Mapping[str, Any], wanted: Where | None) -> Platform:
@@ -139,12 +234,33 @@ def _fitting(content: Mapping[str, Any], device: Remote) -> Platform:
     return device.platform
 
 
-def _python_example(path: Path, content: Mapping[str, Any]) -> tuple[ResultFinding, ...]:
-    if any(variant["family"] == "opencl" for variant in content["variants"]):
+@contextmanager
+def _place(
+    copy: Path, content: Mapping[str, Any], platform: Platform, device: Remote | None
+) -> Iterator[Run]:
+    """Where the example of an export runs."""
+    if device is not None:
+        with run_on(device.device, copy, content, platform, device.folder) as run:
+            yield run
+    elif content["format"] == "tvm":
+        yield _python_example(copy, content)
+    else:
+        yield run_here(copy, platform)
+
+
+def _python_example(path: Path, content: Mapping[str, Any]) -> Run:
+    families = {variant.get("family") for variant in content["variants"]}
+    if "opencl" in families:
         from autotune.compiler import opencl_sidecar
 
         opencl_sidecar.ensure()
-    if any(variant["family"] == "aarch64" for variant in content["variants"]):
+    if "aarch64" in families:
         emulator()
-    done = call([sys.executable, str(path / "example" / "example.py")], os.environ)
-    return results_of(done.stdout, done.stderr, done.returncode)
+
+    def run(own: Round) -> tuple[ResultFinding, ...]:
+        # Modules come from where Python has its own, not from the export.
+        command = [sys.executable, "-P", "-I", str(path / "example" / "example.py")]
+        done = call(command, os.environ, own.limit_s)
+        return results_of(done.stdout, done.stderr, done.returncode)
+
+    return run

@@ -1,0 +1,58 @@
+"""Signals that end a command: Ctrl-C, SIGTERM, and SIGHUP, which a closed terminal or a lost connection sends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_STANDARD = (0, 1, 2)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a block as Ctrl-C does: what it changed is undone.
+
+    A handler that is there already stays, and so does a signal that is ignored, as under `nohup`. Senders may send
+    both signals, or one twice: only the first counts, so that undoing is not interrupted.
+    """
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        for one in taken:
+            signal.signal(one, signal.SIG_IGN)
+        if number == signal.SIGHUP:
+            leave_lost_terminal()
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    ending = (signal.SIGTERM, signal.SIGHUP)
+    taken = [one for one in ending if main and signal.getsignal(one) is signal.SIG_DFL]
+    for one in taken:
+        signal.signal(one, handler)
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)
+
+
+def stopping_signals() -> list[signal.Signals]:
+    """The signals that ask a command to stop; without SIGHUP where it is ignored, as under `nohup`."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
+
+
+def leave_lost_terminal() -> None:
+    """Sends to nowhere what would be written to a terminal that is gone, where each write would be an error."""
+    for number in _STANDARD:
+        try:
+            os.ttyname(number)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                os.dup2(nowhere, number)
+                os.close(nowhere)

@@ -1,0 +1,149 @@
+"""What `verify` runs: the checks that an export stores, and then those of its other kernels, some at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from autotune.compiler.export import c_source, opencl_format
+from autotune.compiler.export.checks import DATA, write_checks
+from autotune.compiler.export.findings import ResultFinding
+from autotune.compiler.export.manifest import MANIFEST, check_entry
+from autotune.compiler.export.texts import template, write
+from autotune.compiler.export.variants import SAFE
+from autotune.errors import AutotuneError, RecordError
+from autotune.records.folder import write_json
+from autotune.workloads.operators import Kernel
+from autotune.workloads.spec import parse_kernel
+
+_ROUND_BYTES = 256 << 20
+_ROUND_FLOPS = 10**11
+_USUAL_S = 600.0
+_SLOWEST_FLOPS_A_S = 1e8
+_COPIES = (
+    6  # Of a kernel's operands that its reference takes, in float64 and with what lies between.
+)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Kernels that are checked by one run of an example.
+
+    Attributes:
+        kernels: They.
+        stored: Whether the export has their inputs and results, and its own example checks them.
+    """
+
+    kernels: tuple[Kernel, ...]
+    stored: bool
+
+    @property
+    def limit_s(self) -> float:
+        """How long it may take, with untuned kernels under emulation."""
+        return _USUAL_S + sum(kernel.flops for kernel in self.kernels) / _SLOWEST_FLOPS_A_S
+
+
+def kernels_in(content: Mapping[str, Any]) -> dict[str, Kernel]:
+    """The kernels of a manifest, by name.
+
+    Raises:
+        RecordError: One is none that is known here.
+    """
+    found = {}
+    for entry in content["kernels"]:
+        try:
+            kernel = parse_kernel(str(entry["spec"]), str(entry["role"]))
+        except (AutotuneError, KeyError, TypeError) as error:
+            raise RecordError(f"{MANIFEST} is damaged: a kernel of it is not known") from error
+        if kernel.name != entry.get("name"):
+            raise RecordError(f"{MANIFEST} is damaged: a kernel is not what its name says")
+        found[kernel.name] = kernel
+    return found
+
+
+def chosen_kernels(
+    content: Mapping[str, Any], kernels: Mapping[str, Kernel], sample: int | None
+) -> tuple[Kernel, ...]:
+    """The kernels to check: those that the export stores first, then the others in an order of no meaning."""
+    stored = [check["kernel"] for check in content["checks"]]
+    others = sorted(
+        kernels.keys() - set(stored), key=lambda name: hashlib.sha256(name.encode()).digest()
+    )
+    return tuple(kernels[name] for name in dict.fromkeys((*stored, *others)))[:sample]
+
+
+def rounds(content: Mapping[str, Any], wanted: Sequence[Kernel]) -> Iterator[Round]:
+    """Divides kernels into runs of an example, so that little of the disk is taken at once."""
+    stored = {check["kernel"] for check in content["checks"]}
+    own = tuple(kernel for kernel in wanted if kernel.name in stored)
+    rest = list(wanted)
+    if own and len(own) == len(stored):
+        yield Round(own, stored=True)
+        rest = [kernel for kernel in wanted if kernel.name not in stored]
+    part: list[Kernel] = []
+    for kernel in rest:
+        if part and (
+            sum(2 * one.bytes for one in (*part, kernel)) > _ROUND_BYTES
+            or sum(one.flops for one in (*part, kernel)) > _ROUND_FLOPS
+        ):
+            yield Round(tuple(part), stored=False)
+            part = []
+        part.append(kernel)
+    if part:
+        yield Round(tuple(part), stored=False)
+
+
+def beyond_memory(kernels: Sequence[Kernel]) -> dict[str, ResultFinding]:
+    """Kernels whose reference does not fit this machine's memory, by name."""
+    free = psutil.virtual_memory().available
+    return {
+        kernel.name: ResultFinding(
+            "", kernel.name, kernel.role, "not checked", None,
+            f"its reference takes about {_COPIES * kernel.bytes / 1e9:.1f} GB of memory; {free / 1e9:.1f} are free",
+        )
+        for kernel in kernels
+        if _COPIES * kernel.bytes > free
+    }  # fmt: skip
+
+
+def prepare(copy: Path, content: Mapping[str, Any], own: Round) -> Round:
+    """Makes the example in an export's private copy check the kernels of a round; returns the round.
+
+    Where the export does not store their inputs and results, these are computed here.
+    """
+    if own.stored:
+        return own
+    shutil.rmtree(copy / DATA, ignore_errors=True)
+    checks = write_checks(own.kernels, copy, content["checks"][0]["tolerance"])
+    name = content["name"]
+    if content["format"] == "tvm":
+        write_json(copy / MANIFEST, {**content, "checks": [check_entry(one) for one in checks]})
+    elif content["format"] == "c":
+        words = {**c_source.words(name), **c_source.example(name, checks)}
+        write(copy / "example" / "main.c", template("c/main.c.txt", words))
+    else:
+        words = {**c_source.words(name), "SAFE": SAFE, **opencl_format.example(checks)}
+        write(copy / "example" / "main.cc", template("opencl/main.cc.txt", words))
+    return own
+
+
+def without_result(
+    content: Mapping[str, Any], wanted: Sequence[Kernel], results: Sequence[ResultFinding]
+) -> list[ResultFinding]:
+    """Kernels of which the example has told nothing, although it ran a variant that has them."""
+    skipped = {one.variant for one in results if one.status == "skipped" and one.kernel is None}
+    has = {entry["name"]: set(entry["figures"]) for entry in content["kernels"]}
+    told = {one.kernel for one in results}
+    return [
+        ResultFinding(
+            "", kernel.name, kernel.role, "not checked", None, "the example told nothing of it"
+        )
+        for kernel in wanted
+        if kernel.name not in told and has[kernel.name] - skipped
+    ]

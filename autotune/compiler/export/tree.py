@@ -1,0 +1,155 @@
+"""The files below a folder that others may write to: no link is followed, and only what is listed is opened."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from autotune.compiler.export.findings import FileFinding
+
+_CHUNK_BYTES = 1 << 20
+_DEEPEST = 32
+_LONGEST = 1024
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something below a folder.
+
+    Attributes:
+        name: Its path there, with a slash at its end where it is a folder that nothing listed lies in.
+        status: `file`; `unlisted`; or why a listed one is not used: `unreadable`, `not a file` or `not a folder`,
+            such as a link, a pipe or a device.
+        descriptor: Of the open file; it is closed when the next entry is asked for.
+    """
+
+    name: str
+    status: str
+    descriptor: int | None = None
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is the one way to write a path that stays below its folder."""
+    path = PurePosixPath(name)
+    return (
+        0 < len(name) <= _LONGEST
+        and name.isprintable()
+        and "\\" not in name
+        and not path.is_absolute()
+        and path.as_posix() == name
+        and ".." not in path.parts
+        and 0 < len(path.parts) <= _DEEPEST
+    )
+
+
+def folders_of(listed: Collection[str]) -> set[str]:
+    """The folders that files lie in."""
+    parents = (parent for name in listed for parent in PurePosixPath(name).parents)
+    return {parent.as_posix() for parent in parents} - {"."}
+
+
+def entries(folder: Path, listed: Collection[str]) -> Generator[Entry]:
+    """What is below a folder, in no order; folders that nothing listed lies in are not looked into.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    yield from _entries(top, "", listed, folders_of(listed))
+
+
+def _entries(
+    folder: int, prefix: str, listed: Collection[str], folders: Collection[str]
+) -> Iterator[Entry]:
+    try:
+        for found in os.listdir(folder):
+            name = prefix + found
+            if name in folders:
+                try:
+                    inner = os.open(
+                        found, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder
+                    )
+                except OSError:
+                    yield Entry(name, "not a folder")
+                    continue
+                yield from _entries(inner, f"{name}/", listed, folders)
+            elif name not in listed:
+                is_folder = stat.S_ISDIR(os.lstat(found, dir_fd=folder).st_mode)
+                shown = "".join(one if one.isprintable() else "?" for one in name)
+                yield Entry(f"{shown}/" if is_folder else shown, "unlisted")
+            else:
+                yield from _listed(folder, found, name)
+    finally:
+        os.close(folder)
+
+
+def _listed(folder: int, found: str, name: str) -> Iterator[Entry]:
+    try:
+        file = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:
+        yield Entry(name, "not a file" if _is_odd(folder, found) else "unreadable")
+        return
+    try:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            yield Entry(name, "file", file)
+        else:
+            yield Entry(name, "not a file")
+    finally:
+        os.close(file)
+
+
+def _is_odd(folder: int, found: str) -> bool:
+    return not stat.S_ISREG(os.lstat(found, dir_fd=folder).st_mode)
+
+
+def copied(
+    folder: Path, listed: Mapping[str, str], ignored: str, target: Path
+) -> list[FileFinding]:
+    """Copies the listed files, so that what was compared is what is used, whatever happens to the folder.
+
+    Args:
+        folder: Where they are.
+        listed: SHA-256 of each, in hexadecimal, by its path.
+        ignored: A file that is not listed, and no fault.
+        target: A private folder, which is made.
+
+    Returns:
+        What is not as it was, by name.
+
+    Raises:
+        OSError: The folder cannot be read, or the target cannot be written.
+    """
+    target.mkdir()
+    for name in folders_of(listed):
+        (target / name).mkdir(parents=True, exist_ok=True)
+    found: dict[str, str] = {}
+    with closing(entries(folder, listed)) as below:
+        for one in below:
+            status = one.status
+            if one.descriptor is not None:
+                same = _copy(one.descriptor, target / one.name) == listed[one.name]
+                status = "right" if same else "changed"
+            found[one.name] = status
+    missing = dict.fromkeys(listed.keys() - found.keys(), "missing")
+    found.pop(ignored, None)
+    return [
+        FileFinding(name, status)
+        for name, status in sorted((found | missing).items())
+        if status != "right"
+    ]
+
+
+def _copy(source: int, target: Path) -> str:
+    """Copies an open file; returns its SHA-256 in hexadecimal."""
+    digest = hashlib.sha256()
+    with target.open("wb") as file:
+        while chunk := os.read(source, _CHUNK_BYTES):
+            digest.update(chunk)
+            file.write(chunk)
+    target.chmod(0o755 if os.fstat(source).st_mode & stat.S_IXUSR else 0o644)
+    return digest.hexdigest()

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.output import write_json, write_table
+from autotune.cli.output import Column, with_wide, write_json, write_table
 from autotune.errors import ToolchainError
 
 if TYPE_CHECKING:
     from autotune.doctor import Check
 
 
+@with_wide
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -41,7 +42,12 @@ def doctor(
 
 def _write_report(checks: list[Check], ready: bool) -> None:
     write_table(
-        ("check", "status", "found", "needed for"),
+        (
+            Column("check"),
+            Column("status"),
+            Column("found", least=20, prose=True),
+            Column("needed for", rank=1, least=16, prose=True),
+        ),
         [(check.name, check.status, check.found, check.needed_for) for check in checks],
     )
     for title, required in (("Required", True), ("Optional", False)):

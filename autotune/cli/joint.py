@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from autotune.cli.output import with_wide
 from autotune.cli.search_options import (
     Blocks,
     Deadline,
@@ -34,6 +35,7 @@ from autotune.cli.workload import Batch, Classes, InputShape, Layout, Model, Opt
 TRIALS = 150
 
 
+@with_wide
 def joint(
     objective: Objective = None,
     model: Model = None,

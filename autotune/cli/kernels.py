@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from autotune.cli.output import with_wide
 from autotune.cli.workload import (
     Batch,
     Classes,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Storage = Literal["fp32", "fp16"]
 
 
+@with_wide
 def kernels(
     target: Annotated[
         str | None, typer.Option(help="Target to tune for; see `autotune targets`. [default: cpu]")

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune.cli.output import write_json, write_table
+from autotune.cli.output import Column, number, with_wide, write_json, write_table
 
 
+@with_wide
 def replay(
     recorded: Annotated[
         Path,
@@ -113,7 +114,15 @@ def replay(
         )
         return 0
     write_table(
-        ("measurement", "configuration", "s", "J", "proposed by", "of the goal", "note"),
+        (
+            number("no."),
+            Column("configuration", least=36),
+            number("s"),
+            number("J"),
+            Column("proposed by", least=12),
+            Column("of the goal"),
+            Column("note", rank=1, least=16, prose=True),
+        ),
         [
             (
                 str(index),
@@ -127,8 +136,6 @@ def replay(
             for index, trial in enumerate(shown.trials, start=1)
             if trial.figures is not None
         ],
-        numbers=("measurement", "s", "J"),
-        whole=True,
     )
     what = "all of the Pareto front" if objective == "pareto" else "the best"
     told = f"{what} is found after {counts[0]} of {space.size} measurements"
@@ -148,7 +155,16 @@ def _traces(folder: Path, *, as_json: bool) -> int:
         write_json({"runs": [{"setting": name, **_as_json(run)} for name, run in runs]})
         return 0
     write_table(
-        ("setting", "run", "batch", "s", "s a step", "USB J", "USB and battery J", "note"),
+        (
+            Column("setting", least=20),
+            Column("run"),
+            number("batch"),
+            number("s", rank=2),
+            number("s a step"),
+            number("USB J", rank=1),
+            number("USB and battery J"),
+            Column("note", rank=3, least=16, prose=True),
+        ),
         [
             (
                 name,
@@ -162,8 +178,6 @@ def _traces(folder: Path, *, as_json: bool) -> int:
             )
             for name, run in runs
         ],
-        numbers=("batch", "s", "s a step", "USB J", "USB and battery J"),
-        whole=True,
     )
     return 0
 

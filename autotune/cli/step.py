@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli.output import with_wide
 from autotune.cli.search_options import Device, Ssh
 from autotune.cli.workload import (
     Batch,
@@ -41,6 +42,7 @@ _AT_ONCE_S = 0.5  # what Ctrl-C may lose
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
+@with_wide
 def step(
     model: Annotated[
         str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import signal
@@ -24,12 +25,12 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Column
+from rich.table import Column as BarColumns
 
 from autotune import __version__
 from autotune.cli.cluster import model_runner
 from autotune.cli.fleet import fleet_runner
-from autotune.cli.output import write_table
+from autotune.cli.output import Column, number, speedup_text, time_text, write_table, write_text
 from autotune.cli.verbosity import LOGGER
 from autotune.compiler.build_worker import linker
 from autotune.compiler.device_limits import asked
@@ -47,6 +48,7 @@ from autotune.records import Result, RunFolder, TaskResult
 from autotune.records.database import merged
 from autotune.records.folder import Run
 from autotune.records.json_text import json_text
+from autotune.workloads.spec import short_name
 
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
 
@@ -66,7 +68,7 @@ class LiveProgress:
             TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn(
                 "{task.fields[detail]}",
-                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+                table_column=BarColumns(ratio=1, no_wrap=True, overflow="ellipsis"),
             ),
             console=self._console,
             transient=True,
@@ -302,69 +304,75 @@ def show(result: Result, notice: str | None, *, as_json: bool) -> None:
     if as_json:
         print(json_text(result.to_json(), 2))
         return
-    columns = (
-        "kernel",
-        "role",
-        "count",
-        "default ms",
-        "tuned ms",
-        "speed-up",
-        "95 % interval",
-        "GFLOP/s",
-        "trials",
-        "failures",
-        "formulation",
-    )
+    numbered = sorted(enumerate(result.tasks, start=1), key=lambda one: -_saved_ms(one[1]))
     write_table(
-        columns,
+        (
+            number("no."),
+            Column("kernel", least=18),
+            Column("kernel", whole=True),
+            Column("role"),
+            number("count"),
+            number("untuned"),
+            number("tuned"),
+            Column("speed-up (95 %)"),
+            number("GFLOP/s", rank=2),
+            number("trials", rank=1),
+            Column("failures", rank=3),
+            Column("formulation", rank=4),
+        ),
         [
             (
+                str(place),
+                short_name(task.spec),
                 task.spec,
                 task.role,
                 str(task.count),
-                _number(task.default_ms),
-                _number(task.tuned_ms),
+                _time(task.default_ms),
+                _time(task.tuned_ms),
                 _speedup(task),
-                f"{task.ci[0]:.2f}-{task.ci[1]:.2f}" if task.ci and task.digest != DEFAULT else "",
-                _number(task.gflops),
+                "-" if task.gflops is None else f"{task.gflops:.3g}",
                 str(task.trials),
                 " ".join(f"{status}:{n}" for status, n in sorted(task.failures.items())) or "-",
                 task.formulation,
             )
-            for task in result.tasks
+            for place, task in numbered
         ],
-        numbers=("count", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials"),
-        whole=True,
     )
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
     ratio = f", {before / after:.2f}x" if before and after else ""
-    print(
-        f"predicted step (sum of count x kernel time): {_number(before)} ms untuned, "
-        f"{_number(after)} ms tuned{ratio}"
+    write_text(
+        f"predicted step (sum of count x kernel time): {_time(before)} untuned, {_time(after)} tuned{ratio}"
     )
     mean = result.geometric_mean_speedup(("conv2d", "matmul"))
     if mean is not None:
-        print(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
-    print(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
+        write_text(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
+    write_text(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
     if result.records is not None:
-        print(result.records)
+        write_text(str(result.records))
     for drift in result.drifts:
-        print(f"drift: {drift}; candidates from before and after it met in the last timing")
+        write_text(f"drift: {drift}; candidates from before and after it met in the last timing")
     for task in result.tasks:
         if task.doubt:
-            print(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")
+            write_text(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")
     if notice:
-        print(notice)
+        write_text(notice)
+
+
+def _saved_ms(task: TaskResult) -> float:
+    """What tuning a kernel saves of a step; kernels of which it is not known come last."""
+    if task.default_ms is None or task.tuned_ms is None:
+        return -math.inf
+    return task.count * (task.default_ms - task.tuned_ms)
 
 
 def _speedup(task: TaskResult) -> str:
     if task.digest != DEFAULT:
-        return _number(task.speedup, "x")
+        return speedup_text(task.speedup, task.ci)
     return "kept (tie)" if task.ties else "kept"
 
 
-def _number(value: float | None, unit: str = "") -> str:
-    return "-" if value is None else f"{value:.3g}{unit}"
+def _time(ms: float | None) -> str:
+    return time_text(None if ms is None else ms / 1e3)
 
 
 def _about(request: TuneRequest, runner: Runner) -> dict[str, Any]:

@@ -17,6 +17,8 @@ class AutotuneError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
+    kind: ClassVar[str] = "failed"
+    """What errors of JSON call it."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -31,12 +33,14 @@ class UsageError(AutotuneError):
     """The request itself is wrong: an unknown name, an impossible shape, a malformed file."""
 
     exit_code = 2
+    kind = "usage"
 
 
 class DeviceError(AutotuneError):
     """A device could not be reached or did not do as it was told."""
 
     exit_code = 3
+    kind = "device"
 
 
 class TransientDeviceError(DeviceError):
@@ -51,13 +55,17 @@ class ToolchainError(AutotuneError):
     """A compiler, a library or a package that the work needs is missing or unusable."""
 
     exit_code = 4
+    kind = "toolchain"
 
 
 class NothingMeasuredError(AutotuneError):
     """The run ended without one valid measurement."""
 
     exit_code = 5
+    kind = "nothing_measured"
 
 
 class RecordError(AutotuneError):
     """A run folder or a record in it is missing, damaged or in use."""
+
+    kind = "record"

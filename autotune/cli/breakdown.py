@@ -16,6 +16,7 @@ from autotune.cli.output import (
     write_table,
     write_text,
 )
+from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.records import Share
@@ -25,7 +26,15 @@ _BAR = 40
 
 @with_wide
 def breakdown(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.", show_default=False)],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            metavar="RUN",
+            help="Folder of a finished run.",
+            show_default=False,
+        ),
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Shows the share of a step's kernel time by role and by operator, and what moving data alone takes.

@@ -14,15 +14,25 @@ from autotune.cli.output import (
     speedup_text,
     time_text,
     with_wide,
+    write_json,
     write_table,
     write_text,
 )
+from autotune.cli.runs import run_path
 
 
 @with_wide
 def compare(
-    first: Annotated[Path, typer.Argument(help="Folder of a run that has ended.")],
-    second: Annotated[Path, typer.Argument(help="Folder of another one of the same command.")],
+    first: Annotated[
+        Path,
+        typer.Argument(parser=run_path(), metavar="FIRST", help="Folder of a run that has ended."),
+    ],
+    second: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path(), metavar="SECOND", help="Folder of another one of the same command."
+        ),
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write both as one HTML page, too.")
@@ -53,9 +63,7 @@ def compare(
     if html is not None:
         write_page(html, page)
     if json:
-        import json as text
-
-        print(text.dumps(found, indent=2))
+        write_json(found)
         return 0
     show(found)
     if html is not None:

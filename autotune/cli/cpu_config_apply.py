@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli.output import write_json
+from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.devices.info import DeviceInfo
@@ -18,7 +19,9 @@ def apply(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a run of cpu-config or joint that has ended; or a plan of `autotune joint`."
+            parser=run_path("cpu-config", "joint"),
+            metavar="RUN",
+            help="Folder of a run of cpu-config or joint that has ended; or a plan of `autotune joint`.",
         ),
     ],
     point: Annotated[

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from autotune.cli.output import write_json
+from autotune.cli.output import write_next, write_result
+from autotune.cli.runs import run_path
+from autotune.cli.workload import DEFAULT_BATCH
 
 if TYPE_CHECKING:
     from autotune.studies.bench import Measured
@@ -17,7 +19,14 @@ _ATTEMPTS = 3
 
 
 def compare(
-    run: Annotated[Path, typer.Argument(help="Folder of a run of cpu-config that has ended.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("cpu-config", "joint"),
+            metavar="RUN",
+            help="Folder of a run of cpu-config that has ended.",
+        ),
+    ],
     first: Annotated[
         str,
         typer.Argument(help="best, default, or a named point: fastest, least_energy, knee, ..."),
@@ -122,7 +131,9 @@ def compare(
         }
         folder.result(result)
     if json:
-        write_json(result)
+        model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
+        write_result(result, folder=folder.path, model=model, batch=batch)
+        write_next("report", folder.path)
         return 0
     word = {"first": first, "second": second, "tie": "neither"}[verdict.winner]
     for name, point in ((first, points[0]), (second, points[1])):
@@ -131,6 +142,7 @@ def compare(
     print(f"{verdict.blocks} blocks; run folder: {folder.path}")
     if chosen.info.emulated:
         print(f"{chosen.info.emulated}: times and joules are a model's")
+    write_next("report", folder.path)
     return 0
 
 

@@ -10,7 +10,6 @@ from autotune.cli.output import (
     number,
     time_text,
     times_text,
-    write_json,
     write_table,
     write_text,
 )
@@ -25,11 +24,8 @@ from autotune.studies.texts import (
 )
 
 
-def show(found: dict[str, Any], folder: Path, *, as_json: bool) -> None:
-    """Prints a result as a table, or as JSON."""
-    if as_json:
-        write_json(found)
-        return
+def show(found: dict[str, Any], folder: Path) -> None:
+    """Prints a result as a table."""
     rows = []
     best = found["best"]
     shown = [("best", best), *found["points"].items(), ("system's own", found["default"])]

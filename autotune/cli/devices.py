@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.output import Column, number, with_wide, write_json, write_table
+from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
     from autotune.devices.discovery import Listed
@@ -208,6 +208,7 @@ def emulate(
             phone.connect()
         typer.echo(phone.serial)
         typer.echo(f"emulated {profile} runs; Ctrl-C ends it", err=True)
+        write_next("devices", "show", phone.serial)
         Thread(target=_faults_from_stdin, args=(phone,), daemon=True).start()
 
     serve(phone, ready)

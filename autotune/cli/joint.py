@@ -9,12 +9,14 @@ from typing import Annotated, Literal
 import typer
 
 from autotune.cli.output import with_wide
+from autotune.cli.runs import run_path
 from autotune.cli.search_options import (
     Blocks,
     Deadline,
     Device,
     Emulate,
     EnergyBudget,
+    JointResume,
     Json,
     LeastSeconds,
     Logs,
@@ -22,7 +24,6 @@ from autotune.cli.search_options import (
     MemoryLimit,
     Meter,
     Objective,
-    Resume,
     Seed,
     Space,
     Ssh,
@@ -47,7 +48,9 @@ def joint(
     gpu_run: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A finished run for the device's GPU: its kernels may be run there. May be given several times."
+            parser=run_path("kernels"),
+            metavar="FOLDER",
+            help="A finished run for the device's GPU: its kernels may be run there. May be given several times.",
         ),
     ] = None,
     gpu_memory: Annotated[
@@ -98,7 +101,7 @@ def joint(
     ] = None,
     seed: Seed = None,
     logs: Logs = None,
-    resume: Resume = None,
+    resume: JointResume = None,
     json: Json = False,
 ) -> int:
     """Finds the schedules, cores, threads and clocks that suit an objective, together.

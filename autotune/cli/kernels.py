@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from autotune.cli.output import with_wide
+from autotune.cli.runs import run_path
 from autotune.cli.workload import (
     Batch,
     Classes,
@@ -101,6 +102,7 @@ def kernels(
         list[Path] | None,
         typer.Option(
             "--from",
+            parser=run_path("kernels"),
             metavar="PATH",
             help="An earlier run, or records, of whatever device: the best schedules of the same kernels are tried "
             "first; may be repeated.",
@@ -109,6 +111,7 @@ def kernels(
     records: Annotated[
         list[Path] | None,
         typer.Option(
+            parser=run_path("kernels"),
             metavar="DIR",
             help="Begin with what records know, of these kernels, of others like them, and of tiles, on the "
             "same device: a store (`autotune records pull`), a database or a run; may be repeated. [default: none]",
@@ -119,7 +122,11 @@ def kernels(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Go on with a run; only --trials may change."),
+        typer.Option(
+            parser=run_path("kernels"),
+            metavar="FOLDER",
+            help="Go on with a run; only --trials may change.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
@@ -222,6 +229,7 @@ def kernels(
         Path("logs") if logs is None else logs,
         earlier=None,
         as_json=json,
+        step={} if model is None else {"--model": model, **of_model, "--batch": samples},
     )
 
 

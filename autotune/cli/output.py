@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-import shutil
+import os
+import shlex
+import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from autotune.cli.streams import results
 
 SCHEMA_VERSION = 1
 _NARROWEST, _UNKNOWN = 80, 100
@@ -19,6 +25,9 @@ _NARROWEST, _UNKNOWN = 80, 100
 _GAP = "  "
 _SHORTEST = 8
 _WIDE: ContextVar[bool] = ContextVar("wide", default=False)
+_WRITTEN: ContextVar[bool] = ContextVar("written", default=False)
+_COMMAND: ContextVar[str] = ContextVar("command", default="")
+_NEXT: ContextVar[str] = ContextVar("next", default="")
 
 Wide = Annotated[bool, typer.Option("--wide", help="Show every column, however wide the table.")]
 
@@ -57,7 +66,89 @@ def write_json(content: Mapping[str, Any]) -> None:
     """
     from autotune.records.json_text import json_text
 
-    print(json_text({"schema_version": SCHEMA_VERSION, **content}, 2))
+    _WRITTEN.set(True)
+    print(json_text({"schema_version": SCHEMA_VERSION, **content}, 2), file=results())
+
+
+def write_result(
+    content: Mapping[str, Any],
+    *,
+    folder: Path | None = None,
+    model: str | None = None,
+    batch: int | None = None,
+) -> None:
+    """Writes the result of a run as JSON, with what it is the result of.
+
+    Args:
+        content: The result; what it says itself of the names below counts.
+        folder: The run's folder; None where none was made.
+        model: The model; None for another program, or for one operator.
+        batch: Samples in a step.
+    """
+    from autotune.cli.versions import versions
+
+    names = {
+        "run_folder": None if folder is None else str(folder), "model": model, "batch": batch,
+        "command": command_line(), "versions": versions(),
+    }  # fmt: skip
+    write_json({**names, **content})
+
+
+def write_error(message: str, hint: str, kind: str) -> None:
+    """Writes an error as JSON, unless a result was written."""
+    if not _WRITTEN.get():
+        write_json({"error": {"message": message, "hint": hint, "kind": kind}})
+
+
+def write_next(*words: object) -> None:
+    """Says on stderr which command comes next; not where only errors are asked for."""
+    say_next("autotune", *words)
+
+
+def say_next(program: str, *words: object) -> None:
+    """The same of another program."""
+    from autotune.cli.verbosity import is_quiet
+
+    command = " ".join([program, shlex.join(map(str, words))]).rstrip()
+    remember_next(command)
+    if not is_quiet():
+        print(f"next: {command}", file=sys.stderr)
+
+
+def remember_next(command: str) -> None:
+    """Keeps the command that comes next, which was said."""
+    _NEXT.set(command)
+
+
+def next_command() -> str:
+    """The command that comes next, as it was said last; empty where none was."""
+    return _NEXT.get()
+
+
+@contextmanager
+def command_of(arguments: Sequence[str]) -> Iterator[None]:
+    """Keeps what the command line was, for results and runs, and what was written of the result."""
+    command = _COMMAND.set(shlex.join(["autotune", *map(_without_password, arguments)]))
+    after, written = _NEXT.set(""), _WRITTEN.set(False)
+    try:
+        yield
+    finally:
+        _COMMAND.reset(command)
+        _NEXT.reset(after)
+        _WRITTEN.reset(written)
+
+
+def command_line() -> str:
+    """The command line, with `***` for the password of a URL in it; empty where there is none."""
+    return _COMMAND.get()
+
+
+def _without_password(word: str) -> str:
+    if "://" not in word:
+        return word
+    from autotune.studies.storage import hidden
+
+    return hidden(word)
 
 
 def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,8 +172,14 @@ def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def terminal_width() -> int | None:
     """Characters in a line of stdout, as the terminal or `COLUMNS` says; None where neither does."""
-    found = shutil.get_terminal_size((0, 0)).columns
-    return max(found, _NARROWEST) if found > 0 else None
+    asked = os.environ.get("COLUMNS", "")
+    found = int(asked) if asked.isdecimal() else 0
+    if found == 0:
+        try:
+            found = os.get_terminal_size(results().fileno()).columns
+        except (OSError, ValueError):
+            return None
+    return max(found, _NARROWEST)
 
 
 def write_text(text: str) -> None:

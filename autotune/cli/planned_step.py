@@ -15,12 +15,13 @@ from autotune.cli.output import (
     number,
     time_text,
     times_text,
-    write_json,
+    write_result,
     write_table,
     write_text,
 )
 from autotune.cli.step_options import GIVE, StepOptions
 from autotune.cli.tuning import LiveProgress
+from autotune.cli.workload import DEFAULT_BATCH
 from autotune.devices.topology import Cluster
 from autotune.errors import DeviceError, NothingMeasuredError, StableDeviceError, UsageError
 from autotune.measurement.setting import Setting, all_of, threads_of
@@ -152,7 +153,11 @@ def run_plan(
     finally:
         # Also where the device went away afterwards.
         if result is not None:
-            write_json(result) if as_json else _show(result)
+            if as_json:
+                batch = options.batch or DEFAULT_BATCH
+                write_result(result, model=options.model, batch=batch)
+            else:
+                _show(result)
     return 0
 
 

@@ -12,12 +12,15 @@ from autotune.cli.output import (
     number,
     time_text,
     with_wide,
-    write_json,
+    write_next,
+    write_result,
     write_table,
     write_text,
 )
+from autotune.cli.runs import run_path
 from autotune.cli.search_options import Device, Json, Ssh
 from autotune.cli.workload import (
+    DEFAULT_BATCH,
     Batch,
     Classes,
     Command,
@@ -67,7 +70,11 @@ def profile(
     threads: Annotated[int | None, typer.Option(help="Threads. [default: one a core]")] = None,
     of: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Run of cpu-config whose --point is profiled."),
+        typer.Option(
+            parser=run_path("cpu-config", "joint"),
+            metavar="FOLDER",
+            help="Run of cpu-config whose --point is profiled.",
+        ),
     ] = None,
     point: Annotated[
         str | None,
@@ -194,9 +201,11 @@ def profile(
         }
         folder.result(found)
     if json:
-        write_json(found)
+        model, size = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
+        write_result(found, folder=folder.path, model=model, batch=size)
     else:
         show(found, folder.path)
+    write_next("report", folder.path)
     return 0
 
 

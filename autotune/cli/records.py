@@ -16,9 +16,11 @@ from autotune.cli.output import (
     speedup_text,
     time_text,
     with_wide,
+    write_next,
     write_table,
     write_text,
 )
+from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.records.database import Database
@@ -32,7 +34,12 @@ Place = "a database, a run, or a folder of them"
 @with_wide
 def list_databases(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="A store, a folder of runs, or one of either.")
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            metavar="[DIR]",
+            help="A store, a folder of runs, or one of either.",
+        ),
     ] = STORE,
     json: Json = False,
 ) -> None:
@@ -88,7 +95,12 @@ def list_databases(
 
 @with_wide
 def show(
-    database: Annotated[Path, typer.Argument(metavar="DATABASE", help=f"The records: {Place}.")],
+    database: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"), metavar="DATABASE", help=f"The records: {Place}."
+        ),
+    ],
     json: Json = False,
 ) -> None:
     """Shows the kernels of a database with their best times, and the runs that they are from.
@@ -148,7 +160,10 @@ def show(
 
 def merge(
     databases: Annotated[
-        list[Path], typer.Argument(metavar="A B...", help=f"The records: each {Place}.")
+        list[Path],
+        typer.Argument(
+            parser=run_path("kernels"), metavar="A B...", help=f"The records: each {Place}."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder that the database is written to.")],
     mixed: Annotated[
@@ -231,8 +246,12 @@ def merge(
 
 @with_wide
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help=f"The records: {Place}.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help=f"The records: {Place}.")],
+    a: Annotated[
+        Path, typer.Argument(parser=run_path("kernels"), metavar="A", help=f"The records: {Place}.")
+    ],
+    b: Annotated[
+        Path, typer.Argument(parser=run_path("kernels"), metavar="B", help=f"The records: {Place}.")
+    ],
     json: Json = False,
 ) -> None:
     """Compares two databases, kernel by kernel: which has the better schedule, and what each alone has.
@@ -298,7 +317,10 @@ def diff(
 
 def pull(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help=f"Where records come from: {Place}.")
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"), metavar="DIR", help=f"Where records come from: {Place}."
+        ),
     ],
     store: Annotated[Path, typer.Option(metavar="DIR", help="The store.")] = STORE,
     json: Json = False,
@@ -408,12 +430,21 @@ def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json
                 ]
             }
         )
+        _tell_next(written)
         return
     for path, database, added in written:
         print(
             f"{path}: {len(database.schedules)} schedules of {len(database.tasks())} kernels from "
             f"{len(database.sources)} runs, {added} of them new{f'; {note}' if note else ''}"
         )
+    _tell_next(written)
+
+
+def _tell_next(written: Sequence[tuple[Path, Database, int]]) -> None:
+    """How a run begins with the first of the records that were written."""
+    for path, database, _ in written[:1]:
+        workload, *_ = (*database.workloads, "MODEL")
+        write_next("kernels", "--model", workload, "--records", path)
 
 
 def _named(identity: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli.output import Column, number, with_wide, write_json, write_table
+from autotune.cli.runs import run_path
 
 
 @with_wide
@@ -15,8 +16,10 @@ def replay(
     recorded: Annotated[
         Path,
         typer.Argument(
+            parser=run_path("cpu-config"),
+            metavar="RECORDED",
             help="A table (cluster, cores, big_freq_ghz, small_freq_ghz, time_s, energy_j), a run of "
-            "cpu-config, a folder with settings of the published traces, or one of those."
+            "cpu-config, a folder with settings of the published traces, or one of those.",
         ),
     ],
     objective: Annotated[

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from autotune.cli.runs import run_path
 
 BLOCKS, SEED = 5, 1
 
@@ -91,11 +93,16 @@ Seed = Annotated[int | None, typer.Option(help=f"Seed of the search. [default: {
 Logs = Annotated[
     Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
 ]
-Resume = Annotated[
-    Path | None,
-    typer.Option(
+
+
+def _resume(kind: str) -> Any:
+    return typer.Option(
+        parser=run_path(kind),
         metavar="FOLDER",
         help="Go on with a run; only --trials may change, and --storage tells a password again.",
-    ),
-]
+    )
+
+
+Resume = Annotated[Path | None, _resume("cpu-config")]
+JointResume = Annotated[Path | None, _resume("joint")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

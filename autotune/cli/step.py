@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli.output import with_wide
+from autotune.cli.runs import run_path
 from autotune.cli.search_options import Device, Ssh
 from autotune.cli.workload import (
     Batch,
@@ -57,7 +58,11 @@ def step(
     input_shape: InputShape = None,
     run: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder of a run with tuned kernels; may be given more than once."),
+        typer.Option(
+            parser=run_path("kernels"),
+            metavar="FOLDER",
+            help="Folder of a run with tuned kernels; may be given more than once.",
+        ),
     ] = None,
     steps: Annotated[
         int | None,
@@ -84,6 +89,7 @@ def step(
     plan: Annotated[
         Path | None,
         typer.Option(
+            parser=run_path("joint"),
             metavar="FILE",
             help="Instead of --model: measure this plan of `autotune joint` on its device. --run then says where "
             "the plan's runs are, if they were moved.",
@@ -108,7 +114,7 @@ def step(
       autotune step --plan logs/20260102T030405Z-joint-sm8150/plans/best.json
       autotune step --model net.py:make --input-shape 3x32x32 --data cifar-10-batches-bin --steps 200 --json
     """
-    from autotune.cli.output import write_json
+    from autotune.cli.output import write_result
     from autotune.cli.tuning import LiveProgress
     from autotune.compiler.runner import host_device
     from autotune.compiler.step import open_step
@@ -148,7 +154,7 @@ def step(
         raise UsageError(
             "--memory-limit chooses --micro-batch and --recompute itself", hint="leave them out"
         )
-    wanted = training_step(model, batch, classes, optimizer, input_shape)
+    wanted = training_step(model, batch, classes, optimizer, input_shape, seed)
     runs = step_runs(run or [])
     form = step_form(wanted.batch, micro_batch, recompute, layout, runs.space.layout)
     if layout is None:
@@ -213,7 +219,7 @@ def step(
             "predicted_peak_bytes": session.predicted_bytes,
         }
     if json:
-        write_json(result)
+        write_result(result)
     else:
         _show(result)
     return INTERRUPTED if len(losses) < steps else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.devices import Json, Ssh, restore_left_behind
-from autotune.cli.output import Column, number, with_wide, write_json, write_table
+from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
     from autotune.devices.info import DeviceInfo
@@ -107,6 +107,20 @@ def up(
     request = UpRequest(listen, port, tuple(deployments), allow_reboot, str(log))
     found = launch.start(request, timeout=_READY_TIMEOUT_S)
     _show(found, as_json=json)
+    for served in (key.key for one in found.devices for key in one.keys):
+        gpu = next((name for name in ("adreno", "mali") if served.startswith(name)), "arm-cpu")
+        write_next(
+            "kernels",
+            "--target",
+            gpu,
+            "--model",
+            "lenet",
+            "--tracker",
+            found.tracker,
+            "--key",
+            served,
+        )
+        break
     return 0 if all(one.state == "serving" for one in found.devices) else 3
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -27,11 +26,22 @@ from rich.progress import (
 )
 from rich.table import Column as BarColumns
 
-from autotune import __version__
 from autotune.cli.cluster import model_runner
 from autotune.cli.fleet import fleet_runner
-from autotune.cli.output import Column, number, speedup_text, time_text, write_table, write_text
+from autotune.cli.output import (
+    Column,
+    command_line,
+    number,
+    remember_next,
+    speedup_text,
+    time_text,
+    write_next,
+    write_result,
+    write_table,
+    write_text,
+)
 from autotune.cli.verbosity import LOGGER
+from autotune.cli.versions import versions
 from autotune.compiler.build_worker import linker
 from autotune.compiler.device_limits import asked
 from autotune.compiler.entries import DEFAULT
@@ -47,10 +57,7 @@ from autotune.errors import INTERRUPTED, TransientDeviceError, UsageError
 from autotune.records import Result, RunFolder, TaskResult
 from autotune.records.database import merged
 from autotune.records.folder import Run
-from autotune.records.json_text import json_text
 from autotune.workloads.spec import short_name
-
-_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
 
 
 class LiveProgress:
@@ -139,7 +146,14 @@ def stop_on_interrupt(run: Path, command: str = "kernels") -> Iterator[Any]:
             signal.signal(number, handled)
 
 
-def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json: bool) -> int:
+def carry_out(
+    request: TuneRequest,
+    logs: Path,
+    *,
+    earlier: Run | None,
+    as_json: bool,
+    step: Mapping[str, object] = MappingProxyType({}),
+) -> int:
     """Carries a request out and prints its result.
 
     Args:
@@ -147,6 +161,7 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         logs: Where a new run's folder is made.
         earlier: The run to go on with; None starts a new one.
         as_json: Print the JSON object instead of the table.
+        step: Options that mean the step whose kernels are tuned; without any, they are not known, or there is none.
 
     Returns:
         The exit code: 0, or 130 when interrupted.
@@ -154,7 +169,18 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
     done = tuned(request, logs, earlier)
     if done is None:
         return INTERRUPTED
-    show(done.result, done.notice, as_json=as_json)
+    if as_json:
+        workload = request.workload if request.batch is not None else None
+        model = str(step["--model"]) if step else workload
+        write_result(done.result.to_json(), folder=done.path, model=model, batch=request.batch)
+    else:
+        show(done.result, done.notice)
+    here = request.fleet is None and request.cores is None and request.target.family == "cpu"
+    if step and here and not done.result.stand_in:
+        options = (word for pair in step.items() if pair[1] is not None for word in pair)
+        write_next("step", *options, "--run", done.path)
+    else:
+        write_next("report", done.path)
     return 0
 
 
@@ -224,7 +250,7 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
                 raise
             result = None  # It was waiting for a device.
     if result is None:
-        print(go_on(folder.path), file=sys.stderr)
+        tell_interrupted(folder.path)
         return None
     return Tuned(folder.path, result, notice)
 
@@ -278,6 +304,12 @@ def go_on(run: Path, command: str = "kernels") -> str:
     )
 
 
+def tell_interrupted(run: Path, command: str = "kernels") -> None:
+    """Says of a run that was interrupted how to go on with it."""
+    print(go_on(run, command), file=sys.stderr)
+    remember_next(f"autotune {command} --resume {run}")
+
+
 def _same_conditions(earlier: Run, runner: Runner) -> None:
     """Refuses to mix measurements of two devices or two compilers in one run.
 
@@ -299,11 +331,8 @@ def _same_conditions(earlier: Run, runner: Runner) -> None:
         )
 
 
-def show(result: Result, notice: str | None, *, as_json: bool) -> None:
-    """Prints a result on stdout, as a table or as JSON."""
-    if as_json:
-        print(json_text(result.to_json(), 2))
-        return
+def show(result: Result, notice: str | None) -> None:
+    """Prints a result on stdout, as a table."""
     numbered = sorted(enumerate(result.tasks, start=1), key=lambda one: -_saved_ms(one[1]))
     write_table(
         (
@@ -383,11 +412,8 @@ def about_this(request: dict[str, Any], device: dict[str, Any]) -> dict[str, Any
     """Content of `run.json`: what was asked for, on what, by which versions."""
     return {
         "request": request,
-        "versions": {
-            "autotune": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in _PACKAGES},
-        },
+        "command": command_line(),
+        "versions": versions(),
         "device": device,
         "git": _revision(),
     }

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from autotune.cli.runs import run_path
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -27,6 +29,7 @@ Model = Annotated[
 Runs = Annotated[
     list[Path] | None,
     typer.Option(
+        parser=run_path("kernels"),
         metavar="FOLDER",
         help="Run of `autotune kernels` with the step's kernels; may be repeated.",
     ),
@@ -93,8 +96,9 @@ def training_step(
     classes: int | None,
     optimizer: str | None,
     input_shape: str | None,
+    seed: int = 1,
 ) -> TrainingStep:
-    """The step that the options mean.
+    """The step that the options mean, a PyTorch module made with a seed.
 
     Raises:
         UsageError: An option makes no sense.
@@ -123,6 +127,7 @@ def training_step(
         DEFAULT_CLASSES if classes is None else classes,
         Algorithm() if optimizer is None else Algorithm.parse(optimizer),
         shape,
+        seed,
     )
 
 

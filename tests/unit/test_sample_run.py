@@ -39,7 +39,7 @@ def test_the_result_table(
     monkeypatch.delenv("COLUMNS", raising=False)
     content = read_run(SAMPLE).result
     assert content is not None
-    show(Result.from_json(content), "STAND-IN: measured on something else", as_json=False)
+    show(Result.from_json(content), "STAND-IN: measured on something else")
     shown = capsys.readouterr().out
     if os.environ.get("AUTOTUNE_UPDATE_GOLDEN"):
         GOLDEN.write_text(shown, encoding="utf-8")
@@ -52,7 +52,7 @@ def test_a_narrow_terminal_loses_no_column_that_counts(
     monkeypatch.setenv("COLUMNS", "60")
     content = read_run(SAMPLE).result
     assert content is not None
-    show(Result.from_json(content), "STAND-IN: measured on something else", as_json=False)
+    show(Result.from_json(content), "STAND-IN: measured on something else")
     head, _, row, *_ = capsys.readouterr().out.splitlines()
     assert head.split()[:7] == ["no.", "kernel", "role", "count", "untuned", "tuned", "speed-up"]
     assert "29.3x (11.5-31.2)" in row

@@ -61,7 +61,7 @@ def test_kernels_fit_and_those_that_save_most_come_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    show_kernels(googlenet, None, as_json=False)
+    show_kernels(googlenet, None)
     head, _, *rows = lines_of(capsys)
     assert max(map(len, [head, *rows])) <= columns
     for title in ("no.", "kernel", "role", "count", "untuned", "tuned", "speed-up (95 %)"):
@@ -148,7 +148,7 @@ def test_searches_and_profiles_fit(
             "best": point, "points": {"least_energy_in_time": point}, "default": {**point, "clusters": None},
             "marks": [], "model_error": {}, "n_measured": 9, "space": 5036, "n_failed": 0, "emulated": False,
         },
-        Path("logs/run"), as_json=False,
+        Path("logs/run"),
     )  # fmt: skip
     found = lines_of(capsys)
     assert "a step" in found[0]

@@ -39,7 +39,8 @@ def own_stdout(*, as_json: bool, to_the_end: bool) -> Iterator[None]:
         as_json: Whether the result is JSON.
         to_the_end: Whether the process ends afterwards: what it still prints then goes to stderr too.
     """
-    nowhere = Path(os.devnull).open("w", encoding="utf-8") if sys.stdout is None else None
+    null = Path(os.devnull)
+    nowhere = null.open("w", encoding="utf-8") if sys.stdout is None else None  # noqa: SIM115  # closed below
     stream = nowhere or sys.stdout
     kept = None if nowhere else _taken(stream)
     token = _RESULTS.set(kept or stream)

@@ -40,7 +40,7 @@ def own_stdout(*, as_json: bool, to_the_end: bool) -> Iterator[None]:
         to_the_end: Whether the process ends afterwards: what it still prints then goes to stderr too.
     """
     null = Path(os.devnull)
-    nowhere = null.open("w", encoding="utf-8") if sys.stdout is None else None  # noqa: SIM115  # closed below
+    nowhere = null.open("w", encoding="utf-8") if sys.stdout is None else None  # closed below
     stream = nowhere or sys.stdout
     kept = None if nowhere else _taken(stream)
     token = _RESULTS.set(kept or stream)

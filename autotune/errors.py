@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
 
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C has ended."""
+
+
+def choices(given: str, known: Iterable[str], told: str = "one of") -> str:
+    """A hint that lists names, and begins with the one that was probably meant.
+
+    Args:
+        given: What was written instead.
+        known: The names.
+        told: What comes before their list.
+    """
+    names = list(known)
+    lowered = {name.lower(): name for name in names}
+    near = get_close_matches(given.lower(), lowered, n=1)
+    meant = f"did you mean '{lowered[near[0]]}'? " if near else ""
+    return f"{meant}{told} {', '.join(names)}"
 
 
 class AutotuneError(Exception):

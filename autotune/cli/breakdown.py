@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import (
     Column,
     number,
@@ -30,6 +31,7 @@ def breakdown(
         Path,
         typer.Argument(
             parser=run_path("kernels"),
+            autocompletion=completion.runs,
             metavar="RUN",
             help="Folder of a finished run.",
             show_default=False,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import (
     Column,
     number,
@@ -25,12 +26,20 @@ from autotune.cli.runs import run_path
 def compare(
     first: Annotated[
         Path,
-        typer.Argument(parser=run_path(), metavar="FIRST", help="Folder of a run that has ended."),
+        typer.Argument(
+            parser=run_path(),
+            autocompletion=completion.runs,
+            metavar="FIRST",
+            help="Folder of a run that has ended.",
+        ),
     ],
     second: Annotated[
         Path,
         typer.Argument(
-            parser=run_path(), metavar="SECOND", help="Folder of another one of the same command."
+            parser=run_path(),
+            autocompletion=completion.runs,
+            metavar="SECOND",
+            help="Folder of another one of the same command.",
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

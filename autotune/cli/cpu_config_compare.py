@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import write_next, write_result
 from autotune.cli.runs import run_path
 from autotune.cli.workload import DEFAULT_BATCH
@@ -23,6 +24,7 @@ def compare(
         Path,
         typer.Argument(
             parser=run_path("cpu-config", "joint"),
+            autocompletion=completion.runs,
             metavar="RUN",
             help="Folder of a run of cpu-config that has ended.",
         ),

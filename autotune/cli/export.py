@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import write_json, write_next
 from autotune.cli.runs import run_path
 
@@ -23,6 +24,7 @@ def export(
         list[Path] | None,
         typer.Argument(
             parser=run_path("kernels", "joint"),
+            autocompletion=completion.runs,
             metavar="RUN|PLAN...",
             help="Folders of finished runs, or plans of `autotune joint`.",
             show_default=False,
@@ -32,6 +34,7 @@ def export(
         list[Path] | None,
         typer.Option(
             parser=run_path("joint"),
+            autocompletion=completion.runs,
             metavar="FILE",
             help="Instead of RUN|PLAN...: export this plan of `autotune joint`; may be repeated.",
         ),
@@ -40,6 +43,7 @@ def export(
         list[Path] | None,
         typer.Option(
             parser=run_path("kernels"),
+            autocompletion=completion.runs,
             metavar="FOLDER",
             help="Where a run of the plans is, if it was moved; may be repeated.",
         ),

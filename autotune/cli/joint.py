@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import with_wide
 from autotune.cli.runs import run_path
 from autotune.cli.search_options import (
@@ -49,6 +50,7 @@ def joint(
         list[Path] | None,
         typer.Option(
             parser=run_path("kernels"),
+            autocompletion=completion.runs,
             metavar="FOLDER",
             help="A finished run for the device's GPU: its kernels may be run there. May be given several times.",
         ),

@@ -21,12 +21,14 @@ from autotune.cli import rpc as rpc_commands
 from autotune.cli import tracker as tracker_commands
 from autotune.cli.breakdown import breakdown
 from autotune.cli.compare import compare
+from autotune.cli.completion import completion, ready_to_complete
 from autotune.cli.doctor import doctor
 from autotune.cli.export import export
+from autotune.cli.help import Command, Group
 from autotune.cli.joint import joint
 from autotune.cli.kernels import kernels
 from autotune.cli.models import models
-from autotune.cli.output import command_of, next_command, write_error
+from autotune.cli.output import command_of, next_command, terminal_width, write_error
 from autotune.cli.profile import profile
 from autotune.cli.replay import replay
 from autotune.cli.report import report
@@ -46,9 +48,12 @@ from autotune.cli.verify import verify
 from autotune.errors import INTERRUPTED, AutotuneError, UsageError
 
 _BUG = "bug"
+_PIPE_WIDTH, _NARROWEST_HELP, _WIDEST_HELP = 80, 50, 160
+"""Characters in a line of help where no terminal says how many, at least, and at most."""
 
 app = typer.Typer(
     name="autotune",
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -69,18 +74,20 @@ for _command, _summary in (
     (targets, "List what can be tuned for."),
     (models, "List the models and what a training step of each costs."),
     (doctor, "Check this machine; tell how to mend what is missing."),
+    (completion, "Have a shell complete what is typed."),
 ):
-    app.command(short_help=_summary)(with_verbosity(_command))
+    app.command(cls=Command, short_help=_summary)(with_verbosity(_command))
 
 
 def _group(name: str, summary: str, *commands: tuple[str, Callable[..., Any], str]) -> typer.Typer:
     """A command of commands."""
     group = typer.Typer(
-        name=name, help=summary, rich_markup_mode=None, no_args_is_help=name not in ("devices", "cpu-config"),
+        name=name, cls=Group, help=summary, rich_markup_mode=None,
+        no_args_is_help=name not in ("devices", "cpu-config"),
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     for word, command, short in commands:
-        group.command(word, short_help=short)(with_verbosity(command))
+        group.command(word, cls=Command, short_help=short)(with_verbosity(command))
     app.add_typer(group, short_help=summary)
     return group
 
@@ -164,13 +171,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     as_json = wants_json(arguments)
+    ready_to_complete()
     with (
         own_stdout(as_json=as_json, to_the_end=argv is None),
         command_of(arguments),
         stderr_log(),
     ):
         try:
-            code = _code(app(arguments, prog_name="autotune", standalone_mode=False))
+            width = max(_NARROWEST_HELP, min(terminal_width() or _PIPE_WIDTH, _WIDEST_HELP))
+            code = _code(
+                app(
+                    arguments,
+                    prog_name="autotune",
+                    standalone_mode=False,
+                    terminal_width=width,
+                )
+            )
             if code == INTERRUPTED and as_json:
                 hint = f"go on with: {next_command()}" if next_command() else ""
                 write_error("interrupted; everything measured is kept", hint, "interrupted")

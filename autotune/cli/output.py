@@ -179,7 +179,7 @@ def terminal_width() -> int | None:
             found = os.get_terminal_size(results().fileno()).columns
         except (OSError, ValueError):
             return None
-    return max(found, _NARROWEST)
+    return found or None
 
 
 def write_text(text: str) -> None:
@@ -217,7 +217,9 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
         widths: Sequence[int] = natural
         missing: list[str] = []
     else:
-        shown, widths, missing = _fitted(columns, natural, terminal_width() or _UNKNOWN)
+        shown, widths, missing = _fitted(
+            columns, natural, max(terminal_width() or _UNKNOWN, _NARROWEST)
+        )
     for line in _lines([columns[at] for at in shown], every, shown, widths):
         print(line.rstrip())
     if missing:

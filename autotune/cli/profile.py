@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import (
     Column,
     number,
@@ -61,7 +62,11 @@ def profile(
     ssh: Ssh = None,
     emulate: Annotated[
         str | None,
-        typer.Option(metavar="PROFILE", help="Measure on a model of a device, in this process."),
+        typer.Option(
+            autocompletion=completion.profiles,
+            metavar="PROFILE",
+            help="Measure on a model of a device, in this process.",
+        ),
     ] = None,
     cpus: Annotated[
         str | None,
@@ -72,6 +77,7 @@ def profile(
         Path | None,
         typer.Option(
             parser=run_path("cpu-config", "joint"),
+            autocompletion=completion.runs,
             metavar="FOLDER",
             help="Run of cpu-config whose --point is profiled.",
         ),

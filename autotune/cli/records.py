@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import (
     Column,
     number,
@@ -37,6 +38,7 @@ def list_databases(
         Path,
         typer.Argument(
             parser=run_path("kernels"),
+            autocompletion=completion.runs,
             metavar="[DIR]",
             help="A store, a folder of runs, or one of either.",
         ),
@@ -98,7 +100,10 @@ def show(
     database: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"), metavar="DATABASE", help=f"The records: {Place}."
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="DATABASE",
+            help=f"The records: {Place}.",
         ),
     ],
     json: Json = False,
@@ -162,7 +167,10 @@ def merge(
     databases: Annotated[
         list[Path],
         typer.Argument(
-            parser=run_path("kernels"), metavar="A B...", help=f"The records: each {Place}."
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="A B...",
+            help=f"The records: each {Place}.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder that the database is written to.")],
@@ -200,7 +208,7 @@ def merge(
       autotune records merge logs --best 8 --out shipped
       autotune records merge shipped --without googlenet --out others
     """
-    from autotune.errors import UsageError
+    from autotune.errors import UsageError, choices
     from autotune.records.database import merged, refuse_mixture
     from autotune.records.database_file import file_name, write_database
 
@@ -214,7 +222,7 @@ def merge(
         names = union.workloads
         if workload not in names:
             raise UsageError(
-                f"--without {workload}: no run is of it", hint=f"there are {', '.join(names)}"
+                f"--without {workload}: no run is of it", hint=choices(workload, names, "there are")
             )
         union = union.without(workload)
     if without and not union.sources:
@@ -247,10 +255,22 @@ def merge(
 @with_wide
 def diff(
     a: Annotated[
-        Path, typer.Argument(parser=run_path("kernels"), metavar="A", help=f"The records: {Place}.")
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="A",
+            help=f"The records: {Place}.",
+        ),
     ],
     b: Annotated[
-        Path, typer.Argument(parser=run_path("kernels"), metavar="B", help=f"The records: {Place}.")
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="B",
+            help=f"The records: {Place}.",
+        ),
     ],
     json: Json = False,
 ) -> None:
@@ -319,7 +339,10 @@ def pull(
     folder: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("kernels"), metavar="DIR", help=f"Where records come from: {Place}."
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="DIR",
+            help=f"Where records come from: {Place}.",
         ),
     ],
     store: Annotated[Path, typer.Option(metavar="DIR", help="The store.")] = STORE,

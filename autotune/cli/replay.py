@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import Column, number, with_wide, write_json, write_table
 from autotune.cli.runs import run_path
 
@@ -17,6 +18,7 @@ def replay(
         Path,
         typer.Argument(
             parser=run_path("cpu-config"),
+            autocompletion=completion.runs,
             metavar="RECORDED",
             help="A table (cluster, cores, big_freq_ghz, small_freq_ghz, time_s, energy_j), a run of "
             "cpu-config, a folder with settings of the published traces, or one of those.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import say_next
 from autotune.cli.runs import run_path
 
@@ -19,6 +20,7 @@ def report(
         Path,
         typer.Argument(
             parser=run_path(),
+            autocompletion=completion.runs,
             metavar="RUN",
             help="Folder of a run of kernels, joint, cpu-config or profile.",
         ),

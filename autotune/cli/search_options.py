@@ -7,13 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.runs import run_path
 
 BLOCKS, SEED = 5, 1
 
 Objective = Annotated[
     str | None,
-    typer.Option(help="What is to be small: latency, energy, edp or pareto. [default: latency]"),
+    typer.Option(
+        autocompletion=completion.objectives,
+        help="What is to be small: latency, energy, edp or pareto. [default: latency]",
+    ),
 ]
 Device = Annotated[
     str | None,
@@ -28,6 +32,7 @@ Ssh = Annotated[
 Emulate = Annotated[
     str | None,
     typer.Option(
+        autocompletion=completion.profiles,
         metavar="PROFILE",
         help="Measure on a model of a device, in this process; see `autotune devices emulate --list`.",
     ),
@@ -98,6 +103,7 @@ Logs = Annotated[
 def _resume(kind: str) -> Any:
     return typer.Option(
         parser=run_path(kind),
+        autocompletion=completion.runs,
         metavar="FOLDER",
         help="Go on with a run; only --trials may change, and --storage tells a password again.",
     )

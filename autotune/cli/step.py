@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import with_wide
 from autotune.cli.runs import run_path
 from autotune.cli.search_options import Device, Ssh
@@ -48,6 +49,7 @@ def step(
     model: Annotated[
         str | None,
         typer.Option(
+            autocompletion=completion.models,
             help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory.",
             show_default=False,
         ),
@@ -60,6 +62,7 @@ def step(
         list[Path] | None,
         typer.Option(
             parser=run_path("kernels"),
+            autocompletion=completion.runs,
             metavar="FOLDER",
             help="Folder of a run with tuned kernels; may be given more than once.",
         ),
@@ -90,6 +93,7 @@ def step(
         Path | None,
         typer.Option(
             parser=run_path("joint"),
+            autocompletion=completion.runs,
             metavar="FILE",
             help="Instead of --model: measure this plan of `autotune joint` on its device. --run then says where "
             "the plan's runs are, if they were moved.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
@@ -23,13 +24,15 @@ _SAMPLES_BYTES = 2**30
 Model = Annotated[
     str | None,
     typer.Option(
-        help="Model whose tuned step is measured, see `autotune models`; or a PyTorch module's factory."
+        autocompletion=completion.models,
+        help="Model whose tuned step is measured, see `autotune models`; or a PyTorch module's factory.",
     ),
 ]
 Runs = Annotated[
     list[Path] | None,
     typer.Option(
         parser=run_path("kernels"),
+        autocompletion=completion.runs,
         metavar="FOLDER",
         help="Run of `autotune kernels` with the step's kernels; may be repeated.",
     ),

@@ -19,7 +19,7 @@ from pydantic import (
     ValidationError,
 )
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 
 if TYPE_CHECKING:
     from autotune.compiler.formulations import Formulation
@@ -654,7 +654,7 @@ class Space(_Strict):
         if not any(isinstance(rule, ImplicitGemm) for rule in self.rules):
             raise UsageError(
                 f"the search space of {self.description} has no kernels with operands in half precision",
-                hint="--storage fp16 goes with the targets opencl, adreno and mali",
+                hint="--precision fp16 goes with the targets opencl, adreno and mali",
             )
         rules = tuple(
             rule.model_copy(update={"half": (False, True)})
@@ -681,9 +681,10 @@ def load(path: Path) -> Space:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
+        shipped = sorted(one.name for one in folder().glob("*.toml"))
         raise UsageError(
             f"search space {path} cannot be read: {error.strerror}",
-            hint="give a TOML file; the shipped ones are listed by `autotune targets`",
+            hint=f"{choices(path.name, shipped, 'give a TOML file; shipped are')}, in {folder()}",
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"search space {path} is not valid TOML: it is not UTF-8 text") from error

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from autotune.compiler import spaces
 from autotune.compiler.host import cores
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 
 Family = Literal["cpu", "opencl"]
 ARM_TRIPLE = "aarch64-linux-gnu"
@@ -101,7 +101,7 @@ def find(name: str) -> TargetSpec:
             return target
     raise UsageError(
         f"unknown target {name!r}",
-        hint=f"known: {', '.join(t.name for t in TARGETS)}; or give --target-json FILE",
+        hint=f"{choices(name, (t.name for t in TARGETS), 'known:')}; or give --target-json FILE",
     )
 
 

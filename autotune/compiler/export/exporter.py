@@ -16,7 +16,7 @@ from autotune.compiler.export.objects import Report
 from autotune.compiler.export.texts import write_licences
 from autotune.compiler.export.variants import Variant, kernels_of
 from autotune.compiler.platforms import Platform
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 from autotune.records.folder import write_json
 from autotune.records.places import is_run
 
@@ -35,7 +35,7 @@ def named_format(name: str) -> Format:
     for known in FORMATS:
         if known == name:
             return known
-    raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(FORMATS)}")
+    raise UsageError(f"unknown format {name!r}", hint=choices(name, FORMATS))
 
 
 def export(

@@ -95,7 +95,7 @@ def show(found: dict[str, Any]) -> None:
         write_table(
             (
                 number("no."),
-                Column("kernel", least=18),
+                Column("kernel", least=28),
                 Column("kernel", whole=True),
                 Column("role"),
                 number("count"),

@@ -35,12 +35,13 @@ def doctor(
     if json:
         write_json({"ready": ready, "checks": [asdict(check) for check in checks]})
     else:
-        _write_report(checks, ready)
+        write_report(checks, ready)
     if not ready:
         raise typer.Exit(ToolchainError.exit_code)
 
 
-def _write_report(checks: list[Check], ready: bool) -> None:
+def write_report(checks: list[Check], ready: bool) -> None:
+    """Prints what was found, and how to mend what is missing."""
     write_table(
         (
             Column("check"),

@@ -24,6 +24,7 @@ _NARROWEST, _UNKNOWN = 80, 100
 """Columns of characters that a table takes at least, and where no terminal says how many there are."""
 _GAP = "  "
 _SHORTEST = 8
+_NOTHING = ("", "-")
 _WIDE: ContextVar[bool] = ContextVar("wide", default=False)
 _WRITTEN: ContextVar[bool] = ContextVar("written", default=False)
 _COMMAND: ContextVar[str] = ContextVar("command", default="")
@@ -199,7 +200,8 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
     """Writes a table to stdout, no line of which is wider than the terminal.
 
     Where there is no room for all of it, columns are left out by their rank, and long cells are cut in the middle;
-    a line below the table names the columns that are missing. With `--wide` all of it is shown.
+    a line below the table names the columns that are missing. Ranked columns with nothing in them are left out too.
+    With `--wide` all of it is shown.
 
     Args:
         columns: From the left.
@@ -217,9 +219,14 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
         widths: Sequence[int] = natural
         missing: list[str] = []
     else:
-        shown, widths, missing = _fitted(
-            columns, natural, max(terminal_width() or _UNKNOWN, _NARROWEST)
-        )
+        told = [
+            at
+            for at, column in enumerate(columns)
+            if not column.whole
+            and (column.rank == 0 or any(row[at] not in _NOTHING for row in every))
+        ]
+        room = max(terminal_width() or _UNKNOWN, _NARROWEST)
+        shown, widths, missing = _fitted(columns, natural, told, room)
     for line in _lines([columns[at] for at in shown], every, shown, widths):
         print(line.rstrip())
     if missing:
@@ -227,10 +234,10 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
 
 
 def _fitted(
-    columns: Sequence[Column], natural: Sequence[int], room: int
+    columns: Sequence[Column], natural: Sequence[int], told: Sequence[int], room: int
 ) -> tuple[list[int], list[int], list[str]]:
     """The columns that are shown, how wide each of all columns is, and the names of those that are not shown."""
-    shown = [at for at, column in enumerate(columns) if not column.whole]
+    shown = list(told)
     least = [
         min(wide, max(column.least, _cells(column.title))) if column.least or column.prose else wide
         for column, wide in zip(columns, natural, strict=True)
@@ -351,10 +358,12 @@ def _fixed(value: float) -> str:
 
 
 def times_text(ends: Sequence[float] | None) -> str:
-    """An interval of seconds in the unit of its upper end; empty for none."""
+    """An interval of seconds, in the unit of its upper end where both read well in it; empty for none."""
     if not ends:
         return ""
     scale, unit = _unit(max(ends))
+    if ends[0] * scale < 0.01 * min(1.0, ends[1] * scale):
+        return f"{time_text(ends[0])} to {time_text(ends[1])}"
     return f"{_fixed(ends[0] * scale)} to {_fixed(ends[1] * scale)} {unit}"
 
 

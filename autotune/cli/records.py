@@ -62,7 +62,7 @@ def list_databases(
     write_table(
         (
             Column("records", least=24),
-            Column("device", least=16),
+            Column("device", least=18, prose=True),
             Column("driver", rank=5, least=12),
             Column("TVM", rank=6),
             Column("target", rank=2),
@@ -127,7 +127,7 @@ def show(
     write_table(
         (
             number("no."),
-            Column("kernel", least=18),
+            Column("kernel", least=28),
             Column("kernel", whole=True),
             Column("role"),
             Column("cores", least=10),
@@ -305,7 +305,7 @@ def diff(
         return
     write_table(
         (
-            Column("kernel", least=18),
+            Column("kernel", least=28),
             Column("cores", least=10),
             number("A"),
             number("B"),

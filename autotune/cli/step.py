@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli import completion
-from autotune.cli.output import with_wide
+from autotune.cli.output import time_text, with_wide
 from autotune.cli.runs import run_path
 from autotune.cli.search_options import Device, Ssh
 from autotune.cli.workload import (
@@ -317,8 +317,9 @@ def _show(result: dict[str, Any]) -> None:
     ]
     print(f"loss         {shown[0]} -> {shown[1]} in {len(losses)} steps")
     if step_ms is not None:
-        print(f"time a step  {step_ms:.4g} ms (median of {len(losses) - WARM_UP})")
+        print(f"time a step  {time_text(step_ms / 1e3)} (median of {len(losses) - WARM_UP})")
         print(f"samples/s    {result['samples_per_s']:.4g}")
-        print(f"data         {result['prepare_ms']:.4g} ms a step to prepare, beside the step")
+        prepare = time_text(result["prepare_ms"] / 1e3)
+        print(f"data         {prepare} a step to prepare, beside the step")
     peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]
     print(f"peak memory  {peak / 1e6:.4g} MB (predicted {predicted / 1e6:.4g} MB)")

@@ -270,7 +270,7 @@ def _show(found: FleetState, *, as_json: bool) -> bool:
             Column("serial", least=12),
             Column("key"),
             Column("cores"),
-            Column("state", least=5),
+            Column("state", least=11, prose=True),
             number("free"),
             number("waiting", rank=3),
             number("sessions", rank=5),

@@ -337,7 +337,7 @@ def show(result: Result, notice: str | None) -> None:
     write_table(
         (
             number("no."),
-            Column("kernel", least=18),
+            Column("kernel", least=28),
             Column("kernel", whole=True),
             Column("role"),
             number("count"),
@@ -346,8 +346,8 @@ def show(result: Result, notice: str | None) -> None:
             Column("speed-up (95 %)"),
             number("GFLOP/s", rank=2),
             number("trials", rank=1),
-            Column("failures", rank=3),
-            Column("formulation", rank=4),
+            Column("failures", rank=3, least=14),
+            Column("formulation", rank=4, least=14),
         ),
         [
             (

@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from autotune.cli.main import app, main
 from autotune.cli.reference import commands
 from autotune.cli.tuning import show
+from autotune.errors import UsageError
 from autotune.records import Result, read_run
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +70,8 @@ def complaint(words: list[str]) -> str:
         by_name()["autotune"].main(words, prog_name="autotune", standalone_mode=False)
     except typer.TyperException as error:
         return error.format_message() or str(error)
+    except UsageError as error:  # `latest`, which is understood where there are runs.
+        return "" if "no run" in error.message else error.message
     return ""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from autotune.cli import completion
-from autotune.cli.output import write_next, write_result
+from autotune.cli.output import named, write_json, write_next
 from autotune.cli.runs import run_path
 from autotune.cli.workload import DEFAULT_BATCH
 
@@ -131,10 +131,11 @@ def compare(
             "blocks": verdict.blocks,
             "verdict": verdict.winner,
         }
+        model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
+        result = named(result, folder=folder.path, model=model, batch=batch)
         folder.result(result)
     if json:
-        model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
-        write_result(result, folder=folder.path, model=model, batch=batch)
+        write_json(result)
         write_next("report", folder.path)
         return 0
     word = {"first": first, "second": second, "tie": "neither"}[verdict.winner]

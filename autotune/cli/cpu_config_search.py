@@ -27,7 +27,7 @@ from autotune.cli.joint_plans import (
     plan_points,
     write_plans,
 )
-from autotune.cli.output import write_next, write_result
+from autotune.cli.output import named, write_json, write_next
 from autotune.cli.search_options import BLOCKS, SEED
 from autotune.cli.step_options import PUT_BACK, StepOptions
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
@@ -247,12 +247,13 @@ def run_search(
             choosing.listen()
             points = plan_points(choosing, workload, found)
             found["plans"] = write_plans(folder, choosing, workload, asked, points)
+        model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
+        found = named(found, folder=folder.path, model=model, batch=batch)
         folder.result(found)
     if found["best"] is None:
         raise _nothing(found_of(request, outcome), request, outcome, folder.path)
     if as_json:
-        model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
-        write_result(found, folder=folder.path, model=model, batch=batch)
+        write_json(found)
     else:
         show(found, folder.path)
     if joint and not found["emulated"]:

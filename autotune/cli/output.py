@@ -71,14 +71,14 @@ def write_json(content: Mapping[str, Any]) -> None:
     print(json_text({"schema_version": SCHEMA_VERSION, **content}, 2), file=results())
 
 
-def write_result(
+def named(
     content: Mapping[str, Any],
     *,
     folder: Path | None = None,
     model: str | None = None,
     batch: int | None = None,
-) -> None:
-    """Writes the result of a run as JSON, with what it is the result of.
+) -> dict[str, Any]:
+    """A result with what it is the result of.
 
     Args:
         content: The result; what it says itself of the names below counts.
@@ -92,7 +92,7 @@ def write_result(
         "run_folder": None if folder is None else str(folder), "model": model, "batch": batch,
         "command": command_line(), "versions": versions(),
     }  # fmt: skip
-    write_json({**names, **content})
+    return {**names, **content}
 
 
 def write_error(message: str, hint: str, kind: str) -> None:

@@ -12,10 +12,11 @@ from autotune.cli import bench as benches
 from autotune.cli.device_workload import PlannedChoice, brought
 from autotune.cli.output import (
     Column,
+    named,
     number,
     time_text,
     times_text,
-    write_result,
+    write_json,
     write_table,
     write_text,
 )
@@ -155,7 +156,7 @@ def run_plan(
         if result is not None:
             if as_json:
                 batch = options.batch or DEFAULT_BATCH
-                write_result(result, model=options.model, batch=batch)
+                write_json(named(result, model=options.model, batch=batch))
             else:
                 _show(result)
     return 0

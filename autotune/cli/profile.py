@@ -10,11 +10,12 @@ import typer
 from autotune.cli import completion
 from autotune.cli.output import (
     Column,
+    named,
     number,
     time_text,
     with_wide,
+    write_json,
     write_next,
-    write_result,
     write_table,
     write_text,
 )
@@ -205,10 +206,11 @@ def profile(
             "operators": operators(calls, joined),
             "roles": roles(calls, joined),
         }
+        called, size = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
+        found = named(found, folder=folder.path, model=called, batch=size)
         folder.result(found)
     if json:
-        model, size = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
-        write_result(found, folder=folder.path, model=model, batch=size)
+        write_json(found)
     else:
         show(found, folder.path)
     write_next("report", folder.path)

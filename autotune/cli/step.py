@@ -118,7 +118,7 @@ def step(
       autotune step --plan logs/20260102T030405Z-joint-sm8150/plans/best.json
       autotune step --model net.py:make --input-shape 3x32x32 --data cifar-10-batches-bin --steps 200 --json
     """
-    from autotune.cli.output import write_result
+    from autotune.cli.output import named, write_json
     from autotune.cli.tuning import LiveProgress
     from autotune.compiler.runner import host_device
     from autotune.compiler.step import open_step
@@ -223,7 +223,7 @@ def step(
             "predicted_peak_bytes": session.predicted_bytes,
         }
     if json:
-        write_result(result)
+        write_json(named(result))
     else:
         _show(result)
     return INTERRUPTED if len(losses) < steps else 0

@@ -31,12 +31,13 @@ from autotune.cli.fleet import fleet_runner
 from autotune.cli.output import (
     Column,
     command_line,
+    named,
     number,
     remember_next,
     speedup_text,
     time_text,
+    write_json,
     write_next,
-    write_result,
     write_table,
     write_text,
 )
@@ -166,13 +167,12 @@ def carry_out(
     Returns:
         The exit code: 0, or 130 when interrupted.
     """
-    done = tuned(request, logs, earlier)
+    model = str(step["--model"]) if step else None
+    done = tuned(request, logs, earlier, model)
     if done is None:
         return INTERRUPTED
     if as_json:
-        workload = request.workload if request.batch is not None else None
-        model = str(step["--model"]) if step else workload
-        write_result(done.result.to_json(), folder=done.path, model=model, batch=request.batch)
+        write_json(done.content)
     else:
         show(done.result, done.notice)
     here = request.fleet is None and request.cores is None and request.target.family == "cpu"
@@ -191,21 +191,26 @@ class Tuned:
     Attributes:
         path: Its folder.
         result: Its result.
+        content: Content of its `result.json`.
         notice: What to say of a device that stands in for another; None where it does not.
     """
 
     path: Path
     result: Result
+    content: dict[str, Any]
     notice: str | None
 
 
-def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None:
+def tuned(
+    request: TuneRequest, logs: Path, earlier: Run | None, model: str | None = None
+) -> Tuned | None:
     """Carries a request out; None where it was interrupted, which it says.
 
     Args:
         request: What to tune.
         logs: Where a new run's folder is made.
         earlier: The run to go on with; None starts a new one.
+        model: What the model is called; None for its workload's name, or for one operator.
     """
     runner = _runner(request)
     if not runner.models:
@@ -249,10 +254,16 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
             if not interrupted():
                 raise
             result = None  # It was waiting for a device.
+        if result is not None:
+            workload = request.workload if request.batch is not None else None
+            content = named(
+                result.to_json(), folder=folder.path, model=model or workload, batch=request.batch
+            )
+            folder.result(content)
     if result is None:
         tell_interrupted(folder.path)
         return None
-    return Tuned(folder.path, result, notice)
+    return Tuned(folder.path, result, content, notice)
 
 
 def _runner(request: TuneRequest) -> Runner:

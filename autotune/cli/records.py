@@ -130,7 +130,7 @@ def show(
             Column("kernel", least=28),
             Column("kernel", whole=True),
             Column("role"),
-            Column("cores", least=10),
+            Column("cores", least=14),
             number("untuned"),
             number("best"),
             number("speed-up", rank=1),
@@ -306,7 +306,7 @@ def diff(
     write_table(
         (
             Column("kernel", least=28),
-            Column("cores", least=10),
+            Column("cores", least=14),
             number("A"),
             number("B"),
             Column("better"),

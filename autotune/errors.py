@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
 
 INTERRUPTED = 130
@@ -21,6 +23,21 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
+def choices(given: str, known: Iterable[str], told: str = "one of") -> str:
+    """A hint that lists names, and begins with the one that was probably meant.
+
+    Args:
+        given: What was written instead.
+        known: The names.
+        told: What comes before their list.
+    """
+    names = list(known)
+    lowered = {name.lower(): name for name in names}
+    near = get_close_matches(given.lower(), lowered, n=1)
+    meant = f"did you mean '{lowered[near[0]]}'? " if near else ""
+    return f"{meant}{told} {', '.join(names)}"
+
+
 class AutotuneError(Exception):
     """An error with a message for the user and, where there is one, the step that mends it.
 
@@ -30,6 +47,8 @@ class AutotuneError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
+    kind: ClassVar[str] = "failed"
+    """What errors of JSON call it."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message = printable(message)
@@ -44,12 +63,14 @@ class UsageError(AutotuneError):
     """The request itself is wrong: an unknown name, an impossible shape, a malformed file."""
 
     exit_code = 2
+    kind = "usage"
 
 
 class DeviceError(AutotuneError):
     """A device could not be reached or did not do as it was told."""
 
     exit_code = 3
+    kind = "device"
 
 
 class TransientDeviceError(DeviceError):
@@ -64,13 +85,17 @@ class ToolchainError(AutotuneError):
     """A compiler, a library or a package that the work needs is missing or unusable."""
 
     exit_code = 4
+    kind = "toolchain"
 
 
 class NothingMeasuredError(AutotuneError):
     """The run ended without one valid measurement."""
 
     exit_code = 5
+    kind = "nothing_measured"
 
 
 class RecordError(AutotuneError):
     """A run folder or a record in it is missing, damaged or in use."""
+
+    kind = "record"

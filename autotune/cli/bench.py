@@ -19,7 +19,7 @@ from autotune.cli.signals import ended_by_signals
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo, probe
 from autotune.devices.journal import EMULATED_KIND, Journal, held
-from autotune.errors import DeviceError, TransientDeviceError, UsageError
+from autotune.errors import DeviceError, TransientDeviceError, UsageError, choices
 from autotune.measurement.observer import Observer
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import Band, Protocol, Workload
@@ -99,7 +99,7 @@ def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
     if name not in ("auto", "none", *_METERS):
         raise UsageError(
             f"there is no meter '{name}'",
-            hint=f"one of auto, none, {', '.join(_METERS)}, csv:SOURCE",
+            hint=choices(name, ("auto", "none", *_METERS, "csv:SOURCE")),
         )
     found: list[Meter] = []
     if name not in ("none", "nvml"):
@@ -241,7 +241,8 @@ def ranges(space: str | None) -> CpuRanges:
         return read_ranges(folder / f"{space}.toml")
     if not Path(space).exists():
         raise UsageError(
-            f"--space '{space}' is no file", hint=f"give a TOML file, or one of {', '.join(names)}"
+            f"--space '{space}' is no file",
+            hint=f"{choices(space, names)}; or give a TOML file",
         )
     return read_ranges(Path(space))
 
@@ -266,7 +267,7 @@ def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
     for word in known:
         if word == value:
             return word
-    raise UsageError(f"{option} '{value}' is not known", hint=f"one of {', '.join(known)}")
+    raise UsageError(f"{option} '{value}' is not known", hint=choices(value, known))
 
 
 def limits(

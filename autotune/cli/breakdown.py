@@ -7,14 +7,36 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli import completion
+from autotune.cli.output import (
+    Column,
+    number,
+    time_text,
+    with_wide,
+    write_json,
+    write_table,
+    write_text,
+)
+from autotune.cli.runs import run_path
+
 if TYPE_CHECKING:
     from autotune.records import Share
 
 _BAR = 40
 
 
+@with_wide
 def breakdown(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.", show_default=False)],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="RUN",
+            help="Folder of a finished run.",
+            show_default=False,
+        ),
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Shows the share of a step's kernel time by role and by operator, and what moving data alone takes.
@@ -26,7 +48,6 @@ def breakdown(
     Example:
       autotune breakdown logs/20260102T030405Z-cpu-squeezenet1-1
     """
-    from autotune.cli.output import write_json, write_table
     from autotune.records import read_run, step_shares
 
     made = read_run(run)
@@ -53,20 +74,18 @@ def breakdown(
         )
         return
     stand_in = f", a STAND-IN for {result.target}" if result.stand_in else ""
-    print(f"{total:.4g} ms of kernels in a step, as tuned on {device}{stand_in}")
+    write_text(f"{time_text(total / 1e3)} of kernels in a step, as tuned on {device}{stand_in}")
     if untimed:
-        print(f"left out, for want of a valid time: {', '.join(untimed)}")
+        write_text(f"left out, for want of a valid time: {', '.join(untimed)}")
     print()
     write_table(
-        ("role", "ms", "share", ""),
+        _columns("role"),
         [_row(s.role, s.ms, total) for s in _summed(shares)],
-        numbers=("ms", "share"),
     )
     print()
     write_table(
-        ("role and operator", "ms", "share", ""),
+        _columns("role and operator"),
         [_row(f"{s.role} {s.operator}".strip(), s.ms, total) for s in shares],
-        numbers=("ms", "share"),
     )
 
 
@@ -80,7 +99,11 @@ def _summed(shares: list[Share]) -> list[Share]:
     return sorted((Share(role, "", ms) for role, ms in sums.items()), key=lambda s: -s.ms)
 
 
+def _columns(name: str) -> tuple[Column, ...]:
+    return Column(name, least=20), number("time"), number("share"), Column("", rank=1)
+
+
 def _row(name: str, ms: float, total: float) -> tuple[str, str, str, str]:
     eighths = round(8 * _BAR * ms / total)
     bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-    return name, f"{ms:.3g}", f"{100 * ms / total:.1f} %", bar
+    return name, time_text(ms / 1e3), f"{100 * ms / total:.1f} %", bar

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 
 if TYPE_CHECKING:
     from autotune.compiler.request import Cores, Fleet, TuneRequest
@@ -70,7 +70,7 @@ def _cpus(name: str, clusters: Sequence[Cluster]) -> tuple[int, ...]:
             return cluster.cpus
     raise UsageError(
         f"there is no cluster '{name}'",
-        hint=f"there are {', '.join([*(c.name for c in clusters), HYBRID])}",
+        hint=choices(name, [*(c.name for c in clusters), HYBRID], "there are"),
     )
 
 

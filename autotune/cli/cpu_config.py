@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.output import with_wide
 from autotune.cli.search_options import (
     Blocks,
     Deadline,
@@ -46,6 +47,7 @@ LARGEST = 500
 """Configurations of a space that is measured as a whole."""
 
 
+@with_wide
 def search(
     context: typer.Context,
     objective: Objective = None,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import write_json
+from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.devices.info import DeviceInfo
@@ -18,7 +20,10 @@ def apply(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a run of cpu-config or joint that has ended; or a plan of `autotune joint`."
+            parser=run_path("cpu-config", "joint"),
+            autocompletion=completion.runs,
+            metavar="RUN",
+            help="Folder of a run of cpu-config or joint that has ended; or a plan of `autotune joint`.",
         ),
     ],
     point: Annotated[
@@ -110,7 +115,7 @@ def point_of(run: Run, name: str) -> dict[str, Any]:
     Raises:
         UsageError: It has not ended, or has no such point.
     """
-    from autotune.errors import UsageError
+    from autotune.errors import UsageError, choices
     from autotune.records.kinds import kind_of
 
     if kind_of(run.about) not in ("cpu-config", "joint"):
@@ -130,7 +135,7 @@ def point_of(run: Run, name: str) -> dict[str, Any]:
     if point is None:
         raise UsageError(
             f"the run has no point '{name}'",
-            hint=f"one of {', '.join(n for n, p in known.items() if p)}"
+            hint=choices(name, (n for n, p in known.items() if p))
             + (f", or pareto-1 to pareto-{len(front)}" if front else ""),
         )
     return dict(point)

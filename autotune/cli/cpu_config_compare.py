@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from autotune.cli.output import write_json
+from autotune.cli import completion
+from autotune.cli.output import named, write_json, write_next
+from autotune.cli.runs import run_path
+from autotune.cli.workload import DEFAULT_BATCH
 
 if TYPE_CHECKING:
     from autotune.studies.bench import Measured
@@ -17,7 +20,15 @@ _ATTEMPTS = 3
 
 
 def compare(
-    run: Annotated[Path, typer.Argument(help="Folder of a run of cpu-config that has ended.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("cpu-config", "joint"),
+            autocompletion=completion.runs,
+            metavar="RUN",
+            help="Folder of a run of cpu-config that has ended.",
+        ),
+    ],
     first: Annotated[
         str,
         typer.Argument(help="best, default, or a named point: fastest, least_energy, knee, ..."),
@@ -120,9 +131,12 @@ def compare(
             "blocks": verdict.blocks,
             "verdict": verdict.winner,
         }
+        model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
+        result = named(result, folder=folder.path, model=model, batch=batch)
         folder.result(result)
     if json:
         write_json(result)
+        write_next("report", folder.path)
         return 0
     word = {"first": first, "second": second, "tie": "neither"}[verdict.winner]
     for name, point in ((first, points[0]), (second, points[1])):
@@ -131,6 +145,7 @@ def compare(
     print(f"{verdict.blocks} blocks; run folder: {folder.path}")
     if chosen.info.emulated:
         print(f"{chosen.info.emulated}: times and joules are a model's")
+    write_next("report", folder.path)
     return 0
 
 

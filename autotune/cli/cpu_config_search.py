@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -28,6 +27,7 @@ from autotune.cli.joint_plans import (
     plan_points,
     write_plans,
 )
+from autotune.cli.output import named, write_json, write_next
 from autotune.cli.search_options import BLOCKS, SEED
 from autotune.cli.step_options import PUT_BACK, StepOptions
 from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
@@ -38,7 +38,8 @@ from autotune.cli.study_place import (
     shared_study,
     study_place,
 )
-from autotune.cli.tuning import LiveProgress, about_this, go_on, stop_on_interrupt
+from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt, tell_interrupted
+from autotune.cli.workload import DEFAULT_BATCH
 from autotune.errors import (
     INTERRUPTED,
     DeviceError,
@@ -240,7 +241,7 @@ def run_search(
                 if planned is None and interrupted():
                     outcome = None
         if outcome is None:
-            print(go_on(folder.path, name), file=sys.stderr)
+            tell_interrupted(folder.path, name)
             return INTERRUPTED
         found = result(study, bench, outcome, searched=trials)
         if asked.get("per_operator"):
@@ -252,10 +253,21 @@ def run_search(
             choosing.listen()
             points = plan_points(choosing, workload, found)
             found["plans"] = write_plans(folder, choosing, workload, asked, points)
+        model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
+        found = named(found, folder=folder.path, model=model, batch=batch)
         folder.result(found)
     if found["best"] is None:
         raise _nothing(found_of(request, outcome), request, outcome, folder.path)
-    show(found, folder.path, as_json=as_json)
+    if as_json:
+        write_json(found)
+    else:
+        show(found, folder.path)
+    if joint and not found["emulated"]:
+        write_next("step", "--plan", folder.path / "plans" / "best.json")
+    elif found["emulated"] or joint:
+        write_next("report", folder.path)
+    else:
+        write_next("cpu-config", "apply", folder.path)
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.output import write_json, write_table
+from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
     from autotune.devices.discovery import Listed
@@ -24,6 +24,7 @@ Ssh = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
+@with_wide
 def list_unless_subcommand(context: typer.Context, ssh: Ssh = None, json: Json = False) -> None:
     """Lists adb phones, ssh boards and this host.
 
@@ -47,12 +48,21 @@ def list_unless_subcommand(context: typer.Context, ssh: Ssh = None, json: Json =
         return
     write_table(
         (
-            "serial", "by", "state", "model", "SoC", "ABI", "clusters", "GPU", "root", "meters",
-            "zones", "OpenCL",
+            Column("serial"),
+            Column("by"),
+            Column("state"),
+            Column("model", least=14),
+            Column("SoC", rank=2, least=14),
+            Column("ABI", rank=6),
+            Column("clusters", rank=3, least=20, prose=True),
+            Column("GPU", rank=5, least=10),
+            Column("root", rank=1),
+            Column("meters", rank=4),
+            number("zones", rank=8),
+            Column("OpenCL", rank=7, least=24),
         ),
         [_row(one) for one in listed],
-        whole=True,
-    )  # fmt: skip
+    )
     for one in listed:
         if one.reason:
             typer.echo(f"{one.serial}: {one.reason}")
@@ -101,6 +111,7 @@ def _as_json(one: Listed) -> dict[str, object]:
     }
 
 
+@with_wide
 def show(
     serial: Annotated[str, typer.Argument(help="Serial, as `autotune devices` lists it.")],
     ssh: Ssh = None,
@@ -132,9 +143,13 @@ def show(
     if info.emulated:
         typer.echo(info.emulated)
     write_table(
-        ("what", "can be", "now", "why"),
+        (
+            Column("what", least=18),
+            Column("can be"),
+            Column("now", least=12, prose=True),
+            Column("why", least=20, prose=True),
+        ),
         [(one.name, one.status, one.value, one.reason) for one in matrix],
-        whole=True,
     )
 
 
@@ -193,6 +208,7 @@ def emulate(
             phone.connect()
         typer.echo(phone.serial)
         typer.echo(f"emulated {profile} runs; Ctrl-C ends it", err=True)
+        write_next("devices", "show", phone.serial)
         Thread(target=_faults_from_stdin, args=(phone,), daemon=True).start()
 
     serve(phone, ready)

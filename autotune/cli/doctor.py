@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.output import write_json, write_table
+from autotune.cli.output import Column, with_wide, write_json, write_table
 from autotune.errors import ToolchainError
 
 if TYPE_CHECKING:
     from autotune.doctor import Check
 
 
+@with_wide
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -34,14 +35,20 @@ def doctor(
     if json:
         write_json({"ready": ready, "checks": [asdict(check) for check in checks]})
     else:
-        _write_report(checks, ready)
+        write_report(checks, ready)
     if not ready:
         raise typer.Exit(ToolchainError.exit_code)
 
 
-def _write_report(checks: list[Check], ready: bool) -> None:
+def write_report(checks: list[Check], ready: bool) -> None:
+    """Prints what was found, and how to mend what is missing."""
     write_table(
-        ("check", "status", "found", "needed for"),
+        (
+            Column("check"),
+            Column("status"),
+            Column("found", least=20, prose=True),
+            Column("needed for", rank=1, least=16, prose=True),
+        ),
         [(check.name, check.status, check.found, check.needed_for) for check in checks],
     )
     for title, required in (("Required", True), ("Optional", False)):

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli import completion
+from autotune.cli.output import write_json, write_next
+from autotune.cli.runs import run_path
+
 if TYPE_CHECKING:
     from autotune.compiler.export.variants import Variant
     from autotune.studies.plan_file import StepPlan
@@ -19,6 +23,8 @@ def export(
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
+            parser=run_path("kernels", "joint"),
+            autocompletion=completion.runs,
             metavar="RUN|PLAN...",
             help="Folders of finished runs, or plans of `autotune joint`.",
             show_default=False,
@@ -27,6 +33,8 @@ def export(
     plan: Annotated[
         list[Path] | None,
         typer.Option(
+            parser=run_path("joint"),
+            autocompletion=completion.runs,
             metavar="FILE",
             help="Instead of RUN|PLAN...: export this plan of `autotune joint`; may be repeated.",
         ),
@@ -34,7 +42,10 @@ def export(
     run: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FOLDER", help="Where a run of the plans is, if it was moved; may be repeated."
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="FOLDER",
+            help="Where a run of the plans is, if it was moved; may be repeated.",
         ),
     ] = None,
     kind: Annotated[
@@ -90,8 +101,6 @@ def export(
       autotune export --plan logs/20260102T030405Z-joint-sm8150/plans/best.json --format c --out build/lenet-best
       autotune export logs/*-adreno-lenet logs/*-mali-lenet --format opencl --out build/lenet-gpu
     """
-    import json as json_module
-
     from autotune.cli.tuning import LiveProgress
     from autotune.compiler.export.exporter import NAME, named_format
     from autotune.compiler.export.exporter import export as write_export
@@ -133,13 +142,14 @@ def export(
                 file=sys.stderr,
             )
     if json:
-        print(json_module.dumps(manifest, indent=2))
+        write_json(manifest)
+        write_next("verify", out)
         return
     names = ", ".join(one["name"] for one in manifest["variants"])
     print(f"{len(manifest['kernels'])} kernels for {names} in {out}")
-    print(f"try it: autotune verify {out}")
     if manifest["stand_in"]:
         print("STAND-IN: some were measured on another device than they are for", file=sys.stderr)
+    write_next("verify", out)
 
 
 def _sources(named: Sequence[Path], plans: Sequence[Path]) -> list[Path | StepPlan]:

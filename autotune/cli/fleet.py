@@ -7,7 +7,7 @@ import platform
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autotune.errors import DeviceError, UsageError
+from autotune.errors import DeviceError, UsageError, choices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,6 +132,6 @@ def served_under(fleet: Fleet) -> Sequence[Served]:
         keys = sorted({one.key for one in served})
         raise DeviceError(
             f"the tracker at {link} has no device under key '{key}'",
-            hint=f"it has {', '.join(keys)}" if keys else "start one with `autotune tracker up`",
+            hint=choices(key, keys, "it has") if keys else "start one with `autotune tracker up`",
         )
     return found

@@ -8,12 +8,16 @@ from typing import Annotated, Literal
 
 import typer
 
+from autotune.cli import completion
+from autotune.cli.output import with_wide
+from autotune.cli.runs import run_path
 from autotune.cli.search_options import (
     Blocks,
     Deadline,
     Device,
     Emulate,
     EnergyBudget,
+    JointResume,
     Json,
     LeastSeconds,
     Logs,
@@ -21,7 +25,6 @@ from autotune.cli.search_options import (
     MemoryLimit,
     Meter,
     Objective,
-    Resume,
     Seed,
     Space,
     Ssh,
@@ -34,6 +37,7 @@ from autotune.cli.workload import Batch, Classes, InputShape, Layout, Model, Opt
 TRIALS = 150
 
 
+@with_wide
 def joint(
     objective: Objective = None,
     model: Model = None,
@@ -45,7 +49,10 @@ def joint(
     gpu_run: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A finished run for the device's GPU: its kernels may be run there. May be given several times."
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="FOLDER",
+            help="A finished run for the device's GPU: its kernels may be run there. May be given several times.",
         ),
     ] = None,
     gpu_memory: Annotated[
@@ -96,7 +103,7 @@ def joint(
     ] = None,
     seed: Seed = None,
     logs: Logs = None,
-    resume: Resume = None,
+    resume: JointResume = None,
     json: Json = False,
 ) -> int:
     """Finds the schedules, cores, threads and clocks that suit an objective, together.

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from autotune.cli import completion
+from autotune.cli.output import with_wide
+from autotune.cli.runs import run_path
 from autotune.cli.workload import (
     Batch,
     Classes,
@@ -27,12 +30,17 @@ if TYPE_CHECKING:
     from autotune.compiler.targets import TargetSpec
     from autotune.workloads.graph import Task
 
-Storage = Literal["fp32", "fp16"]
+Precision = Literal["fp32", "fp16"]
 
 
+@with_wide
 def kernels(
     target: Annotated[
-        str | None, typer.Option(help="Target to tune for; see `autotune targets`. [default: cpu]")
+        str | None,
+        typer.Option(
+            autocompletion=completion.targets,
+            help="Target to tune for; see `autotune targets`. [default: cpu]",
+        ),
     ] = None,
     target_json: Annotated[
         Path | None, typer.Option(help="A TVM target as a JSON file, instead of --target.")
@@ -40,7 +48,8 @@ def kernels(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory."
+            autocompletion=completion.models,
+            help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory.",
         ),
     ] = None,
     op: Annotated[
@@ -64,13 +73,14 @@ def kernels(
     space: Annotated[
         Path | None, typer.Option(help="Search space to use instead of the target's own.")
     ] = None,
-    storage: Annotated[
-        Storage | None,
+    precision: Annotated[
+        Precision | None,
         typer.Option(
             help="fp16: try kernels that keep operands of products in half precision on their way, and sum in "
             "single; their results are off by up to 2 %. OpenCL targets. [default: fp32]",
         ),
     ] = None,
+    storage: Annotated[str | None, typer.Option(hidden=True)] = None,
     tracker: Annotated[
         str | None,
         typer.Option(
@@ -91,6 +101,7 @@ def kernels(
     emulate: Annotated[
         str | None,
         typer.Option(
+            autocompletion=completion.profiles,
             metavar="PROFILE",
             help="Ask the model of a phone instead of a device: meizu-16t, three-cluster, ...",
         ),
@@ -99,6 +110,8 @@ def kernels(
         list[Path] | None,
         typer.Option(
             "--from",
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
             metavar="PATH",
             help="An earlier run, or records, of whatever device: the best schedules of the same kernels are tried "
             "first; may be repeated.",
@@ -107,6 +120,8 @@ def kernels(
     records: Annotated[
         list[Path] | None,
         typer.Option(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
             metavar="DIR",
             help="Begin with what records know, of these kernels, of others like them, and of tiles, on the "
             "same device: a store (`autotune records pull`), a database or a run; may be repeated. [default: none]",
@@ -117,7 +132,12 @@ def kernels(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Go on with a run; only --trials may change."),
+        typer.Option(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="FOLDER",
+            help="Go on with a run; only --trials may change.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
@@ -130,7 +150,7 @@ def kernels(
       autotune kernels --target adreno --model lenet --batch 4 --trials 128
       autotune kernels --op conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1 --role weight_grad
       autotune kernels --op matmul:m=64,n=4096,k=1024 --target mali --json
-      autotune kernels --target adreno --model alexnet --batch 4 --storage fp16
+      autotune kernels --target adreno --model alexnet --batch 4 --precision fp16
       autotune kernels --target adreno --model lenet --batch 4 --tracker 127.0.0.1:9190 --key adreno640
       autotune kernels --target arm-cpu --model lenet --tracker 127.0.0.1:9190 --key sm8150 --cluster big
       autotune kernels --model squeezenet1_1 --emulate meizu-16t --cluster little --from logs/2026-arm-cpu-big
@@ -158,8 +178,13 @@ def kernels(
         "--recompute": recompute,
         "--layout": layout,
     }
+    if storage is not None:
+        raise UsageError(
+            "--storage says where a study is kept, and kernels have none",
+            hint="--precision fp16 keeps operands in half precision",
+        )
     if resume is not None:
-        search = (target, target_json, model, op, role, seed, space, storage, tracker, key)
+        search = (target, target_json, model, op, role, seed, space, precision, tracker, key)
         fixed = (*search, cluster, emulate, start_from, records, logs, *of_model.values())
         if any(value is not None for value in fixed):
             raise UsageError(
@@ -184,7 +209,7 @@ def kernels(
     if cores is not None:
         spec = on_cores(spec, len(cores.cpus))
     chosen = _space(spec, space)
-    if storage == "fp16":
+    if precision == "fp16":
         chosen = chosen.with_half_storage()
     if model is not None:
         if role is not None:
@@ -201,7 +226,7 @@ def kernels(
                 hint="--op has its own sizes",
             )
         workload, samples, found = str(op).split(":", 1)[0], None, _tasks(str(op), role)
-    if storage == "fp16":
+    if precision == "fp16":
         _check_products(found, chosen)
     return carry_out(
         TuneRequest(
@@ -220,6 +245,7 @@ def kernels(
         Path("logs") if logs is None else logs,
         earlier=None,
         as_json=json,
+        step={} if model is None else {"--model": model, **of_model, "--batch": samples},
     )
 
 
@@ -296,7 +322,7 @@ def _check_products(tasks: Sequence[Task], space: Space) -> None:
     )
     if not any(one.rule in kinds for one in tried):
         raise UsageError(
-            "--storage fp16 would change nothing: none of these kernels is computed as a product",
+            "--precision fp16 would change nothing: none of these kernels is computed as a product",
             hint="leave it out; dense convolutions and matmuls have such kernels",
         )
 

@@ -5,7 +5,6 @@ Nothing heavy is imported here: a command imports what it needs when it runs.
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -22,16 +21,21 @@ from autotune.cli import rpc as rpc_commands
 from autotune.cli import tracker as tracker_commands
 from autotune.cli.breakdown import breakdown
 from autotune.cli.compare import compare
+from autotune.cli.completion import completion, ready_to_complete
 from autotune.cli.doctor import doctor
 from autotune.cli.export import export
+from autotune.cli.help import Command, Group
 from autotune.cli.joint import joint
 from autotune.cli.kernels import kernels
 from autotune.cli.models import models
+from autotune.cli.output import command_of, next_command, terminal_width, write_error
 from autotune.cli.profile import profile
 from autotune.cli.replay import replay
 from autotune.cli.report import report
+from autotune.cli.runs import runs
 from autotune.cli.signals import ended_by_signals
 from autotune.cli.step import step
+from autotune.cli.streams import drop_results, own_stdout, results, wants_json
 from autotune.cli.targets import targets
 from autotune.cli.verbosity import (
     Quiet,
@@ -42,10 +46,15 @@ from autotune.cli.verbosity import (
     with_verbosity,
 )
 from autotune.cli.verify import verify
-from autotune.errors import INTERRUPTED, AutotuneError
+from autotune.errors import INTERRUPTED, AutotuneError, UsageError
+
+_BUG = "bug"
+_PIPE_WIDTH, _NARROWEST_HELP, _WIDEST_HELP = 80, 50, 160
+"""Characters in a line of help where no terminal says how many, at least, and at most."""
 
 app = typer.Typer(
     name="autotune",
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -57,6 +66,7 @@ for _command, _summary in (
     (breakdown, "Show where the time of a tuned step goes."),
     (step, "Train some steps with tuned kernels."),
     (profile, "Show what each operator of a step takes on a device."),
+    (runs, "List the runs that were made."),
     (report, "Write a run as one HTML page."),
     (compare, "Show two runs beside each other."),
     (replay, "Search recorded measurements as if they were a device."),
@@ -65,18 +75,20 @@ for _command, _summary in (
     (targets, "List what can be tuned for."),
     (models, "List the models and what a training step of each costs."),
     (doctor, "Check this machine; tell how to mend what is missing."),
+    (completion, "Have a shell complete what is typed."),
 ):
-    app.command(short_help=_summary)(with_verbosity(_command))
+    app.command(cls=Command, short_help=_summary)(with_verbosity(_command))
 
 
 def _group(name: str, summary: str, *commands: tuple[str, Callable[..., Any], str]) -> typer.Typer:
     """A command of commands."""
     group = typer.Typer(
-        name=name, help=summary, rich_markup_mode=None, no_args_is_help=name not in ("devices", "cpu-config"),
+        name=name, cls=Group, help=summary, rich_markup_mode=None,
+        no_args_is_help=name not in ("devices", "cpu-config"),
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     for word, command, short in commands:
-        group.command(word, short_help=short)(with_verbosity(command))
+        group.command(word, cls=Command, short_help=short)(with_verbosity(command))
     app.add_typer(group, short_help=summary)
     return group
 
@@ -158,26 +170,53 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, that of the `AutotuneError`, 2 for a malformed command line, 130 when
         interrupted, 1 for anything else.
     """
-    with ended_by_signals(), stderr_log():
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    as_json = wants_json(arguments)
+    ready_to_complete()
+    with (
+        ended_by_signals(),
+        own_stdout(as_json=as_json, to_the_end=argv is None),
+        command_of(arguments),
+        stderr_log(),
+    ):
         try:
-            code = _code(app(argv, prog_name="autotune", standalone_mode=False))
+            width = max(_NARROWEST_HELP, min(terminal_width() or _PIPE_WIDTH, _WIDEST_HELP))
+            code = _code(
+                app(
+                    arguments,
+                    prog_name="autotune",
+                    standalone_mode=False,
+                    terminal_width=width,
+                )
+            )
+            if code == INTERRUPTED and as_json:
+                hint = f"go on with: {next_command()}" if next_command() else ""
+                write_error("interrupted; everything measured is kept", hint, "interrupted")
         except AutotuneError as error:
-            _complain("error", error.message, error.hint)
-            code = error.exit_code
+            code = _fail(error.kind, error.message, error.hint, error.exit_code, as_json)
         except typer.TyperException as error:
-            _complain("error", error.format_message(), _help_hint(error))
-            code = error.exit_code
+            message, hint = error.format_message(), _help_hint(error)
+            code = _fail(UsageError.kind, message, hint, error.exit_code, as_json)
         except (KeyboardInterrupt, typer.Abort):
             print("autotune: interrupted", file=sys.stderr)
+            if as_json:
+                write_error("interrupted", "", "interrupted")
             code = INTERRUPTED
         except Exception as error:
-            _report_bug(error)
-            code = 1
+            code = _report_bug(error, as_json)
         return _flush(code)
 
 
 def _code(result: Any) -> int:
     return result if isinstance(result, int) else 0
+
+
+def _fail(kind: str, message: str, hint: str, code: int, as_json: bool) -> int:
+    """Says what went wrong, on stderr and, where JSON is asked for, on stdout too; gives the exit code back."""
+    _complain("bug" if kind == _BUG else "error", message, hint)
+    if as_json:
+        write_error(message, hint, kind)
+    return code
 
 
 def _complain(kind: str, message: str, hint: str = "") -> None:
@@ -194,21 +233,19 @@ def _help_hint(error: typer.TyperException) -> str:
     return f"see `{command} --help`" if command else ""
 
 
-def _report_bug(error: Exception) -> None:
+def _report_bug(error: Exception, as_json: bool) -> int:
     if is_verbose():
         traceback.print_exception(error)
     what = f"unexpected {type(error).__name__}: {error}" if str(error) else type(error).__name__
     hint = "" if is_verbose() else "run it again with -v for the traceback, and report it"
-    _complain("bug", what, hint)
+    return _fail(_BUG, what, hint, 1, as_json)
 
 
 def _flush(code: int) -> int:
     """Flushes stdout now: whoever read it may be gone, which is no error of ours."""
     try:
-        sys.stdout.flush()
+        results().flush()
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        drop_results()
         return code or 1
     return code

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.output import write_json, write_table
+from autotune.cli.output import Column, number, with_wide, write_json, write_table
 
 if TYPE_CHECKING:
     from autotune.workloads import ModelInfo
 
 
+@with_wide
 def models(
     batch: Annotated[int, typer.Option(metavar="N", help="Samples in a step.")] = 4,
     classes: Annotated[int, typer.Option(metavar="N", help="Classes to tell apart.")] = 10,
@@ -35,7 +36,14 @@ def models(
         return
     print(f"One step with batch {batch} and {classes} classes; kernels: distinct/run.\n")
     write_table(
-        ("model", "input", "parameters", "GFLOP", "kernels", "by role"),
+        (
+            Column("model"),
+            number("input"),
+            number("parameters"),
+            number("GFLOP"),
+            number("kernels"),
+            *(number(role, rank=1) for role in described[0]["kernels"]["by_role"]),
+        ),
         [
             (
                 model["name"],
@@ -43,14 +51,10 @@ def models(
                 f"{model['parameters']:,}",
                 f"{model['flops_per_step'] / 1e9:.3f}",
                 _count_text(model["kernels"]),
-                ", ".join(
-                    f"{role} {_count_text(count)}"
-                    for role, count in model["kernels"]["by_role"].items()
-                ),
+                *map(_count_text, model["kernels"]["by_role"].values()),
             )
             for model in described
         ],
-        numbers=("input", "parameters", "GFLOP", "kernels"),
     )
 
 

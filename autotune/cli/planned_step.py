@@ -10,9 +10,19 @@ from typing import Any
 
 from autotune.cli import bench as benches
 from autotune.cli.device_workload import PlannedChoice, brought
-from autotune.cli.output import write_json, write_table
+from autotune.cli.output import (
+    Column,
+    named,
+    number,
+    time_text,
+    times_text,
+    write_json,
+    write_table,
+    write_text,
+)
 from autotune.cli.step_options import GIVE, StepOptions
 from autotune.cli.tuning import LiveProgress
+from autotune.cli.workload import DEFAULT_BATCH
 from autotune.devices.topology import Cluster
 from autotune.errors import DeviceError, NothingMeasuredError, StableDeviceError, UsageError
 from autotune.measurement.setting import Setting, all_of, threads_of
@@ -144,7 +154,11 @@ def run_plan(
     finally:
         # Also where the device went away afterwards.
         if result is not None:
-            write_json(result) if as_json else _show(result)
+            if as_json:
+                batch = options.batch or DEFAULT_BATCH
+                write_json(named(result, model=options.model, batch=batch))
+            else:
+                _show(result)
     return 0
 
 
@@ -285,31 +299,36 @@ def _show(result: dict[str, Any]) -> None:
         rows.append(
             (
                 word,
-                f"{found['time_s']:.4g}",
-                interval_text(ci.get("time_s")),
+                time_text(found["time_s"]),
+                times_text(ci.get("time_s")),
                 "-" if joules is None else f"{joules:.4g}",
                 interval_text(ci.get("energy_j")),
                 "-" if size is None else f"{size / 2**20:.1f}",
             )
         )
     for configuration in result["settings"]:
-        print(configuration_text(configuration))
+        write_text(configuration_text(configuration))
     if result["gpu_calls"]:
         moving = result["data_movement"]
         told = f": in a step that is traced, {moving_text(moving)}" if moving else ""
-        print(f"{result['gpu_calls']} calls on the GPU{told}")
+        write_text(f"{result['gpu_calls']} calls on the GPU{told}")
     if result["changes"]:
-        print(f"{result['changes']} changes in a step")
+        write_text(f"{result['changes']} changes in a step")
     write_table(
-        ("kernels of the plan", "s a step", "95 %", "J a step", "95 %", "MiB"),
+        (
+            Column("kernels of the plan"),
+            number("a step"),
+            Column("time, 95 %", rank=2),
+            number("J a step"),
+            Column("J, 95 %", rank=3),
+            number("MiB", rank=1),
+        ),
         rows,
-        numbers=("s a step", "J a step", "MiB"),
-        whole=True,
     )
     for mark in result["measured"]["marks"]:
-        print(f"doubtful: {mark}")
+        write_text(f"doubtful: {mark}")
     if result["emulated"]:
-        print(f"{result['emulated']}: times and joules are a model's")
+        write_text(f"{result['emulated']}: times and joules are a model's")
 
 
 __all__ = ["planned_device", "planned_options", "run_plan"]

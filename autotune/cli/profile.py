@@ -7,8 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli import completion
+from autotune.cli.output import (
+    Column,
+    named,
+    number,
+    time_text,
+    with_wide,
+    write_json,
+    write_next,
+    write_table,
+    write_text,
+)
+from autotune.cli.runs import run_path
 from autotune.cli.search_options import Device, Json, Ssh
 from autotune.cli.workload import (
+    DEFAULT_BATCH,
     Batch,
     Classes,
     Command,
@@ -32,6 +46,7 @@ _SECONDS, _INTERVAL_MS = 20.0, 10.0
 _ROWS = 20
 
 
+@with_wide
 def profile(
     model: Model = None,
     batch: Batch = None,
@@ -48,7 +63,11 @@ def profile(
     ssh: Ssh = None,
     emulate: Annotated[
         str | None,
-        typer.Option(metavar="PROFILE", help="Measure on a model of a device, in this process."),
+        typer.Option(
+            autocompletion=completion.profiles,
+            metavar="PROFILE",
+            help="Measure on a model of a device, in this process.",
+        ),
     ] = None,
     cpus: Annotated[
         str | None,
@@ -57,7 +76,12 @@ def profile(
     threads: Annotated[int | None, typer.Option(help="Threads. [default: one a core]")] = None,
     of: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Run of cpu-config whose --point is profiled."),
+        typer.Option(
+            parser=run_path("cpu-config", "joint"),
+            autocompletion=completion.runs,
+            metavar="FOLDER",
+            help="Run of cpu-config whose --point is profiled.",
+        ),
     ] = None,
     point: Annotated[
         str | None,
@@ -99,7 +123,6 @@ def profile(
 
     from autotune.cli import bench as benches
     from autotune.cli.device_workload import brought, given_command
-    from autotune.cli.output import write_json
     from autotune.cli.step_options import step_options
     from autotune.cli.step_records import at_most, calibrated
     from autotune.cli.tuning import LiveProgress, about_this
@@ -183,11 +206,14 @@ def profile(
             "operators": operators(calls, joined),
             "roles": roles(calls, joined),
         }
+        called, size = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
+        found = named(found, folder=folder.path, model=called, batch=size)
         folder.result(found)
     if json:
         write_json(found)
     else:
         show(found, folder.path)
+    write_next("report", folder.path)
     return 0
 
 
@@ -242,44 +268,51 @@ def _step(measured: StepRun) -> dict[str, Any]:
 
 def show(found: dict[str, Any], folder: Path) -> None:
     """Prints a profile: roles, then the calls that take most."""
-    from autotune.cli.output import write_table
-
-    heads = ("ms", "share", "mJ", "+/-", "W", "cores busy", "MHz", "C", "MB live")
+    heads = (
+        number("time"),
+        number("share"),
+        number("mJ"),
+        number("+/-", rank=1),
+        number("W", rank=2),
+        number("cores busy", rank=3),
+        number("MHz", rank=4),
+        number("C", rank=5),
+        number("MB live", rank=6),
+    )
     write_table(
-        ("operator", "role", "calls", *heads),
-        [(r["operator"], r["role"], str(r["calls"]), *_row(r)) for r in found["roles"]],
-        numbers=("calls", *heads),
-        whole=True,
+        (Column("operator", least=8), Column("role"), number("calls"), *heads),
+        [
+            (r["operator"], r["role"], str(r["calls"]), *_row(r))
+            for r in sorted(found["roles"], key=lambda r: -r["time_s"])
+        ],
     )
     print()
     longest = sorted(found["operators"], key=lambda r: -r["time_s"])[:_ROWS]
-    write_table(
-        ("call", *heads), [(r["name"], *_row(r)) for r in longest], numbers=heads, whole=True
-    )
+    write_table((Column("call", least=24), *heads), [(r["name"], *_row(r)) for r in longest])
     if len(found["operators"]) > _ROWS:
-        print(f"{len(found['operators']) - _ROWS} shorter calls: see {folder}/result.json")
+        write_text(f"{len(found['operators']) - _ROWS} shorter calls: see {folder}/result.json")
     joules = found["energy_j"]
     told = f", {joules:.4g} +/- {found['deviation_j']:.2g} J" if joules is not None else ""
-    print(f"a step: {1e3 * found['step_s']:.4g} ms{told} (of {found['steps']})")
+    write_text(f"a step: {time_text(found['step_s'])}{told} (of {found['steps']})")
     if joules is not None:
         short = sum(not r["apart"] for r in found["operators"])
         if short:
-            print(
+            write_text(
                 f"~: too short to tell apart: the power of {short} of {len(found['operators'])} calls is not known "
                 f"within 15 % of the step's ({found['intervals']} samples); roles add them up"
             )
     for mark in found["marks"]:
-        print(f"doubtful: {mark}")
+        write_text(f"doubtful: {mark}")
     if found["emulated"]:
-        print(f"{found['device']['emulated']}: times and joules are a model's")
-    print(f"run folder: {folder}")
+        write_text(f"{found['device']['emulated']}: times and joules are a model's")
+    write_text(f"run folder: {folder}")
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
     energy = row["energy_j"]
     mark = "" if row["apart"] else "~"
     return (
-        f"{1e3 * row['time_s']:.4g}",
+        time_text(row["time_s"]),
         f"{row['share']:.1%}",
         "-" if energy is None else f"{mark}{1e3 * energy:.4g}",
         "-" if energy is None else f"{1e3 * row['deviation_j']:.2g}",

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from autotune.cli import completion
+from autotune.cli.output import (
+    Column,
+    number,
+    speedup_text,
+    time_text,
+    with_wide,
+    write_next,
+    write_table,
+    write_text,
+)
+from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.records.database import Database
@@ -18,9 +32,16 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Place = "a database, a run, or a folder of them"
 
 
+@with_wide
 def list_databases(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="A store, a folder of runs, or one of either.")
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="[DIR]",
+            help="A store, a folder of runs, or one of either.",
+        ),
     ] = STORE,
     json: Json = False,
 ) -> None:
@@ -31,16 +52,26 @@ def list_databases(
       autotune records list
       autotune records list logs --json
     """
-    from autotune.cli.output import write_json, write_table
+    from autotune.cli.output import write_json
     from autotune.compiler.run_records import databases_at
 
     found = [_summary(path, database) for path, database in databases_at(folder)]
     if json:
         write_json({"databases": found})
         return
-    columns = ("records", "device", "driver", "TVM", "target", "runs", "kernels", "schedules")
     write_table(
-        (*columns, "trials", "best step"),
+        (
+            Column("records", least=24),
+            Column("device", least=18, prose=True),
+            Column("driver", rank=5, least=12),
+            Column("TVM", rank=6),
+            Column("target", rank=2),
+            number("runs", rank=4),
+            number("kernels"),
+            number("schedules", rank=3),
+            number("trials", rank=1),
+            Column("best step", least=18, prose=True),
+        ),
         [
             (
                 Path(one["path"]).name,
@@ -53,7 +84,7 @@ def list_databases(
                 str(one["schedules"]),
                 str(one["trials"]),
                 "; ".join(
-                    f"{step['workload']}: {step['ms']:.3g} ms"
+                    f"{step['workload']}: {time_text(step['ms'] / 1e3)}"
                     + (f" ({step['cores']})" if len({s["cores"] for s in one["steps"]}) > 1 else "")
                     for step in one["steps"]
                     if step["ms"]
@@ -61,13 +92,20 @@ def list_databases(
             )
             for one in found
         ],
-        numbers=("runs", "kernels", "schedules", "trials"),
-        whole=True,
     )
 
 
+@with_wide
 def show(
-    database: Annotated[Path, typer.Argument(metavar="DATABASE", help=f"The records: {Place}.")],
+    database: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="DATABASE",
+            help=f"The records: {Place}.",
+        ),
+    ],
     json: Json = False,
 ) -> None:
     """Shows the kernels of a database with their best times, and the runs that they are from.
@@ -77,7 +115,8 @@ def show(
       autotune records show records/sm8150-0a1b2c3d.records.gz
       autotune records show logs/20260102T030405Z-arm-cpu-lenet --json
     """
-    from autotune.cli.output import write_json, write_table
+    from autotune.cli.output import write_json
+    from autotune.workloads.spec import short_name
 
     found = _whole(database)
     rows = _tasks(found)
@@ -86,26 +125,39 @@ def show(
         return
     one_device = len({row["device"] for row in rows}) == 1
     write_table(
-        ("kernel", "role", "cores", "schedules", "trials", "default ms", "best ms", "formulation"),
+        (
+            number("no."),
+            Column("kernel", least=28),
+            Column("kernel", whole=True),
+            Column("role"),
+            Column("cores", least=14),
+            number("untuned"),
+            number("best"),
+            number("speed-up", rank=1),
+            number("trials", rank=2),
+            number("schedules", rank=3),
+            Column("formulation", rank=4),
+        ),
         [
             (
+                str(place),
+                short_name(row["spec"]),
                 row["spec"],
                 row["role"],
                 row["cores"] if one_device else f"{row['device']}, {row['cores']}",
-                str(row["schedules"]),
-                str(row["trials"]),
                 _ms(row["default_ms"]),
                 _ms(row["best_ms"]),
+                speedup_text(row["default_ms"] / row["best_ms"] if row["default_ms"] else None),
+                str(row["trials"]),
+                str(row["schedules"]),
                 row["formulation"],
             )
-            for row in rows
+            for place, row in sorted(enumerate(rows, start=1), key=lambda one: -_gain_ms(one[1]))
         ],
-        numbers=("schedules", "trials", "default ms", "best ms"),
-        whole=True,
     )
     for source in found.sources.values():
         about = source.about
-        print(
+        write_text(
             f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, {source.trials} trials, "
             f"{source.identity}, {source.cores}"
         )
@@ -113,7 +165,13 @@ def show(
 
 def merge(
     databases: Annotated[
-        list[Path], typer.Argument(metavar="A B...", help=f"The records: each {Place}.")
+        list[Path],
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="A B...",
+            help=f"The records: each {Place}.",
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder that the database is written to.")],
     mixed: Annotated[
@@ -150,7 +208,7 @@ def merge(
       autotune records merge logs --best 8 --out shipped
       autotune records merge shipped --without googlenet --out others
     """
-    from autotune.errors import UsageError
+    from autotune.errors import UsageError, choices
     from autotune.records.database import merged, refuse_mixture
     from autotune.records.database_file import file_name, write_database
 
@@ -164,7 +222,7 @@ def merge(
         names = union.workloads
         if workload not in names:
             raise UsageError(
-                f"--without {workload}: no run is of it", hint=f"there are {', '.join(names)}"
+                f"--without {workload}: no run is of it", hint=choices(workload, names, "there are")
             )
         union = union.without(workload)
     if without and not union.sources:
@@ -194,9 +252,26 @@ def merge(
     _tell_written([(path, joined, len(joined.schedules))], told, json)
 
 
+@with_wide
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help=f"The records: {Place}.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help=f"The records: {Place}.")],
+    a: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="A",
+            help=f"The records: {Place}.",
+        ),
+    ],
+    b: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="B",
+            help=f"The records: {Place}.",
+        ),
+    ],
     json: Json = False,
 ) -> None:
     """Compares two databases, kernel by kernel: which has the better schedule, and what each alone has.
@@ -205,7 +280,7 @@ def diff(
     Example:
       autotune records diff records/sm8150-0a1b2c3d.records.gz logs/20260102T030405Z-arm-cpu-lenet
     """
-    from autotune.cli.output import write_json, write_table
+    from autotune.cli.output import write_json
     from autotune.records.database import Database, difference
 
     sides = (_whole(a), _whole(b))
@@ -229,19 +304,25 @@ def diff(
         )
         return
     write_table(
-        ("kernel", "cores", "A ms", "B ms", "better", "A alone", "B alone"),
+        (
+            Column("kernel", least=28),
+            Column("cores", least=14),
+            number("A"),
+            number("B"),
+            Column("better"),
+            number("A alone", rank=1),
+            number("B alone", rank=2),
+        ),
         [
             (
                 row.task,
                 cores,
-                *(_ms(None if s is None else 1e3 * s) for s in row.best_s),
+                *map(time_text, row.best_s),
                 {"a": "A", "b": "B"}.get(row.better or "", "-"),
                 *map(str, row.alone),
             )
             for cores, row in rows
         ],
-        numbers=("A ms", "B ms", "A alone", "B alone"),
-        whole=True,
     )
     both = [row for _, row in rows if None not in row.best_s]
     if not both:
@@ -256,7 +337,13 @@ def diff(
 
 def pull(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help=f"Where records come from: {Place}.")
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="DIR",
+            help=f"Where records come from: {Place}.",
+        ),
     ],
     store: Annotated[Path, typer.Option(metavar="DIR", help="The store.")] = STORE,
     json: Json = False,
@@ -366,12 +453,21 @@ def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json
                 ]
             }
         )
+        _tell_next(written)
         return
     for path, database, added in written:
         print(
             f"{path}: {len(database.schedules)} schedules of {len(database.tasks())} kernels from "
             f"{len(database.sources)} runs, {added} of them new{f'; {note}' if note else ''}"
         )
+    _tell_next(written)
+
+
+def _tell_next(written: Sequence[tuple[Path, Database, int]]) -> None:
+    """How a run begins with the first of the records that were written."""
+    for path, database, _ in written[:1]:
+        workload, *_ = (*database.workloads, "MODEL")
+        write_next("kernels", "--model", workload, "--records", path)
 
 
 def _named(identity: dict[str, Any]) -> str:
@@ -379,4 +475,9 @@ def _named(identity: dict[str, Any]) -> str:
 
 
 def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
+    return time_text(None if value is None else value / 1e3)
+
+
+def _gain_ms(row: dict[str, Any]) -> float:
+    """What the best schedule of a kernel saves of its untuned time; those of which it is not known come last."""
+    return -math.inf if row["default_ms"] is None else row["default_ms"] - row["best_ms"]

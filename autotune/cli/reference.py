@@ -23,7 +23,14 @@ Written by `make docs` from the command line itself: change the commands, not th
 tells the same. [README](../README.md#what-it-does) says what the commands are for.
 
 `--json` prints one JSON object with a `schema_version`; standard output then has nothing else. What is told while a
-command works goes to standard error.
+command works goes to standard error, and so does all that a model's code prints. An error is an object too, with
+the same exit code: `{"schema_version": 1, "error": {"message": ..., "hint": ..., "kind": ...}}`, where `kind` is
+`usage`, `record`, `device`, `toolchain`, `nothing_measured`, `failed`, `interrupted` or `bug`.
+
+Tables are as wide as the terminal, or `COLUMNS`, and 100 columns in a pipe: what does not fit is left out and named
+below; `--wide` shows all of it. Wherever a run is taken, `latest` is the newest one that the command can take
+(`autotune runs` lists them). A command that makes something ends with the next command to type, on standard error;
+`-q` leaves that out.
 
 | exit code | meaning |
 |---|---|

@@ -7,15 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune.cli.output import write_json, write_table
+from autotune.cli import completion
+from autotune.cli.output import Column, number, with_wide, write_json, write_table
+from autotune.cli.runs import run_path
 
 
+@with_wide
 def replay(
     recorded: Annotated[
         Path,
         typer.Argument(
+            parser=run_path("cpu-config"),
+            autocompletion=completion.runs,
+            metavar="RECORDED",
             help="A table (cluster, cores, big_freq_ghz, small_freq_ghz, time_s, energy_j), a run of "
-            "cpu-config, a folder with settings of the published traces, or one of those."
+            "cpu-config, a folder with settings of the published traces, or one of those.",
         ),
     ],
     objective: Annotated[
@@ -120,7 +126,15 @@ def replay(
         )
         return 0
     write_table(
-        ("measurement", "configuration", "s", "J", "proposed by", "of the goal", "note"),
+        (
+            number("no."),
+            Column("configuration", least=36),
+            number("s"),
+            number("J"),
+            Column("proposed by", least=12),
+            Column("of the goal"),
+            Column("note", rank=1, least=16, prose=True),
+        ),
         [
             (
                 str(index),
@@ -134,8 +148,6 @@ def replay(
             for index, trial in enumerate(shown.trials, start=1)
             if trial.figures is not None
         ],
-        numbers=("measurement", "s", "J"),
-        whole=True,
     )
     what = "all of the Pareto front" if objective == "pareto" else "the best"
     told = f"{what} is found after {counts[0]} of {space.size} measurements"
@@ -157,16 +169,16 @@ def _traces(folder: Path, *, as_json: bool) -> int:
         return 0
     write_table(
         (
-            "setting",
-            "run",
-            "batch",
-            "s",
-            "s a step",
-            "USB J",
-            "USB and battery J",
-            "MB",
-            "cores",
-            "note",
+            Column("setting", least=20),
+            Column("run"),
+            number("batch"),
+            number("s", rank=2),
+            number("s a step"),
+            number("USB J", rank=1),
+            number("USB and battery J"),
+            number("MB"),
+            number("cores"),
+            Column("note", rank=3, least=16, prose=True),
         ),
         [
             (
@@ -183,8 +195,6 @@ def _traces(folder: Path, *, as_json: bool) -> int:
             )
             for name, run in runs
         ],
-        numbers=("batch", "s", "s a step", "USB J", "USB and battery J", "MB", "cores"),
-        whole=True,
     )
     return 0
 

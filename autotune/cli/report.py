@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli import completion
+from autotune.cli.output import say_next
+from autotune.cli.runs import run_path
+
 if TYPE_CHECKING:
     from autotune.records.folder import Run
 
 
 def report(
     run: Annotated[
-        Path, typer.Argument(help="Folder of a run of kernels, joint, cpu-config or profile.")
+        Path,
+        typer.Argument(
+            parser=run_path(),
+            autocompletion=completion.runs,
+            metavar="RUN",
+            help="Folder of a run of kernels, joint, cpu-config or profile.",
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="[default: report.html in the run's folder]")
@@ -33,6 +43,7 @@ def report(
     path = out or run / "report.html"
     write_page(path, _page(read_run(run)))
     typer.echo(str(path))
+    say_next("python -m webbrowser", path.absolute())
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.output import write_json
+from autotune.cli.output import write_json, write_next
 
 
 def build(
@@ -50,6 +50,8 @@ def build(
     files = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
     if json:
         write_json({"platform": platform, "folder": str(folder), "files": files})
+        write_next("tracker", "up", "--server", folder)
         return
     for name, size in files.items():
         typer.echo(f"{folder / name}  {size / 1e6:.1f} MB")
+    write_next("tracker", "up", "--server", folder)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from autotune.cli import completion
+from autotune.cli.runs import run_path
 
 BLOCKS, SEED = 5, 1
 
 Objective = Annotated[
     str | None,
-    typer.Option(help="What is to be small: latency, energy, edp or pareto. [default: latency]"),
+    typer.Option(
+        autocompletion=completion.objectives,
+        help="What is to be small: latency, energy, edp or pareto. [default: latency]",
+    ),
 ]
 Device = Annotated[
     str | None,
@@ -26,6 +32,7 @@ Ssh = Annotated[
 Emulate = Annotated[
     str | None,
     typer.Option(
+        autocompletion=completion.profiles,
         metavar="PROFILE",
         help="Measure on a model of a device, in this process; see `autotune devices emulate --list`.",
     ),
@@ -91,11 +98,17 @@ Seed = Annotated[int | None, typer.Option(help=f"Seed of the search. [default: {
 Logs = Annotated[
     Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
 ]
-Resume = Annotated[
-    Path | None,
-    typer.Option(
+
+
+def _resume(kind: str) -> Any:
+    return typer.Option(
+        parser=run_path(kind),
+        autocompletion=completion.runs,
         metavar="FOLDER",
         help="Go on with a run; only --trials may change, and --storage tells a password again.",
-    ),
-]
+    )
+
+
+Resume = Annotated[Path | None, _resume("cpu-config")]
+JointResume = Annotated[Path | None, _resume("joint")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

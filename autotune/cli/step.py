@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autotune.cli import completion
+from autotune.cli.output import time_text, with_wide
+from autotune.cli.runs import run_path
 from autotune.cli.search_options import Device, Ssh
 from autotune.cli.workload import (
     Batch,
@@ -41,10 +44,12 @@ _AT_ONCE_S = 0.5  # what Ctrl-C may lose
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
+@with_wide
 def step(
     model: Annotated[
         str | None,
         typer.Option(
+            autocompletion=completion.models,
             help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory.",
             show_default=False,
         ),
@@ -55,7 +60,12 @@ def step(
     input_shape: InputShape = None,
     run: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder of a run with tuned kernels; may be given more than once."),
+        typer.Option(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="FOLDER",
+            help="Folder of a run with tuned kernels; may be given more than once.",
+        ),
     ] = None,
     steps: Annotated[
         int | None,
@@ -82,6 +92,8 @@ def step(
     plan: Annotated[
         Path | None,
         typer.Option(
+            parser=run_path("joint"),
+            autocompletion=completion.runs,
             metavar="FILE",
             help="Instead of --model: measure this plan of `autotune joint` on its device. --run then says where "
             "the plan's runs are, if they were moved.",
@@ -106,7 +118,7 @@ def step(
       autotune step --plan logs/20260102T030405Z-joint-sm8150/plans/best.json
       autotune step --model net.py:make --input-shape 3x32x32 --data cifar-10-batches-bin --steps 200 --json
     """
-    from autotune.cli.output import write_json
+    from autotune.cli.output import named, write_json
     from autotune.cli.tuning import LiveProgress
     from autotune.compiler.runner import host_device
     from autotune.compiler.step import open_step
@@ -146,7 +158,7 @@ def step(
         raise UsageError(
             "--memory-limit chooses --micro-batch and --recompute itself", hint="leave them out"
         )
-    wanted = training_step(model, batch, classes, optimizer, input_shape)
+    wanted = training_step(model, batch, classes, optimizer, input_shape, seed)
     runs = step_runs(run or [])
     form = step_form(wanted.batch, micro_batch, recompute, layout, runs.space.layout)
     if layout is None:
@@ -211,7 +223,7 @@ def step(
             "predicted_peak_bytes": session.predicted_bytes,
         }
     if json:
-        write_json(result)
+        write_json(named(result))
     else:
         _show(result)
     return INTERRUPTED if len(losses) < steps else 0
@@ -305,8 +317,9 @@ def _show(result: dict[str, Any]) -> None:
     ]
     print(f"loss         {shown[0]} -> {shown[1]} in {len(losses)} steps")
     if step_ms is not None:
-        print(f"time a step  {step_ms:.4g} ms (median of {len(losses) - WARM_UP})")
+        print(f"time a step  {time_text(step_ms / 1e3)} (median of {len(losses) - WARM_UP})")
         print(f"samples/s    {result['samples_per_s']:.4g}")
-        print(f"data         {result['prepare_ms']:.4g} ms a step to prepare, beside the step")
+        prepare = time_text(result["prepare_ms"] / 1e3)
+        print(f"data         {prepare} a step to prepare, beside the step")
     peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]
     print(f"peak memory  {peak / 1e6:.4g} MB (predicted {predicted / 1e6:.4g} MB)")

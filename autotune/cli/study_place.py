@@ -39,7 +39,16 @@ def lasting_space(space: str | None) -> str | None:
 
 
 def lasting(url: str | None) -> str | None:
-    """A --storage as a run keeps it: a journal is found from any working directory."""
+    """A --storage as a run keeps it: a journal is found from any working directory.
+
+    Raises:
+        UsageError: It is what `autotune kernels` takes as --precision.
+    """
+    if url in ("fp16", "fp32"):
+        raise UsageError(
+            f"--storage {url}: --storage says where a study is kept",
+            hint=f"`autotune kernels --precision {url}` tunes kernels for it",
+        )
     if url is None or not url.startswith(JOURNAL_PREFIX):
         return url
     return f"{JOURNAL_PREFIX}{Path(url.removeprefix(JOURNAL_PREFIX)).absolute()}"

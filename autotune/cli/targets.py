@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.output import write_json, write_table
+from autotune.cli.output import Column, with_wide, write_json, write_table
 
 if TYPE_CHECKING:
     from autotune.compiler.spaces import Limits
     from autotune.compiler.targets import TargetSpec
 
 
+@with_wide
 def targets(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -53,7 +54,14 @@ def targets(
         )
         return
     write_table(
-        ("target", "family", "description", "search space", "limits", "TVM target"),
+        (
+            Column("target"),
+            Column("family"),
+            Column("description", least=30, prose=True),
+            Column("search space", rank=1),
+            Column("limits", rank=2, least=30, prose=True),
+            Column("TVM target", rank=3),
+        ),
         [
             (
                 target.name,

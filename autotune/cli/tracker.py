@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.devices import Json, Ssh, restore_left_behind
-from autotune.cli.output import write_json, write_table
+from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
     from autotune.devices.info import DeviceInfo
@@ -107,6 +107,20 @@ def up(
     request = UpRequest(listen, port, tuple(deployments), allow_reboot, str(log))
     found = launch.start(request, timeout=_READY_TIMEOUT_S)
     _show(found, as_json=json)
+    for served in (key.key for one in found.devices for key in one.keys):
+        gpu = next((name for name in ("adreno", "mali") if served.startswith(name)), "arm-cpu")
+        write_next(
+            "kernels",
+            "--target",
+            gpu,
+            "--model",
+            "lenet",
+            "--tracker",
+            found.tracker,
+            "--key",
+            served,
+        )
+        break
     return 0 if all(one.state == "serving" for one in found.devices) else 3
 
 
@@ -194,6 +208,7 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", short) or "device"
 
 
+@with_wide
 def status(json: Json = False) -> int:
     """Shows the devices of the running tracker: queue, trials a minute, temperature.
 
@@ -252,8 +267,18 @@ def _show(found: FleetState, *, as_json: bool) -> bool:
     typer.echo(f"tracker {found.tracker}, log {found.log}")
     write_table(
         (
-            "serial", "key", "cores", "state", "free", "waiting", "sessions", "trials",
-            "trials/min", "crashes", "C", "restarts",
+            Column("serial", least=12),
+            Column("key"),
+            Column("cores"),
+            Column("state", least=11, prose=True),
+            number("free"),
+            number("waiting", rank=3),
+            number("sessions", rank=5),
+            number("trials"),
+            number("trials/min", rank=1),
+            number("crashes", rank=4),
+            number("C", rank=2),
+            number("restarts", rank=6),
         ),
         [
             (
@@ -273,10 +298,6 @@ def _show(found: FleetState, *, as_json: bool) -> bool:
             for device in found.devices
             for key in device.keys
         ],
-        numbers=(
-            "free", "waiting", "sessions", "trials", "trials/min", "crashes", "C", "restarts",
-        ),
-        whole=True,
     )  # fmt: skip
     for device in found.devices:
         if device.message:

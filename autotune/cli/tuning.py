@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
-import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -24,14 +24,26 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Column
+from rich.table import Column as BarColumns
 
-from autotune import __version__
 from autotune.cli.cluster import model_runner
 from autotune.cli.fleet import fleet_runner
-from autotune.cli.output import write_table
+from autotune.cli.output import (
+    Column,
+    command_line,
+    named,
+    number,
+    remember_next,
+    speedup_text,
+    time_text,
+    write_json,
+    write_next,
+    write_table,
+    write_text,
+)
 from autotune.cli.signals import leave_lost_terminal, stopping_signals
 from autotune.cli.verbosity import LOGGER
+from autotune.cli.versions import versions
 from autotune.compiler.build_worker import linker
 from autotune.compiler.device_limits import asked
 from autotune.compiler.entries import DEFAULT
@@ -47,9 +59,7 @@ from autotune.errors import INTERRUPTED, TransientDeviceError, UsageError
 from autotune.records import Result, RunFolder, TaskResult
 from autotune.records.database import merged
 from autotune.records.folder import Run
-from autotune.records.json_text import json_text
-
-_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
+from autotune.workloads.spec import short_name
 
 
 class LiveProgress:
@@ -67,7 +77,7 @@ class LiveProgress:
             TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn(
                 "{task.fields[detail]}",
-                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+                table_column=BarColumns(ratio=1, no_wrap=True, overflow="ellipsis"),
             ),
             console=self._console,
             transient=True,
@@ -144,7 +154,14 @@ def stop_on_interrupt(run: Path, command: str = "kernels") -> Iterator[Any]:
                 signal.signal(number, handled)
 
 
-def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json: bool) -> int:
+def carry_out(
+    request: TuneRequest,
+    logs: Path,
+    *,
+    earlier: Run | None,
+    as_json: bool,
+    step: Mapping[str, object] = MappingProxyType({}),
+) -> int:
     """Carries a request out and prints its result.
 
     Args:
@@ -152,14 +169,25 @@ def carry_out(request: TuneRequest, logs: Path, *, earlier: Run | None, as_json:
         logs: Where a new run's folder is made.
         earlier: The run to go on with; None starts a new one.
         as_json: Print the JSON object instead of the table.
+        step: Options that mean the step whose kernels are tuned; without any, they are not known, or there is none.
 
     Returns:
         The exit code: 0, or 130 when interrupted.
     """
-    done = tuned(request, logs, earlier)
+    model = str(step["--model"]) if step else None
+    done = tuned(request, logs, earlier, model)
     if done is None:
         return INTERRUPTED
-    show(done.result, done.notice, as_json=as_json)
+    if as_json:
+        write_json(done.content)
+    else:
+        show(done.result, done.notice)
+    here = request.fleet is None and request.cores is None and request.target.family == "cpu"
+    if step and here and not done.result.stand_in:
+        options = (word for pair in step.items() if pair[1] is not None for word in pair)
+        write_next("step", *options, "--run", done.path)
+    else:
+        write_next("report", done.path)
     return 0
 
 
@@ -170,21 +198,26 @@ class Tuned:
     Attributes:
         path: Its folder.
         result: Its result.
+        content: Content of its `result.json`.
         notice: What to say of a device that stands in for another; None where it does not.
     """
 
     path: Path
     result: Result
+    content: dict[str, Any]
     notice: str | None
 
 
-def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None:
+def tuned(
+    request: TuneRequest, logs: Path, earlier: Run | None, model: str | None = None
+) -> Tuned | None:
     """Carries a request out; None where it was interrupted, which it says.
 
     Args:
         request: What to tune.
         logs: Where a new run's folder is made.
         earlier: The run to go on with; None starts a new one.
+        model: What the model is called; None for its workload's name, or for one operator.
     """
     runner = _runner(request)
     if not runner.models:
@@ -228,10 +261,16 @@ def tuned(request: TuneRequest, logs: Path, earlier: Run | None) -> Tuned | None
             if not interrupted():
                 raise
             result = None  # It was waiting for a device.
+        if result is not None:
+            workload = request.workload if request.batch is not None else None
+            content = named(
+                result.to_json(), folder=folder.path, model=model or workload, batch=request.batch
+            )
+            folder.result(content)
     if result is None:
-        print(go_on(folder.path), file=sys.stderr)
+        tell_interrupted(folder.path)
         return None
-    return Tuned(folder.path, result, notice)
+    return Tuned(folder.path, result, content, notice)
 
 
 def _runner(request: TuneRequest) -> Runner:
@@ -283,6 +322,12 @@ def go_on(run: Path, command: str = "kernels") -> str:
     )
 
 
+def tell_interrupted(run: Path, command: str = "kernels") -> None:
+    """Says of a run that was interrupted how to go on with it."""
+    print(go_on(run, command), file=sys.stderr)
+    remember_next(f"autotune {command} --resume {run}")
+
+
 def _same_conditions(earlier: Run, runner: Runner) -> None:
     """Refuses to mix measurements of two devices or two compilers in one run.
 
@@ -304,74 +349,77 @@ def _same_conditions(earlier: Run, runner: Runner) -> None:
         )
 
 
-def show(result: Result, notice: str | None, *, as_json: bool) -> None:
-    """Prints a result on stdout, as a table or as JSON."""
-    if as_json:
-        print(json_text(result.to_json(), 2))
-        return
-    columns = (
-        "kernel",
-        "role",
-        "count",
-        "default ms",
-        "tuned ms",
-        "speed-up",
-        "95 % interval",
-        "GFLOP/s",
-        "trials",
-        "failures",
-        "formulation",
-    )
+def show(result: Result, notice: str | None) -> None:
+    """Prints a result on stdout, as a table."""
+    numbered = sorted(enumerate(result.tasks, start=1), key=lambda one: -_saved_ms(one[1]))
     write_table(
-        columns,
+        (
+            number("no."),
+            Column("kernel", least=28),
+            Column("kernel", whole=True),
+            Column("role"),
+            number("count"),
+            number("untuned"),
+            number("tuned"),
+            Column("speed-up (95 %)"),
+            number("GFLOP/s", rank=2),
+            number("trials", rank=1),
+            Column("failures", rank=3, least=14),
+            Column("formulation", rank=4, least=14),
+        ),
         [
             (
+                str(place),
+                short_name(task.spec),
                 task.spec,
                 task.role,
                 str(task.count),
-                _number(task.default_ms),
-                _number(task.tuned_ms),
+                _time(task.default_ms),
+                _time(task.tuned_ms),
                 _speedup(task),
-                f"{task.ci[0]:.2f}-{task.ci[1]:.2f}" if task.ci and task.digest != DEFAULT else "",
-                _number(task.gflops),
+                "-" if task.gflops is None else f"{task.gflops:.3g}",
                 str(task.trials),
                 " ".join(f"{status}:{n}" for status, n in sorted(task.failures.items())) or "-",
                 task.formulation,
             )
-            for task in result.tasks
+            for place, task in numbered
         ],
-        numbers=("count", "default ms", "tuned ms", "speed-up", "GFLOP/s", "trials"),
-        whole=True,
     )
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
     ratio = f", {before / after:.2f}x" if before and after else ""
-    print(
-        f"predicted step (sum of count x kernel time): {_number(before)} ms untuned, "
-        f"{_number(after)} ms tuned{ratio}"
+    write_text(
+        f"predicted step (sum of count x kernel time): {_time(before)} untuned, {_time(after)} tuned{ratio}"
     )
     mean = result.geometric_mean_speedup(("conv2d", "matmul"))
     if mean is not None:
-        print(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
-    print(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
+        write_text(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
+    write_text(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
     if result.records is not None:
-        print(result.records)
+        write_text(str(result.records))
     for drift in result.drifts:
-        print(f"drift: {drift}; candidates from before and after it met in the last timing")
+        write_text(f"drift: {drift}; candidates from before and after it met in the last timing")
     for task in result.tasks:
         if task.doubt:
-            print(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")
+            write_text(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")
     if notice:
-        print(notice)
+        write_text(notice)
+
+
+def _saved_ms(task: TaskResult) -> float:
+    """What tuning a kernel saves of a step; kernels of which it is not known come last."""
+    if task.default_ms is None or task.tuned_ms is None:
+        return -math.inf
+    return task.count * (task.default_ms - task.tuned_ms)
 
 
 def _speedup(task: TaskResult) -> str:
     if task.digest != DEFAULT:
-        return _number(task.speedup, "x")
+        return speedup_text(task.speedup, task.ci)
     return "kept (tie)" if task.ties else "kept"
 
 
-def _number(value: float | None, unit: str = "") -> str:
-    return "-" if value is None else f"{value:.3g}{unit}"
+def _time(ms: float | None) -> str:
+    return time_text(None if ms is None else ms / 1e3)
 
 
 def _about(request: TuneRequest, runner: Runner) -> dict[str, Any]:
@@ -382,11 +430,8 @@ def about_this(request: dict[str, Any], device: dict[str, Any]) -> dict[str, Any
     """Content of `run.json`: what was asked for, on what, by which versions."""
     return {
         "request": request,
-        "versions": {
-            "autotune": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in _PACKAGES},
-        },
+        "command": command_line(),
+        "versions": versions(),
         "device": device,
         "git": _revision(),
     }

@@ -74,6 +74,11 @@ def is_verbose() -> bool:
     return LOGGER.isEnabledFor(logging.INFO)
 
 
+def is_quiet() -> bool:
+    """Whether `-q` was given."""
+    return not LOGGER.isEnabledFor(logging.WARNING)
+
+
 def with_verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options `-v` and `-q`, as `autotune` itself has them."""
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.devices import Ssh, restore_left_behind
+from autotune.cli.output import Column, number, with_wide, write_json, write_table
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.compiler.export.verify import Remote
 
 
+@with_wide
 def verify(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of an export.", show_default=False)
@@ -52,7 +54,6 @@ def verify(
       autotune verify build/lenet-arm --device qemu --json
       autotune verify build/lenet-arm --ssh pi@raspberrypi --device pi@raspberrypi
     """
-    from autotune.cli.output import write_json, write_table
     from autotune.cli.tuning import LiveProgress
     from autotune.compiler.export.verify import WHERE
     from autotune.compiler.export.verify import verify as verify_export
@@ -72,7 +73,14 @@ def verify(
         print(f"{found.file}: {found.status}")
     if verdict.results:
         write_table(
-            ("variant", "role", "kernel", "result", "largest error", "reason"),
+            (
+                Column("variant"),
+                Column("role"),
+                Column("kernel", least=24),
+                Column("result"),
+                number("largest error"),
+                Column("reason", least=16, prose=True),
+            ),
             [
                 (
                     one.variant,
@@ -84,7 +92,6 @@ def verify(
                 )
                 for one in verdict.results
             ],
-            numbers=("largest error",),
         )
     elif not verdict.ok:
         print("files are not as they were written: nothing was run", file=sys.stderr)

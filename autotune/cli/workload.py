@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from autotune.cli import completion
+from autotune.cli.runs import run_path
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -21,12 +24,15 @@ _SAMPLES_BYTES = 2**30
 Model = Annotated[
     str | None,
     typer.Option(
-        help="Model whose tuned step is measured, see `autotune models`; or a PyTorch module's factory."
+        autocompletion=completion.models,
+        help="Model whose tuned step is measured, see `autotune models`; or a PyTorch module's factory.",
     ),
 ]
 Runs = Annotated[
     list[Path] | None,
     typer.Option(
+        parser=run_path("kernels"),
+        autocompletion=completion.runs,
         metavar="FOLDER",
         help="Run of `autotune kernels` with the step's kernels; may be repeated.",
     ),
@@ -93,8 +99,9 @@ def training_step(
     classes: int | None,
     optimizer: str | None,
     input_shape: str | None,
+    seed: int = 1,
 ) -> TrainingStep:
-    """The step that the options mean.
+    """The step that the options mean, a PyTorch module made with a seed.
 
     Raises:
         UsageError: An option makes no sense.
@@ -123,6 +130,7 @@ def training_step(
         DEFAULT_CLASSES if classes is None else classes,
         Algorithm() if optimizer is None else Algorithm.parse(optimizer),
         shape,
+        seed,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from autotune.compiler.native_build import NativePart
-from autotune.errors import ToolchainError, UsageError
+from autotune.errors import ToolchainError, UsageError, choices
 
 Platform = Literal["host", "linux-aarch64", "android-arm64"]
 PLATFORMS: tuple[Platform, ...] = get_args(Platform)
@@ -34,7 +34,7 @@ def named_platform(name: str) -> Platform:
     for known in PLATFORMS:
         if known == name:
             return known
-    raise UsageError(f"nothing is built for '{name}'", hint=f"one of {', '.join(PLATFORMS)}")
+    raise UsageError(f"nothing is built for '{name}'", hint=choices(name, PLATFORMS))
 
 
 def platform_of(abi: str, *, android: bool) -> Platform:

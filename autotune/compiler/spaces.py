@@ -16,7 +16,7 @@ from pydantic import (
     ValidationError,
 )
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 from autotune.reading import read_toml
 
 if TYPE_CHECKING:
@@ -655,7 +655,7 @@ class Space(_Strict):
         if not any(isinstance(rule, ImplicitGemm) for rule in self.rules):
             raise UsageError(
                 f"the search space of {self.description} has no kernels with operands in half precision",
-                hint="--storage fp16 goes with the targets opencl, adreno and mali",
+                hint="--precision fp16 goes with the targets opencl, adreno and mali",
             )
         rules = tuple(
             rule.model_copy(update={"half": (False, True)})
@@ -682,9 +682,10 @@ def load(path: Path) -> Space:
     try:
         content = read_toml(path)
     except UsageError as error:
+        shipped = sorted(one.name for one in folder().glob("*.toml"))
         raise UsageError(
             f"search space {error.message}",
-            hint="give a TOML file; the shipped ones are listed by `autotune targets`",
+            hint=f"{choices(path.name, shipped, 'give a TOML file; shipped are')}, in {folder()}",
         ) from None
     try:
         space = Space.model_validate(content)

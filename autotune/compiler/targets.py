@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from autotune.compiler import spaces
 from autotune.compiler.host import cores
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 from autotune.reading import SMALL, read_json
 
 Family = Literal["cpu", "opencl"]
@@ -125,7 +125,7 @@ def find(name: str) -> TargetSpec:
             return target
     raise UsageError(
         f"unknown target {name!r}",
-        hint=f"known: {', '.join(t.name for t in TARGETS)}; or give --target-json FILE",
+        hint=f"{choices(name, (t.name for t in TARGETS), 'known:')}; or give --target-json FILE",
     )
 
 

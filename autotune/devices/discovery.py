@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autotune.devices.device import Device
 from autotune.devices.info import DeviceInfo, probe
-from autotune.errors import DeviceError, ToolchainError, UsageError
+from autotune.errors import DeviceError, ToolchainError, UsageError, choices
 
 READY = "ready"
 
@@ -112,7 +112,7 @@ def choose(wanted: Sequence[str], ssh: Sequence[str] = ()) -> list[tuple[str, st
         if serial not in by_serial:
             raise UsageError(
                 f"there is no device '{serial}'" + "".join(f"; {notice}" for notice in notices),
-                hint=f"there are {', '.join(by_serial)}; `autotune devices` lists them",
+                hint=f"{choices(serial, by_serial, 'there are')}; `autotune devices` lists them",
             )
         state = by_serial[serial][1]
         if state != READY:

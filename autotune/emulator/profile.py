@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 from autotune.reading import Unreadable, parse_toml
 
 FOLDER = Path(__file__).parent / "profiles"
@@ -314,6 +314,6 @@ def load(name: str) -> Profile:
         UsageError: There is none of this name.
     """
     if name not in names():
-        raise UsageError(f"there is no emulated '{name}'", hint=f"there are {', '.join(names())}")
+        raise UsageError(f"there is no emulated '{name}'", hint=choices(name, names(), "there are"))
     path = FOLDER / f"{name}.toml"
     return parse(path.read_text(encoding="utf-8"), path.name)

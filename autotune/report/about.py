@@ -50,6 +50,7 @@ def asked(
     versions = ", ".join(f"{name} {value}" for name, value in (about.get("versions") or {}).items())
     html = facts(
         [
+            ("command line", str(about.get("command") or "")),
             ("device", _described(device)),
             *options,
             ("versions", versions),

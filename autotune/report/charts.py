@@ -89,6 +89,27 @@ class Series:
         """A line through pairs."""
         return cls(name, [x for x, _ in points], [y for _, y in points], dots)
 
+    @classmethod
+    def best_so_far(
+        cls, name: str, points: Sequence[tuple[float, float]], last: float, *, higher: bool
+    ) -> Series:
+        """The best value so far as a line of steps.
+
+        Args:
+            name: For the legend.
+            points: Places along the axis, rising, with what was found there; at least one.
+            last: Where the line ends.
+            higher: Whether a higher value is better; else a lower one is.
+        """
+        (first, best), *later = points
+        xs, ys = [first], [best]
+        for at, value in later:
+            better = max(best, value) if higher else min(best, value)
+            xs += [at, at]
+            ys += [best, better]
+            best = better
+        return cls(name, [*xs, last], [*ys, best])
+
 
 def scatter(
     title: str,

@@ -87,12 +87,8 @@ def role_times(result: Result, *, tuned: bool) -> dict[str, float]:
 
 def step_lines(steps: Sequence[tuple[int, float]], last: int, name: str) -> Series:
     """A step's best so far as a line of steps, in milliseconds."""
-    xs: list[float] = []
-    ys: list[float] = []
-    for number, seconds in steps:
-        xs += [number, number] if ys else [number]
-        ys += [ys[-1], 1e3 * seconds] if ys else [1e3 * seconds]
-    return Series(name, [*xs, last], [*ys, ys[-1]])
+    points = [(number, 1e3 * seconds) for number, seconds in steps]
+    return Series.best_so_far(name, points, last, higher=False)
 
 
 def _step(result: Result) -> str:

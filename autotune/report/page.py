@@ -49,6 +49,10 @@ th.number, td.number {{ text-align: right; white-space: nowrap; font-variant-num
 svg {{ display: block; width: 100%; min-width: 34rem; max-width: 44rem; height: auto; }}
 {_PLOT_STYLE}.downloads {{ display: inline-block; margin: 0.3rem 1.2rem 0.3rem 0; }}
 .notice {{ background: var(--notice); border-left: 4px solid #e0a800; padding: 0.5rem 1rem; }}
+@media screen and (max-width: 40rem) {{ body {{ margin: 1rem auto; padding: 0 0.7rem; }}
+  svg {{ min-width: 0; }} svg text {{ font-size: 13px; }} td, th {{ padding-right: 0.5rem; max-width: 14rem; }}
+  td.long {{ min-width: 9rem; }} table {{ font-size: 13px; }}
+  h1 {{ font-size: 1.25rem; overflow-wrap: anywhere; }} }}
 @media print {{ :root {{ {_LIGHT} }} body {{ max-width: none; margin: 0; font-size: 11px; }}
   .downloads {{ display: none; }}  .wide {{ overflow: visible; }} svg {{ min-width: 0; }}
   svg, tr, .notice {{ break-inside: avoid; }} h2 {{ break-after: avoid; }}

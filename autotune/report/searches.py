@@ -85,7 +85,9 @@ def history(
     if objective == "pareto":
         return _volume(x, named)
     series = [
-        _steps(name, [(n, values(objective, f)[0]) for n, f in side], last)
+        Series.best_so_far(
+            name, [(n, values(objective, f)[0]) for n, f in side], last, higher=False
+        )
         for name, side, last in named
     ]
     points = [(n, values(objective, f)[0]) for n, f in found[0]]
@@ -120,27 +122,12 @@ def _volume(x: Axis, named: Sequence[tuple[str, Sequence[tuple[float, Figures]],
             (n, 100 * hypervolume(own[:count], reference) / whole)
             for count, (n, _) in enumerate(side, start=1)
         ]
-        series.append(_steps(name, points, last))
+        series.append(Series.best_so_far(name, points, last, higher=True))
     y = Axis("% of the largest hypervolume", 0.0, 105.0)
     return charts.lines("Hypervolume of the front so far", x, y, series) + (
         "<p>The area that the front dominates, below a tenth more than the slowest and the most hungry that was "
         "measured.</p>"
     )
-
-
-def _steps(name: str, points: Sequence[tuple[float, float]], last: int) -> Series:
-    """The best so far, as a line of steps; a hypervolume only grows."""
-    growing = points[-1][1] > points[0][1]
-    xs: list[float] = []
-    ys: list[float] = []
-    for at, value in points:
-        if not ys:
-            xs, ys = [at], [value]
-            continue
-        better = max(ys[-1], value) if growing else min(ys[-1], value)
-        xs += [at, at]
-        ys += [ys[-1], better]
-    return Series(name, [*xs, last], [*ys, ys[-1]])
 
 
 def over_search(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

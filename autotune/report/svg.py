@@ -169,7 +169,7 @@ def drawing(title: str, told: str, parts: Sequence[str], height: float = HEIGHT)
         height: In the units of `WIDTH`.
     """
     inside = "\n".join(parts)
-    # On a narrow screen the plot is moved sideways, and its text stays readable.
+    # On a narrow screen the whole plot is shown, smaller, with larger text: `page.py`.
     return (
         f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height:g}" role="img" '
         f'xmlns="http://www.w3.org/2000/svg">\n'

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 
 Algorithm = Literal["sgd", "momentum", "adam"]
 
@@ -53,7 +53,8 @@ class Optimizer:
         """Checks the algorithm and the ranges."""
         if self.algorithm not in ALGORITHMS:
             raise UsageError(
-                f"unknown optimizer {self.algorithm!r}", hint=f"optimizers: {', '.join(ALGORITHMS)}"
+                f"unknown optimizer {self.algorithm!r}",
+                hint=choices(self.algorithm, ALGORITHMS, "optimizers:"),
             )
         for name in ("learning_rate", "epsilon"):
             value = getattr(self, name)
@@ -97,7 +98,7 @@ class Optimizer:
         algorithm = next((known for known in ALGORITHMS if known == name), None)
         if algorithm is None:
             raise UsageError(
-                f"unknown optimizer {name!r}", hint=f"optimizers: {', '.join(ALGORITHMS)}"
+                f"unknown optimizer {name!r}", hint=choices(name, ALGORITHMS, "optimizers:")
             )
         keys = _SETTINGS[algorithm]
         values = {"learning_rate": _LEARNING_RATES[algorithm]}

@@ -5,6 +5,9 @@ from __future__ import annotations
 from autotune.errors import UsageError
 from autotune.workloads.operators import Kernel, Operator, Role, operator_from_spec
 
+_NOT_SHORT = ("n", "channels_last", "pad", "ceil", "epsilon_millionths", "relu", "relu6")
+"""What a short name leaves out, beside what it writes in its own way."""
+
 
 def parse_operator(text: str) -> Operator:
     """Reads an operator such as ``conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1``.
@@ -51,6 +54,45 @@ def _one_role(text: str, operator: Operator) -> Role:
     if len(roles) > 1:
         raise UsageError(f"{operator.name} has several roles: {text!r}", hint=f"give {roles[0]}")
     return roles[0]
+
+
+def short_name(spec: str) -> str:
+    """A kernel's name for tables: operator, sizes and epilogue, without the batch and how tensors are stored.
+
+    Args:
+        spec: As ``parse_kernel`` takes it; ``conv2d c64 56x56 k64 3x3 s2+bias+relu``, for example. Kernels that
+            differ may have one short name.
+    """
+    first, *rest = spec.split("+")
+    operator, _, body = first.partition(":")
+    told = [operator, *_short_sizes(dict(pair.partition("=")[::2] for pair in body.split(",")))]
+    after = (f"+{part.partition('.')[0]}{_flags(part)}" for part in rest)
+    return " ".join(told) + _flags(first) + "".join(after)
+
+
+def _short_sizes(sizes: dict[str, str]) -> list[str]:
+    joined = [
+        names for names in (("m", "n", "k"), ("h", "w"), ("r", "s")) if set(names) <= set(sizes)
+    ]
+    found = []
+    for name, value in sizes.items():
+        group = next((names for names in joined if name in names), None)
+        if group is not None:
+            if name == group[0]:
+                found.append("x".join(sizes[one] for one in group))
+        elif name == "size":
+            found.append(value)
+        elif name in ("stride", "dilation", "groups"):
+            found += [f"{name[0]}{value}"] if value != "1" else []
+        elif name not in _NOT_SHORT:
+            found.append(f"{name}{value}")
+    return found
+
+
+def _flags(part: str) -> str:
+    return "".join(
+        f"+{name}" for name in ("relu", "relu6") if f"{name}=1" in part.split(":")[-1].split(",")
+    )
 
 
 def parse_roles(text: str, operator: Operator) -> tuple[Role, ...]:

@@ -77,6 +77,7 @@ class TrainingStep:
         classes: Classes of a built-in model; a PyTorch module has its own.
         optimizer: How parameters are updated.
         input_shape: Channels, height and width of a PyTorch module's input, where it does not say so itself.
+        seed: PyTorch's seed, set before a PyTorch module is made.
     """
 
     model: str
@@ -84,6 +85,7 @@ class TrainingStep:
     classes: int = DEFAULT_CLASSES
     optimizer: Optimizer = SGD
     input_shape: tuple[int, int, int] | None = None
+    seed: int = 1
 
     @property
     def captured(self) -> bool:
@@ -98,12 +100,14 @@ class TrainingStep:
         """
         return formed(self.plain(form.micro_batches)[0], form)
 
-    def plain(self, parts: int = 1, seed: int = 1) -> tuple[StepGraph, dict[str, NDArray[Any]]]:
+    def plain(
+        self, parts: int = 1, seed: int | None = None
+    ) -> tuple[StepGraph, dict[str, NDArray[Any]]]:
         """Builds the step of one of ``parts`` parts of the batch, without a form.
 
         Args:
             parts: Equal parts of the batch.
-            seed: PyTorch's seed, set before a PyTorch module is made.
+            seed: PyTorch's seed; None for the step's own.
 
         Returns:
             The step, and the values of a PyTorch module's parameters and running statistics by tensor name.
@@ -127,7 +131,7 @@ class TrainingStep:
             samples,
             input_shape=self.input_shape,
             optimizer=self.optimizer,
-            seed=seed,
+            seed=self.seed if seed is None else seed,
         )
         return found.graph, dict(found.values)
 

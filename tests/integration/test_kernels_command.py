@@ -32,6 +32,11 @@ RESULT_KEYS = {
     "drifts",
     "tasks",
     "records",
+    "run_folder",
+    "model",
+    "batch",
+    "command",
+    "versions",
 }
 TASK_KEYS = {
     "name", "operator", "role", "count", "default_ms", "tuned_ms", "speedup", "ci", "gflops",

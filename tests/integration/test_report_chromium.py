@@ -69,7 +69,9 @@ def test_a_page_shows_every_plot_without_a_complaint(
         seen = browser.open(page, dark=dark)
         assert seen.faults() == []
         assert len(seen.look["plots"]) >= PLOTS[kind]
-    assert browser.open(page, width=390).faults() == []
+    narrow = browser.open(page, width=390)
+    assert narrow.faults() == []
+    assert all(100 < plot["width"] <= 390 for plot in narrow.look["plots"])
     # A sheet of A4 between its margins; in light colours, whatever the screen has.
     assert browser.open(page, width=718, dark=True, printed=True).faults() == []
     held = downloads(seen)
@@ -161,6 +163,9 @@ def test_plots_of_any_values_and_names_keep_to_their_boxes(
     page_file = tmp_path / "page.html"
     page_file.write_text(page("Any values", [], [("Plots", "".join(drawn))]))
     assert browser.open(page_file).faults() == []
+    narrow = browser.open(page_file, width=390)
+    assert narrow.faults() == []
+    assert all(plot["width"] <= 390 for plot in narrow.look["plots"])
 
 
 BAD: dict[str, tuple[str, str]] = {

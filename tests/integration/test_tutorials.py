@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,12 +16,16 @@ import pytest
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from autotune.cli.main import app
+from autotune.cli.main import app, main
 from autotune.cli.reference import commands
+from autotune.cli.tuning import show
+from autotune.errors import UsageError
+from autotune.records import Result, read_run
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 LAPTOP = ROOT / "docs" / "tutorial-laptop.md"
+SAMPLE = ROOT / "logs" / "samples" / "cpu-matmul"
 _ENDS = {"|", "||", "&&", "&", ";", ">", "2>", "<"}
 """Words of a shell line after which no more of the command comes."""
 
@@ -66,6 +70,8 @@ def complaint(words: list[str]) -> str:
         by_name()["autotune"].main(words, prog_name="autotune", standalone_mode=False)
     except typer.TyperException as error:
         return error.format_message() or str(error)
+    except UsageError as error:  # `latest`, which is understood where there are runs.
+        return "" if "no run" in error.message else error.message
     return ""
 
 
@@ -163,15 +169,75 @@ def test_the_commands_on_a_model_of_a_phone_do_what_is_told(tmp_path: Path) -> N
         "OMP_NUM_THREADS": "1",
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
+    printed: list[str] = []
     for line in lines:
         done = subprocess.run(
             ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True,
             timeout=200, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{line}\n{done.stderr}"
+        printed += done.stdout.splitlines()
+    check_shown(text[start : text.index("\n## ", start)], printed)
     (page,) = tmp_path.glob("logs/*-joint-*/report.html")
     assert "Plans" in page.read_text(encoding="utf-8")
     check_formats(tmp_path / "logs")
+
+
+def check_shown(text: str, printed: Sequence[str]) -> None:
+    """What a document shows is what its commands print, whatever its figures: headings, and how lines begin."""
+    found = [shape(line) for line in printed]
+    shown = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    shown = [line for line in shown if words_of(line) is None and line.strip("─.")]
+    assert len(shown) > 20
+    for line in shown:
+        heading = not re.search(r"\d", line)
+        own = shape(line)
+        assert own in found if heading else any(own.split("0")[0] in one for one in found), line
+        assert len(line) <= 100 or " " in line[100:], line
+
+
+def shape(line: str) -> str:
+    """A line without its figures and the width of its columns."""
+    return re.sub(r"\s+", " ", re.sub(r"\d[\d.,]*", "0", line)).strip()
+
+
+@pytest.mark.parametrize(
+    "path", [LAPTOP, LAPTOP.with_name("tutorial-phone.md")], ids=lambda path: path.name
+)
+def test_tables_are_shown_as_they_are_printed(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Headings of tables of kernels and replays, in the order in which a pipe has them."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    main(["breakdown", str(SAMPLE)])
+    shares = capsys.readouterr().out.splitlines()[2]
+    main(
+        [
+            "replay",
+            str(ROOT / "tests" / "data" / "meizu16t_alexnet_b16.csv"),
+            "--objective",
+            "energy",
+        ]
+    )
+    replayed = capsys.readouterr().out.splitlines()[0]
+    show(Result.from_json(read_run(SAMPLE).result or {}), None)
+    kernels = capsys.readouterr().out.splitlines()[0].split()
+    text = [line.split() for _, line in code_lines(path)]
+    tables = [words for words in text if words[:2] == ["no.", "kernel"]]
+    assert tables
+    assert all(words == kernels[: len(words)] for words in tables)
+    assert all(
+        title in " ".join(tables[0]) for title in ("count", "untuned", "tuned", "speed-up (95 %)")
+    )
+    if path == LAPTOP:
+        assert shares.split() in text
+        assert replayed.split() in text
+    # Tables of before: times in one unit for all.
+    assert not [
+        words
+        for words in text
+        if {"default", "ms"} <= set(words) or words[:3] == ["s", "a", "step"]
+    ]
 
 
 def check_formats(logs: Path) -> None:

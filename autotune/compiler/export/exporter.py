@@ -17,7 +17,7 @@ from autotune.compiler.export.texts import write_licences
 from autotune.compiler.export.tree import entries, folders_of, is_plain
 from autotune.compiler.export.variants import Variant, kernels_of
 from autotune.compiler.platforms import Platform
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 from autotune.records.folder import write_json
 from autotune.records.places import is_run
 from autotune.scratch import Scratch, sweep
@@ -39,7 +39,7 @@ def named_format(name: str) -> Format:
     for known in FORMATS:
         if known == name:
             return known
-    raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(FORMATS)}")
+    raise UsageError(f"unknown format {name!r}", hint=choices(name, FORMATS))
 
 
 def export(

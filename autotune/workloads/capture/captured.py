@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +46,9 @@ def capture(
 ) -> Captured:
     """Captures the module that a user's own function makes; this runs the user's code.
 
+    What that code prints goes to stderr. A file is imported once in a process as long as it stays the same, and the
+    function is called once for each seed.
+
     Args:
         reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments
             and returns a ``torch.nn.Module`` whose forward takes one tensor and returns logits, [n, classes].
@@ -59,9 +64,12 @@ def capture(
         UsageError: torch is missing; there is no such file, module or factory; the factory fails or returns
             something else; or anything that ``capture_module`` raises.
     """
-    module = load_module(reference, seed)
     name = reference.rpartition(":")[2].strip()
-    return capture_module(module, batch, input_shape=input_shape, optimizer=optimizer, name=name)
+    with contextlib.redirect_stdout(sys.stderr):
+        module = load_module(reference, seed)
+        return capture_module(
+            module, batch, input_shape=input_shape, optimizer=optimizer, name=name
+        )
 
 
 def capture_module(

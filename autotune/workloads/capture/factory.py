@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +14,11 @@ from typing import Any
 from autotune.errors import UsageError, pip_install
 
 LONGEST = 300  # characters of another program's message that are passed on
+
+_MADE: dict[tuple[Callable[[], Any], int], Any] = {}
+"""Modules that factories have made, by seed."""
+_FILES: dict[tuple[Path, int, int], ModuleType] = {}
+"""Files that were imported: where they are, when they were last written, how long they are."""
 
 
 def import_torch() -> Any:
@@ -60,6 +67,9 @@ def load_module(reference: str, seed: int = 1) -> Any:
         raise UsageError(
             f"{source} {what} {factory!r}", hint="it takes no arguments and returns the module"
         )
+    with contextlib.suppress(TypeError):  # A callable object may have no hash.
+        if (made := _MADE.get((make, seed))) is not None:
+            return made
     torch.manual_seed(seed)
     try:
         module = make()
@@ -73,6 +83,8 @@ def load_module(reference: str, seed: int = 1) -> Any:
             f"{reference}: {factory}() returned {type(module).__name__}, not a torch.nn.Module",
             hint="return the model itself",
         )
+    with contextlib.suppress(TypeError):
+        _MADE[make, seed] = module
     return module
 
 
@@ -90,6 +102,11 @@ def one_line(error: BaseException) -> str:
 def _file(path: Path) -> ModuleType:
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="give the path of a Python file")
+    at = path.resolve()
+    status = at.stat()
+    version = (at, status.st_mtime_ns, status.st_size)
+    if (known := _FILES.get(version)) is not None:
+        return known
     # registered under a name of its own: dataclasses and pickle look their module up by name
     name = f"autotune_model_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -105,6 +122,7 @@ def _file(path: Path) -> ModuleType:
         raise UsageError(
             f"importing {path} raised {describe(error)}", hint="mend the file"
         ) from error
+    _FILES[version] = module
     return module
 
 

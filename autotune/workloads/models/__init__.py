@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.models.alexnet import ALEXNET
@@ -47,7 +47,7 @@ def build_model(
     """
     models = {model.name: model for model in MODELS}
     if name not in models:
-        hint = f"models: {', '.join(models)}"
+        hint = choices(name, models, "models:")
         if name.endswith(".py"):
             hint = f"name the function that makes your module too: {name}:make"
         raise UsageError(f"unknown model {name!r}", hint=hint)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, choices
 from autotune.workloads.operators.activation import Relu
 from autotune.workloads.operators.base import Operator, Pair, field_types, optional_fields
 from autotune.workloads.operators.convolution import Conv2d
@@ -66,7 +66,7 @@ def operator_from_spec(text: str) -> Operator:
     operator = OPERATORS.get(name)
     if operator is None:
         raise UsageError(
-            f"unknown operator {name!r} in {text!r}", hint=f"operators: {', '.join(OPERATORS)}"
+            f"unknown operator {name!r} in {text!r}", hint=choices(name, OPERATORS, "operators:")
         )
     types = field_types(operator)
     values: dict[str, int | bool | Pair] = {}

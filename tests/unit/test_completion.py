@@ -1,0 +1,178 @@
+"""What shells offer, near matches of names, and help in groups at the terminal's width."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from autotune.cli.help import group_of
+from autotune.cli.main import app, main
+from autotune.cli.reference import commands
+from autotune.errors import choices
+
+SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
+
+
+def offered(line: str, folder: Path, shell: str = "bash") -> list[str]:
+    """What a shell is told for a line that ends at the cursor."""
+    words = line.split(" ")
+    environment = {
+        **os.environ, "_AUTOTUNE_COMPLETE": f"complete_{shell}", "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+        "_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }  # fmt: skip
+    code = (
+        "import sys; from autotune.cli.main import main\n"
+        "try: main()\n"
+        "finally: print([x for x in ('tvm', 'torch', 'optuna') if x in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=folder, capture_output=True, text=True, timeout=60
+    )  # fmt: skip
+    assert done.stderr.strip() == "[]"
+    return done.stdout.split("\n")[:-1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(SAMPLE, tmp_path / "logs" / "20260101T000000Z-cpu-matmul")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("autotune k", ["kernels"]),
+        ("autotune cpu-config a", ["apply"]),
+        ("autotune kernels --prec", ["--precision"]),
+        ("autotune kernels --target a", ["arm-cpu", "adreno"]),
+        ("autotune joint --model squeezenet1_1 --emulate mei", ["meizu-16t"]),
+        ("autotune step --model lenet --run l", ["latest", "logs/20260101T000000Z-cpu-matmul"]),
+        ("autotune kernels --layout channels-f", ["channels-first"]),
+    ],
+)
+def test_a_shell_is_told_what_may_be_typed_next(line: str, found: list[str], folder: Path) -> None:
+    assert offered(line, folder) == found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete(shell: str, folder: Path) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"no {shell}: apt-get install {shell}")
+    bin_folder = folder / "bin"
+    bin_folder.mkdir()
+    starter = bin_folder / "autotune"
+    starter.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m autotune "$@"\n')
+    starter.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "HOME": str(folder)}
+    script = subprocess.run(
+        ["autotune", "completion", shell], env=environment, capture_output=True, text=True, check=True
+    ).stdout  # fmt: skip
+    (folder / "script").write_text(script)
+    ask = {
+        "bash": "source ./script; COMP_WORDS=(autotune kernels --target adr); COMP_CWORD=3;"
+        ' _autotune_completion autotune; echo "${COMPREPLY[@]}"',
+        # Without a terminal zsh has no line editor: what its function would run is shown.
+        "zsh": "autoload -U compinit; compinit -u -D; source ./script; _arguments() { print -- $@ };"
+        " words=(autotune kernels --target adr); CURRENT=4; _autotune_completion",
+        "fish": "source ./script; complete --do-complete 'autotune kernels --target adr'",
+    }[shell]
+    done = subprocess.run(
+        [program, "-c", ask], env=environment, cwd=folder, capture_output=True, text=True, timeout=60
+    )  # fmt: skip
+    assert "adreno" in done.stdout, done.stdout + done.stderr
+
+
+def test_completion_is_installed_where_a_shell_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".bashrc").write_text("alias ll='ls -l'\n")
+    assert main(["completion", "bash", "--install"]) == 0
+    path = Path(capsys.readouterr().out.split(":")[0])
+    assert "_AUTOTUNE_COMPLETE=complete_bash" in path.read_text()
+    text = (tmp_path / ".bashrc").read_text()
+    assert text.startswith("alias ll")
+    assert str(path) in text
+    monkeypatch.setenv("HOME", "/proc/nowhere")
+    assert main(["completion", "fish", "--install"]) == 2
+    assert main(["completion", "tcsh"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["kernels", "--target", "adrno", "--model", "lenet"], "adreno"),
+        (["kernels", "--target", "ARM_CPU", "--model", "lenet"], "arm-cpu"),
+        (["kernels", "--model", "squeezenet"], "squeezenet1_"),
+        (["step", "--model", "mobilenetv2"], "mobilenet_v2"),
+        (["profile", "--model", "lenet", "--emulate", "meizu16t"], "meizu-16t"),
+        (["devices", "emulate", "jetson-tx"], "jetson-tx2"),
+        (["kernels", "--model", "lenet", "--space", "adrenoo.toml"], "adreno.toml"),
+        (["cpu-config", "--emulate", "meizu-16t", "--space", "phnoe"], "phone"),
+        (["kernels", "--op", "matmull:m=1,n=1,k=1"], "matmul"),
+        (["step", "--model", "lenet", "--optimizer", "adm"], "adam"),
+        (["export", "x", "--out", "y", "--format", "opencl1"], "opencl"),
+        (["kernals"], "kernels"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else value,
+)
+def test_the_name_that_was_meant_is_told(
+    arguments: list[str],
+    meant: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if "export" in arguments:
+        arguments[1] = str(SAMPLE)
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert re.search(f"did you mean '{meant}", capsys.readouterr().err, re.IGNORECASE)
+
+
+def test_a_name_that_is_like_none_has_a_list_alone() -> None:
+    assert choices("zzz", ("lenet", "alexnet"), "models:") == "models: lenet, alexnet"
+    assert choices("LeNet5", ("lenet", "alexnet")) == "did you mean 'lenet'? one of lenet, alexnet"
+
+
+def test_storage_is_where_a_study_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernels", "--model", "lenet", "--storage", "fp16"]) == 2
+    assert "hint: --precision fp16" in capsys.readouterr().err
+    assert main(["kernels", "--help"]) == 0
+    assert "--storage" not in capsys.readouterr().out
+    assert main(["cpu-config", "--emulate", "meizu-16t", "--storage", "fp16"]) == 2
+    assert "`autotune kernels --precision fp16`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_help_is_as_wide_as_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for command in ("kernels", "joint", "cpu-config"):
+        assert main([command, "--help"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        # Examples keep their lines, so that they can be copied.
+        told = [line for line in lines if not line.lstrip().startswith("autotune ")]
+        assert max(map(len, told)) <= width
+        if width == 120:
+            assert max(map(len, told)) > 90
+        titles = [line.removesuffix(":") for line in lines if re.fullmatch(r"[A-Z]\w+:", line)]
+        wanted = ["Model", "Budget", "Device", "Advanced", "Output"]
+        assert [title for title in titles if title in wanted] == wanted
+
+
+def test_options_that_say_what_is_tuned_are_not_among_the_advanced() -> None:
+    top = typer.main.get_command(app)
+    assert isinstance(top, TyperGroup)
+    names = {p.name or "" for _, c in commands("autotune", top) for p in c.params}
+    assert {"model", "batch", "run"} <= {name for name in names if group_of(name) == "Model"}
+    assert {"seed", "space", "storage"} <= {name for name in names if group_of(name) == "Advanced"}

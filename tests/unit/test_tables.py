@@ -1,0 +1,281 @@
+"""Tables on stdout: they fit the terminal, name what they leave out, and have everything with --wide."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.cli.cpu_config_table import show as show_search
+from autotune.cli.doctor import write_report
+from autotune.cli.main import main
+from autotune.cli.output import (
+    Column,
+    number,
+    speedup_text,
+    time_text,
+    times_text,
+    write_table,
+)
+from autotune.cli.profile import show as show_profile
+from autotune.cli.tuning import show as show_kernels
+from autotune.doctor.check import Check
+from autotune.records import Result, TaskResult
+from autotune.workloads import StepForm, build_model, formed, tasks
+from autotune.workloads.spec import short_name
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "logs" / "samples" / "cpu-matmul"
+WIDTHS = (80, 100, 160)
+
+
+@pytest.fixture(scope="module")
+def googlenet() -> Result:
+    """A result as long as they get: every kernel of GoogLeNet, with failures and long formulations."""
+    graph = formed(build_model("googlenet", 4, 10), StepForm("channels_last"))
+    found = []
+    for place, task in enumerate(tasks(graph)):
+        kernel = task.kernel
+        before, after = 120.0 / (1 + place), 12.0 / (1 + place % 7)
+        found.append(
+            TaskResult(
+                name=kernel.name, operator=kernel.operator.name, role=kernel.role, spec=kernel.spec,
+                count=task.count, default_ms=None if place == 5 else before, tuned_ms=after,
+                speedup=None if place == 5 else before / after, ci=(0.9 * before / after, 123.456),
+                gflops=12.3, trials=128, valid=100, failures={"wrong_result": 12, "build_timeout": 16},
+                max_rel_error=1e-6, formulation="implicit_gemm_split", digest="0123456789abcdef",
+            )
+        )  # fmt: skip
+    return Result("cpu", {"name": "A processor"}, False, 1000, 60.0, tuple(found))
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_kernels_fit_and_those_that_save_most_come_first(
+    columns: int,
+    googlenet: Result,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    show_kernels(googlenet, None)
+    head, _, *rows = lines_of(capsys)
+    assert max(map(len, [head, *rows])) <= columns
+    for title in ("no.", "kernel", "role", "count", "untuned", "tuned", "speed-up (95 %)"):
+        assert title in head
+    kernels = rows[: len(googlenet.tasks)]
+    shown = [googlenet.tasks[int(row.split()[0]) - 1] for row in kernels]
+    assert len({task.name for task in shown}) == len(googlenet.tasks)
+    saved = [t.count * (t.default_ms - (t.tuned_ms or 0)) for t in shown if t.default_ms]
+    assert saved == sorted(saved, reverse=True)
+    assert shown[-1].default_ms is None
+    assert any("conv2d" in row and "x (" in row and " ms " in row for row in kernels)
+    assert ("not shown: " in "".join(rows)) == (columns < 160)
+    assert ("formulation" in head) == (columns == 160)
+
+
+def test_kernels_have_their_whole_specs_and_every_column_where_it_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run = shutil.copytree(SAMPLE, tmp_path / "run")
+    assert main(["records", "show", str(run), "--wide"]) == 0
+    wide = lines_of(capsys)
+    assert any("matmul:m=8,n=24,k=40" in line for line in wide)
+    assert "formulation" in wide[0]
+    assert main(["records", "show", str(run)]) == 0
+    assert not any("matmul:m=8" in line for line in lines_of(capsys))
+    assert main(["compare", str(run), str(run), "--wide"]) == 0
+    assert "matmul:m=8,n=24,k=40" in capsys.readouterr().out
+    # A command's --wide is its own.
+    assert main(["records", "show", str(run)]) == 0
+    assert not any("matmul:m=8" in line for line in lines_of(capsys))
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["records", "show", str(SAMPLE)],
+        ["records", "list", str(SAMPLE.parent)],
+        ["records", "diff", str(SAMPLE), str(SAMPLE)],
+        ["compare", str(SAMPLE), str(SAMPLE)],
+        ["breakdown", str(SAMPLE)],
+        ["models"],
+        ["targets"],
+        ["devices"],
+        ["devices", "show", "local"],
+    ],
+    ids=" ".join,
+)
+def test_tables_fit(
+    columns: int,
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    main(arguments)
+    shown = lines_of(capsys)
+    rule = next(at for at, line in enumerate(shown) if line.startswith("─"))
+    table = shown[rule - 1 :]
+    end = next((at for at, line in enumerate(table) if not line.strip()), len(table))
+    assert end > 2
+    assert max(map(len, table[:end])) <= columns
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_checks_of_a_machine_fit_and_are_whole(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    found = " ".join(f"word{n}" for n in range(30))
+    check = Check(
+        "package apache-tvm-ffi", "ok", found, "TVM; any other version crashes its search"
+    )
+    write_report([check] * 3, True)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= columns
+    assert all(shown.count(f"word{n} ") + shown.count(f"word{n}\n") == 3 for n in range(30))
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_searches_and_profiles_fit(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    clusters = {
+        name: {"cores": 4, "khz": 2_419_000} for name in ("little", "middle", "big", "prime")
+    }
+    point: dict[str, Any] = {
+        "clusters": clusters, "threads": 16, "time_s": 0.01084, "energy_j": 1.05673, "celsius": 41.2,
+        "ci": {"time_s": [0.01063, 0.01105], "energy_j": [1.0, 1.1]}, "rails": {}, "marks": [],
+    }  # fmt: skip
+    show_search(
+        {
+            "best": point, "points": {"least_energy_in_time": point}, "default": {**point, "clusters": None},
+            "marks": [], "model_error": {}, "n_measured": 9, "space": 5036, "n_failed": 0, "emulated": False,
+        },
+        Path("logs/run"),
+    )  # fmt: skip
+    found = lines_of(capsys)
+    assert "a step" in found[0]
+    assert "10.8 ms" in found[2]
+    assert max(map(len, found)) <= columns
+    figures = {
+        "time_s": 0.0086, "share": 0.211, "energy_j": 0.069, "deviation_j": 0.0025, "watts": 8.04,
+        "busy": {"0": 4.03},
+        "khz": {"denver": 2_035_200, "a57": 2_035_200}, "celsius": 36.2, "live_bytes": 2e8, "apart": True,
+        "operator": "global_avg_pool", "role": "weight_grad", "calls": 112,
+        "name": "a_layer.with.a_long.name conv2d",
+    }  # fmt: skip
+    show_profile(
+        {
+            "roles": [figures, {**figures, "time_s": 0.02, "role": "forward"}], "operators": [figures] * 30,
+            "energy_j": 1.0, "deviation_j": 0.1, "step_s": 0.5, "steps": 10, "intervals": 100, "marks": [],
+            "emulated": False,
+        },
+        Path("logs/run"),
+    )  # fmt: skip
+    found = lines_of(capsys)
+    assert max(map(len, found)) <= columns
+    assert [line.split()[1] for line in found[2:4]] == ["forward", "weight_grad"]
+
+
+def test_columns_go_by_rank_and_long_cells_lose_their_middle(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = (
+        Column("name", least=12),
+        number("a", rank=2),
+        number("b", rank=1),
+        Column("why", least=10, prose=True),
+    )
+    rows = [("a" * 30 + "z" * 30, "1" * 50, "2" * 20, "some words to read " * 6)]
+    monkeypatch.setenv("COLUMNS", "80")
+    write_table(columns, rows)
+    head, rule, *body = lines_of(capsys)
+    assert head.split() == ["name", "b", "why"]
+    assert len(rule) == 80
+    assert "…" in body[0]
+    assert body[0].startswith("aaaa")
+    assert "2" * 20 in body[0]
+    assert " ".join(body[:-1]).count("words") == 6
+    assert body[-1] == "not shown: a; --wide shows every column"
+    # A ranked column with nothing in it is not shown, and not told of.
+    write_table(columns, [("a name", "-", "2", "why"), ("b", "", "3", "")])
+    shown = lines_of(capsys)
+    assert shown[0].split() == ["name", "b", "why"]
+    assert len(shown) == 4
+    # Where no terminal says how wide it is, lines are of 100 characters at most.
+    monkeypatch.delenv("COLUMNS")
+    write_table(columns, rows)
+    assert max(map(len, lines_of(capsys))) <= 100
+    # Numbers are never cut; names are where there is no other way.
+    monkeypatch.setenv("COLUMNS", "80")
+    write_table((Column("one"), number("two")), [("x" * 60, "1" * 60)])
+    assert lines_of(capsys)[2].endswith("1" * 60)
+    # Some characters are two wide.
+    write_table((Column("device", least=6), number("n")), [("小米手机" * 19, "1")])
+    row = lines_of(capsys)[2]
+    assert len(row) + sum(letter > "\u3000" for letter in row) <= 80
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0.0, "0.000 us"),
+        (1.96e-7, "0.196 us"),
+        (4e-9, "0.004 us"),
+        (2.5e-8, "0.025 us"),
+        (1.234e-6, "1.23 us"),
+        (9.996e-4, "1.00 ms"),
+        (9.994e-4, "999 us"),
+        (0.0012345, "1.23 ms"),
+        (0.0456, "45.6 ms"),
+        (0.99949, "999 ms"),
+        (0.9996, "1.00 s"),
+        (83.25, "83.2 s"),
+        (4321.0, "4320 s"),
+    ],
+)
+def test_times_are_in_the_unit_in_which_they_read_best(seconds: float | None, text: str) -> None:
+    assert time_text(seconds) == text
+
+
+def test_intervals_and_ratios_are_short() -> None:
+    assert times_text((0.00098, 0.00102)) == "0.980 to 1.02 ms"
+    assert times_text((0.000127, 192.0)) == "127 us to 192 s"
+    assert times_text(None) == ""
+    assert speedup_text(5.667, (3.66, 6.781)) == "5.67x (3.66-6.78)"
+    assert speedup_text(1234.5, (1000.0, 2000.0)) == "1234x (1000-2000)"
+    assert speedup_text(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        (
+            "conv2d:n=4,c=6,h=14,w=14,k=16,r=5,s=5,stride=2,pad=2,channels_last=1+bias.forward:n=4,c=16,s=100,relu=1",
+            "conv2d c6 14x14 k16 5x5 s2+bias+relu",
+        ),
+        ("matmul:m=8,n=24,k=40", "matmul 8x24x40"),
+        ("conv2d:n=1,c=9,h=7,w=7,k=9,r=3,s=3,stride=1x2,pad=1,groups=9", "conv2d c9 7x7 k9 3x3 s1x2 g9"),
+        ("sgd:size=192", "sgd 192"),
+        ("batch_norm:n=4,c=24,s=3136,epsilon_millionths=1000,relu6=1", "batch_norm c24 s3136+relu6"),
+    ],
+)  # fmt: skip
+def test_short_names(spec: str, name: str) -> None:
+    assert short_name(spec) == name
+
+
+def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["records", "show", str(SAMPLE), "--json"]) == 0
+    (*_, one) = json.loads(capsys.readouterr().out)["kernels"]
+    assert one["spec"] == "matmul:m=8,n=24,k=40"
+    assert {"formulation", "digest", "schedules", "trials", "default_ms", "best_ms"} <= one.keys()

@@ -155,7 +155,11 @@ def parse_json(text: bytes | str, limits: Limits = DOCUMENT, *, nan_as_null: boo
         raise Unreadable("it has NaN or Infinity, which are no numbers of JSON")
     try:
         # Of bytes, `json` would guess at other encodings.
-        value = json.loads(data.decode(), parse_constant=_null if nan_as_null else None)
+        value = json.loads(
+            data.decode(),
+            parse_constant=_null if nan_as_null else None,
+            object_pairs_hook=_object,
+        )
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
     except UnicodeDecodeError as reason:
@@ -324,6 +328,14 @@ def packed_lines(path: Path, limits: Limits, error: type[AutotuneError]) -> Iter
                     yield value
         except (OSError, EOFError, zlib.error, Unreadable) as reason:
             raise error(f"{path} is damaged: {reason}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a key that is there twice nobody could tell which counts."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
 
 
 def _null(_: str) -> None:

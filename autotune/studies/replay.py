@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
+import io
 import math
 import statistics
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from typing import Any
 import optuna
 
 from autotune.devices.topology import Cluster
-from autotune.errors import UsageError
+from autotune.errors import RecordError, UsageError
+from autotune.reading import DOCUMENT, lines, open_file, read_json, read_text, reading, typed
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.objective import Figures, best, needs_energy, values
@@ -82,10 +83,9 @@ def read_paper_table(path: Path) -> TableBench:
         UsageError: It cannot be read, or is no such table.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        rows = list(csv.DictReader(io.StringIO(read_text(path, DOCUMENT), newline="")))
+    except csv.Error as error:
+        raise UsageError(f"{path} is no table: {error}") from error
     if not rows or not set(_COLUMNS) - {_JOULES} <= set(rows[0]):
         raise UsageError(f"{path} is no table of configurations", hint=f"columns {_COLUMNS}")
     found: dict[CpuConfiguration, Figures] = {}
@@ -104,7 +104,7 @@ def read_paper_table(path: Path) -> TableBench:
             joules = None if told in _NOTHING else _measure(told, "J")
             figures = Figures(_measure(row["time_s"], "s"), joules)
             found[setting] = figures
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise UsageError(f"{path}: line {line} is no configuration: {error}") from error
     # A cluster that no row lets train is none of the table's.
     used = [index for index in (0, 1) if any(c.clusters[index].cores for c in found)]
@@ -135,19 +135,23 @@ def read_run_table(path: Path) -> TableBench:
     Raises:
         UsageError: It is no such run, or holds no measurement.
     """
+    with reading(path):
+        return _run_table(path)
+
+
+def _run_table(path: Path) -> TableBench:
     run = _run(path)
     device = run["device"]
     clusters = tuple(Cluster(**_tuples(c)) for c in device["clusters"])
     names = [cluster.name for cluster in clusters]
     told: dict[CpuConfiguration | None, list[Figures]] = {}
-    with (path / "events.jsonl").open(encoding="utf-8") as file:
-        for line in file:
-            event = json.loads(line)
+    with open_file(path / "events.jsonl", RecordError) as file:
+        for _, event in lines(file, torn_end=True):
             if event["event"] not in ("trial", "final") or event["figures"] is None:
                 continue
             what = event["configuration"]
             key = CpuConfiguration.from_json(what, names) if what else None
-            told.setdefault(key, []).append(Figures(**event["figures"]))
+            told.setdefault(key, []).append(typed(Figures, event["figures"]))
     found = {c: _median(figures) for c, figures in told.items()}
     default = found.pop(None, None)
     if not found:
@@ -161,10 +165,7 @@ def read_run_table(path: Path) -> TableBench:
 
 
 def _run(path: Path) -> dict[str, Any]:
-    try:
-        about: dict[str, Any] = json.loads((path / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is no run: {error}") from error
+    about: dict[str, Any] = read_json(path / "run.json", error=RecordError)
     if "objective" not in about.get("request", {}):
         raise UsageError(f"{path} is no run of cpu-config")
     return about

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from autotune.compiler.export.tree import entries, folders_of, is_plain
 from autotune.compiler.export.variants import Variant, kernels_of
 from autotune.compiler.platforms import Platform
 from autotune.errors import UsageError, choices
+from autotune.reading import read_json
 from autotune.records.folder import write_json
 from autotune.records.places import is_run
 from autotune.scratch import Scratch, sweep
@@ -178,9 +178,9 @@ def _earlier(out: Path) -> set[str]:
     names: set[str] = set()
     for file in (MANIFEST, _MOVING):
         try:
-            content = json.loads((out / file).read_text(encoding="utf-8"))
+            content = read_json(out / file)
             if "autotune" in content["versions"]:
                 names |= {file, *filter(is_plain, content["files"])}
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (UsageError, KeyError, TypeError):
             continue
     return names

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from autotune.reading import Unreadable, parse_json
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def results_of(stdout: str, stderr: str, exit_code: int) -> tuple[ResultFinding,
     findings = []
     for line in stdout.splitlines():
         try:
-            findings.append(ResultFinding(**json.loads(line)))
-        except (ValueError, TypeError):
+            findings.append(ResultFinding(**parse_json(line)))
+        except (Unreadable, TypeError):
             continue
     if not findings or (exit_code != 0 and {one.status for one in findings} <= {"ok", "skipped"}):
         # It died: what it had printed is not all.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -32,6 +31,7 @@ from autotune.compiler.export.tree import copied, folders_of, is_plain
 from autotune.compiler.platforms import Platform
 from autotune.devices.device import Device
 from autotune.errors import RecordError, UsageError
+from autotune.reading import read_json
 from autotune.records.folder import write_json
 from autotune.scratch import Scratch
 
@@ -131,10 +131,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"no export at {path}: {MANIFEST} is missing", hint="make one with `autotune export`"
         )
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{file} is damaged: {error}") from error
+    content = read_json(file, error=RecordError)
     if not isinstance(content, dict) or content.get("schema_version") != MANIFEST_SCHEMA_VERSION:
         raise RecordError(
             f"{file} is not a manifest of schema version {MANIFEST_SCHEMA_VERSION}",
@@ -144,13 +141,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if fault:
         raise RecordError(f"{file} is damaged: {fault}", hint="export the run again")
     return content
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
-    return found
 
 
 def _fault(content: Mapping[str, Any]) -> str:

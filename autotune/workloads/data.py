@@ -24,9 +24,14 @@ LARGEST_BYTES = 4 * 2**30  # of images, as float32 in the model's input size
 
 _IDX_IMAGES, _IDX_LABELS = 0x0803, 0x0801  # unsigned bytes in three axes, and in one
 _CIFAR_SHAPE = (3, 32, 32)
+_ARRAYS = {
+    "images": ("images", "inputs", "x", "x_train"),
+    "labels": ("labels", "targets", "y", "y_train"),
+}
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 _PYTHON_CIFAR = ("data_batch_1", "batches.meta", "meta")  # in a folder of CIFAR's Python version
 _CHUNK = 256  # images that are converted at once
+_LARGEST_VALUE = 1e30
 _PIECE = 2**20  # bytes that are read at once
 _WAVES = 4  # cosines along each axis of a generated pattern
 
@@ -80,11 +85,13 @@ def load_samples(
       ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``; each may be compressed (``.gz``).
     - CIFAR's binary version: a ``.bin`` file, or a folder with ``data_batch_*.bin`` (CIFAR-10) or
       ``train.bin`` (CIFAR-100, of which the fine labels are taken).
-    - ``.npz`` with ``images`` [n, c, h, w] or [n, h, w, c] and whole numbers ``labels`` [n]. Channels are the
-      axis whose size is that of the model, 1 or 3; [n, c, h, w] is taken where both would do.
+    - ``.npz`` with ``images`` (or ``inputs``, ``x``, ``x_train``) and whole numbers ``labels`` [n] (or ``targets``,
+      ``y``, ``y_train``). Images are [n, c, h, w] or [n, h, w, c]: channels are the axis whose size is that of the
+      model, 1 or 3; [n, c, h, w] is taken where both would do. Other samples, such as sequences, must have the
+      model's shape, but for axes of one element.
 
-    Nothing is ever unpickled. Bytes are divided by 255; floats are taken as they are when all lie in [0, 1] and
-    divided by 255 when all lie in [0, 255]. Then 0.5 is subtracted and the result divided by 0.5.
+    Nothing is ever unpickled. Pixels are scaled to [-1, 1]: bytes and floats in [0, 255], floats in [0, 1].
+    Signed or larger floats, and whole numbers other than bytes, are taken as they are.
 
     Images of another size are resampled by nearest neighbour. One channel is repeated where the model takes more;
     three are averaged where it takes one.
@@ -327,9 +334,7 @@ def _idx_content(
         raise _wrong_length(path, "its header is cut short")
     sizes = struct.unpack(f">{axes}I", head[4:])
     expected = math.prod(sizes)
-    if expected > LARGEST_BYTES:
-        raise UsageError(f"{path}: announces {expected} bytes, more than {LARGEST_BYTES}")
-    content = _bytes(stream, expected + 1)
+    content = _bytes(stream, min(expected, LARGEST_BYTES) + 1)
     if len(content) != expected:
         found = f"at least {expected + 1}" if len(content) > expected else str(len(content))
         raise _wrong_length(path, f"{list(sizes)} bytes are announced, {found} found")
@@ -374,10 +379,13 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
         with open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             unpacked = sum(entry.file_size for entry in file.zip.infolist())
             if unpacked > LARGEST_BYTES:
-                raise UsageError(f"{path}: unpacks to {unpacked} bytes, more than {LARGEST_BYTES}")
-            for key in ("images", "labels"):
-                if key in file:
-                    arrays[key] = file[key]
+                raise UsageError(
+                    f"{path}: unpacks to {unpacked} bytes, more than {LARGEST_BYTES}",
+                    hint="give fewer samples",
+                )
+            for what, names in _ARRAYS.items():
+                if name := next((name for name in names if name in file), None):
+                    arrays[what] = file[name]
     except (OSError, UsageError):
         raise
     except Exception as error:  # numpy and zipfile have a dozen for damaged files
@@ -385,10 +393,11 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
         raise UsageError(
             f"{path}: is no .npz of plain arrays: {reason}", hint="write it with numpy.savez"
         ) from error
-    if missing := [key for key in ("images", "labels") if key not in arrays]:
+    if missing := [what for what in _ARRAYS if what not in arrays]:
         raise UsageError(
             f"{path}: has no array {' and no array '.join(missing)}",
-            hint="write it with numpy.savez(path, images=..., labels=...)",
+            hint="write it with numpy.savez(path, images=..., labels=...); inputs and targets, x and y, or x_train "
+            "and y_train will do",
         )
     images, labels = arrays["images"], arrays["labels"]
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
@@ -396,12 +405,22 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
             f"{path}: labels are {labels.dtype}{list(labels.shape)}",
             hint="labels must be whole numbers, [n]",
         )
-    if images.ndim != 4 or not (images.dtype == np.uint8 or images.dtype.kind == "f"):
+    if images.ndim < 1 or images.dtype.kind not in "uif":
         raise UsageError(
             f"{path}: images are {images.dtype}{list(images.shape)}",
-            hint="images must be uint8 or floats, [n, c, h, w] or [n, h, w, c]",
+            hint="give whole numbers or floats",
         )
-    return (images.transpose(0, 3, 1, 2) if _channels_last(images, input_shape) else images), labels
+    same = [s for s in images.shape[1:] if s > 1] == [s for s in input_shape if s > 1]
+    if images.ndim == 4 and not (same and {1, 3, input_shape[0]}.isdisjoint(images.shape[1::2])):
+        last = _channels_last(images, input_shape)
+        return (images.transpose(0, 3, 1, 2) if last else images), labels
+    # Sequences and the like: the model's own shape, but for axes of one element.
+    if not same:
+        raise UsageError(
+            f"{path}: a sample is of shape {images.shape[1:]}, and the model takes {input_shape}",
+            hint="give samples of the model's shape (axes of one element may be left out), or images [n, c, h, w]",
+        )
+    return images.reshape(-1, *input_shape), labels
 
 
 def _channels_last(images: Array, input_shape: Shape) -> bool:
@@ -422,7 +441,7 @@ def _standardised(path: Path, images: Array, input_shape: Shape) -> NDArray[np.f
             f"{path}: images have {found} channels, the model takes {channels}",
             hint=f"give images with {channels} channels or one",
         )
-    scale = _scale(path, images)
+    scale, middle = _scale(path, images)
     rows, columns = (
         (2 * np.arange(target) + 1) * source // (2 * target)
         for source, target in zip(images.shape[2:], size, strict=True)
@@ -432,18 +451,23 @@ def _standardised(path: Path, images: Array, input_shape: Shape) -> NDArray[np.f
         chunk = images[start : start + _CHUNK][:, :, rows[:, None], columns].astype(np.float32)
         if found > channels:
             chunk = chunk.mean(axis=1, keepdims=True)
-        result[start : start + _CHUNK] = (chunk * scale - np.float32(0.5)) / np.float32(0.5)
+        result[start : start + _CHUNK] = (chunk * scale - middle) / (middle or np.float32(1))
     return result
 
 
-def _scale(path: Path, images: Array) -> np.float32:
-    """Returns what pixels are multiplied by to lie in [0, 1]."""
+def _scale(path: Path, images: Array) -> tuple[np.float32, np.float32]:
+    """Returns what values are multiplied by, and the middle of their range; 0: they stay as they are."""
+    half = np.float32(0.5)
     if images.dtype == np.uint8:
-        return np.float32(1 / 255)
+        return np.float32(1 / 255), half
     low, high = float(images.min()), float(images.max())
-    if not (low >= 0.0 and high <= 255.0):  # also where a NaN is among them
+    if not (
+        abs(low) <= _LARGEST_VALUE and abs(high) <= _LARGEST_VALUE
+    ):  # also where a NaN is among them
         raise UsageError(
-            f"{path}: pixels reach from {low:g} to {high:g}",
-            hint="pixels must lie in [0, 1] or in [0, 255]",
+            f"{path}: values reach from {low:g} to {high:g}",
+            hint=f"give finite ones of at most {_LARGEST_VALUE:g}",
         )
-    return np.float32(1.0 if high <= 1.0 else 1 / 255)
+    if images.dtype.kind != "f" or low < 0.0 or high > 255.0:
+        return np.float32(1), np.float32(0)  # No pixels: somebody has scaled them already.
+    return np.float32(1.0 if high <= 1.0 else 1 / 255), half

@@ -333,7 +333,7 @@ def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="twice"):
         verify(out, None)
     file.write_text("{")
-    with pytest.raises(RecordError, match="is damaged|is not valid JSON"):
+    with pytest.raises(RecordError, match=r"is damaged|is not valid JSON"):
         verify(out, None)
     file.unlink()
     os.mkfifo(file)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bars import Report
 from duel import in_turns, turn_of
 from pytorch import torch
-from torch_kernels import torch_call
+from torch_kernels import kept_memory, torch_call
 from tuned_kernels import TunedKernels, tuned_kernels
 
 from autotune.compiler.step_library import StepLibrary
@@ -71,7 +71,7 @@ def one_against_torch(
     turns = {"tuned": ours.turn(kernel)}
     for last in (False, True) if isinstance(operator, Conv2d) else (False,):
         turns[f"torch {last}"] = turn_of(torch_call(natural, given, last=last))
-    with torch.no_grad():
+    with torch.no_grad(), kept_memory():
         ours_s, *rivals = in_turns(turns, 3 if report.quick else BLOCKS, _SEED).values()
     best = min(rivals, key=median)
     speed = paired_speedup(best, ours_s, seed=_SEED)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -16,18 +17,23 @@ from typing import Any, Literal
 
 from autotune.compiler.runner import host_device
 from autotune.errors import INTERRUPTED, AutotuneError
+from autotune.measurement import Interval
 from autotune.records.folder import write_json
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure with its goal; `ok` is None in a smoke run, which judges nothing."""
+    """A figure with its goal; `ok` is None in a smoke run, which judges nothing.
+
+    Where the figure has a 95 % interval, it is the interval's end nearer to the goal that must meet it.
+    """
 
     name: str
     value: float
     goal: str
     unit: str
     ok: bool | None
+    interval: tuple[float, float] | None = None
 
 
 @dataclass
@@ -40,18 +46,52 @@ class Report:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def bar(
-        self, name: str, value: float, kind: Literal["at least", "at most"], goal: float, unit: str
+        self,
+        name: str,
+        value: float,
+        kind: Literal["at least", "at most"],
+        goal: float,
+        unit: str,
+        *,
+        interval: tuple[float, float] | None = None,
     ) -> None:
-        """Adds a bar and prints it."""
-        met = value >= goal if kind == "at least" else value <= goal
-        ok = None if self.quick else met
-        self.bars.append(Bar(name, value, f"{kind} {goal:g}", unit, ok))
+        """Adds a bar and prints it.
+
+        Args:
+            name: What is measured.
+            value: The figure.
+            kind: Whether more or less of it is better.
+            goal: What it must reach.
+            unit: Its unit.
+            interval: Its 95 % interval; None for a count, or what has no spread.
+        """
+
+        def meets(figure: float) -> bool:
+            return figure >= goal if kind == "at least" else figure <= goal
+
+        near = value if interval is None else interval[0 if kind == "at least" else 1]
+        ok = None if self.quick else meets(near)
+        self.bars.append(Bar(name, value, f"{kind} {goal:g}", unit, ok, interval))
         word = {None: "not judged", True: "met", False: "MISSED"}[ok]
-        print(f"{name}: {value:.4g} {unit} ({kind} {goal:g}: {word})", flush=True)
+        if ok is False and meets(value):
+            word = "MISSED: met by the estimate only"
+        spread = "" if interval is None else f" ({interval[0]:.4g} to {interval[1]:.4g})"
+        print(f"{name}: {value:.4g} {unit}{spread} ({kind} {goal:g}: {word})", flush=True)
 
     def row(self, **fields: Any) -> None:
         """Adds a row of detail."""
         self.rows.append(fields)
+
+
+def mean_ratio(ratios: Sequence[Interval]) -> tuple[float, tuple[float, float]]:
+    """Geometric mean of ratios that were measured apart, with its 95 % interval.
+
+    The interval takes each ratio's own for that of a normal distribution of its logarithm.
+    """
+    logs = [math.log(one.estimate) for one in ratios]
+    spread = [math.log(one.high / one.low) / 2 if one.low > 0 else math.inf for one in ratios]
+    mean, half = sum(logs) / len(logs), math.hypot(*spread) / len(logs)
+    return math.exp(mean), (math.exp(mean - half), math.exp(mean + half))
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:

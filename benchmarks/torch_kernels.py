@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from pytorch import torch
 
 from autotune.workloads import Conv2d, Kernel, Matmul
 
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # <malloc.h>
+_DEFAULT_TRIM, _DEFAULT_MMAPS = 128 * 1024, 65536
+
+
+@contextmanager
+def kept_memory() -> Iterator[None]:
+    """Lets the process keep the memory of results on the processor, as a framework that reuses them does.
+
+    Convolutions in PyTorch ask for a new tensor a call. The C library by itself gives large ones back to the system
+    each time. Their page faults would be timed as PyTorch's own, while our side writes into memory that it has.
+    """
+    c_library = ctypes.CDLL(None)
+    c_library.mallopt(_M_MMAP_MAX, 0)
+    c_library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    try:
+        yield
+    finally:
+        c_library.mallopt(_M_MMAP_MAX, _DEFAULT_MMAPS)
+        c_library.mallopt(_M_TRIM_THRESHOLD, _DEFAULT_TRIM)
+
 
 def torch_call(
     kernel: Kernel, operands: Sequence[torch.Tensor], *, last: bool = False
 ) -> Callable[[], torch.Tensor]:
-    """Computes a kernel without its epilogue.
+    """Computes a kernel without its epilogue; products into memory that is there.
 
     Args:
         kernel: A convolution, in the order NCHW, or a matmul.
@@ -21,11 +43,11 @@ def torch_call(
     """
     (a, b), op, role = operands, kernel.operator, kernel.role
     if isinstance(op, Matmul):
-        return {
-            "forward": lambda: a @ b.t(),
-            "data_grad": lambda: a @ b,
-            "weight_grad": lambda: b.t() @ a,
-        }[role]
+        first, second = {"forward": (a, b.t()), "data_grad": (a, b), "weight_grad": (b.t(), a)}[
+            role
+        ]
+        out = first @ second
+        return lambda: torch.mm(first, second, out=out)
     assert isinstance(op, Conv2d)
     order = torch.channels_last if last else torch.contiguous_format
     a, b = a.contiguous(memory_format=order), b.contiguous(memory_format=order)

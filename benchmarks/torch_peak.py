@@ -11,17 +11,10 @@ from pathlib import Path
 from pytorch import torch
 from torch_step import TorchStep
 
+from autotune.compiler.step_worker import HighWater
 from autotune.workloads import StepBuilder, build_model, initial_values
 
 STEPS = 4
-
-
-def memory(key: str) -> int:
-    """A figure of /proc/self/status, in bytes."""
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(key)
 
 
 def warm_up() -> None:
@@ -45,14 +38,11 @@ def main(model: str, batch: int, threads: int) -> None:
     masks = {name: array for name, array in values.items() if name.endswith(".mask")}
     warm_up()
     gc.collect()
-    before, files = memory("VmRSS"), memory("RssFile")
+    high_water = HighWater()
     step = TorchStep(graph, values)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     for _ in range(STEPS):
         step.step(values["input"], values["labels"], masks)
-    # Pages of libraries are not counted on our side either.
-    mapped = memory("RssFile") - files
-    print(json.dumps({"peak_bytes": memory("VmHWM") - before - mapped}))
+    print(json.dumps({"peak_bytes": high_water.bytes()}))
 
 
 def torch_peak(model: str, batch: int, threads: int) -> int:

@@ -2,7 +2,8 @@
 
 Both figures are geometric means over three operators; the rows have each operator's own.
 
-Stock is `tune_tir` with its default LocalBuilder, LocalRunner, space and search; both sides tune the same operator
+Stock is `tune_tir` with its default LocalBuilder, LocalRunner, space and search, whose measurements take as long as
+ours at least (its own default is 25 times that); both sides tune the same operator
 for this CPU, each in a process of its own, one after the other. The two winners are then timed against each other
 in interleaved blocks, in one process.
 
@@ -14,6 +15,7 @@ The time of stock is that of the call of `tune_tir`.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -42,16 +44,26 @@ def stock(spec: str, trials: int, folder: Path) -> None:
     """Child process: tunes with `tune_tir` as it comes, and builds its best program."""
     import tvm
     from tvm.s_tir import meta_schedule
+    from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 
-    from autotune.compiler import targets
+    from autotune.compiler import spaces, targets
     from autotune.compiler.formulations import formulations, prim_func
 
     kernel = Kernel(parse_operator(spec), "forward")
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])
     target = targets.tvm_target(targets.find("cpu"), None)
     began = time.monotonic()
+    # As many samples as our side takes, each of the same least time; all else is as it comes.
+    measure = spaces.load(targets.find("cpu").space_path()).measure
+    evaluator = EvaluatorConfig(
+        number=1, repeat=measure.repeats, min_repeat_ms=math.ceil(measure.min_repeat_ms)
+    )
     database = meta_schedule.tune_tir(
-        program, target, str(folder / "stock"), max_trials_global=trials
+        program,
+        target,
+        str(folder / "stock"),
+        max_trials_global=trials,
+        runner=LocalRunner(evaluator_config=evaluator),
     )
     wall_s = time.monotonic() - began
     schedule = meta_schedule.tir_integration.compile_tir(database, program, target)

@@ -43,11 +43,13 @@ class StepTimes:
         losses: Loss of each step.
         seconds: Wall time of each step: data and masks put in place, all kernels, the loss read.
         peak_bytes: By how much the step's memory made the process grow.
+        high_water_bytes: The same by the kernel's high-water mark; None where that cannot be reset.
     """
 
     losses: tuple[float, ...]
     seconds: tuple[float, ...]
     peak_bytes: int
+    high_water_bytes: int | None = None
 
 
 class StepSession:
@@ -91,7 +93,12 @@ class StepSession:
         """
         folder = self._feed(feeds)
         answer = self._ask({"op": "run", "feeds": str(folder), "steps": len(feeds)})
-        return StepTimes(tuple(answer["losses"]), tuple(answer["seconds"]), answer["bytes"])
+        return StepTimes(
+            tuple(answer["losses"]),
+            tuple(answer["seconds"]),
+            answer["bytes"],
+            answer["high_water"],
+        )
 
     def read(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Tensors as they are now, in the model's own shape and order.

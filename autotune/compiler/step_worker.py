@@ -7,7 +7,8 @@ It holds only TVM's runtime. Requests:
 - `{"op": "run", "feeds", "steps"}`: a folder with `<index>.bin` for each tensor that is given afresh, one value a
   step; answers loss and seconds of each step, and by how many bytes this process has grown since "start". All
   that a step asks for stays with the process (the arena, the runtime's pools), so that is its peak; mapped files,
-  such as the libraries, are not counted.
+  such as the libraries, are not counted. `high_water` is the same as the kernel's high-water mark of all resident
+  memory tells it, which is how other frameworks' steps are measured too; null where it cannot be reset.
 - `{"op": "read", "tensors", "folder"}`: writes tensors, by index, as `<index>.npy`.
 """
 
@@ -39,6 +40,23 @@ def _memory(key: str) -> int:
     raise RuntimeError(f"/proc/self/status has no {key}")
 
 
+class HighWater:
+    """By how much this process has grown at the most since this was made, mapped files apart; Linux only."""
+
+    def __init__(self) -> None:
+        self._resident, self._files = _memory("VmRSS"), _memory("RssFile")
+        try:
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            self._resident = -1
+
+    def bytes(self) -> int | None:
+        """The growth; None where the mark cannot be reset."""
+        if self._resident < 0:
+            return None
+        return _memory("VmHWM") - self._resident - (_memory("RssFile") - self._files)
+
+
 class Step:
     """A loaded step."""
 
@@ -53,6 +71,7 @@ class Step:
         self._feeds: list[int] = []
         self._loss = 0
         self._before = 0
+        self._high_water: HighWater | None = None
 
     def handle(self, request: Message) -> Message:
         """Carries out one request."""
@@ -102,6 +121,7 @@ class Step:
         c_library.mallopt(_M_MMAP_THRESHOLD, _OF_ITS_OWN_BYTES)
         c_library.malloc_trim(0)
         self._before = _memory("RssAnon")
+        self._high_water = HighWater()
         for index, path in values:
             self._fill(index, Path(path), 0)
         return {}
@@ -132,7 +152,12 @@ class Step:
                 function(*operands)
             losses.append(self._finish())
             seconds.append(time.perf_counter() - start)
-        return {"losses": losses, "seconds": seconds, "bytes": _memory("RssAnon") - self._before}
+        return {
+            "losses": losses,
+            "seconds": seconds,
+            "bytes": _memory("RssAnon") - self._before,
+            "high_water": self._high_water and self._high_water.bytes(),
+        }
 
     def _read(self, tensors: list[int], folder: Path) -> Message:
         for index in tensors:

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import schedule_estimate
 from autotune.studies.bench import Measured
-from autotune.studies.configuration import CpuConfiguration
+from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.joint import Choice, JointBench
 from autotune.studies.joint_run import KeptSchedules
 from autotune.studies.objective import NO_LIMITS, Figures
@@ -71,13 +71,6 @@ def recorded(profile: str) -> dict[str, Any]:
 @cache
 def joint_tasks(profile: str) -> tuple[TaskPool, ...]:
     return pools([(HYBRID, recorded(profile))])
-
-
-@cache
-def sequential_tasks(profile: str) -> tuple[TaskPool, ...]:
-    """One schedule each: the run's winner."""
-    winners = [{**task, "pool": task["pool"][:1]} for task in recorded(profile)["tasks"]]
-    return pools([(HYBRID, {"tasks": winners})])
 
 
 class ModelSteps:
@@ -131,13 +124,41 @@ class ModelSteps:
         return Measured("ok", figures=figures, raw={"task_s": calls.tolist()})
 
 
+@cache
+def tuned_for(profile: str, trains: tuple[bool, ...]) -> Choice:
+    """What tuning kernels first finds for the clusters that train: the fastest of each pool on all their cores."""
+    tasks = joint_tasks(profile)
+    steps = ModelSteps(profile, tasks, 0)
+    setting = CpuConfiguration(
+        tuple(
+            ClusterSetting(len(c.cpus), c.frequencies_khz[-1]) if used else ClusterSetting(0, None)
+            for c, used in zip(steps.clusters, trains, strict=True)
+        ),
+        sum(len(c.cpus) for c, used in zip(steps.clusters, trains, strict=True) if used),
+    )
+    largest = max(len(task.schedules) for task in tasks)
+    seconds = np.full((largest, len(tasks)), np.inf)
+    for number in range(largest):
+        choice = Choice(tuple(min(number, len(task.schedules) - 1) for task in tasks))
+        seconds[number] = steps.exact(setting, choice)[0]
+    return Choice(
+        tuple(int(seconds[: len(task.schedules), at].argmin()) for at, task in enumerate(tasks))
+    )
+
+
+def kernels_first(profile: str, configuration: CpuConfiguration | None) -> Choice:
+    """The schedules that were tuned for the clusters of a configuration."""
+    assert configuration is not None
+    return tuned_for(profile, tuple(one.cores > 0 for one in configuration.clusters))
+
+
 def searched(job: tuple[str, str, int, int]) -> list[tuple[float, float]]:
     """Exact figures of the front that a search takes for the best, by what it measured."""
     profile, method, trials, seed = job
-    tasks = joint_tasks(profile) if method == "joint" else sequential_tasks(profile)
+    tasks = joint_tasks(profile)
     steps = ModelSteps(profile, tasks, seed)
     joint = JointBench(steps, tasks, "pareto", seed)
-    bench = joint if method == "joint" else KeptSchedules(joint, Choice((0,) * len(tasks)))
+    bench = joint if method == "joint" else KeptSchedules(joint, partial(kernels_first, profile))
     space = CpuSpace.of(steps.clusters, CpuRanges(), clocks=True)
     request = StudyRequest(space, "pareto", NO_LIMITS, trials, "tpe", model=True, seed=seed)
     found: list[tuple[Figures, CpuConfiguration, Choice]] = []

@@ -212,10 +212,12 @@ def run_search(
                         storage,
                         f"{label}-sequential",
                     )
+                names = [cluster.name for cluster in bench.clusters]
+                kept = KeptSchedules(choosing, partial(kept_choice, workload, names))
                 with reading(folder.path):
                     joint_run = JointRun(
-                        study, choosing, beside, KeptSchedules(choosing, kept_choice(workload)), recorder(folder),
-                        progress, interrupted=interrupted, blocks=blocks, reference_every=every, events=events,
+                        study, choosing, beside, kept, recorder(folder), progress, interrupted=interrupted,
+                        blocks=blocks, reference_every=every, events=events,
                     )  # fmt: skip
                 whole = joint_run.run()
                 outcome = whole.outcome if whole else None

@@ -65,10 +65,21 @@ def forms_on_device(
     ]
 
 
-def kept_choice(workload: DeviceWorkload) -> Choice:
-    """What tuning kernels first would run: each kernel's fastest schedule, in the step's first form."""
+def kept_choice(
+    workload: DeviceWorkload, names: Sequence[str], configuration: CpuConfiguration | None
+) -> Choice:
+    """What tuning kernels first would run: each kernel's fastest schedule, in the step's first form.
+
+    Args:
+        workload: The step.
+        names: The device's clusters.
+        configuration: The cores that train: kernels that were tuned for them count; None for all of them.
+    """
     assert workload.pools is not None
-    return Choice(workload.pools.winners)
+    if configuration is None:
+        return Choice(workload.pools.winners_on(names))
+    trains = zip(names, configuration.clusters, strict=True)
+    return Choice(workload.pools.winners_on([name for name, one in trains if one.cores]))
 
 
 @dataclass(frozen=True)
@@ -139,7 +150,7 @@ def plan_points(
             found[name] = PlanPoint(point, (setting,))
     if (other := result["sequential"]) is not None:
         configuration = CpuConfiguration.from_json(other["best"], names)
-        setting = PlannedSetting(configuration, kept_choice(workload))
+        setting = PlannedSetting(configuration, kept_choice(workload, names, configuration))
         found["sequential"] = PlanPoint(other["best"], (setting,))
     planned = result.get("per_operator")
     if planned and planned["measured"] and planned["measured"]["verdict"] == "better":

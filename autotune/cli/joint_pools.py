@@ -60,6 +60,26 @@ class JointPools:
     winners: tuple[int, ...]
     warnings: tuple[str, ...] = ()
 
+    def winners_on(self, clusters: Sequence[str]) -> tuple[int, ...]:
+        """Index of the schedule of each task that was fastest on the cores that train.
+
+        Args:
+            clusters: The clusters that train; several, or all of a device with one, are what a run without
+                `--cluster` was tuned for.
+
+        Returns:
+            The fastest schedule by the runs for these clusters. Where no run was for them, the fastest of all.
+        """
+        where = clusters[0] if len(clusters) == 1 else HYBRID
+        return tuple(
+            min(
+                (number for number, one in enumerate(task.schedules) if where in one.ms),
+                key=lambda number, task=task: task.schedules[number].ms[where],  # type: ignore[misc]
+                default=fallback,
+            )
+            for task, fallback in zip(self.tasks, self.winners, strict=True)
+        )
+
     @property
     def counts(self) -> NDArray[np.float64]:
         """How often each form runs each task, shape (forms, tasks)."""

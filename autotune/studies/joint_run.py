@@ -30,15 +30,17 @@ _ROUNDS_OF = 3
 
 
 class KeptSchedules:
-    """A bench that computes every step alike: tuned kernels first, cores and clocks afterwards.
+    """A bench of kernels that were tuned first; cores and clocks are chosen afterwards.
 
     Args:
         bench: The joint search's.
-        choice: With what.
+        choice: The schedules that were tuned for the cores of a configuration.
     """
 
-    def __init__(self, bench: JointBench, choice: Choice) -> None:
-        self._bench, self.choice = bench, choice
+    def __init__(
+        self, bench: JointBench, choice: Callable[[CpuConfiguration | None], Choice]
+    ) -> None:
+        self._bench, self._choice = bench, choice
 
     @property
     def clusters(self) -> Sequence[Cluster]:
@@ -52,8 +54,9 @@ class KeptSchedules:
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
         """See `Bench.measure`; the joint search learns nothing from it."""
-        measured = self._bench.steps.measure(configuration, self.choice)
-        return replace(measured, raw={**(measured.raw or {}), **self.choice.to_json()})
+        choice = self._choice(configuration)
+        measured = self._bench.steps.measure(configuration, choice)
+        return replace(measured, raw={**(measured.raw or {}), **choice.to_json()})
 
 
 @dataclass(frozen=True)

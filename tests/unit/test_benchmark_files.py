@@ -12,6 +12,7 @@ import bars
 import pytest
 
 from autotune.errors import INTERRUPTED, StableDeviceError, UsageError
+from autotune.measurement import Interval
 
 HALF_WAY = """
 import sys, time
@@ -104,3 +105,38 @@ def test_a_missing_run_is_told_before_anything_is_timed(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "has no run of lenet, batch 4" in done.stderr
     assert json.loads(file.read_text()) == "before"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "interval", "ok", "word"),
+    [
+        ("at least", 1.2, None, True, "met"),
+        ("at least", 1.2, (1.05, 1.4), True, "met"),
+        ("at least", 1.2, (0.9, 1.5), False, "MISSED: met by the estimate only"),
+        ("at least", 0.8, (0.7, 1.5), False, "MISSED"),
+        ("at most", 0.9, (0.5, 1.0), True, "met"),
+        ("at most", 0.9, (0.5, 1.1), False, "MISSED: met by the estimate only"),
+    ],
+)
+def test_a_bar_is_met_by_the_end_of_its_interval_that_is_nearer_to_the_goal(
+    capsys: pytest.CaptureFixture[str],
+    kind: Any,
+    value: float,
+    interval: tuple[float, float] | None,
+    ok: bool,
+    word: str,
+) -> None:
+    report = bars.Report(quick=False)
+    report.bar("ratio", value, kind, 1, "x", interval=interval)
+    (bar,) = report.bars
+    assert (bar.ok, bar.interval) == (ok, interval)
+    assert capsys.readouterr().out.rstrip().endswith(f": {word})")
+
+
+def test_the_mean_of_ratios_has_an_interval_that_narrows_with_their_number() -> None:
+    one = Interval(2.0, 1.0, 4.0)
+    mean, (low, high) = bars.mean_ratio([one])
+    assert (mean, low, high) == pytest.approx((2.0, 1.0, 4.0))
+    mean, (low, high) = bars.mean_ratio([one, Interval(0.5, 0.25, 1.0)])
+    assert (mean, low, high) == pytest.approx((1.0, 2 ** -(0.5**0.5), 2**0.5**0.5))
+    assert bars.mean_ratio([one] * 100)[1] == pytest.approx((2 * 2**-0.1, 2 * 2**0.1))

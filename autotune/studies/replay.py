@@ -25,7 +25,7 @@ from autotune.studies.study import StudyRequest, StudyTrial, study_of
 
 _COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "energy_j")
 _JOULES = "energy_j"
-_NOTHING = ("", "-", "nan", "NaN")
+_NOTHING = ("", "-")
 CAPACITY = {"little": 360, "big": 1024}
 """As Linux has them for the table's phone: arch/arm64/boot/dts/qcom/sm8150.dtsi, at the highest clocks."""
 

@@ -19,7 +19,7 @@ CONTENTS: dict[str, bytes] = {
     "digits": b'{"kind": ' + b"9" * 10_000 + b"}",
     "null": b"null",
     "list": b"[]",
-    "text": b'"llvm"',
+    "text": b'"no such target"',
     "number": b"7",
     "object": b'{"a": 1}',
     "surrogate": b'{"kind": "\\ud800"}',

@@ -19,6 +19,7 @@ from typing import Any
 
 from autotune.compiler.run_worker import Bench
 from autotune.compiler.workers import Message, serve
+from autotune.reading import parse_json
 
 _PRIORITY = 1
 _LONGER_THAN_THE_WAY_S, _FAR_LONGER = 0.03, 20
@@ -76,7 +77,7 @@ class Session:
     def _conditions(self) -> list[Any]:
         """What the device tells of heat, clocks and cores: one reading; none from another server than ours."""
         function = self._function("autotune.server.conditions")
-        return [json.loads(str(function()))] if function else []
+        return [parse_json(str(function()))] if function else []
 
     def _open(self) -> Message:
         from tvm import rpc
@@ -90,12 +91,12 @@ class Session:
         self._bench = SessionBench(self._session, self._kind)
         self._functions.clear()
         info = self._function("autotune.server.info")
-        return {"info": json.loads(str(info())) if info else {}}
+        return {"info": parse_json(str(info())) if info else {}}
 
     def _opencl(self) -> Message:
         """The session's OpenCL devices, as the sidecar lists them; null where the server has none."""
         devices = self._function("autotune.opencl.devices")
-        return {"device": json.loads(str(devices())) if devices else None}
+        return {"device": parse_json(str(devices())) if devices else None}
 
     def _function(self, name: str) -> Any:
         """A function of our own server, asked for once a session; None on another one."""

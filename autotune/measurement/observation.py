@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from autotune.errors import StableDeviceError
+from autotune.reading import parse_json
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Record:
 
     def _take(self, line: bytes) -> None:
         try:
-            entry = json.loads(line.decode(errors="replace"))
+            entry = parse_json(line.decode(errors="replace"))
         except ValueError:
             return  # Cut off by a full disk or a restart: what came before it is good.
         if "begin" in entry:

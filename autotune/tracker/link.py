@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import TransientDeviceError, UsageError
+from autotune.reading import parse_json
 
 _MAGIC = 0x2F271
 _SUMMARY = 6
@@ -140,7 +141,7 @@ class TrackerLink:
                 size = struct.unpack("<i", _exactly(connection, 4))[0]
                 if not 0 < size <= _MOST_BYTES:
                     raise ValueError(f"an answer of {size} bytes")
-                code, summary = json.loads(_exactly(connection, size))
+                code, summary = parse_json(_exactly(connection, size))
                 if code != 0 or not isinstance(summary, dict):
                     raise ValueError(f"code {code}")
         except (OSError, ValueError, TypeError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -26,6 +25,7 @@ from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.emulator.step_model import Workload as ModelWork
 from autotune.emulator.trained import NOMINAL_BYTES
 from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
+from autotune.measurement import observation
 from autotune.measurement.conditions import broken
 from autotune.measurement.observation import Line, Record, parse, steps
 from autotune.measurement.observer import Observer, Task
@@ -36,6 +36,7 @@ from autotune.measurement.step_run import Band, Protocol, Workload
 from autotune.measurement.step_runner import STEP_LINE
 from autotune.measurement.versus import judge, versus
 from autotune.power.channels import PATTERNS, find
+from autotune.reading import parse_json
 from autotune.studies.device_bench import DeviceBench
 from autotune.studies.objective import Limits
 
@@ -521,14 +522,14 @@ def test_a_record_that_comes_in_pieces_is_the_same_as_whole(size: int) -> None:
 
 
 def test_each_line_of_a_long_record_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    count, loads = 0, json.loads
+    count = 0
 
     def counted(text: str) -> Any:
         nonlocal count
         count += 1
-        return loads(text)
+        return parse_json(text)
 
-    monkeypatch.setattr(json, "loads", counted)
+    monkeypatch.setattr(observation, "parse_json", counted)
     record = Record()
     first, *rest = WHOLE.splitlines(keepends=True)
     record.add(first.encode())

@@ -2,6 +2,8 @@
 
 First over the recorded 21 configurations of EMDL'21's Table 3, then over the full spaces of two emulated phones,
 whose measurements are noisy and whose clocks fall when warm. The method was not adjusted to the second phone.
+Last over two phones of foreign physics (foreign_phones.py), which were made after the method. Nothing is judged by
+them: their figures are reported whatever they are.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import optuna
 from bars import Report, run
+from foreign_phones import PHONES, ForeignBench
 
 from autotune.devices.topology import Cluster
 from autotune.emulator.clock import VirtualClock
@@ -98,7 +101,9 @@ class EmulatedPhone:
 
 
 def clusters_of(profile: str) -> tuple[Cluster, ...]:
-    """A profile's clusters, with every clock."""
+    """A profile's clusters, or a foreign phone's, with every clock."""
+    if profile in PHONES:
+        return PHONES[profile].clusters
     found = load(profile).clusters
     return tuple(
         Cluster(name, c.cpus, c.capacity, c.frequencies_khz[0], c.frequencies_khz[-1],
@@ -120,6 +125,8 @@ def truth(profile: str) -> tuple[CpuSpace, dict[str, float], tuple[float, float]
 
 def exact(profile: str, configuration: CpuConfiguration) -> tuple[float, float]:
     """Seconds and joules of a step without noise and heat."""
+    if profile in PHONES:
+        return PHONES[profile].exact(configuration)
     clusters = clusters_of(profile)
     khz = [
         s.khz or c.frequencies_khz[0] for s, c in zip(configuration.clusters, clusters, strict=True)
@@ -146,7 +153,7 @@ def emulated(job: tuple[str, str, Objective, int, int]) -> list[float]:
     profile, method, objective, trials, seed = job
     _, sampler, model = next(m for m in METHODS if m[0] == method)
     space, best, worst, whole = truth(profile)
-    phone = EmulatedPhone(profile, seed)
+    phone = ForeignBench(profile, seed) if profile in PHONES else EmulatedPhone(profile, seed)
     request = StudyRequest(space, objective, NO_LIMITS, trials, sampler, model, seed)
     study = study_of(request, optuna.storages.InMemoryStorage(), "emulated")
     found: list[tuple[Figures, CpuConfiguration]] = []
@@ -189,10 +196,11 @@ def on_the_table(report: Report, pool: ProcessPoolExecutor) -> None:
 
 
 def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
-    """The full spaces of two profiles."""
-    seeds = range(1, 2 if report.quick else 1 + report.options.seeds)
+    """The full spaces of two profiles, and of two phones of foreign physics."""
     few, many = (12, 14) if report.quick else (40, 80)
-    for profile in PROFILES:
+    for profile in (*PROFILES, *PHONES):
+        most = report.options.foreign_seeds if profile in PHONES else report.options.seeds
+        seeds = range(1, 2 if report.quick else 1 + most)
         at: dict[tuple[str, str, int], float] = {}
         plan: list[tuple[str, Objective, int]] = [
             ("ours", "latency", few), ("ours", "energy", few), ("ours", "pareto", many),
@@ -210,6 +218,8 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
                     gap_median=median, gap_quartiles=np.quantile(gaps[:, count - 1], [0.25, 0.75]).tolist(),
                 )  # fmt: skip
                 print(f"{profile}, {objective}, {method}, {count}: gap {median:.2%}", flush=True)
+        if profile in PHONES:
+            continue
         name = f"emulated {profile}"
         for objective in ("latency", "energy"):
             gap = 100 * at["ours", objective, few]
@@ -234,6 +244,9 @@ def measure(report: Report) -> None:
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table-seeds", type=int, default=100, help="searches of the table")
     parser.add_argument("--seeds", type=int, default=50, help="searches of each emulated phone")
+    parser.add_argument(
+        "--foreign-seeds", type=int, default=10, help="searches of each foreign one"
+    )
 
 
 if __name__ == "__main__":

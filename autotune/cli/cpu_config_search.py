@@ -37,6 +37,7 @@ from autotune.cli.study_place import (
     same_storage,
     shared_study,
     study_place,
+    with_study_name,
 )
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt, tell_interrupted
 from autotune.cli.workload import DEFAULT_BATCH
@@ -150,6 +151,8 @@ def run_search(
         )
     wanted = needs_energy(request.objective, request.limits)
     meter = benches.meter(chosen, asked["meter"] or "auto", needed=wanted)
+    if resume is None:
+        asked = with_study_name(asked, request, chosen.info.soc)
     kept = asked["storage"] and hidden(asked["storage"])
     if joint and step is not None and not step.runs:
         tuned = kernels_first(asked, step, chosen, logs or Path("logs"))

@@ -1,4 +1,4 @@
-"""`autotune report`: a run as one HTML page."""
+"""`autotune report`: a run as one HTML page, or as data for other programs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.records.folder import Run
+    from autotune.records.result import Result
 
 
 def report(
@@ -28,18 +29,39 @@ def report(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="[default: report.html in the run's folder]")
     ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a table instead: kernels, or configurations, as CSV."
+        ),
+    ] = None,
+    t4: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the trials instead, in Kernel Tuner's T4 form (JSON)."
+        ),
+    ] = None,
 ) -> int:
     """Writes a run as one HTML page that needs nothing else: plots, tables, and the data to download.
 
-    A run that has not ended is shown as far as it came. docs/reports.md tells what each page shows.
+    A run that has not ended is shown as far as it came. docs/reports.md tells what each page shows. With --csv or
+    --t4 there is no page unless --out asks for one; docs/interop.md tells what these files hold.
 
     \b
     Examples:
       autotune report logs/20260102T030405Z-arm-cpu-lenet
       autotune report logs/20260102T030405Z-joint-sm8150 --out joint.html
+      autotune report latest --csv kernels.csv --t4 trials.json
     """
     from autotune.records import read_run
+    from autotune.records.json_text import json_text
 
+    for file, text in ((csv, _csv), (t4, lambda found: json_text(_t4(found), 2) + "\n")):
+        if file is not None:
+            write_page(file, text(read_run(run)))
+            typer.echo(str(file))
+    if out is None and (csv is not None or t4 is not None):
+        return 0
     path = out or run / "report.html"
     write_page(path, _page(read_run(run)))
     typer.echo(str(path))
@@ -120,27 +142,77 @@ def _unfinished(run: Run, kind: str) -> str:
     return f"{told} {how[0].upper()}{how[1:]}"
 
 
-def _kernels(run: Run, unfinished: str) -> str:
+def _csv(run: Run) -> str:
+    from autotune.reading import reading
+    from autotune.report.exports import kernels_csv, search_csv
+
+    kernels = _of_kernels(run)
+    with reading(run.path):
+        return (
+            kernels_csv(_kernel_result(run))
+            if kernels
+            else search_csv(run.events, _search_result(run))
+        )
+
+
+def _t4(run: Run) -> dict[str, Any]:
+    from autotune.reading import reading
+    from autotune.report.exports import kernels_t4, search_t4
+
+    kernels = _of_kernels(run)
+    with reading(run.path):
+        return kernels_t4(run.events) if kernels else search_t4(run.events, _search_result(run))
+
+
+def _of_kernels(run: Run) -> bool:
+    """Whether a run that other programs can be told of is one of kernels, and not a search.
+
+    Raises:
+        UsageError: It is of another kind, or nothing was measured yet.
+    """
+    from autotune.errors import UsageError
+    from autotune.records.kinds import kind_of
+
+    kind = kind_of(run.about)
+    if kind not in ("kernels", "joint", "cpu-config"):
+        raise UsageError(
+            f"--csv and --t4 are for runs of kernels, joint and cpu-config, and {run.path} is none",
+            hint="`autotune report RUN` writes its page, with its tables as CSV",
+        )
+    if run.result is None:
+        _unfinished(run, kind)
+    return kind == "kernels"
+
+
+def _kernel_result(run: Run) -> Result:
     from autotune.report.kernel_history import so_far
+
+    return so_far(run.about, run.events) if run.result is None else run.kernel_result()
+
+
+def _kernels(run: Run, unfinished: str) -> str:
     from autotune.report.kernels import kernels_page
 
-    content = run.result
-    result = so_far(run.about, run.events) if content is None else run.kernel_result()
-    return kernels_page(run.about, run.events, result, content, unfinished)
+    return kernels_page(run.about, run.events, _kernel_result(run), run.result, unfinished)
+
+
+def _search_result(run: Run) -> dict[str, Any]:
+    from autotune.cli.bench import limits
+    from autotune.report.searches import so_far
+
+    if run.result is not None:
+        return run.result
+    asked = run.about["request"]
+    names = ("deadline", "energy_budget", "max_temperature", "memory_limit")
+    return so_far(run.about, run.events, limits(*(asked.get(name) for name in names)))
 
 
 def _search(run: Run, unfinished: str) -> str:
-    from autotune.cli.bench import limits
     from autotune.errors import RecordError
     from autotune.records.folder import read_json
     from autotune.report.cpu_config import cpu_config_page
-    from autotune.report.searches import so_far
 
-    result = run.result
-    if result is None:
-        asked = run.about["request"]
-        names = ("deadline", "energy_budget", "max_temperature", "memory_limit")
-        result = so_far(run.about, run.events, limits(*(asked.get(name) for name in names)))
+    result = _search_result(run)
     plans = {}
     for name, file in result.get("plans", {}).items():
         if Path(file).parent != Path("plans"):

@@ -100,7 +100,11 @@ class Claims:
         """Ends a trial that was not measured, and queues its configuration once more."""
         self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
         trial = self._study.get_trials(deepcopy=False)[number]
-        if trial.params:
+        # By its number, since earlier versions had other parameters.
+        known = trial.user_attrs.get(NUMBER)
+        if known is not None:
+            self._study.enqueue_trial(dict(parameters(self._space.at(known), self._space)))
+        elif trial.params:
             self._study.enqueue_trial(dict(trial.params))
 
     def take_over_crashed(self) -> int:

@@ -146,6 +146,9 @@ class CpuConfigRun:
             )
         if self._interrupted():
             return None
+        for final in finals:
+            if final.configuration is None:
+                self._study.tell_default(final.figures)
         repeats = self._repeats
         return Outcome(
             tuple(trials),

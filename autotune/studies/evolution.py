@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import NSGAIISampler
 from optuna.trial import FrozenTrial, TrialState
 
@@ -31,7 +31,7 @@ class Evolution(NSGAIISampler):
     def __init__(self, trials: int, seed: int) -> None:
         super().__init__(population_size=min(_LARGEST, max(_SMALLEST, trials // 6)), seed=seed)
         self._seed = seed
-        self._children: dict[int, dict[str, int]] = {}
+        self._children: dict[int, dict[str, float]] = {}
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """See `BaseSampler.before_trial`; notes the trial's generation."""
@@ -55,9 +55,9 @@ class Evolution(NSGAIISampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """See `BaseSampler.sample_independent`."""
+        """See `BaseSampler.sample_independent`; of a child, what lies between values may come."""
         value = self._children.get(trial.number, {}).get(param_name)
-        assert isinstance(param_distribution, IntDistribution)
+        assert isinstance(param_distribution, IntDistribution | FloatDistribution)
         if value is not None:
             return min(max(value, param_distribution.low), param_distribution.high)
         return super().sample_independent(study, trial, param_name, param_distribution)
@@ -74,11 +74,11 @@ class Evolution(NSGAIISampler):
         super().after_trial(study, trial, state, values)
 
 
-def _child(parents: Sequence[FrozenTrial], rng: np.random.Generator) -> dict[str, int]:
+def _child(parents: Sequence[FrozenTrial], rng: np.random.Generator) -> dict[str, float]:
     """A blend of two winners of tournaments; on average one parameter is left out, to be drawn anew.
 
     What both have is drawn from the range that they span, widened by half at each end (BLX-alpha; Eshelman and
-    Schaffer, 1993): cores and positions of clocks have an order.
+    Schaffer, 1993): cores and clocks have an order.
     """
     first, second = (_winner(parents, rng).params for _ in range(2))
     if rng.random() > _CROSSOVER:
@@ -88,7 +88,7 @@ def _child(parents: Sequence[FrozenTrial], rng: np.random.Generator) -> dict[str
     for name in names:
         ends = [parent[name] for parent in (first, second) if name in parent]
         wider = _WIDER * (max(ends) - min(ends))
-        value = round(rng.uniform(min(ends) - wider, max(ends) + wider))
+        value = rng.uniform(min(ends) - wider, max(ends) + wider)
         if rng.random() >= 1 / len(names):
             found[name] = value
     return found

@@ -6,6 +6,7 @@ import hashlib
 import json
 
 import optuna
+from optuna.storages import BaseStorage
 
 from autotune.errors import UsageError
 from autotune.studies.objective import Limits, Objective
@@ -20,6 +21,33 @@ def space_id(space: CpuSpace) -> str:
     ]
     whole = [parts, space.threads_per_core, space.together, space.only]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
+
+
+def _identity(
+    space: CpuSpace, objective: Objective, limits: Limits, workload: str
+) -> dict[str, str]:
+    return {
+        "device or space": space_id(space),
+        "objective": objective,
+        "limit": json.dumps(limits.to_json(), sort_keys=True),
+        "workload": workload,
+    }
+
+
+def is_of(
+    storage: BaseStorage,
+    name: str,
+    space: CpuSpace,
+    objective: Objective,
+    limits: Limits,
+    workload: str,
+) -> bool:
+    """Whether a storage has a study of that name that is of exactly this; see `claim`."""
+    if name not in optuna.get_all_study_names(storage):
+        return False
+    known = optuna.load_study(study_name=name, storage=storage).user_attrs
+    mine = _identity(space, objective, limits, workload)
+    return {what: known.get(what) for what in mine} == mine
 
 
 def claim(
@@ -37,12 +65,7 @@ def claim(
     Raises:
         UsageError: The study has another device or space, objective, limits or workload.
     """
-    mine = {
-        "device or space": space_id(space),
-        "objective": objective,
-        "limit": json.dumps(limits.to_json(), sort_keys=True),
-        "workload": workload,
-    }
+    mine = _identity(space, objective, limits, workload)
     known = study.user_attrs
     for what, value in mine.items():
         if known.get(what, value) != value:

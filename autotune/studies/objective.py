@@ -9,6 +9,8 @@ from typing import Any, Literal, get_args
 Objective = Literal["latency", "energy", "edp", "pareto"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
+_SECONDS, _JOULES = "time of a step (s)", "energy of a step (J)"
+
 Metric = Literal["time_s", "energy_j", "celsius", "memory_bytes"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
 
@@ -106,6 +108,16 @@ def values(objective: Objective, figures: Figures) -> tuple[float, ...]:
     if objective == "edp":
         return (figures.edp,)
     return (figures.time_s, figures.energy_j)
+
+
+def value_names(objective: Objective) -> tuple[str, ...]:
+    """What `values` are, with their units, for other programs to show."""
+    return {
+        "latency": (_SECONDS,),
+        "energy": (_JOULES,),
+        "edp": ("energy x time of a step (J s)",),
+        "pareto": (_SECONDS, _JOULES),
+    }[objective]
 
 
 def best(objective: Objective, limits: Limits, found: Sequence[Figures]) -> int | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
-from optuna.exceptions import OptunaError, StorageInternalError
+from optuna.exceptions import ExperimentalWarning, OptunaError, StorageInternalError
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
@@ -117,9 +118,15 @@ def faults_told(hint: str) -> Iterator[None]:
 
 
 def open_study(
-    storage: BaseStorage, name: str, directions: Sequence[str], sampler: BaseSampler
+    storage: BaseStorage, name: str, metrics: Sequence[str], sampler: BaseSampler
 ) -> optuna.Study:
     """A study, made where there is none of that name.
+
+    Args:
+        storage: Where it is kept.
+        name: Its name.
+        metrics: What is to be small, by names that other programs show.
+        sampler: Proposes.
 
     Raises:
         UsageError: There is one for another objective.
@@ -129,15 +136,19 @@ def open_study(
     study = optuna.create_study(
         storage=storage,
         study_name=name,
-        directions=list(directions),  # type: ignore[arg-type]
+        directions=["minimize"] * len(metrics),
         sampler=sampler,
         load_if_exists=True,
     )
-    if len(study.directions) != len(directions):
+    if len(study.directions) != len(metrics):
         raise UsageError(
-            f"the study '{name}' has {len(study.directions)} objectives, not {len(directions)}",
+            f"the study '{name}' has {len(study.directions)} objectives, not {len(metrics)}",
             hint="give it another name with --study",
         )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        if study.metric_names is None:
+            study.set_metric_names(list(metrics))
     return study
 
 

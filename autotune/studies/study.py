@@ -20,7 +20,7 @@ from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.evolution import Evolution
 from autotune.studies.identity import claim
 from autotune.studies.model_search import GridSearch, ModelSearch
-from autotune.studies.objective import Figures, Limits, Objective, values
+from autotune.studies.objective import Figures, Limits, Objective, value_names, values
 from autotune.studies.sampler import FIGURES, NUMBER, SearchSampler, taken_numbers
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import open_study
@@ -29,6 +29,8 @@ SamplerName = Literal["tpe", "nsga2", "random", "grid"]
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 
 _REASON, _BELIEF, _SEEN_KHZ, _MARKS, _MEMO = "reason", "belief", "seen_khz", "marks", "memo"
+DEFAULT = "system's own choice"
+"""Attribute of a trial that is none of the search's: what a step took with the system's own cores and clocks."""
 _IDLE_ASKS = 20
 _LOOK_S = 1.0
 
@@ -109,16 +111,11 @@ def make_sampler(request: StudyRequest) -> BaseSampler:
     """The request's sampler."""
     base = base_sampler(request.sampler, request.trials, request.seed)
     if request.sampler == "grid":
-        return SearchSampler(GridSearch(request.space), base, every=0)
+        return SearchSampler(request.space, base, GridSearch(request.space), every=0)
     if not request.model:
-        return base
+        return SearchSampler(request.space, base)
     search = ModelSearch(request.space, request.objective, request.limits, seed=request.seed)
-    return SearchSampler(search, base)
-
-
-def directions(objective: Objective) -> list[str]:
-    """Optuna's directions of an objective."""
-    return ["minimize"] * (2 if objective == "pareto" else 1)
+    return SearchSampler(request.space, base, search)
 
 
 class Study:
@@ -248,6 +245,24 @@ class Study:
             )
             self._study.add_trial(again)
 
+    def tell_default(self, figures: Figures) -> None:
+        """Adds what the system does by itself to the study, beside its trials, for those who look at it.
+
+        It is no configuration, so it has no parameters, and no search counts it. The same figures are told once.
+
+        Args:
+            figures: What a step took.
+        """
+        known = asdict(figures)
+        if any(t.user_attrs.get(DEFAULT) == known for t in self._study.get_trials(deepcopy=False)):
+            return
+        told = create_trial(
+            values=list(values(self.request.objective, figures)),
+            user_attrs={DEFAULT: known},
+            constraints=self._excess(figures),
+        )
+        self._study.add_trial(told)
+
     def _ended(
         self, number: int, configuration: CpuConfiguration, measured: Measured
     ) -> StudyTrial:
@@ -334,5 +349,5 @@ def study_of(request: StudyRequest, storage: BaseStorage, name: str) -> Study:
     Raises:
         UsageError: There is one of that name for something else.
     """
-    made = open_study(storage, name, directions(request.objective), make_sampler(request))
+    made = open_study(storage, name, value_names(request.objective), make_sampler(request))
     return Study(request, made)

@@ -33,7 +33,15 @@ from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.cpu_config import CpuConfigRun
 from autotune.studies.finals import measure_again, named_points
 from autotune.studies.model_search import Known, ModelSearch
-from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective, best, values
+from autotune.studies.objective import (
+    NO_LIMITS,
+    Figures,
+    Limits,
+    Objective,
+    best,
+    value_names,
+    values,
+)
 from autotune.studies.pareto import front, gain, hypervolume, improvement, knee
 from autotune.studies.physics import Clocks, PowerModel, TimeModel
 from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
@@ -553,7 +561,7 @@ def test_nsga2_is_no_random_search_at_as_many_trials_as_by_default() -> None:
 
     def median_gap(sampler: SamplerName) -> float:
         gaps = []
-        for seed in range(1, 8):
+        for seed in range(1, 16):
             asked = request(space, 40, sampler, model=False, objective="latency", seed=seed)
             study = study_of(asked, optuna.storages.InMemoryStorage(), "x")
             study.run(table)
@@ -572,6 +580,98 @@ def test_what_models_propose_counts_in_nsga2_s_generations() -> None:
     generations = Counter(t.system_attrs["Evolution:generation"] for t in measured)
     # Of four each.
     assert generations == {0: 4, 1: 4, 2: 4, 3: 4, 4: 4, 5: 1}
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "grid"])
+@pytest.mark.parametrize("together", ["any", "whole"])
+def test_a_study_s_parameters_are_what_was_measured_in_units(
+    sampler: SamplerName, together: str
+) -> None:
+    cores: dict[str, object] = {"little": {"cores": [0, 1, 4]}}
+    space = small_space(clusters=cores, threads_per_core=[0.5, 1.0], together=together)
+    bench = TableBench(
+        space.clusters, {c: Figures(1.0 / c.cores, float(c.cores)) for c in every(space)}, {}
+    )
+    storage = optuna.storages.InMemoryStorage()
+    made = study_of(request(space, 12, sampler, model=False), storage, "x")
+    made.run(bench)
+    found = optuna.load_study(study_name="x", storage=storage)
+    assert found.metric_names == ["time of a step (s)", "energy of a step (J)"]
+    assert len(made.trials()) == 12
+    for trial in made.trials():
+        told = found.trials[trial.number].params
+        for cluster, setting in zip(space.clusters, trial.configuration.clusters, strict=True):
+            assert told.get(f"{cluster.name} cores", 0) == setting.cores
+            mhz = told.get(f"{cluster.name} MHz")
+            assert mhz == (setting.khz / 1000 if setting.khz else None)
+        threads = max(1, round(told["threads per core"] * trial.configuration.cores))
+        assert threads == trial.configuration.threads
+
+
+def test_what_others_queue_stands_for_the_nearest_that_the_space_has() -> None:
+    space = small_space()
+    storage = optuna.storages.InMemoryStorage()
+    made = study_of(request(space, 1), storage, "x")
+    optuna.load_study(study_name="x", storage=storage).enqueue_trial(
+        {"little cores": 2, "little MHz": 1100.0, "big cores": 0}
+    )
+    made.run(TableBench(space.clusters, {c: Figures(1.0, 1.0) for c in every(space)}, {}))
+    (trial,) = made.trials()
+    assert trial.configuration.clusters == (ClusterSetting(2, 1_000_000), ClusterSetting(0))
+
+
+def test_the_system_s_own_choice_is_in_the_study_once_and_no_trial_of_the_search() -> None:
+    table = read_paper_table(TABLE)
+    table.default = Figures(9.0, 60.0)
+    storage = optuna.storages.InMemoryStorage()
+    for trials in (5, 7, 7):
+        run_ = CpuConfigRun(
+            study_of(request(table.space(), trials), storage, "x"), table, lambda *_: None, Quiet(),
+            blocks=2,
+        )  # fmt: skip
+        outcome = run_.run()
+        assert outcome is not None
+        assert len(outcome.trials) == trials
+    own = [
+        t
+        for t in optuna.load_study(study_name="x", storage=storage).trials
+        if "system's own choice" in t.user_attrs
+    ]
+    assert [(t.values, t.params) for t in own] == [([9.0, 60.0], {})]
+
+
+def test_studies_of_earlier_versions_go_on() -> None:
+    """Their parameters were positions: `big.cores`, `big.clock`, `threads`."""
+    table = read_paper_table(TABLE)
+    space, storage = table.space(), optuna.storages.InMemoryStorage()
+    old = optuna.create_study(storage=storage, study_name="x", directions=["minimize"] * 2)
+    measured = list(table.figures().items())[:4]
+    for configuration, figures in measured[:3]:
+        known = {"configuration": space.number(configuration), "status": "ok", "reason": "tpe"}
+        old.add_trial(
+            optuna.create_trial(
+                values=[figures.time_s, figures.energy_j],
+                params={"big.cores": 1, "big.clock": 0},
+                distributions={
+                    "big.cores": optuna.distributions.IntDistribution(0, 4),
+                    "big.clock": optuna.distributions.IntDistribution(0, 3),
+                },
+                user_attrs={
+                    **known,
+                    "figures": {"time_s": figures.time_s, "energy_j": figures.energy_j},
+                },
+            )
+        )
+    crashed = old.ask()
+    crashed.suggest_int("big.cores", 0, 4)
+    crashed.set_user_attr("configuration", space.number(measured[3][0]))
+    crashed.set_user_attr("worker", this_worker())
+    told: list[CpuConfiguration] = []
+    made = study_of(request(space, 8), storage, "x")
+    made.run(table, lambda t, _: told.append(t.configuration))
+    assert told[0] == measured[3][0]  # What the earlier version had begun comes first.
+    assert len(told) == 5
+    assert {t.configuration for t in made.trials()} == {c for c, _ in measured} | set(told)
 
 
 @pytest.mark.parametrize("objective", ["latency", "energy", "pareto"])
@@ -689,11 +789,11 @@ def test_several_workers_share_a_study_without_a_lost_or_doubled_trial(tmp_path:
 
     def work(number: int) -> None:
         from autotune.studies.storage import open_study
-        from autotune.studies.study import Study, directions, make_sampler
+        from autotune.studies.study import Study, make_sampler
 
         try:
             asked = request(space, 15, seed=number)
-            made = open_study(open_storage(url), "s", directions("pareto"), make_sampler(asked))
+            made = open_study(open_storage(url), "s", value_names("pareto"), make_sampler(asked))
             Study(asked, made, worker=f"elsewhere{number}/1:1").run(
                 read_paper_table(TABLE), lambda t, _: ended.append(t)
             )

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from pytorch import torch
-from torch_step import TorchStep
 
 from autotune.workloads import StepBuilder, build_model, initial_values
+from autotune.workloads.capture.torch_step import TorchStep
 
 STEPS = 4
 

@@ -57,7 +57,7 @@ def tuned(model: str, trials: int, logs: Path) -> Path:
     finished = [path.parent for path in logs.glob("*-cpu-*/result.json")]
     if not finished:
         command(
-            *("kernels", "--target", "cpu", "--model", model, "--batch", str(BATCH)),
+            *("kernels", "--target", "cpu", "--no-step", "--model", model, "--batch", str(BATCH)),
             *("--trials", str(trials), "--logs", logs),
         )
         finished = [path.parent for path in logs.glob("*-cpu-*/result.json")]

@@ -218,7 +218,7 @@ def on_this_host(report: Report, folder: Path) -> None:
     step = ("--model", "lenet", "--batch", "16")
     trials, steps, blocks = ("24", "2", "2") if report.quick else ("300", "12", "16")
     logs = folder / "kernels"
-    command("kernels", *step, "--target", "cpu", "--trials", trials, "--logs", logs)
+    command("kernels", *step, "--no-step", "--target", "cpu", "--trials", trials, "--logs", logs)
     (tuned,) = logs.iterdir()
     for threads in (1, 2):
         space = folder / f"space-{threads}.toml"

@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from graph_reader import Array, GraphReader
 
 from autotune.errors import UsageError
 from autotune.workloads import (
@@ -26,6 +25,7 @@ from autotune.workloads import (
     Node,
     StepGraph,
 )
+from autotune.workloads.graph_reader import Array, GraphReader
 
 Var = Any  # MNN.expr.Var: MNN has no type hints
 Function = Callable[..., Var]

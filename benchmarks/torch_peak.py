@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from pytorch import torch
-from torch_step import TorchStep
 
 from autotune.compiler.step_worker import HighWater
 from autotune.workloads import StepBuilder, build_model, initial_values
+from autotune.workloads.capture.torch_step import TorchStep
 
 STEPS = 4
 

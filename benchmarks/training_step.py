@@ -32,7 +32,6 @@ from bars import Report, mean_ratio, run
 from numpy.typing import NDArray
 from pytorch import torch
 from torch_peak import torch_peak
-from torch_step import TorchStep
 
 from autotune.compiler.host import kernel_threads
 from autotune.compiler.step import StepSession, open_step
@@ -50,6 +49,7 @@ from autotune.workloads import (
     given_values,
     initial_values,
 )
+from autotune.workloads.capture.torch_step import TorchStep
 
 MODELS = {
     "lenet": 600,
@@ -150,7 +150,7 @@ def tuned(report: Report, model: str, logs: Path, *options: str, batch: int = BA
     """Folder of a new run of a model."""
     trials = 40 if report.quick else MODELS[model]
     command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(batch)]
-    command += ["--trials", str(trials), "--logs", str(logs), *options]
+    command += ["--trials", str(trials), "--logs", str(logs), "--no-step", *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return finished(logs, model, batch)[-1]
 

@@ -77,7 +77,7 @@ def apply(
         chosen = point_of(found, point)
         before, emulate = found.about["device"], found.about.get("request", {}).get("emulate")
     if chosen.get("clusters") is None:
-        raise UsageError(f"'{point}' is the system's own choice: there is nothing to set")
+        raise UsageError(f"'{point}' is the default: there is nothing to set")
     if emulate:
         raise UsageError(
             f"{run} was measured on a model in the process that searched, which is gone",

@@ -58,7 +58,7 @@ def compare(
     from autotune.records import RunFolder, read_run
     from autotune.studies.configuration import CpuConfiguration
     from autotune.studies.device_bench import DeviceBench, setting_of
-    from autotune.studies.texts import configuration_text, ratio_text
+    from autotune.studies.texts import compared_text, configuration_text
 
     if not 0 <= seed < 2**32:
         raise UsageError(f"--seed is {seed}", hint="give a whole number from 0 to 4294967295")
@@ -138,10 +138,9 @@ def compare(
         write_json(result)
         write_next("report", folder.path)
         return 0
-    word = {"first": first, "second": second, "tie": "neither"}[verdict.winner]
     for name, point in ((first, points[0]), (second, points[1])):
         print(f"{name}: {configuration_text(point)}")
-    print(f"{by}, {first} / {second}: {ratio_text({**result, 'verdict': f'{word} is better'})}")
+    print(compared_text((first, second), result))
     print(f"{verdict.blocks} blocks; run folder: {folder.path}")
     if chosen.info.emulated:
         print(f"{chosen.info.emulated}: times and joules are a model's")

@@ -14,10 +14,13 @@ from autotune.cli.output import (
     write_text,
 )
 from autotune.studies.texts import (
+    DEFAULT_POINT,
+    GAINS,
     configuration_text,
     doubts,
     exhaustive_text,
     fronts_text,
+    gain_text,
     joules_text,
     placement_texts,
     ratio_text,
@@ -28,7 +31,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
     """Prints a result as a table."""
     rows = []
     best = found["best"]
-    shown = [("best", best), *found["points"].items(), ("system's own", found["default"])]
+    shown = [("best", best), *found["points"].items(), (DEFAULT_POINT, found["default"])]
     for name, point in shown:
         if point is not None:
             rows.append((name.replace("_", " "), *_row(point)))
@@ -45,10 +48,10 @@ def show(found: dict[str, Any], folder: Path) -> None:
         ),
         rows,
     )
-    for name, word in (("time_s", "time"), ("energy_j", "energy")):
+    for name in GAINS:
         against = (found.get("against_default") or {}).get(name)
         if against:
-            write_text(f"{word}, system's own / best: {ratio_text(against)}")
+            write_text(gain_text(name, "the best", "the default", against))
     _show_sequential(found.get("sequential"))
     if (placement := found.get("placement")) is not None:
         write_text("\n".join(placement_texts(placement)))
@@ -79,9 +82,9 @@ def _show_sequential(other: dict[str, Any] | None) -> None:
     """What a joint search gained over tuning kernels first and choosing cores afterwards."""
     if other is None:
         return
-    for name, word in (("time_s", "time"), ("energy_j", "energy")):
+    for name in GAINS:
         if (ratio := other[name]) is not None:
-            write_text(f"{word}, kernels first and cores afterwards / joint: {ratio_text(ratio)}")
+            write_text(gain_text(name, "joint", "kernels first and cores afterwards", ratio))
     if (fronts := other["front"]) is not None:
         write_text(fronts_text(fronts))
 

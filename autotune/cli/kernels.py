@@ -139,11 +139,20 @@ def kernels(
             help="Go on with a run; only --trials may change.",
         ),
     ] = None,
+    no_step: Annotated[
+        bool,
+        typer.Option(
+            "--no-step",
+            help="Do not run the step at the end; the whole step is then predicted only.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
     """Tunes training kernels with MetaSchedule and reports what was gained over untuned ones.
 
-    Each run has a folder of its own with every measurement; Ctrl-C keeps them, --resume goes on.
+    Each run has a folder of its own with every measurement; Ctrl-C keeps them, --resume goes on. Where a --model is
+    tuned for this machine's processor, its step is run at the end, untuned, tuned and in PyTorch where that is
+    installed, and measured beside what was predicted; that takes a minute at most.
 
     \b
     Examples:
@@ -161,6 +170,7 @@ def kernels(
 
     from autotune.cli.cluster import chosen_cores
     from autotune.cli.fleet import fleet_of, target_on
+    from autotune.cli.measured_step import StepToMeasure
     from autotune.cli.tuning import carry_out
     from autotune.compiler.request import TuneRequest
     from autotune.compiler.targets import on_cores
@@ -196,7 +206,11 @@ def kernels(
         start = tuple(str(place_of(one, resume) or one) for one in request.start_from)
         request = replace(request, start_from=start)
         return carry_out(
-            _with_trials(request, trials), resume.parent, earlier=earlier, as_json=json
+            _with_trials(request, trials),
+            resume.parent,
+            earlier=earlier,
+            as_json=json,
+            measure=not no_step,
         )
     if (model is None) == (op is None):
         raise UsageError("give either --model or --op", hint="`autotune models` lists the models")
@@ -218,6 +232,7 @@ def kernels(
         form = step_form(wanted.batch, micro_batch, recompute, layout, chosen.layout)
         graph = wanted.graph(form)
         workload, samples, found = graph.name, wanted.batch, tasks(graph)
+        to_measure = StepToMeasure(wanted, graph)
     else:
         given = [option for option, value in of_model.items() if value is not None]
         if given:
@@ -226,6 +241,7 @@ def kernels(
                 hint="--op has its own sizes",
             )
         workload, samples, found = str(op).split(":", 1)[0], None, _tasks(str(op), role)
+        to_measure = None
     if precision == "fp16":
         _check_products(found, chosen)
     return carry_out(
@@ -246,6 +262,8 @@ def kernels(
         earlier=None,
         as_json=json,
         step={} if model is None else {"--model": model, **of_model, "--batch": samples},
+        to_measure=to_measure,
+        measure=not no_step,
     )
 
 

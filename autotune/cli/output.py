@@ -375,6 +375,18 @@ def speedup_text(value: float | None, ends: Sequence[float] | None = None) -> st
     return f"{_digits(value)}x{told}"
 
 
+def faster_text(ratio: float, than: str, ends: Sequence[float] | None = None) -> str:
+    """How fast something is beside another: `5.67x as fast as untuned (3.66-6.78)`.
+
+    Args:
+        ratio: The other's time over its own.
+        than: The other.
+        ends: Interval of the ratio; None for none.
+    """
+    told = f" ({_digits(ends[0])}-{_digits(ends[1])})" if ends else ""
+    return f"{_digits(ratio)}x as fast as {than}{told}"
+
+
 def _digits(value: float) -> str:
     return (
         f"{value:.3g}"

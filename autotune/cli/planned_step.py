@@ -85,7 +85,7 @@ def run_plan(
     *,
     as_json: bool,
 ) -> int:
-    """Measures a plan and the system's own choice of cores and clocks in turns, with the plan's kernels in both.
+    """Measures a plan and the default cores and clocks in turns, with the plan's kernels in both.
 
     Raises:
         UsageError: There is no such plan, or its runs or its device are missing.
@@ -129,7 +129,7 @@ def run_plan(
             def told(what: CpuConfiguration | None, measured: Measured) -> None:
                 nonlocal done
                 done += 1
-                progress.step(done, "the plan" if what else "the system's own choice")
+                progress.step(done, "the plan" if what else "the default")
                 if measured.message:
                     messages.append(measured.message)
 
@@ -235,7 +235,7 @@ class _PlannedSteps:
         return self._figures.device
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """The plan; for None the system's own cores and clocks, with the plan's schedules."""
+        """The plan; for None the default cores and clocks, with the plan's schedules."""
         file, outside = self._brought(own=configuration is None)
         workload = self._runner.planned(file)
         return self._figures.measured(self._steps.measuring(workload).run(outside))
@@ -259,7 +259,7 @@ class _PlannedSteps:
         return crossing_shares(run, bench.calls(run))
 
     def _brought(self, *, own: bool) -> tuple[PurePosixPath, Setting]:
-        """A file on the device with the plan's settings, or the system's own, and what is set from outside."""
+        """A file on the device with the plan's settings, or the default ones, and what is set from outside."""
         through, at = self._settings, self._plan.changes
         if own:
             through, at = [setting_of(self.clusters, None)], {}
@@ -290,7 +290,7 @@ def _show(result: dict[str, Any]) -> None:
     for name, word in (
         ("measured", "the plan"),
         ("planned", "as the search had it"),
-        ("system", "the system's own cores and clocks"),
+        ("system", "the default cores and clocks"),
     ):
         if (found := result[name]) is None:
             continue

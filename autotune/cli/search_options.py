@@ -67,7 +67,7 @@ Meter = Annotated[
 Blocks = Annotated[
     int | None,
     typer.Option(
-        help=f"How often the best and the system's own choice are measured again. [default: {BLOCKS}]"
+        help=f"How often the best and the default (all cores, clocks free) are measured again. [default: {BLOCKS}]"
     ),
 ]
 LeastSeconds = Annotated[

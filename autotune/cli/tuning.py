@@ -28,9 +28,11 @@ from rich.table import Column as BarColumns
 
 from autotune.cli.cluster import model_runner
 from autotune.cli.fleet import fleet_runner
+from autotune.cli.measured_step import StepToMeasure, measured_step, show_measured, why_predicted
 from autotune.cli.output import (
     Column,
     command_line,
+    faster_text,
     named,
     number,
     remember_next,
@@ -55,7 +57,7 @@ from autotune.compiler.run_records import databases_at, identity_of
 from autotune.compiler.runner import LocalRunner, Runner, runner_for, stand_in_notice
 from autotune.compiler.tune import KernelRun
 from autotune.compiler.workers import abandon
-from autotune.errors import INTERRUPTED, TransientDeviceError, UsageError
+from autotune.errors import INTERRUPTED, AutotuneError, TransientDeviceError, UsageError
 from autotune.records import Result, RunFolder, TaskResult
 from autotune.records.database import merged
 from autotune.records.folder import Run
@@ -123,12 +125,20 @@ class LiveProgress:
 
 
 @contextmanager
-def stop_on_interrupt(run: Path, command: str = "kernels") -> Iterator[Any]:
+def stop_on_interrupt(
+    run: Path, command: str = "kernels", *, after: str = "this trial", left: str = ""
+) -> Iterator[Any]:
     """Yields a function that tells whether to stop: after Ctrl-C, SIGTERM or SIGHUP; a second one ends the process.
 
     SIGHUP counts once: a shell that is closed may send it twice.
 
     An exception would do the same where only Python runs; raised inside TVM's C++ it is a crash.
+
+    Args:
+        run: The run's folder.
+        command: What goes on with it.
+        after: What is done before it stops.
+        left: What is said where the process ends at once; empty for how to go on with the run.
     """
     pressed = False
 
@@ -140,10 +150,10 @@ def stop_on_interrupt(run: Path, command: str = "kernels") -> Iterator[Any]:
         elif pressed:
             abandon()
             show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-            os.write(2, f"{show_cursor}{go_on(run, command)}\n".encode())
+            os.write(2, f"{show_cursor}{left or go_on(run, command)}\n".encode())
             os._exit(INTERRUPTED)
         pressed = True
-        print("autotune: stopping after this trial; Ctrl-C again to stop at once", file=sys.stderr)
+        print(f"autotune: stopping after {after}; Ctrl-C again to stop at once", file=sys.stderr)
 
     before = {number: signal.signal(number, handler) for number in stopping_signals()}
     try:
@@ -161,8 +171,10 @@ def carry_out(
     earlier: Run | None,
     as_json: bool,
     step: Mapping[str, object] = MappingProxyType({}),
+    to_measure: StepToMeasure | None = None,
+    measure: bool = True,
 ) -> int:
-    """Carries a request out and prints its result.
+    """Carries a request out, prints its result, and measures its step where this machine can run it.
 
     Args:
         request: What to tune.
@@ -170,25 +182,64 @@ def carry_out(
         earlier: The run to go on with; None starts a new one.
         as_json: Print the JSON object instead of the table.
         step: Options that mean the step whose kernels are tuned; without any, they are not known, or there is none.
+        to_measure: That step.
+        measure: Whether to measure it.
 
     Returns:
-        The exit code: 0, or 130 when interrupted.
+        The exit code: 0, or 130 when interrupted; the result of the tuning is kept and printed once it is there.
     """
     model = str(step["--model"]) if step else None
     done = tuned(request, logs, earlier, model)
     if done is None:
         return INTERRUPTED
-    if as_json:
-        write_json(done.content)
-    else:
+    if not as_json:
         show(done.result, done.notice)
+    content, ended = done.content, 0
+    if request.batch is not None:
+        content, ended = _with_measured_step(request, done, to_measure, measure, show=not as_json)
+    if as_json:
+        write_json(content)
     here = request.fleet is None and request.cores is None and request.target.family == "cpu"
     if step and here and not done.result.stand_in:
         options = (word for pair in step.items() if pair[1] is not None for word in pair)
         write_next("step", *options, "--run", done.path)
     else:
         write_next("report", done.path)
-    return 0
+    return ended
+
+
+def _with_measured_step(
+    request: TuneRequest, done: Tuned, step: StepToMeasure | None, asked: bool, *, show: bool
+) -> tuple[dict[str, Any], int]:
+    """A run's result with its step as it was measured here, which is written too, and the exit code."""
+    why, ended = why_predicted(request, done, asked, step), 0
+    content = done.content
+    if not why:
+        assert step is not None
+        try:
+            with (
+                LiveProgress() as progress,
+                stop_on_interrupt(
+                    done.path,
+                    after="this step",
+                    left=f"autotune: interrupted; the result is kept in {done.path}",
+                ) as interrupted,
+            ):
+                found = measured_step(step, done, progress, interrupted)
+            content = {**content, "measured_step": found.to_json()}
+            with RunFolder.reopen(done.path) as folder:
+                folder.result(content)
+        except KeyboardInterrupt:
+            why, ended = "interrupted; the result of the tuning is kept", INTERRUPTED
+        except AutotuneError as error:
+            why = error.message
+    if show and why:
+        write_text(f"the step is predicted only, and not measured: {why}")
+    elif show:
+        show_measured(content["measured_step"])
+    elif why and asked:
+        LOGGER.info("the step is predicted only, and not measured: %s", why)
+    return content, ended
 
 
 @dataclass(frozen=True)
@@ -264,7 +315,10 @@ def tuned(
         if result is not None:
             workload = request.workload if request.batch is not None else None
             content = named(
-                result.to_json(), folder=folder.path, model=model or workload, batch=request.batch
+                {**result.to_json(), "measured_step": None},
+                folder=folder.path,
+                model=model or workload,
+                batch=request.batch,
             )
             folder.result(content)
     if result is None:
@@ -386,7 +440,7 @@ def show(result: Result, notice: str | None) -> None:
         ],
     )
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
-    ratio = f", {before / after:.2f}x" if before and after else ""
+    ratio = f"; tuned is {faster_text(before / after, 'untuned')}" if before and after else ""
     write_text(
         f"predicted step (sum of count x kernel time): {_time(before)} untuned, {_time(after)} tuned{ratio}"
     )

@@ -129,10 +129,12 @@ def step_library(
             groups[tuned].append((symbol(kernel.name, number), kernel, winner))
     functions: dict[str, StepFunction] = {}
     parts: list[_Part] = []
+    total = sum(-(-len(group) // _KERNELS_A_PART) for group in groups.values())
     for tuned, group in groups.items():
         options = tvm_target(target, space.limits, space.compile if tuned else None)
         for start in range(0, len(group), _KERNELS_A_PART):
             some = group[start : start + _KERNELS_A_PART]
+            report(0, total)
             made = {name: step_function(kernel, one, options) for name, kernel, one in some}
             functions |= made
             parts.append(_Part.of(made, options))

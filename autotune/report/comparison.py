@@ -13,7 +13,7 @@ from autotune.report.charts import Series
 from autotune.report.page import download_table, page, table
 from autotune.report.searches import over_search
 from autotune.report.svg import Axis
-from autotune.studies.texts import configuration_text, ratio_text
+from autotune.studies.texts import compared_text, configuration_text
 
 _COLUMNS = ("run", "configuration", "status", "s a step", "J a step", "C")
 
@@ -47,15 +47,14 @@ def comparison_page(
 
 
 def _verdict(names: Sequence[str], result: Mapping[str, Any]) -> str:
-    word = {"first": names[0], "second": names[1], "tie": "neither"}[result["verdict"]]
-    shown = ratio_text({**result, "verdict": f"{word} is better"})
+    shown = compared_text(names, result)
     rows = [
         (name, configuration_text(result[side]), str(result[side].get("threads") or "-"))
         for name, side in zip(names, ("first", "second"), strict=True)
     ]
-    what = f"{result['by']}, {names[0]} / {names[1]}"
-    told = f"<p>{escape(what)}: {escape(shown)}, after {result['blocks']} blocks.</p>"
-    ratio = Ratio("ratio", result["ratio"], result["ci"], f"{what}: {shown}.")
+    what = f"{result['by']}, {names[0]} over {names[1]}"
+    told = f"<p>{escape(shown)}, after {result['blocks']} blocks.</p>"
+    ratio = Ratio("ratio", result["ratio"], result["ci"], f"{shown}.")
     return (
         table(("name", "configuration", "threads"), rows, ("threads",))
         + told

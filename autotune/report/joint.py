@@ -10,11 +10,12 @@ from typing import Any
 from autotune.report.bars import Ratio, intervals, stacked
 from autotune.report.page import download, table
 from autotune.studies.texts import (
+    GAINS,
     configuration_text,
     fronts_text,
+    gain_text,
     interval_text,
     placement_texts,
-    ratio_text,
 )
 
 Plan = Mapping[str, Any]
@@ -38,9 +39,9 @@ def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if other is None:
         return []
     ratios = []
-    for name, word in (("time_s", "time"), ("energy_j", "energy")):
+    for name, (word, _) in GAINS.items():
         if (ratio := other[name]) is not None:
-            told = f"{word}: {ratio_text(ratio)}"
+            told = gain_text(name, "joint", "kernels first and cores afterwards", ratio)
             ratios.append(Ratio(word, ratio["ratio"], ratio["ci"], f"{told}."))
     best = other["best"]
     joules = f", {best['energy_j']:.4g} J" if best["energy_j"] is not None else ""
@@ -51,7 +52,7 @@ def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     )
     if ratios:
         html += "".join(f"<p>{escape(ratio.title)}</p>" for ratio in ratios)
-        html += intervals("Kernels first, over joint", "kernels first / joint", ratios)
+        html += intervals("Joint beside kernels first", "gain of joint over kernels first", ratios)
     if (fronts := other.get("front")) is not None:
         html += f"<p>{escape(fronts_text(fronts))}.</p>"
     return [("What joint search gained over kernels first, cores afterwards", html)]
@@ -64,14 +65,17 @@ def placement(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     html = "".join(f"<p>{escape(line)}.</p>" for line in placement_texts(found))
     ratios = [
         Ratio(
-            f"{name} {word}", ratio["ratio"], ratio["ci"], f"{name}, {word}: {ratio_text(ratio)}."
+            f"{name} {word}",
+            ratio["ratio"],
+            ratio["ci"],
+            f"{gain_text(figure, name, 'the CPU alone', ratio)}.",
         )
         for name, place in found["places"].items()
-        for figure, word in (("time_s", "time"), ("energy_j", "energy"))
+        for figure, (word, _) in GAINS.items()
         if place and (ratio := place.get(f"cpu_over_{figure}"))
     ]
     if ratios:
-        html += intervals("CPU alone, over a share of the GPU", "CPU alone / this", ratios)
+        html += intervals("With the GPU beside the CPU alone", "gain over the CPU alone", ratios)
     rows = [
         (
             str(one["bytes"]),

@@ -93,7 +93,7 @@ def step_lines(steps: Sequence[tuple[int, float]], last: int, name: str) -> Seri
 
 def _step(result: Result) -> str:
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
-    ratio = f" ({before / after:.2f} times as fast)" if before and after else ""
+    ratio = f" ({before / after:.3g}x as fast as untuned)" if before and after else ""
     failed = sum(sum(task.failures.values()) for task in result.tasks)
     html = facts(
         [

@@ -11,12 +11,14 @@ from autotune.report.charts import Point
 from autotune.report.page import table
 from autotune.report.svg import Axis
 from autotune.studies.texts import (
+    DEFAULT_POINT,
+    GAINS,
     configuration_text,
     doubts,
     exhaustive_text,
+    gain_text,
     interval_text,
     joules_text,
-    ratio_text,
 )
 
 NAMES = {
@@ -35,21 +37,17 @@ def found_points(result: Mapping[str, Any]) -> str:
     shown = {"best": result["best"], **result["points"]}
     rows = [(NAMES.get(name, name), *_row(p)) for name, p in shown.items() if p is not None]
     if result["default"]:
-        rows.append(("the system's own choice", *_row(result["default"])))
+        rows.append((DEFAULT_POINT, *_row(result["default"])))
     numbers = ("s a step", "95 %", "J a step", "C")
     html = table(
         ("point", "configuration", "s a step", "95 %", "J a step", "95 %", "C"), rows, numbers
     )
     against = result.get("against_default") or {}
-    for name, word in (("time_s", "time"), ("energy_j", "energy")):
+    for name in GAINS:
         if name in against:
-            html += (
-                f"<p>{word}, the system's own choice over the best: {ratio_text(against[name])}</p>"
-            )
+            html += f"<p>{gain_text(name, 'the best', 'the default', against[name])}</p>"
     named = [(NAMES.get(name, name), point) for name, point in shown.items()]
-    doubtful = doubts(
-        [*named, ("the system's own choice", result["default"])], result.get("marks", ())
-    )
+    doubtful = doubts([*named, (DEFAULT_POINT, result["default"])], result.get("marks", ()))
     if (whole := result.get("exhaustive")) is not None:
         html += f"<p>{escape(exhaustive_text(whole, result['space']))}</p>"
     return (
@@ -123,7 +121,12 @@ def front_plot(
     if own and (own["energy_j"] or 0) > 0:
         points.append(
             Point(
-                own["time_s"], own["energy_j"], "the system's own choice", True, "system's own", 2
+                own["time_s"],
+                own["energy_j"],
+                "the default: all cores, clocks free",
+                True,
+                DEFAULT_POINT,
+                2,
             )
         )
     beside = [
@@ -139,7 +142,7 @@ def front_plot(
     y = Axis.over("joules a step, above idle", [p.y for p in every], logarithmic=True)
     joined = [("front", front)]
     if beside:
-        joined = [("a trial", []), ("front", front), ("system's own", []), ("kernels first", [])]
+        joined = [("a trial", []), ("front", front), (DEFAULT_POINT, []), ("kernels first", [])]
     return charts.scatter("Time and energy of a step", x, y, every, joined)
 
 

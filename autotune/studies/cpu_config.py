@@ -1,4 +1,4 @@
-"""A search for a CPU configuration: the study, then the best and the system's own choice measured again."""
+"""A search for a CPU configuration: the study, then the best and the default measured again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Outcome:
 
     Attributes:
         trials: What was measured.
-        finals: What was measured again, the system's own choice among it.
+        finals: What was measured again, the default among it.
         references: How the reference changed meanwhile.
         verdicts: What became of challenges.
         marks: What makes the figures doubtful.
@@ -180,4 +180,4 @@ class CpuConfigRun:
         self._repeats.after(trial)
 
     def _text(self, configuration: CpuConfiguration | None) -> str:
-        return configuration.text(self._names) if configuration else "the system's own choice"
+        return configuration.text(self._names) if configuration else "the default"

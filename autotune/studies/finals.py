@@ -1,4 +1,4 @@
-"""The last measurements of a study: the best few and the system's own choice, interleaved, with intervals."""
+"""The last measurements of a study: the best few and the default, interleaved, with intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NORMAL = 1.96
 BEST = 3
 """Of the best by the objective, so many are measured again."""
 MOST = 6
-"""Configurations that are measured again, beside the system's own choice."""
+"""Configurations that are measured again, beside the default."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Final:
     """A configuration that was measured in several blocks.
 
     Attributes:
-        configuration: None for the system's own choice.
+        configuration: None for the default.
         figures: Medians over the blocks.
         time_s: Seconds of a step, with interval.
         energy_j: Joules of a step, with interval; None without a meter.
@@ -117,11 +117,11 @@ def measure_again(
     interrupted: Callable[[], bool] = lambda: False,
     earlier: Sequence[tuple[CpuConfiguration | None, Measured]] = (),
 ) -> list[Final]:
-    """Measures configurations and the system's own choice in blocks, in random order within each.
+    """Measures configurations and the default in blocks, in random order within each.
 
     Args:
         bench: Measures.
-        configurations: What to measure beside the system's own choice.
+        configurations: What to measure beside the default.
         blocks: How often each is measured.
         seed: Of the orders and the bootstrap.
         told: Called with every measurement.

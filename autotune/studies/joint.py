@@ -147,7 +147,7 @@ class JointBench:
         return self.steps.device
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`; the system's own choice is measured with untuned kernels."""
+        """See `Bench.measure`; the default is measured with untuned kernels."""
         choice = self.untuned if configuration is None else self.choose(configuration)
         told: dict[str, Any] = choice.to_json()
         if configuration is not None and self._fitted:

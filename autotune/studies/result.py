@@ -277,7 +277,7 @@ def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
 def _against(
     configuration: CpuConfiguration, finals: Sequence[Final], seed: int
 ) -> dict[str, Any] | None:
-    """The system's own choice over the best, of the blocks in which both were measured."""
+    """The default over the best, of the blocks in which both were measured."""
     mine = next((f for f in finals if f.configuration == configuration), None)
     own = next((f for f in finals if f.configuration is None), None)
     if mine is None or own is None:

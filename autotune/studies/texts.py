@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _NORMAL = 1.96
+DEFAULT_POINT = "default"
+"""What the system does by itself, which results compare with: all cores, clocks free."""
+GAINS: Mapping[str, tuple[str, str]] = {
+    "time_s": ("time", "fast"),
+    "energy_j": ("energy", "energy-efficient"),
+}
+"""A figure of a result in words, and what is better where the figure is smaller."""
 
 
 def configuration_text(point: Mapping[str, Any]) -> str:
-    """Cores and clocks of a point of a result, such as `4 big 2419 MHz`; of the system's own choice, in words.
+    """Cores and clocks of a point of a result, such as `4 big 2419 MHz`; of the default, in words.
 
     Where a clock is free, its mean as it was seen is told: `4 big (2350 MHz seen)`.
     """
@@ -34,6 +42,38 @@ def ratio_text(found: Mapping[str, Any]) -> str:
     told = "one block, no interval" if ends is None else f"{ends[0]:.3g} to {ends[1]:.3g}"
     doubt = ", of doubtful joules" if found.get("doubtful") else ""
     return f"{found['ratio']:.3g} ({told}): {found['verdict']}{doubt}"
+
+
+def gain_text(figure: str, what: str, than: str, found: Mapping[str, Any]) -> str:
+    """How one stands to another, such as `time: the best is 1.25x as fast as the default (1.20 to 1.31): better`.
+
+    Args:
+        figure: `time_s` or `energy_j`.
+        what: The one of which it is told.
+        than: The other.
+        found: The other's figure over its own, with interval and verdict.
+    """
+    word, virtue = GAINS[figure]
+    value, _, rest = ratio_text(found).partition(" ")
+    return f"{word}: {what} is {value}x as {virtue} as {than} {rest}"
+
+
+def compared_text(names: Sequence[str], result: Mapping[str, Any]) -> str:
+    """How the first of two configurations stands to the second, and which is better, from a comparison's result."""
+    first, second = names
+    word = {"first": first, "second": second, "tie": "neither"}[result["verdict"]]
+    ends = result["ci"]
+    found = {
+        "ratio": _inverse(result["ratio"]),
+        "ci": sorted(map(_inverse, ends)) if ends else None,
+        "verdict": f"{word} is better",
+    }
+    figure = "time_s" if result["by"] == "time" else "energy_j"
+    return gain_text(figure, first, second, found)
+
+
+def _inverse(ratio: float) -> float:
+    return 1 / ratio if ratio else math.inf
 
 
 def fronts_text(found: Mapping[str, Any]) -> str:
@@ -89,10 +129,11 @@ def _places_texts(places: Mapping[str, Any]) -> list[str]:
         if place is None:
             told.append(f"with all that the {name.upper()} can do, it could not be measured")
             continue
-        parts = []
-        for figure, word in (("time_s", "time"), ("energy_j", "energy")):
-            if (ratio := place[f"cpu_over_{figure}"]) is not None:
-                parts.append(f"{word}, CPU alone / this: {ratio_text(ratio)}")
+        parts = [
+            gain_text(figure, "this", "the CPU alone", ratio)
+            for figure in GAINS
+            if (ratio := place[f"cpu_over_{figure}"]) is not None
+        ]
         if (moving := place["data_movement"]) is not None:
             parts.append(moving_text(moving))
         told.append(f"{place['gpu_calls']} calls on the GPU: {'; '.join(parts)}")

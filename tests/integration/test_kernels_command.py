@@ -32,6 +32,7 @@ RESULT_KEYS = {
     "drifts",
     "tasks",
     "records",
+    "measured_step",
     "run_folder",
     "model",
     "batch",

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 pytest.importorskip("torch")
 
 import torch
-from torch_step import TorchStep
 
 from autotune.workloads import (
     Sgd,
@@ -21,6 +20,7 @@ from autotune.workloads import (
     initial_values,
     max_relative_error,
 )
+from autotune.workloads.capture.torch_step import TorchStep
 
 LIMIT = 1e-8
 NOISE = 1e-12

@@ -19,7 +19,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     found = []
     for target in ("cpu", "opencl"):
         logs = tmp_path_factory.mktemp(target)
-        done = autotune("kernels", "--target", target, *LENET, "--trials", "8", "--logs", str(logs))
+        done = autotune(
+            "kernels", "--target", target, *LENET, "--trials", "8", "--no-step", "--logs", str(logs)
+        )
         assert done.returncode == 0, done.stderr
         found.append(one_folder(logs))
     return found[0], found[1]

@@ -38,7 +38,7 @@ def make():
 def tuned(logs: Path, *extra: str) -> Path:
     """A short run of LeNet at batch 2."""
     done = autotune(
-        "kernels", "--model", "lenet", "--batch", "2", "--trials", "30", "--logs", logs, *extra,
+        "kernels", "--model", "lenet", "--batch", "2", "--trials", "30", "--logs", logs, "--no-step", *extra,
         timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -142,8 +142,9 @@ def test_a_users_own_module_is_tuned_and_trained(tmp_path: Path) -> None:
     model = f"{tmp_path / 'net.py'}:make"
     logs = tmp_path / "logs"
     done = autotune(
-        "kernels", "--model", model, "--batch", "2", "--trials", "12", "--logs", logs, timeout=300
-    )
+        "kernels", "--model", model, "--batch", "2", "--trials", "12", "--logs", logs, "--no-step",
+        timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (found,) = logs.iterdir()
     step = autotune(

@@ -14,7 +14,6 @@ from small_steps import Layers, masks_of, pooled, step_of
 pytest.importorskip("torch")
 
 import torch
-from torch_step import TorchStep
 
 from autotune.errors import UsageError
 from autotune.workloads import (
@@ -33,6 +32,7 @@ from autotune.workloads import (
     initial_values,
     max_relative_error,
 )
+from autotune.workloads.capture.torch_step import TorchStep
 
 SHAPE = (3, 8, 8)
 

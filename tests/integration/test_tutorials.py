@@ -236,7 +236,7 @@ def test_tables_are_shown_as_they_are_printed(
     assert not [
         words
         for words in text
-        if {"default", "ms"} <= set(words) or words[:3] == ["s", "a", "step"]
+        if {"default", "tuned"} <= set(words) or words[:3] == ["s", "a", "step"]
     ]
 
 

@@ -51,7 +51,7 @@ def test_a_step_takes_what_its_schedules_take(tmp_path: Path) -> None:
             assert measured.raw["task_s"] == pytest.approx(expected, rel=0.1, abs=3e-6)
             assert measured.figures.time_s == pytest.approx(sum(expected), rel=0.1)
             assert measured.figures.energy_j is not None
-        # The system's own choice: no core and no clock is set, and schedules are still the chosen ones.
+        # The default: no core and no clock is set, and schedules are still the chosen ones.
         joint = JointBench(steps, tasks(), "energy", seed=1)
         own = joint.measure(None)
         assert own.raw is not None

@@ -93,7 +93,7 @@ def test_a_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     assert "1.9 to 2.1" in html
     assert '<td class="number">1.25</td>' in html
     assert "Doubtful (energy): 3 of 3 draw 2.35 W" in html
-    assert "Doubtful (energy of the system&#x27;s own choice)" in html
+    assert "Doubtful (energy of default)" in html
 
 
 def test_a_plan_per_operator_is_shown(tmp_path: Path) -> None:
@@ -201,7 +201,10 @@ def test_a_joint_search_shows_its_plans_and_what_it_gained(tmp_path: Path) -> No
     drawn = plots(html)
     # Ratios, history, front, roles of plans, two heat maps, heat and power over the search.
     assert len(drawn) == 8
-    assert "time: 1.25 (1.2 to 1.3): better" in html
+    assert (
+        "time: joint is 1.25x as fast as kernels first and cores afterwards (1.2 to 1.3): better"
+        in html
+    )
     assert "its hypervolume is +12%" in html
     assert drawn[1].count("<polyline") == 2
     assert "kernels first: " in drawn[2]

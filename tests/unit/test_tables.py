@@ -22,6 +22,7 @@ from autotune.cli.profile import show as show_profile
 from autotune.cli.tuning import show as show_kernels
 from autotune.doctor.check import Check
 from autotune.records import Result, TaskResult
+from autotune.studies.texts import compared_text, gain_text
 from autotune.workloads import StepForm, build_model, formed, tasks
 from autotune.workloads.spec import short_name
 
@@ -279,3 +280,20 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     (*_, one) = json.loads(capsys.readouterr().out)["kernels"]
     assert one["spec"] == "matmul:m=8,n=24,k=40"
     assert {"formulation", "digest", "schedules", "trials", "default_ms", "best_ms"} <= one.keys()
+
+
+def test_ratios_are_told_in_one_direction_and_with_one_name_of_the_default() -> None:
+    better = {"ratio": 1.25, "ci": [1.2, 1.31], "verdict": "better"}
+    told = gain_text("time_s", "the best", "the default", better)
+    assert told == "time: the best is 1.25x as fast as the default (1.2 to 1.31): better"
+    told = gain_text("energy_j", "the best", "the default", {**better, "ci": None})
+    assert told.startswith(
+        "energy: the best is 1.25x as energy-efficient as the default (one block"
+    )
+    # A comparison's ratio is of the first over the second: there the first is told of.
+    compared = {"ratio": 0.5, "ci": [0.4, 0.8], "verdict": "first", "by": "energy"}
+    assert (
+        compared_text(("best", "default"), compared)
+        == "energy: best is 2x as energy-efficient as default (1.25 to 2.5): best is better"
+    )
+    assert "infx" in compared_text(("a", "b"), {**compared, "ratio": 0.0, "ci": [0.0, 1.0]})

@@ -1,11 +1,12 @@
-"""A training step in PyTorch: model, weights and data of a step graph, as a PyTorch user would run them."""
+"""Training steps in PyTorch, eager: of a step graph, or of a user's module, as a PyTorch user would run them.
+
+Importing this loads PyTorch, and raises `UsageError` where there is none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-
-from graph_reader import Array, GraphReader
-from pytorch import torch
+from typing import Any, Protocol
 
 from autotune.workloads import (
     Add,
@@ -22,9 +23,71 @@ from autotune.workloads import (
     Node,
     StepGraph,
 )
+from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.graph_reader import Array, GraphReader
+from autotune.workloads.optimizer import Optimizer
 
+torch = import_torch()
+Tensor = Any
 F = torch.nn.functional
-Function = Callable[..., torch.Tensor]
+Function = Callable[..., Tensor]
+
+
+class EagerStep(Protocol):
+    """A step that PyTorch runs."""
+
+    def step(
+        self,
+        images: Array | Tensor,
+        labels: Array | Tensor,
+        masks: Mapping[str, Array | Tensor] | None = None,
+    ) -> float:
+        """Trains on one batch; returns the loss before the update."""
+
+
+class ModuleStep:
+    """The step of a module of the user's own: zero the gradients, forward, cross entropy, backward, update.
+
+    Args:
+        module: A ``torch.nn.Module``; it is put into training mode, and it is trained.
+        optimizer: How its parameters are updated.
+    """
+
+    def __init__(self, module: Any, optimizer: Optimizer) -> None:
+        self._module = module.train()
+        self._optimizer = _update(list(module.parameters()), optimizer)
+
+    def step(
+        self,
+        images: Array | Tensor,
+        labels: Array | Tensor,
+        masks: Mapping[str, Array | Tensor] | None = None,
+    ) -> float:
+        """Trains on one batch, with dropout masks of PyTorch's own.
+
+        Args:
+            images: [n, c, h, w].
+            labels: [n], classes from 0.
+            masks: Not used.
+
+        Returns:
+            The loss before the update.
+        """
+        self._optimizer.zero_grad(set_to_none=True)
+        logits = self._module(torch.as_tensor(images, dtype=torch.float32))
+        loss = F.cross_entropy(logits, torch.as_tensor(labels, dtype=torch.int64))
+        loss.backward()
+        self._optimizer.step()
+        return float(loss.item())
+
+
+def _update(parameters: list[Any], optimizer: Optimizer) -> Any:
+    rate = optimizer.learning_rate
+    if optimizer.algorithm == "adam":
+        betas = (optimizer.beta1, optimizer.beta2)
+        return torch.optim.Adam(parameters, lr=rate, betas=betas, eps=optimizer.epsilon)
+    momentum = optimizer.momentum if optimizer.algorithm == "momentum" else 0.0
+    return torch.optim.SGD(parameters, lr=rate, momentum=momentum)
 
 
 class TorchStep:
@@ -49,17 +112,17 @@ class TorchStep:
         self,
         graph: StepGraph,
         values: Mapping[str, Array],
-        dtype: torch.dtype = torch.float32,
+        dtype: Any = torch.float32,
         *,
         channels_last: bool = False,
         compiled: bool = False,
     ) -> None:
         self._graph = graph
-        self._reader = GraphReader(graph, values, "benchmarks/torch_step.py")
+        self._reader = GraphReader(graph, values, "autotune/workloads/capture/torch_step.py")
         self._dtype = dtype
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
         self._slots: dict[str, int] = {}
-        self._state: list[torch.Tensor | None] = []
+        self._state: list[Tensor | None] = []
         self._calls: list[tuple[Function, tuple[int, ...], int]] = []
         self._parameters = {
             tensor.name: self._load(tensor.name).requires_grad_() for tensor in graph.parameters
@@ -84,9 +147,9 @@ class TorchStep:
 
     def step(
         self,
-        images: Array | torch.Tensor,
-        labels: Array | torch.Tensor,
-        masks: Mapping[str, Array | torch.Tensor] | None = None,
+        images: Array | Tensor,
+        labels: Array | Tensor,
+        masks: Mapping[str, Array | Tensor] | None = None,
     ) -> float:
         """Trains on one batch.
 
@@ -132,10 +195,10 @@ class TorchStep:
 
     def _forward(
         self,
-        images: Array | torch.Tensor,
-        labels: Array | torch.Tensor,
-        masks: Mapping[str, Array | torch.Tensor],
-    ) -> torch.Tensor:
+        images: Array | Tensor,
+        labels: Array | Tensor,
+        masks: Mapping[str, Array | Tensor],
+    ) -> Tensor:
         state = self._state.copy()
         state[self._images] = torch.as_tensor(images, dtype=self._dtype).contiguous(
             memory_format=self._layout
@@ -214,12 +277,12 @@ class TorchStep:
         epsilon = operator.epsilon
 
         def normalise(
-            x: torch.Tensor,
-            gamma: torch.Tensor,
-            beta: torch.Tensor,
-            running_mean: torch.Tensor | None = None,
-            running_var: torch.Tensor | None = None,
-        ) -> torch.Tensor:
+            x: Tensor,
+            gamma: Tensor,
+            beta: Tensor,
+            running_mean: Tensor | None = None,
+            running_var: Tensor | None = None,
+        ) -> Tensor:
             return F.batch_norm(x, running_mean, running_var, gamma, beta, True, momentum, epsilon)
 
         wide = self._wide(x, node.kernel.inputs[0].shape)
@@ -257,7 +320,7 @@ class TorchStep:
             self._state.append(None)
         return self._slots[name]
 
-    def _load(self, name: str) -> torch.Tensor:
+    def _load(self, name: str) -> Tensor:
         array = self._reader.value(name).reshape(self._reader.shape(name))
         tensor = torch.tensor(array, dtype=self._dtype)
         return tensor.contiguous(memory_format=self._layout) if tensor.ndim == 4 else tensor
@@ -274,9 +337,7 @@ def _weighted(node: Node) -> Function:
         return linear
     rest = (operator.stride, operator.pad, operator.dilation, operator.groups)
 
-    def convolve(
-        x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return F.conv2d(x, weight, bias, *rest)
 
     return convolve

@@ -258,7 +258,7 @@ def _setting(
 def _step(measured: StepRun) -> dict[str, Any]:
     return {
         "step_s": measured.time_s,
-        "steps": len(measured.step_s),
+        "steps": measured.count,
         "energy_j": measured.energy_j,
         "deviation_j": measured.deviation_j,
         "marks": list(measured.marks),

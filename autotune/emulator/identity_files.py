@@ -44,7 +44,7 @@ def _cpuinfo(soc: Soc) -> str:
 
 def _meminfo(soc: Soc) -> str:
     total = soc.profile.memory_bytes
-    used = sum(load.workload.memory_bytes for load in soc.loads())
+    used = sum(load.memory_bytes for load in soc.loads())
     free = max(0, int(total * (1 - _SYSTEM_BYTES)) - used)
     lines = {"MemTotal": total, "MemFree": free // 2, "MemAvailable": free}
     return "".join(f"{name + ':':<15} {size // 1024:>9} kB\n" for name, size in lines.items())

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 OBSERVE = "autotune_observe"
 _FIRST_PID = 4200
 _TERMINATED = 143
-_SETTLES_S = 1e-6
+_SETTLES_S = 1e-8
 
 
 def observing() -> dict[str, DeviceProgram]:
@@ -157,7 +157,9 @@ class _Run:
         if (seen := cpu_list_text(tuple(online))) != self._seen_cpus:
             self._write(cpus=[self._clock.now(), seen])
             self._seen_cpus = seen
-        self._load = self._device.soc.begin(piece.workload, cpus, steps=1, threads=piece.threads)
+        self._load = self._device.soc.begin(
+            piece.workload, cpus, steps=piece.times, threads=piece.threads
+        )
 
     def _end_piece(self) -> None:
         assert self._program is not None

@@ -12,13 +12,17 @@ from autotune.emulator.clock import Clock, VirtualClock
 from autotune.emulator.heat import Heat
 from autotune.emulator.policy import Policy
 from autotune.emulator.profile import Profile
-from autotune.emulator.step_model import StepEstimate, Workload, estimate
+from autotune.emulator.step_model import StepEstimate, Workload, estimate, in_sequence
 from autotune.errors import UsageError
 
 _HISTORY_S = 60.0
 _DONE_S = 1e-9
 _REAL_SLICE_S = 0.05
 _KEPT_ESTIMATES = 20_000
+
+
+Work = Workload | tuple[Workload, ...]
+"""One step: a workload, or several of them, one after the other."""
 
 
 @dataclass(eq=False)
@@ -36,7 +40,7 @@ class Load:
         ended: Whether it is over.
     """
 
-    workload: Workload
+    workload: Work
     cpus: tuple[int, ...]
     threads: int | None = None
     steps_left: float = math.inf
@@ -44,6 +48,12 @@ class Load:
     net_j: float = 0.0
     busy_s: float = 0.0
     ended: bool = False
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it takes."""
+        parts = self.workload if isinstance(self.workload, tuple) else (self.workload,)
+        return max(part.memory_bytes for part in parts)
 
 
 @dataclass(frozen=True)
@@ -200,7 +210,7 @@ class Soc:
 
     def begin(
         self,
-        workload: Workload,
+        workload: Work,
         cpus: Sequence[int],
         *,
         steps: float = math.inf,
@@ -311,14 +321,20 @@ class Soc:
         if found is None:
             if len(self._estimates) >= _KEPT_ESTIMATES:
                 self._estimates.clear()
-            found = self._estimates[key] = estimate(
-                self.profile,
-                load.workload,
-                cpus,
-                clocks,
-                threads=load.threads,
-                online=tuple(self._online),
-            )
+            parts = load.workload if isinstance(load.workload, tuple) else (load.workload,)
+            every = [
+                estimate(
+                    self.profile,
+                    part,
+                    cpus,
+                    clocks,
+                    threads=load.threads,
+                    online=tuple(self._online),
+                )
+                for part in parts
+            ]
+            found = every[0] if len(every) == 1 else in_sequence(every)
+            self._estimates[key] = found
         return found
 
     def _until_event(self, state: _Now) -> float:

@@ -78,6 +78,20 @@ class StepEstimate:
         return self.time_s * self.net_w
 
 
+def in_sequence(parts: Sequence[StepEstimate]) -> StepEstimate:
+    """Work whose parts are done one after the other.
+
+    Args:
+        parts: What each takes; at least one.
+    """
+    total = sum(part.time_s for part in parts)
+    cpus = {cpu for part in parts for cpu in part.busy}
+    busy = {
+        cpu: sum(part.busy.get(cpu, 0.0) * part.time_s for part in parts) / total for cpu in cpus
+    }
+    return StepEstimate(total, sum(part.net_j for part in parts) / total, busy)
+
+
 def core_power_w(core: CoreModel, khz: int) -> float:
     """Watts of a busy core above idle: static + dynamic * f^exponent, f in GHz."""
     return core.static_w + core.dynamic_w * float((khz / 1e6) ** core.dynamic_exponent)

@@ -29,6 +29,9 @@ NOMINAL_BYTES = 10.08
 the kernels of AlexNet's step at batch 16; their operations agree within 0.3 %."""
 _NOISE = tuple(math.exp(0.02 * NormalDist().inv_cdf((i + 0.5) / 8)) for i in range(8))
 """A step's factor on the times of the model: normal, 2 %; few, so that what was computed once can be kept."""
+_BURST_S = 0.05
+"""Steps whose calls are short are done together for about so long, and told of by one line."""
+_SHORT_CALL_S = 1e-3
 _LIMITS = "scaling_max_freq", "scaling_min_freq"
 
 
@@ -37,18 +40,20 @@ class Piece:
     """Work that goes on without a change.
 
     Attributes:
-        workload: What is done; None where only time passes.
+        workload: What is done, in parts one after the other where there are several; None where only time passes.
         cpus: Cores; None for those of the process.
         threads: How many.
         writes: Files that are written first, in order.
         wait_s: Time that passes first.
+        times: How often it is done.
     """
 
-    workload: Workload | None
+    workload: Workload | tuple[Workload, ...] | None
     threads: int | None = None
     cpus: tuple[int, ...] | None = None
     writes: tuple[tuple[str, str], ...] = ()
     wait_s: float = 0.0
+    times: int = 1
 
 
 class Program(Protocol):
@@ -125,6 +130,9 @@ class _Setting:
 class StepRunner:
     """`autotune_step_runner`: the calls of a step, each as much work as its kernel is, or its schedule's nests are.
 
+    Short steps are done in bursts, between which single ones tell how long each call takes: what they cost this
+    host does not grow with their number. A burst's line counts all of its steps.
+
     Args:
         argv: Its arguments.
         read: Reads a file of the device.
@@ -152,6 +160,7 @@ class StepRunner:
         self._read = read
         self._khz: dict[str, int] = {}
         self._done = 0
+        self._burst, self._spans = 1, [0.0]
         self._settings, self._at = [_Setting(None, options.threads, {})], {0: 0}
         used: dict[int, int] = {}
         file = options.settings or options.switches
@@ -193,6 +202,10 @@ class StepRunner:
         scaled_work = {f: [[scaled(w, f) for w in call] for call in self._work] for f in _NOISE}
         while self._done < self._options.steps:
             factor = self._noise.choice(_NOISE)
+            if now and (times := self._next_burst()) > 1:
+                every = tuple(itertools.chain.from_iterable(scaled_work[factor]))
+                yield Piece(every, now.threads, now.cpus, times=times)
+                continue
             for number, call in enumerate(scaled_work[factor]):
                 setting = self._settings[self._at[number]] if number in self._at else now
                 assert setting is not None
@@ -202,6 +215,15 @@ class StepRunner:
                 for work in call:
                     yield Piece(work, setting.threads, setting.cpus, writes, wait)
                     writes, wait = (), 0.0
+
+    def _next_burst(self) -> int:
+        """How many steps are done together next: one after each burst, and where calls are long or change cores."""
+        step_s = sum(self._spans)
+        short = 0 < step_s < _SHORT_CALL_S * self._ends[-1] and len(set(self._at.values())) == 1
+        again = self._burst > 1 or not short
+        left = self._options.steps - self._done
+        self._burst = 1 if again else int(max(1, min(_BURST_S / step_s, left)))
+        return self._burst
 
     def _change_s(self, old: _Setting, new: _Setting) -> float:
         changed = any(old.khz.get(policy, khz) != khz for policy, khz in new.khz.items())
@@ -223,15 +245,22 @@ class StepRunner:
         """See `Program.printed`."""
         if self._options.switches:
             return self._lines
-        self._begins.append(began)
-        if len(self._begins) < self._ends[-1]:
-            return []
-        times = [self._begins[first] for first in [0, *self._ends[:-1]]] + [now]
-        self._begins.clear()
-        self._done += 1
-        spans = " ".join(f"{1e6 * (b - a):.3f}" for a, b in itertools.pairwise(times))
-        step = f"step {self._done} loss 0 ms {1e3 * (now - times[0]):.4f}"
-        return [f"calls {times[0]:.6f} {spans}", step] if self._options.trace else [step]
+        if self._burst > 1:
+            step_s, first = (now - began) / self._burst, began
+            spans = [step_s * span / sum(self._spans) for span in self._spans]
+        else:
+            self._begins.append(began)
+            if len(self._begins) < self._ends[-1]:
+                return []
+            times = [self._begins[first] for first in [0, *self._ends[:-1]]] + [now]
+            self._begins.clear()
+            self._spans = spans = [b - a for a, b in itertools.pairwise(times)]
+            step_s, first = now - times[0], times[0]
+        self._done += self._burst
+        step = f"step {self._done} loss 0 ms {1e3 * step_s:.6g}"
+        if not self._options.trace:
+            return [step]
+        return [f"calls {first:.6f} {' '.join(f'{1e6 * span:.3f}' for span in spans)}", step]
 
 
 def _settings(text: str) -> tuple[list[_Setting], dict[int, int], dict[int, int]]:

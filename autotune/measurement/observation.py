@@ -211,11 +211,13 @@ class Steps:
         start_s: When the first one that counts began.
         ends_s: When each of them ended, as its line arrived.
         told_s: How long each took by its own line; empty where they do not tell.
+        count: How many steps there were: one a line, or as many as the lines count.
     """
 
     start_s: float
     ends_s: tuple[float, ...]
     told_s: tuple[float, ...] = ()
+    count: int = 0
 
     @property
     def seconds(self) -> tuple[float, ...]:
@@ -233,7 +235,8 @@ def steps(lines: Sequence[Line], pattern: re.Pattern[str], *, warm_up: int) -> S
 
     Args:
         lines: What was printed.
-        pattern: What a step's line holds; a group named `ms` is the step's own milliseconds.
+        pattern: What a step's line holds; a group named `ms` is the step's own milliseconds, and one named `number`
+            counts steps from the program's beginning: lines may tell of several.
         warm_up: How many first steps do not count; at least one.
 
     Returns:
@@ -248,7 +251,15 @@ def steps(lines: Sequence[Line], pattern: re.Pattern[str], *, warm_up: int) -> S
         found[first - 1][0],
         tuple(time_s for time_s, _ in counted),
         _told_s([match for _, match in counted]) if "ms" in pattern.groupindex else (),
+        _count(found[first - 1][1], counted[-1][1], len(counted)),
     )
+
+
+def _count(before: re.Match[str], last: re.Match[str], lines: int) -> int:
+    """How many steps there were after a line up to the last one; a line each where they do not count them."""
+    if "number" not in last.re.groupindex:
+        return lines
+    return max(lines, int(last["number"]) - int(before["number"]))
 
 
 def _told_s(matches: Sequence[re.Match[str]]) -> tuple[float, ...]:

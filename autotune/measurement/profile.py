@@ -24,7 +24,7 @@ from autotune.measurement.observation import Observation
 from autotune.power.channels import Meter
 from autotune.power.trace import Trace, baseline, resolution
 
-CALLS, NAMES, GPU = "calls", "names", "gpu"
+CALLS, NAMES, GPU, STEP = "calls", "names", "gpu", "step"
 """First words of the lines that a program prints of its calls; docs/measurement.md has them."""
 PROC_STAT, PROC_STATUS = "/proc/stat", "/proc/%p/status"
 _PRIOR_SHARE = 0.5
@@ -45,11 +45,14 @@ class Calls:
         times_s: Beginning of each call and end of the last one, in the device's monotonic time; (steps, calls + 1).
         names: Of the calls, where the program has told them; else empty.
         gpu: What a GPU had to do with them; None where the program told of none.
+        repeats: How many steps each stands for, equal ones one after the other from its beginning, (steps,); None
+            where each is told of.
     """
 
     times_s: Floats
     names: tuple[str, ...] = ()
     gpu: GpuCalls | None = None
+    repeats: Floats | None = None
 
     @property
     def seconds(self) -> Floats:
@@ -105,6 +108,9 @@ def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | Non
         ValueError: Steps have different numbers of calls.
     """
     rows: list[list[float]] = []
+    repeats: list[int] = []
+    before = -1  # Steps up to the line of the step before.
+    last: list[float] = []
     shared: dict[int, list[str]] = {}
     names: tuple[str, ...] = ()
     within = False
@@ -117,11 +123,20 @@ def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | Non
             edges = float(words[0]) + np.concatenate(
                 [[0.0], np.cumsum(np.asarray(words[1:], np.float64) * 1e-6)]
             )
+            last = edges.tolist()
             within = bool(edges[0] >= start_s - 1e-3 and edges[-1] <= end_s + 1e-3)
             if within:
-                rows.append(edges.tolist())
+                rows.append(last)
+                repeats.append(1)
         elif kind == GPU and within:
             shared[len(rows) - 1] = line.text.split()[1:]
+        elif kind == STEP and (number := line.text.split()[1:2]) and number[0].isdecimal():
+            if within and before >= 0:
+                repeats[-1] = several = max(1, int(number[0]) - before)
+                if several > 1 and last[0] + several * (last[-1] - last[0]) > end_s + 1e-3:
+                    rows.pop()
+                    repeats.pop()
+            before, within = int(number[0]), False
     if not rows:
         return None
     if len({len(row) for row in rows}) > 1:
@@ -129,7 +144,8 @@ def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | Non
     if names and len(names) != len(rows[0]) - 1:
         raise ValueError(f"{len(names)} names were told of {len(rows[0]) - 1} calls")
     times = np.asarray(rows, np.float64)
-    return Calls(times, names, _gpu_calls(shared, times) if shared else None)
+    bursts = np.asarray(repeats, np.float64) if max(repeats) > 1 else None
+    return Calls(times, names, _gpu_calls(shared, times) if shared else None, bursts)
 
 
 def _gpu_calls(told: Mapping[int, Sequence[str]], times: Floats) -> GpuCalls:
@@ -153,6 +169,8 @@ def shares(edges_s: Floats, calls: Calls) -> Floats:
         Shape (n, calls + 1); a row adds up to less than 1 where the interval reaches beyond the steps.
     """
     count = calls.times_s.shape[1] - 1
+    if calls.repeats is not None:
+        return _shares_of_repeated(edges_s, calls, calls.repeats)
     bounds = calls.times_s.reshape(-1)
     # After the last call of a step comes what lies between steps.
     label = np.tile(np.arange(count + 1), len(calls.times_s))[:-1]
@@ -166,6 +184,20 @@ def shares(edges_s: Floats, calls: Calls) -> Floats:
     rows = np.clip(np.searchsorted(edges_s, middles, side="right") - 1, 0, len(found) - 1)
     columns = label[np.clip(np.searchsorted(bounds, middles, side="right") - 1, 0, len(label) - 1)]
     np.add.at(found, (rows, columns), np.diff(cuts))
+    return np.asarray(found / np.maximum(np.diff(edges_s), 1e-12)[:, None])
+
+
+def _shares_of_repeated(edges_s: Floats, calls: Calls, repeats: Floats) -> Floats:
+    """See `shares`: in many short steps, each call has the same share of any interval."""
+    start, step_s = calls.times_s[:, 0], calls.times_s[:, -1] - calls.times_s[:, 0]
+    ends = start + repeats * step_s
+    low = np.maximum(edges_s[:-1, None], start)
+    within = np.maximum(np.minimum(edges_s[1:, None], ends) - low, 0.0)
+    found = np.zeros((len(edges_s) - 1, calls.times_s.shape[1]))
+    found[:, :-1] = within @ (calls.seconds / step_s[:, None])
+    # Between those that are told of.
+    gaps = np.minimum(edges_s[1:, None], start[1:]) - np.maximum(edges_s[:-1, None], ends[:-1])
+    found[:, -1] = np.maximum(gaps, 0.0).sum(axis=1)
     return np.asarray(found / np.maximum(np.diff(edges_s), 1e-12)[:, None])
 
 

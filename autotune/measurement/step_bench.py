@@ -305,6 +305,7 @@ class StepBench:
             status="ok" if not wrong else "throttled" if throttled else "unstable",
             message="; ".join(wrong),
             step_s=counted.seconds,
+            steps=counted.count,
             energy=found.joules,
             marks=(*marks, *found.marks),
             rails=found.rails,

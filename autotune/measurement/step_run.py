@@ -80,7 +80,7 @@ class StepRun:
         status: `ok`; `throttled` where a clock was capped; `unstable` where another condition did not hold;
             `run_error` where the workload did not run.
         message: What was wrong; empty when `ok`.
-        step_s: Seconds of each step that counts.
+        step_s: Seconds of each step that counts, or of as many as were told of apart.
         energy: Joules above idle of all of them; None without a meter, or where it says nothing.
         marks: What makes the energy doubtful, or the beginning unlike that of others.
         rails: Joules above idle of all of them by rail, of a meter that has several.
@@ -102,6 +102,12 @@ class StepRun:
     khz: dict[str, float] = field(default_factory=dict)
     records: tuple[str, ...] = ()
     rejected: tuple[StepRun, ...] = ()
+    steps: int = 0
+
+    @property
+    def count(self) -> int:
+        """Steps that count."""
+        return self.steps or len(self.step_s)
 
     @property
     def time_s(self) -> float:
@@ -117,9 +123,9 @@ class StepRun:
     @property
     def energy_j(self) -> float | None:
         """Mean joules of a step."""
-        return self.energy.joules / len(self.step_s) if self.energy else None
+        return self.energy.joules / self.count if self.energy else None
 
     @property
     def deviation_j(self) -> float | None:
         """Standard uncertainty of a step's joules."""
-        return self.energy.deviation / len(self.step_s) if self.energy else None
+        return self.energy.deviation / self.count if self.energy else None

@@ -15,7 +15,7 @@ from autotune.measurement.setting import Setting
 from autotune.measurement.step_run import Workload
 
 PROGRAM = "autotune_step_runner"
-STEP_LINE = re.compile(r"^step \d+(?: loss \S+ ms (?P<ms>\S+))?")
+STEP_LINE = re.compile(r"^step (?P<number>\d+)(?: loss \S+ ms (?P<ms>\S+))?")
 """What the end of a step prints, and how long it took."""
 _CROSSING = re.compile(
     r"crossing (\d+) (copy|map) (\d[\d.]*) (\d[\d.]*) reorder (\d[\d.]*) (\d[\d.]*)"

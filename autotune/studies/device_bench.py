@@ -58,7 +58,7 @@ class DeviceBench:
             "step_s": list(run.step_s),
             "energy": asdict(run.energy) if run.energy else None,
             "marks": list(run.marks),
-            "rails": {name: joules / len(run.step_s) for name, joules in run.rails.items()},
+            "rails": {name: joules / run.count for name, joules in run.rails.items()},
             "khz": run.khz,
             "records": list(run.records),
             "rejected": [

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -29,11 +29,11 @@ from autotune.measurement import observation
 from autotune.measurement.conditions import broken
 from autotune.measurement.observation import Line, Record, parse, steps
 from autotune.measurement.observer import Observer, Task
-from autotune.measurement.profile import PROC_STAT
+from autotune.measurement.profile import PROC_STAT, StepProfile
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import Band, Protocol, Workload
-from autotune.measurement.step_runner import STEP_LINE
+from autotune.measurement.step_run import Band, Protocol, StepRun, Workload
+from autotune.measurement.step_runner import PROGRAM, STEP_LINE, StepRunner
 from autotune.measurement.versus import judge, versus
 from autotune.power.channels import PATTERNS, find
 from autotune.reading import parse_json
@@ -618,3 +618,49 @@ def test_a_profile_finds_the_power_of_each_call(tmp_path: Path) -> None:
             assert sum((found.busy or {}).values()) == pytest.approx(
                 sum(exact.busy.values()), abs=0.4
             )
+
+
+def tiny_step(folder: Path, flops: float) -> tuple[int, StepRun, StepProfile]:
+    """A step of three calls, measured; and how often the emulated device had something to do meanwhile."""
+    program, step = f"/tmp/{PROGRAM}", "/tmp/tiny"
+    workload = StepRunner(PurePosixPath(program), PurePosixPath(step)).traced()
+    alarms = 0
+    with bench(folder, workload=replace(workload, watch=(PROC_STAT,))) as (device, station):
+        calls = "".join(f"call {flops * (1 + number)} 0\n" for number in range(3))
+        device.files.store(f"{step}/step.work", f"memory 1000\n{calls}".encode(), 0o644)
+        device.files.store(program, b"", 0o755)
+        station.calibrate(BIG)
+        at = device.clock.at
+
+        def counted(time_s: float, act: Callable[[], None]) -> None:
+            nonlocal alarms
+            alarms += 1
+            at(time_s, act)
+
+        device.clock.at = counted
+        run, profile = station.profile(BIG)
+        device.run(["rm", "-rf", step, program], timeout=10)
+    assert run.status == "ok", run.message
+    assert profile is not None
+    return alarms, run, profile
+
+
+def test_short_steps_cost_no_more_than_long_ones_and_are_measured_as_well(tmp_path: Path) -> None:
+    (tmp_path / "long").mkdir()
+    (tmp_path / "short").mkdir()
+    few, _, _ = tiny_step(tmp_path / "long", 2e7)
+    many, run, profile = tiny_step(tmp_path / "short", 1e5)
+    assert many < 2 * few + 2000
+    device = EmulatedDevice("meizu-16t").profile
+    khz = (device.clusters[0].frequencies_khz[-1], 2419200)
+    parts = [
+        estimate(device, ModelWork("call", 1e5 * (1 + n), 0.0, 1), BIG.cpus or (), khz, threads=4)
+        for n in range(3)
+    ]
+    assert run.time_s == pytest.approx(sum(part.time_s for part in parts), rel=0.02)
+    assert run.energy_j == pytest.approx(sum(part.net_j for part in parts), rel=0.1)
+    assert run.count * run.time_s == pytest.approx(USUAL.least_s, rel=0.5)
+    assert len(run.step_s) < run.count / 10
+    for number, part in enumerate(parts):
+        assert profile.of([number]).time_s == pytest.approx(part.time_s, rel=0.05)
+    assert profile.step.energy_j == pytest.approx(run.energy_j, rel=0.1)

@@ -116,7 +116,7 @@ class _Measurement:
     message: str = ""
     reason: str = ""
     belief: dict[str, Any] | None = None
-    step_s: list[Seconds] | None = None
+    step_s: list[Annotated[Number, Field(ge=0)]] | None = None  # 0 where a clock is coarse.
     energy: _Energy | None = None
     marks: list[str] | None = None
     rails: dict[str, Number | None] | None = None

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.errors import UsageError
+from autotune.waits import telling
 
 LOGGER = logging.getLogger("autotune")
 
@@ -51,10 +52,16 @@ def stderr_log() -> Iterator[None]:
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.WARNING)
     try:
-        yield
+        with telling(_tell):
+            yield
     finally:
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(before)
+
+
+def _tell(wait: str) -> None:
+    if not is_quiet():
+        print(f"autotune: waiting: {wait}", file=sys.stderr)
 
 
 def set_verbosity(*, verbose: bool, quiet: bool) -> None:

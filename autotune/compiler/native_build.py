@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -24,12 +25,14 @@ from pathlib import Path
 from autotune.compiler.disk_space import check_disks
 from autotune.errors import ToolchainError, pip_install
 from autotune.scratch import Scratch
+from autotune.waits import waiting
 
 Log = Callable[[str], None]
 
 _TVM = "apache-tvm"
 _TVM_FFI = "apache-tvm-ffi"
 _BUILD_TIMEOUT_S = 900.0
+_COUNTED = re.compile(r"^\[(?:(\d+)/([1-9]\d*)| *(\d+)%)\]", re.MULTILINE)
 _INCLUDE_FOLDERS = ("/usr/include", "/usr/local/include")
 
 
@@ -217,9 +220,26 @@ def build_in(part: NativePart, build: Path, log: Log | None = None) -> None:
         configure.append(f"-DCMAKE_TOOLCHAIN_FILE={rpc_sources() / part.toolchain}")
     if log is not None:
         log(f"compiling {part.target} (once for this version of TVM)")
-    _run(configure, part, build)
     jobs = str(len(os.sched_getaffinity(0)))
-    _run([cmake, "--build", str(build), "--target", part.target, "--parallel", jobs], part, build)
+    compiling = [cmake, "--build", str(build), "--target", part.target, "--parallel", jobs]
+    output = build / "output.txt"
+    what = f"compiling {part.target}, once for this version of TVM"
+    with waiting(what, lambda: _share_built(output)):
+        _run(configure, part, build, output)
+        _run(compiling, part, build, output)
+
+
+def _share_built(output: Path) -> float | None:
+    """How far a build is, by the last line that counts: `[3/10]` of Ninja, `[ 30%]` of Make; None without one."""
+    try:
+        found = _COUNTED.findall(output.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+    if not found:
+        return None
+    done, of, share = found[-1]
+    # What is counted has been begun, and the last one takes its time.
+    return min(float(share) / 100 if share else (int(done) - 1) / int(of), 0.99)
 
 
 def _build(part: NativePart, path: Path, log: Log) -> None:
@@ -231,29 +251,29 @@ def _build(part: NativePart, path: Path, log: Log) -> None:
     log(f"compiled {path}")
 
 
-def _run(command: list[str], part: NativePart, build: Path) -> None:
+def _run(command: list[str], part: NativePart, build: Path, output: Path) -> None:
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_BUILD_TIMEOUT_S,
-            check=False,
-        )
+        with output.open("wb") as file:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=_BUILD_TIMEOUT_S,
+                check=False,
+            )
     except subprocess.TimeoutExpired as error:
         raise ToolchainError(
             f"compiling {part.target} took longer than {_BUILD_TIMEOUT_S:.0f} s"
         ) from error
     if done.returncode == 0:
         return
-    if "install opencl-headers" in done.stdout:  # What CMakeLists.txt says.
+    said = output.read_text(encoding="utf-8", errors="replace")
+    if "install opencl-headers" in said:  # What CMakeLists.txt says.
         raise ToolchainError(
             f"the OpenCL headers (CL/cl.h) are not installed, but {part.target} has to be compiled",
             hint="sudo apt install opencl-headers",
         )
-    check_disks(done.stdout, [build])
-    tail = "\n".join(done.stdout.strip().splitlines()[-30:])
+    check_disks(said, [build])
+    tail = "\n".join(said.strip().splitlines()[-30:])
     raise ToolchainError(f"{part.target} does not compile:\n{tail}")

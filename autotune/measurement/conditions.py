@@ -15,6 +15,7 @@ from autotune.devices.topology import Cluster, cpu_list, cpu_list_text
 from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.observation import Observation
 from autotune.measurement.setting import Setting
+from autotune.waits import waiting
 
 _ONLINE = "/sys/devices/system/cpu/online"
 BODY = ("battery", "skin", "xo-therm", "quiet-therm")
@@ -73,18 +74,20 @@ def wait_until_cool(
         StableDeviceError: It does not within the limit.
     """
     waited = 0.0
-    while True:
-        now = read_celsius(device, zone)
-        if now <= most_c:
-            return now
-        if waited >= limit_s:
-            raise StableDeviceError(
-                f"{device.serial}: {zone.name} is at {now:.1f} C after {limit_s:.0f} s of rest, "
-                f"and measurements begin at {most_c:.1f} C",
-                hint="cool the device, or allow more with --start-temperature",
-            )
-        sleep(_COOLING_PAUSE_S)
-        waited += _COOLING_PAUSE_S
+    first = now = read_celsius(device, zone)
+    what = f"{device.serial} to cool: {zone.name} is at {first:.1f} C, and a run begins at {most_c:.1f} C"
+    with waiting(what, lambda: (first - now) / (first - most_c) if first > most_c else None):
+        while now > most_c:
+            if waited >= limit_s:
+                raise StableDeviceError(
+                    f"{device.serial}: {zone.name} is at {now:.1f} C after {limit_s:.0f} s of rest, "
+                    f"and measurements begin at {most_c:.1f} C",
+                    hint="cool the device, or allow more with --start-temperature",
+                )
+            sleep(_COOLING_PAUSE_S)
+            waited += _COOLING_PAUSE_S
+            now = read_celsius(device, zone)
+    return now
 
 
 def thermal_status(device: Device, info: DeviceInfo) -> int | None:
@@ -141,14 +144,15 @@ def wait_until_unthrottled(
         StableDeviceError: Something still is at the limit.
     """
     waited = 0.0
-    while told := throttled(thermal_status(device, info)) or capped(device, info, setting):
-        if waited >= limit_s:
-            raise StableDeviceError(
-                f"{device.serial}: {told}, after {limit_s:.0f} s of rest",
-                hint="cool the device, or take it off its charger",
-            )
-        sleep(_COOLING_PAUSE_S)
-        waited += _COOLING_PAUSE_S
+    with waiting(f"{device.serial} to throttle no longer, {limit_s:.0f} s at most"):
+        while told := throttled(thermal_status(device, info)) or capped(device, info, setting):
+            if waited >= limit_s:
+                raise StableDeviceError(
+                    f"{device.serial}: {told}, after {limit_s:.0f} s of rest",
+                    hint="cool the device, or take it off its charger",
+                )
+            sleep(_COOLING_PAUSE_S)
+            waited += _COOLING_PAUSE_S
 
 
 def broken(

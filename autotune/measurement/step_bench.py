@@ -26,6 +26,7 @@ from autotune.power import checks
 from autotune.power.battery import Calibration, calibrate
 from autotune.power.channels import Meter
 from autotune.scratch import Scratch
+from autotune.waits import waiting
 
 LOGGER = logging.getLogger("autotune.measurement")
 _RECONNECT_S = 10.0
@@ -345,10 +346,11 @@ class StepBench:
         every = Setting(None, (None,) * len(clusters), sum(len(c.cpus) for c in clusters))
         command = words(self.workload.command, every.threads)
         path, limit_s = f"{zone.path}/temp", self.protocol.warming_limit_s
-        self._observer.run(
-            self._task(command, "", (path,), limit_s),
-            lambda seen: any(celsius(float(t)) >= least_c for _, t in seen.series(path)[-1:]),
-        )
+        with waiting(f"{self.device.serial} to warm up: {zone.name} to read {least_c:.1f} C"):
+            self._observer.run(
+                self._task(command, "", (path,), limit_s),
+                lambda seen: any(celsius(float(t)) >= least_c for _, t in seen.series(path)[-1:]),
+            )
         return conditions.read_celsius(self.device, zone)
 
     def _idle(self, taken: list[str]) -> Observation | None:

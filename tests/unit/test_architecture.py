@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "autotune"
 MAY_IMPORT = {
     "workloads": {"errors", "reading", "workloads"},
-    "measurement": {"errors", "reading", "scratch", "measurement", "devices", "power"},
+    "measurement": {"errors", "reading", "scratch", "waits", "measurement", "devices", "power"},
     "report": {"errors", "reading", "report", "studies", "records", "measurement", "workloads"},
     "records": {"errors", "reading", "records"},
     "devices": {"errors", "reading", "devices"},
@@ -21,6 +21,7 @@ MAY_IMPORT = {
         "errors",
         "reading",
         "scratch",
+        "waits",
         "compiler",
         "workloads",
         "measurement",

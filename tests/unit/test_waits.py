@@ -1,0 +1,84 @@
+"""Waits of more than two seconds say what they wait for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from autotune import waits
+from autotune.cli.verbosity import set_verbosity, stderr_log
+from autotune.compiler.native_build import NativePart, build_in
+from autotune.devices.info import probe
+from autotune.emulator.device import EmulatedDevice
+from autotune.errors import ToolchainError
+from autotune.measurement.conditions import body_zone, read_celsius, wait_until_cool
+from autotune.waits import telling, waiting
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "FIRST_S", 0.1)
+    monkeypatch.setattr(waits, "AGAIN_S", 0.2)
+
+
+def test_a_long_wait_is_told_again_and_again_and_a_short_one_never() -> None:
+    told: list[str] = []
+    with telling(told.append):
+        with waiting("nothing"):
+            pass
+        assert told == []
+        with waiting("the kettle", lambda: 0.25):
+            time.sleep(0.7)
+    assert 2 <= len(told) <= 4
+    assert all(line.startswith("the kettle: ") and ", 25% done, about " in line for line in told)
+    with waiting("nobody listens"):
+        time.sleep(0.2)
+
+
+def test_the_command_line_tells_on_stderr_unless_it_is_quiet(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with stderr_log():
+        with waiting("the kettle"):
+            time.sleep(0.2)
+        assert "autotune: waiting: the kettle: 0 s so far\n" in capsys.readouterr().err
+        set_verbosity(verbose=False, quiet=True)
+        with waiting("the kettle"):
+            time.sleep(0.2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_compiling_is_told_with_its_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a cmake that takes its time, as the compiler does."""
+    tool = tmp_path / "bin" / "cmake"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho '[2/4] one'\nsleep 0.5\n[ \"$1\" != --build ]\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
+    told: list[str] = []
+    (tmp_path / "build").mkdir()
+    with telling(told.append), pytest.raises(ToolchainError, match="does not compile"):
+        build_in(NativePart("part", "thing", "thing", ()), tmp_path / "build")
+    assert any("compiling thing, once for this version of TVM" in line for line in told)
+    assert any("25% done" in line for line in told)
+
+
+def test_cooling_is_told_with_how_far_it_is() -> None:
+    device = EmulatedDevice("meizu-16t")
+    zone = body_zone(probe(device))
+    assert zone is not None
+    device.soc.set_celsius(50.0)
+    first = read_celsius(device, zone)
+    told: list[str] = []
+
+    def rest(seconds: float) -> None:
+        time.sleep(0.15)
+        device.soc.set_celsius(device.soc.celsius() - 4.0)
+
+    with telling(told.append):
+        wait_until_cool(device, zone, first - 14.0, limit_s=900, sleep=rest)
+    assert any("to cool: " in line and "% done, about " in line for line in told)

@@ -22,7 +22,7 @@ from autotune.reading import read_toml
 if TYPE_CHECKING:
     from autotune.compiler.formulations import Formulation
 
-_LARGEST = 2**31 - 1  # Generated code counts with int32.
+_LARGEST = 2**53 - 1  # What JSON keeps exactly.
 PositiveInt = Annotated[int, Field(gt=0, le=_LARGEST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=_LARGEST)]
 Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=256)]

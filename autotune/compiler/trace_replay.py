@@ -47,8 +47,12 @@ _APPLY: Mapping[str, Apply] = {
     "Parallel": lambda sch, inputs, *_: sch.parallel(*inputs),
     "Vectorize": lambda sch, inputs, *_: sch.vectorize(*inputs),
     "Unroll": lambda sch, inputs, *_: sch.unroll(*inputs),
-    "CacheRead": lambda sch, inputs, attributes, _: sch.cache_read(inputs[0], *attributes),
-    "CacheWrite": lambda sch, inputs, attributes, _: sch.cache_write(inputs[0], *attributes),
+    "CacheRead": lambda sch, inputs, attributes, _: sch.cache_read(
+        inputs[0], *attributes, inputs[1]
+    ),
+    "CacheWrite": lambda sch, inputs, attributes, _: sch.cache_write(
+        inputs[0], *attributes, inputs[1]
+    ),
     "ComputeAt": lambda sch, inputs, attributes, _: sch.compute_at(
         *inputs, bool(attributes[0]), attributes[1]
     ),
@@ -96,7 +100,7 @@ def replay_trace(schedule: Any, trace: Any) -> None:
             )  # Raises where it is gone; the others look for themselves.
         made = _APPLY[name](
             schedule,
-            [known.get(one, one) if isinstance(one, str) else one for one in inputs],
+            [_operand(one, known) for one in inputs],
             attributes,
             decided.get(number),
         )
@@ -105,6 +109,12 @@ def replay_trace(schedule: Any, trace: Any) -> None:
             raise ValueError(f"instruction {number} ({name}) makes {len(found)} results")
         known.update(zip(results, found, strict=True))
     check_program(before, schedule.mod)
+
+
+def _operand(value: Any, known: Mapping[str, Any]) -> Any:
+    if isinstance(value, str):
+        return known.get(value, value)
+    return [known.get(one, one) for one in value] if isinstance(value, list) else value
 
 
 def _is_list(made: Any) -> bool:

@@ -41,8 +41,15 @@ def _list_of(check: Check, most: int) -> Check:
     return lambda value: isinstance(value, list) and len(value) <= most and all(map(check, value))
 
 
-def _empty(value: Any) -> bool:
-    return value == [] and isinstance(value, list)
+def _blocks(value: Any) -> bool:
+    """The blocks that read what is cached; empty for all of them."""
+    return (
+        isinstance(value, list)
+        and len(value) <= _MOST_OPERANDS
+        and all(
+            isinstance(one, str) and one[:1] == "b" and _VARIABLE.fullmatch(one) for one in value
+        )
+    )
 
 
 def _name(value: Any) -> bool:
@@ -146,8 +153,8 @@ _INSTRUCTIONS: Mapping[str, _Instruction] = {
     "Parallel": _Instruction("l"),
     "Vectorize": _Instruction("l"),
     "Unroll": _Instruction("l"),
-    "CacheRead": _Instruction("b", "b", (_INDEX, _SCOPE), _empty),
-    "CacheWrite": _Instruction("b", "b", (_INDEX, _SCOPE), _empty),
+    "CacheRead": _Instruction("b", "b", (_INDEX, _SCOPE), _blocks),
+    "CacheWrite": _Instruction("b", "b", (_INDEX, _SCOPE), _blocks),
     "ComputeAt": _Instruction("bl", attributes=(_FLAG, _integer(-2, -1))),
     "ReverseComputeAt": _Instruction("bl", attributes=(_FLAG, _integer(-2, -1))),
     "ComputeInline": _Instruction("b"),
@@ -295,6 +302,8 @@ def _plain(
         assert form.rest is not None
         if not (form.rest(one) or _variable(one, "v", known)):
             return "its inputs are none that autotune makes"
+        if isinstance(one, list) and not known.issuperset(one):
+            return "its inputs are no blocks that were made before"
     if len(attributes) != len(form.attributes):
         return "it has too few or too many attributes"
     for check, one in zip(form.attributes, attributes, strict=True):

@@ -105,7 +105,7 @@ def test_what_no_search_makes_is_refused_by_name(instruction: tuple[Any, ...], n
         changed(0, 9, 1, to=["b0", 1 << 20]),
         changed(0, 10, 1, to=["l3", [0, -1, 1]]),
         changed(0, 12, 2, to=[0, "warp"]),
-        changed(0, 12, 1, to=["b0", ["b0"]]),
+        changed(0, 12, 1, to=["b0", ["b9"]]),
         changed(1, to=[]),
         changed(1, to=[[2, [8, 4]], [4, 1], [5, 1]]),
         changed(1, to=[[2, [8, 4]], [4, 3]]),

@@ -222,6 +222,7 @@ def build_in(part: NativePart, build: Path, log: Log | None = None) -> None:
         log(f"compiling {part.target} (once for this version of TVM)")
     jobs = str(len(os.sched_getaffinity(0)))
     compiling = [cmake, "--build", str(build), "--target", part.target, "--parallel", jobs]
+    build.mkdir(parents=True, exist_ok=True)
     output = build / "output.txt"
     what = f"compiling {part.target}, once for this version of TVM"
     with waiting(what, lambda: _share_built(output)):

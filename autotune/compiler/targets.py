@@ -161,11 +161,10 @@ def from_json(path: Path) -> TargetSpec:
                 f"target file {path}: key {key}: TVM reads it of the host code only, so it would do nothing",
                 hint="leave it out, or see [compile] in search_spaces/host_cpu.toml and give --space FILE",
             )
-    for key, value in content.items():
-        try:
-            _check_attribute(key, value)
-        except UsageError as error:
-            raise UsageError(f"target file {path}: {error.message}", hint=error.hint) from None
+    try:
+        check_attributes(content)
+    except UsageError as error:
+        raise UsageError(f"target file {path}: {error.message}", hint=error.hint) from None
     base = (
         find(_opencl_device(content)) if content["kind"] == "opencl" else _processor(path, content)
     )

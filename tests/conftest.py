@@ -15,6 +15,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As of a job in the background: the programs that tests start would not hear Ctrl-C either.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# pytest loads readline, which sets it, so that tables would be of another width where tests run in several processes.
+os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
+
 # Nothing of a test is kept in the user's own folder, or found there.
 os.environ["AUTOTUNE_OPENCL_PROGRAMS"] = ""
 

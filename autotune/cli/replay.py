@@ -196,6 +196,9 @@ def _traces(folder: Path, *, as_json: bool) -> int:
             for name, run in runs
         ],
     )
+    missing = sum(run.total_j is None for _, run in runs)
+    if missing:
+        print(f"energy is missing of {missing} of {len(runs)} runs: {MISSING}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 from collections.abc import Mapping
@@ -213,7 +214,7 @@ def _check_attribute(key: str, value: Any) -> None:
         )
     if not right:
         wanted = {int: "a whole number below 2^31", str: "a word"}.get(form, "a list of words")
-        raise UsageError(f"key {key} is {str(value)[:60]!r}, and {wanted} is wanted")
+        raise UsageError(f"key {key} is {json.dumps(value)[:60]}, and {wanted} is wanted")
 
 
 def given_limits(tvm: Mapping[str, Any]) -> spaces.Limits:

@@ -54,7 +54,7 @@ class Axis:
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[float]:
-        """Round values along it: about five, or some of each power of ten."""
+        """Round values along it: three to eight, or some of each power of ten."""
         if self.logarithmic:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             for multiples in ((1, 2, 5), (1, 2, 3, 4, 5, 6, 8), (1,)):
@@ -64,9 +64,10 @@ class Axis:
                     return found
             if len(found) > _MOST_TICKS:
                 return found[:: -(-len(found) // _MOST_TICKS)]
-        raw = (self.high - self.low) / 5
-        power = 10.0 ** math.floor(math.log10(raw))
-        step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
+        # Three at least: two would not show whether the axis is logarithmic.
+        most = (self.high - self.low) / 3
+        power = 10.0 ** math.floor(math.log10(most))
+        step = next(m * power for m in (5, 2, 1) if m * power <= most)
         start = math.ceil(self.low / step)
         return [n * step for n in range(start, math.floor(self.high / step) + 1)]
 

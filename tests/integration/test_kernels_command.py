@@ -549,7 +549,7 @@ def test_a_kernel_without_a_valid_time_does_not_cost_the_others_theirs(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"trace": [[["Foo", [], [], []]], []]}, "schedule of trial"),
+        ({"trace": [[["Foo", [], [], []]], []]}, "no search of autotune makes"),
         ({"task": "conv3d"}, "unknown task"),
         ({"formulation": "magic"}, "unknown formulation"),
         ({"status": "ok", "samples_s": []}, "is damaged"),

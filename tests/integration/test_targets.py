@@ -96,7 +96,7 @@ def test_the_work_group_of_a_file_narrows_the_limits_by_either_name(
     ("content", "words"),
     [
         ("qcom/nothing", "no target tag"),
-        ({"kind": "opencl", "max_threads": 1}, "TVM refuses"),
+        ({"kind": "opencl", "max_threads": 1}, "key max_threads is none"),
         ({"kind": "llvm", "mcpu": "nonsense"}, "no processor 'nonsense'"),
         ({"kind": "opencl", "max_threads_per_block": 0}, "key max_threads_per_block is 0"),
         ({"kind": "opencl", "max_num_threads": 0}, "key max_num_threads is 0"),

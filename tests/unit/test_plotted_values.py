@@ -51,6 +51,8 @@ def searched(objective: str, **limits: float) -> dict[str, Any]:
 # A last trial that is slower than the first one, and one that is faster.
 @example([(1.0, 2.0), (3.0, 4.0)], "latency")
 @example([(3.0, 4.0), (1.0, 2.0), (2.0, 1.0)], "edp")
+# An axis with two round numbers of a power of ten.
+@example([(1.125, 0.3125), (0.375, 0.3125)], "edp")
 def test_the_best_so_far_never_gets_worse(
     found: list[tuple[float, float] | None], objective: str
 ) -> None:

@@ -124,7 +124,7 @@ def test_traces_without_power_readings_are_read_and_their_energy_is_missing(
     # The cores that train are busy all of the time, the others for a fifth of it.
     assert busy["X_Core_f0"] == pytest.approx(4 + 4 * 0.2, rel=0.01)
     replay(tmp_path)
-    assert "no power readings" in capsys.readouterr().out
+    assert "energy is missing of 6 of 6 runs: no power readings" in capsys.readouterr().out
     with pytest.raises(UsageError, match="missing of 6 of 6 configurations") as caught:
         replay(tmp_path, network="Alexnet", batch=16, objective="energy")
     assert caught.value.hint == "search with --objective latency"

@@ -15,7 +15,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As of a job in the background: the programs that tests start would not hear Ctrl-C either.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# pytest loads readline, which sets it, so that tables would be of another width where tests run in several processes.
+# pytest loads readline, which sets it: tables would be narrower where tests run in several processes.
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import NSGAIISampler
 from optuna.trial import FrozenTrial, TrialState
+
+from autotune.studies.sampler import positions
+from autotune.studies.space import CpuSpace
 
 _SMALLEST, _LARGEST = 4, 16
 _CROSSOVER = 0.9
@@ -24,14 +27,16 @@ class Evolution(NSGAIISampler):
     trials that models have proposed count in it as well.
 
     Args:
+        space: What may be chosen; this sampler chooses positions among its values.
         trials: How many are to be measured.
         seed: Of every draw.
     """
 
-    def __init__(self, trials: int, seed: int) -> None:
+    def __init__(self, space: CpuSpace, trials: int, seed: int) -> None:
         super().__init__(population_size=min(_LARGEST, max(_SMALLEST, trials // 6)), seed=seed)
+        self._space = space
         self._seed = seed
-        self._children: dict[int, dict[str, float]] = {}
+        self._children: dict[int, dict[str, int]] = {}
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """See `BaseSampler.before_trial`; notes the trial's generation."""
@@ -45,7 +50,7 @@ class Evolution(NSGAIISampler):
         parents = self.get_parent_population(study, self.get_trial_generation(study, trial))
         if parents:
             rng = np.random.default_rng([self._seed, trial.number])
-            self._children[trial.number] = _child(parents, rng)
+            self._children[trial.number] = _child(parents, self._space, rng)
         return {}
 
     def sample_independent(
@@ -55,9 +60,9 @@ class Evolution(NSGAIISampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """See `BaseSampler.sample_independent`; of a child, what lies between values may come."""
+        """See `BaseSampler.sample_independent`."""
         value = self._children.get(trial.number, {}).get(param_name)
-        assert isinstance(param_distribution, IntDistribution | FloatDistribution)
+        assert isinstance(param_distribution, IntDistribution)
         if value is not None:
             return min(max(value, param_distribution.low), param_distribution.high)
         return super().sample_independent(study, trial, param_name, param_distribution)
@@ -74,13 +79,15 @@ class Evolution(NSGAIISampler):
         super().after_trial(study, trial, state, values)
 
 
-def _child(parents: Sequence[FrozenTrial], rng: np.random.Generator) -> dict[str, float]:
+def _child(
+    parents: Sequence[FrozenTrial], space: CpuSpace, rng: np.random.Generator
+) -> dict[str, int]:
     """A blend of two winners of tournaments; on average one parameter is left out, to be drawn anew.
 
     What both have is drawn from the range that they span, widened by half at each end (BLX-alpha; Eshelman and
-    Schaffer, 1993): cores and clocks have an order.
+    Schaffer, 1993): cores and positions of clocks have an order.
     """
-    first, second = (_winner(parents, rng).params for _ in range(2))
+    first, second = (positions(_winner(parents, rng), space) for _ in range(2))
     if rng.random() > _CROSSOVER:
         second = first
     names = sorted({*first, *second})
@@ -88,7 +95,7 @@ def _child(parents: Sequence[FrozenTrial], rng: np.random.Generator) -> dict[str
     for name in names:
         ends = [parent[name] for parent in (first, second) if name in parent]
         wider = _WIDER * (max(ends) - min(ends))
-        value = rng.uniform(min(ends) - wider, max(ends) + wider)
+        value = round(rng.uniform(min(ends) - wider, max(ends) + wider))
         if rng.random() >= 1 / len(names):
             found[name] = value
     return found

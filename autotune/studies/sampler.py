@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
@@ -96,6 +96,19 @@ def options(space: CpuSpace, name: str, chosen: Mapping[str, Any]) -> Sequence[f
     return _ratios(space)
 
 
+def positions(trial: FrozenTrial, space: CpuSpace) -> dict[str, int]:
+    """Where the values of a trial's parameters stand among those that the space has; of one not measured, none."""
+    number = trial.user_attrs.get(NUMBER)
+    if number is None:
+        return {}
+    told = parameters(space.at(number), space)
+    return {
+        name: list(options(space, name, told)).index(value)
+        for name, value in told.items()
+        if name in trial.params
+    }
+
+
 def _cores(cluster: Cluster) -> str:
     return f"{cluster.name} cores"
 
@@ -148,7 +161,8 @@ class SearchSampler(BaseSampler):
     """What a search proposes; after its probes, at times another sampler's choice.
 
     The other sampler is there for what the models have wrong. It works with any storage: everything that it knows
-    it reads from the study. Of what the other sampler chooses, the nearest value that the space has is kept.
+    it reads from the study. It chooses positions among the values that the space has: clocks lie close together here
+    and far apart there.
 
     Args:
         space: What may be chosen.
@@ -211,13 +225,11 @@ class SearchSampler(BaseSampler):
         planned = self._planned.get(trial.number)
         if planned is not None:
             return planned[param_name]
-        have = [
-            value
-            for value in options(self._space, param_name, trial.params)
-            if param_distribution._contains(value)
-        ]
-        asked = _widened(param_distribution, have)
-        return _nearest(have, self._base.sample_independent(study, trial, param_name, asked))
+        known = options(self._space, param_name, trial.params)
+        may = [at for at, value in enumerate(known) if param_distribution._contains(value)]
+        asked = IntDistribution(may[0], may[-1])
+        at = self._base.sample_independent(study, trial, param_name, asked)
+        return known[_nearest(may, at)]
 
     def after_trial(
         self,
@@ -229,14 +241,6 @@ class SearchSampler(BaseSampler):
         """See `BaseSampler.after_trial`."""
         self._planned.pop(trial.number, None)
         self._base.after_trial(study, trial, state, values)
-
-
-def _widened(distribution: BaseDistribution, values: Sequence[float]) -> BaseDistribution:
-    """A range in which the first and the last value are as near to as much as those between them."""
-    if not isinstance(distribution, FloatDistribution):
-        return distribution
-    below, above = values[1] - values[0], values[-1] - values[-2]
-    return FloatDistribution(distribution.low - below / 2, distribution.high + above / 2)
 
 
 def taken_numbers(trials: Collection[FrozenTrial]) -> set[int]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import optuna
 from optuna.exceptions import OptunaError
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -24,6 +24,7 @@ from autotune.studies.objective import Figures, Limits, Objective, value_names, 
 from autotune.studies.sampler import FIGURES, NUMBER, SearchSampler, taken_numbers
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import open_study
+from autotune.studies.tree_parzen import TreeParzen
 
 SamplerName = Literal["tpe", "nsga2", "random", "grid"]
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
@@ -98,18 +99,18 @@ class StudyTrial:
         }
 
 
-def base_sampler(name: SamplerName, trials: int, seed: int) -> BaseSampler:
-    """Optuna's sampler of that name, for so many trials."""
+def base_sampler(name: SamplerName, space: CpuSpace, trials: int, seed: int) -> BaseSampler:
+    """Optuna's sampler of that name, for so many trials; it chooses positions among the values of the space."""
     if name == "tpe":
-        return TPESampler(seed=seed)
+        return TreeParzen(space, seed)
     if name == "nsga2":
-        return Evolution(trials, seed)
+        return Evolution(space, trials, seed)
     return RandomSampler(seed=seed)
 
 
 def make_sampler(request: StudyRequest) -> BaseSampler:
     """The request's sampler."""
-    base = base_sampler(request.sampler, request.trials, request.seed)
+    base = base_sampler(request.sampler, request.space, request.trials, request.seed)
     if request.sampler == "grid":
         return SearchSampler(request.space, base, GridSearch(request.space), every=0)
     if not request.model:

@@ -161,8 +161,8 @@ class SearchSampler(BaseSampler):
     """What a search proposes; after its probes, at times another sampler's choice.
 
     The other sampler is there for what the models have wrong. It works with any storage: everything that it knows
-    it reads from the study. It chooses positions among the values that the space has: clocks lie close together here
-    and far apart there.
+    it reads from the study. It chooses positions among the values that the space has: clocks lie close together
+    here and far apart there.
 
     Args:
         space: What may be chosen.

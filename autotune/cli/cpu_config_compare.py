@@ -52,6 +52,7 @@ def compare(
     from autotune.cli.device_workload import brought, given_command
     from autotune.cli.step_options import PUT_BACK, StepOptions
     from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
+    from autotune.cli.trust import check_allowed
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import StableDeviceError, UsageError
     from autotune.measurement.versus import LOOKS, versus
@@ -80,6 +81,7 @@ def compare(
     step = None
     if asked.get("step"):
         step = StepOptions.from_json(asked["step"]).placed(run, PUT_BACK)
+    check_allowed(run, [asked["command"]])
     command = given_command(
         step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
     )

@@ -37,6 +37,7 @@ from autotune.cli.signals import ended_by_signals
 from autotune.cli.step import step
 from autotune.cli.streams import drop_results, own_stdout, results, wants_json
 from autotune.cli.targets import targets
+from autotune.cli.trust import trust
 from autotune.cli.verbosity import (
     Quiet,
     Verbose,
@@ -72,6 +73,7 @@ for _command, _summary in (
     (replay, "Search recorded measurements as if they were a device."),
     (export, "Write tuned kernels as a library."),
     (verify, "Check an exported library."),
+    (trust, "Let the code run that a run or a plan names."),
     (targets, "List what can be tuned for."),
     (models, "List the models and what a training step of each costs."),
     (doctor, "Check this machine; tell how to mend what is missing."),

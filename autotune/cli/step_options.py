@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autotune.cli.trust import allow, check_allowed, model_code
 from autotune.errors import UsageError
 from autotune.records.places import place_of
 
@@ -46,6 +47,12 @@ class StepOptions:
         }
         return cls(**known | lists)
 
+    def with_model(self, holder: Path) -> StepOptions:
+        """The same with the file of its model where it is now; see `placed`."""
+        file, colon, factory = self.model.rpartition(":")
+        found = place_of(file, holder, Path.is_file) if file.endswith(".py") else None
+        return self if found is None else replace(self, model=f"{found}{colon}{factory}")
+
     def placed(self, holder: Path, mend: str, given: Sequence[Path] = ()) -> StepOptions:
         """The same with its runs, and the file of its model, where they are now.
 
@@ -55,8 +62,10 @@ class StepOptions:
             given: Folders of runs: one takes the place of the run of its name; what has no such name counts too.
 
         Raises:
-            UsageError: A run is not found.
+            UsageError: A run is not found, or the model is code that this user has not allowed.
         """
+        placed = self.with_model(holder)
+        check_allowed(holder, [model_code(placed.model)])
         named = {Path(run).name for run in (*self.runs, *self.gpu_runs)}
         by_name = {run.resolve().name: run for run in given}
         more = [str(run) for name, run in by_name.items() if name not in named]
@@ -72,18 +81,10 @@ class StepOptions:
         # What was renamed may stand for a run that is not found.
         runs = [one for run in self.runs for one in place(run, needed=not more)]
         return replace(
-            self,
-            model=_model(self.model, holder),
+            placed,
             runs=(*more, *runs),
             gpu_runs=tuple(one for run in self.gpu_runs for one in place(run, needed=True)),
         )
-
-
-def _model(model: str, holder: Path) -> str:
-    """A model whose factory is in a file, with the file where it is now."""
-    file, colon, factory = model.rpartition(":")
-    found = place_of(file, holder, Path.is_file) if file.endswith(".py") else None
-    return model if found is None else f"{found}{colon}{factory}"
 
 
 def step_options(
@@ -97,7 +98,9 @@ def step_options(
     recompute: int | None,
     layout: str | None,
 ) -> StepOptions | None:
-    """The step that options mean; None where they mean none.
+    """The step that options of the command line mean; None where they mean none.
+
+    A model that is code may run from now on wherever a file names it.
 
     Raises:
         UsageError: They say something of a step, but not which.
@@ -107,6 +110,7 @@ def step_options(
         if any(other is not None for other in others):
             raise UsageError("--batch, --run and the like go with --model", hint="give --model")
         return None
+    allow([model_code(model)])
     return StepOptions(
         model,
         batch,

@@ -10,6 +10,7 @@ import pytest
 
 from autotune.cli.cpu_config_apply import point_of
 from autotune.cli.step_options import StepOptions, step_options
+from autotune.cli.trust import allow, model_code
 from autotune.errors import UsageError
 from autotune.records import read_run
 from autotune.records.places import is_run, place_of
@@ -86,6 +87,10 @@ def test_a_model_in_a_file_is_found_too(tmp_path: Path, monkeypatch: pytest.Monk
     joint = run_in(tmp_path / "logs" / "joint")
     (tmp_path / "net.py").write_text("")
     monkeypatch.chdir("/")
+    allow(
+        model_code(one)
+        for one in (f"{tmp_path / 'net.py'}:make", "package.net:make", "/other.py:make")
+    )
     assert StepOptions("net.py:make").placed(joint, "").model == f"{tmp_path / 'net.py'}:make"
     for model in ("lenet", "package.net:make", "other.py:make"):
         assert StepOptions(model).placed(joint, "").model == model

@@ -1,0 +1,92 @@
+"""Code that a run or a plan names runs only where this user has run it before, or allows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autotune.cli.main import main
+from autotune.cli.step_options import StepOptions, step_options
+from autotune.errors import UsageError
+
+COMMAND = "emulated_train --threads {threads} --noise 0.02"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A search of two configurations on a model of a phone, with a program of the user's."""
+    code = main(
+        [
+            "cpu-config", "--emulate", "meizu-16t", "--trials", "2", "--command", COMMAND, "--steps-from", "^step",
+            "--logs", str(tmp_path / "logs"), "--quiet",
+        ]
+    )  # fmt: skip
+    assert code == 0
+    (found,) = (tmp_path / "logs").iterdir()
+    return found
+
+
+def test_a_run_from_elsewhere_does_not_run_its_command_until_it_is_allowed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Who made it may go on with it.
+    assert main(["cpu-config", "--resume", str(run), "--trials", "3", "--quiet"]) == 0
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "somebody-else"))
+    events = (run / "events.jsonl").read_bytes()
+    capsys.readouterr()
+    for words in (
+        ["cpu-config", "--resume", str(run), "--trials", "4"],
+        ["cpu-config", "compare", str(run), "best", "default"],
+    ):
+        assert main(words) == 2
+        told = capsys.readouterr().err
+        assert f"code that was not run on this machine before: {COMMAND}" in told
+        assert f"autotune trust {run}" in told
+    assert (run / "events.jsonl").read_bytes() == events
+    assert main(["trust", str(run)]) == 0
+    assert COMMAND in capsys.readouterr().out
+    assert main(["cpu-config", "--resume", str(run), "--trials", "4", "--quiet"]) == 0
+
+
+def test_what_was_changed_in_a_run_is_not_what_was_allowed(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = json.loads((run / "run.json").read_text())
+    about["request"]["command"] = "touch /tmp/x; \x1b[2J"
+    (run / "run.json").write_text(json.dumps(about))
+    assert main(["cpu-config", "--resume", str(run), "--trials", "3"]) == 2
+    assert "before: touch /tmp/x" in capsys.readouterr().err
+    assert main(["trust", str(run)]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_model_in_a_file_is_allowed_by_its_place(tmp_path: Path) -> None:
+    plan = tmp_path / "theirs" / "plan.json"
+    plan.parent.mkdir()
+    for folder in (tmp_path, plan.parent):
+        (folder / "net.py").write_text("")
+    mine = f"{tmp_path / 'net.py'}:make"
+    step_options(mine, None, None, None, None, None, None, None, None)
+    assert StepOptions(mine).placed(plan, "").model == mine
+    for model in (f"{plan.parent / 'net.py'}:make", f"{tmp_path / 'net.py'}:other", "os:getcwd"):
+        with pytest.raises(UsageError, match="was not run on this machine before") as caught:
+            StepOptions(model).placed(plan, "")
+        assert caught.value.hint.endswith(f"autotune trust {plan}")
+    assert StepOptions("lenet").placed(plan, "").model == "lenet"
+
+
+def test_a_run_of_built_in_models_names_no_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.json").write_text(
+        json.dumps(
+            {
+                "schema_version": 1,
+                "request": {"objective": "latency", "command": None, "step": {"model": "lenet"}},
+            }
+        )
+    )
+    assert main(["trust", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["allowed"] == []

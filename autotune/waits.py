@@ -57,6 +57,12 @@ def waiting(what: str, progress: Progress = lambda: None) -> Iterator[None]:
             watcher.join()
 
 
+def lasting(seconds: float) -> Progress:
+    """The progress of a wait that takes so many seconds from now on."""
+    began = time.monotonic()
+    return lambda: (time.monotonic() - began) / seconds if seconds > 0 else None
+
+
 def _text(what: str, waited_s: float, share: float | None) -> str:
     told = f"{what}: {waited_s:.0f} s so far"
     if share is None or not 0 < share < 1:
@@ -64,4 +70,4 @@ def _text(what: str, waited_s: float, share: float | None) -> str:
     return f"{told}, {share:.0%} done, about {waited_s * (1 - share) / share:.0f} s left"
 
 
-__all__ = ["AGAIN_S", "FIRST_S", "telling", "waiting"]
+__all__ = ["AGAIN_S", "FIRST_S", "lasting", "telling", "waiting"]

@@ -130,7 +130,6 @@ def profile(
     from autotune.measurement.step_run import Protocol
     from autotune.records import RunFolder
     from autotune.studies.operators import named_calls, operators, roles
-    from autotune.waits import waiting
 
     benches.number("--seconds", seconds)
     benches.number("--interval-ms", interval_ms)
@@ -167,8 +166,7 @@ def profile(
             chosen, workload.bring, found_meter, protocol, at_most(start_temperature)
         ) as bench:
             calibrated(bench, setting, folder, progress, needed=False)
-            with waiting(f"a run on {chosen.info.serial}: {seconds:g} s of steps at least"):
-                measured, joined = bench.profile(setting)
+            measured, joined = bench.profile(setting)
         if bench.meter is not None:
             # What the records' figures mean: a report reads the power over time from them.
             folder.event("meter", meter=asdict(bench.meter), settle_s=protocol.settle_s)

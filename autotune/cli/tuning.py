@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -61,11 +62,15 @@ from autotune.errors import INTERRUPTED, AutotuneError, TransientDeviceError, Us
 from autotune.records import Result, RunFolder, TaskResult
 from autotune.records.database import merged
 from autotune.records.folder import Run
+from autotune.waits import AGAIN_S, telling
 from autotune.workloads.spec import short_name
 
 
 class LiveProgress:
-    """Draws a run's progress with its ETA on stderr; plain lines where stderr is no terminal."""
+    """Draws a run's progress with its ETA on stderr; where stderr is no terminal, a line each ten seconds at most.
+
+    It tells of waits too.
+    """
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -89,14 +94,17 @@ class LiveProgress:
         self._task: Any = None
         self._name = ""
         self._total = 0
-        self._shown = 0.0
+        self._began = self._told = -math.inf
+        self._waits = ExitStack()
 
     def __enter__(self) -> LiveProgress:
+        self._waits.enter_context(telling(self._wait))
         self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+        self._waits.close()
 
     def notice(self, text: str) -> None:
         if LOGGER.getEffectiveLevel() <= 30:
@@ -106,9 +114,9 @@ class LiveProgress:
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(name, total=total, detail="")
-        self._name, self._total, self._shown = name, total, 0.0
+        self._name, self._total, self._began = name, total, time.monotonic()
         if not self._console.is_terminal and total:
-            self.notice(f"{name}: 0/{total}")
+            self._tell(f"{name}: 0/{total}")
 
     def at(self, name: str, done: int, total: int) -> None:
         """Shows how far a phase is, which begins when it is first named."""
@@ -118,10 +126,24 @@ class LiveProgress:
 
     def step(self, done: int, text: str) -> None:
         self._bar.update(self._task, completed=min(done, self._total), detail=text)
-        share = done / self._total if self._total else 1.0
-        if not self._console.is_terminal and share - self._shown >= 0.1:
-            self._shown = share
-            self.notice(f"{self._name}: {done}/{self._total}")
+        if not self._console.is_terminal and self._silent():
+            spent_s = time.monotonic() - self._began
+            left = f", about {spent_s * (self._total / done - 1):.0f} s left" if done else ""
+            self._tell(f"{self._name}: {done}/{self._total}{left}")
+
+    def _wait(self, text: str) -> None:
+        """Of many short waits one in ten seconds is told."""
+        if self._console.is_terminal and self._task is not None:
+            self._bar.update(self._task, detail=f"waiting: {text}")
+        elif self._silent():
+            self._tell(f"autotune: waiting: {text}")
+
+    def _silent(self) -> bool:
+        return time.monotonic() - self._told >= AGAIN_S
+
+    def _tell(self, text: str) -> None:
+        self._told = time.monotonic()
+        self.notice(text)
 
 
 @contextmanager

@@ -177,7 +177,8 @@ def _digest(part: NativePart) -> str:
 def _locked(path: Path) -> Iterator[None]:
     # The lock goes with the process, so a killed build leaves nothing behind that blocks the next.
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        with waiting("another process to compile the same"):
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -193,7 +194,7 @@ def package_folder(module: str) -> Path:
     return Path(spec.origin).parent
 
 
-def build_in(part: NativePart, build: Path, log: Log | None = None) -> None:
+def build_in(part: NativePart, build: Path) -> None:
     """Builds a part in a folder, and keeps nothing of it elsewhere.
 
     Raises:
@@ -218,14 +219,11 @@ def build_in(part: NativePart, build: Path, log: Log | None = None) -> None:
     ]
     if part.toolchain:
         configure.append(f"-DCMAKE_TOOLCHAIN_FILE={rpc_sources() / part.toolchain}")
-    if log is not None:
-        log(f"compiling {part.target} (once for this version of TVM)")
     jobs = str(len(os.sched_getaffinity(0)))
     compiling = [cmake, "--build", str(build), "--target", part.target, "--parallel", jobs]
     build.mkdir(parents=True, exist_ok=True)
     output = build / "output.txt"
-    what = f"compiling {part.target}, once for this version of TVM"
-    with waiting(what, lambda: _share_built(output)):
+    with waiting(f"compiling {part.target}", lambda: _share_built(output)):
         _run(configure, part, build, output)
         _run(compiling, part, build, output)
 
@@ -246,7 +244,8 @@ def _share_built(output: Path) -> float | None:
 def _build(part: NativePart, path: Path, log: Log) -> None:
     # In the cache itself, so that the last step is a rename inside one file system.
     with Scratch("build", path.parent.parent) as build:
-        build_in(part, build, log)
+        log(f"compiling {part.target} (once for this version of TVM)")
+        build_in(part, build)
         path.parent.mkdir(exist_ok=True)
         (build / part.artifact).replace(path)
     log(f"compiled {path}")

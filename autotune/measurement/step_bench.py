@@ -26,7 +26,7 @@ from autotune.power import checks
 from autotune.power.battery import Calibration, calibrate
 from autotune.power.channels import Meter
 from autotune.scratch import Scratch
-from autotune.waits import waiting
+from autotune.waits import lasting, waiting
 
 LOGGER = logging.getLogger("autotune.measurement")
 _RECONNECT_S = 10.0
@@ -141,7 +141,7 @@ class StepBench:
         taken: list[str] = []
 
         def once() -> list[Observation]:
-            found = [self._observer.run(self._task((), "", watch, self._idle_length_s))]
+            found = [self._rested(watch)]
             taken.append(found[0].text)
             with self._held(setting):
                 found.append(self._run(setting, watch))
@@ -356,9 +356,15 @@ class StepBench:
     def _idle(self, taken: list[str]) -> Observation | None:
         if self.meter is None:
             return None
-        observed = self._observer.run(self._task((), "", self.meter.files, self._idle_length_s))
+        observed = self._rested(self.meter.files)
         taken.append(observed.text)
         return observed
+
+    def _rested(self, watch: tuple[str, ...]) -> Observation:
+        """Records the idle device for as long as its power takes to be known."""
+        length_s = self._idle_length_s
+        with waiting(f"{self.device.serial} to rest: its power when idle", lasting(length_s)):
+            return self._observer.run(self._task((), "", watch, length_s))
 
     @property
     def _idle_length_s(self) -> float:
@@ -370,7 +376,9 @@ class StepBench:
     def _run(self, setting: Setting, watch: tuple[str, ...]) -> Observation:
         command = words(self.workload.command, setting.threads)
         task = self._task(command, setting.cpus_text, watch, self.protocol.limit_s)
-        return self._observer.run(task, self._enough)
+        least = f"{self.protocol.least_steps} steps and {self.protocol.least_s:g} s at least"
+        with waiting(f"a measurement on {self.device.serial}: {least}"):
+            return self._observer.run(task, self._enough)
 
     def _task(
         self, command: tuple[str, ...], cpus: str, watch: tuple[str, ...], limit_s: float

@@ -1,12 +1,15 @@
 """A small recorded run is read back, and its result is shown as it always was."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from autotune import waits
 from autotune.cli.tuning import LiveProgress, show
 from autotune.records import Result, read_run
+from autotune.waits import lasting, waiting
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "logs" / "samples" / "cpu-matmul"
@@ -59,11 +62,32 @@ def test_a_narrow_terminal_loses_no_column_that_counts(
     assert len(row) <= 80
 
 
-def test_progress_without_a_terminal_begins_at_nothing_done(
-    capsys: pytest.CaptureFixture[str],
+def test_progress_without_a_terminal_begins_at_nothing_done_and_is_a_line_each_ten_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = 100.0
+    monkeypatch.setattr("autotune.cli.tuning.time.monotonic", lambda: now)
     with LiveProgress() as progress:
         progress.phase("best again", 21)
-        for done in range(1, 4):
+        for done in range(1, 8):
+            now += 4.0
             progress.step(done, "")
-    assert capsys.readouterr().err.splitlines() == ["best again: 0/21", "best again: 3/21"]
+    assert capsys.readouterr().err.splitlines() == [
+        "best again: 0/21", "best again: 3/21, about 72 s left", "best again: 6/21, about 60 s left",
+    ]  # fmt: skip
+
+
+def test_waits_are_told_beside_progress_and_of_many_one_in_ten_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "FIRST_S", 0.05)
+    monkeypatch.setattr("autotune.cli.tuning.AGAIN_S", 0.5)
+    began = time.monotonic()
+    with LiveProgress():
+        while time.monotonic() - began < 1.4:
+            with waiting("the phone to rest", lasting(0.1)):
+                time.sleep(0.1)
+    told = capsys.readouterr().err.splitlines()
+    assert 2 <= len(told) <= 3
+    assert all(line.startswith("autotune: waiting: the phone to rest: 0 s so far") for line in told)
+    assert "% done, about" in told[0]

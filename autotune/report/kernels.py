@@ -49,7 +49,7 @@ def kernels_page(
     steps = step_history(found, counts)
     numbered = list(enumerate(result.tasks, start=1))
     sections = [
-        ("A training step", _step(result)),
+        ("A training step", _step(result, content or {})),
         ("Search history of the step", _step_plot(steps, result.trials)),
         ("Search history of each kernel", _each(numbered, found, result.trials)),
         ("Speed-ups", _speedups(numbered)),
@@ -91,14 +91,15 @@ def step_lines(steps: Sequence[tuple[int, float]], last: int, name: str) -> Seri
     return Series.best_so_far(name, points, last, higher=False)
 
 
-def _step(result: Result) -> str:
+def _step(result: Result, content: Mapping[str, Any]) -> str:
     before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
     ratio = f" ({before / after:.3g}x as fast as untuned)" if before and after else ""
     failed = sum(sum(task.failures.values()) for task in result.tasks)
     html = facts(
         [
-            ("untuned", _ms(before)),
-            ("tuned", _ms(after) + ratio if after else "-"),
+            ("untuned, predicted", _ms(before)),
+            ("tuned, predicted", _ms(after) + ratio if after else "-"),
+            *_measured(content.get("measured_step")),
             (
                 "kernels",
                 f"{len(result.tasks)} distinct, {sum(t.count for t in result.tasks)} calls",
@@ -108,7 +109,7 @@ def _step(result: Result) -> str:
             ("measured on", device_name(result.device)),
         ]
     )
-    html += "<p>A step is the sum of count x kernel time.</p>"
+    html += "<p>A predicted step is the sum of count x kernel time.</p>"
     untimed = [task.name for task in result.tasks if task.tuned_ms is None]
     if untimed:
         html += f"<p>Without a valid time: {escape(', '.join(untimed))}</p>"
@@ -122,6 +123,24 @@ def _step(result: Result) -> str:
                 f"<p>{escape(task.name)}: ratios hold, times are in doubt: {escape(task.doubt)}</p>"
             )
     return html
+
+
+def _measured(step: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Rows of a step as this machine ran it: untuned, tuned and in PyTorch."""
+    if step is None:
+        return [("measured", "not; the step is predicted only")]
+    rows = []
+    for side, name in (("untuned", "untuned"), ("tuned", "tuned"), ("pytorch", "PyTorch")):
+        one, ratio = step[side], ""
+        if one is None:
+            rows.append((f"{name}, measured", f"not: {step['left_out'].get(side, '')}"))
+            continue
+        if side != "tuned":
+            ends = f", {one['ci'][0]:.3g}-{one['ci'][1]:.3g}" if one["ci"] else ""
+            ratio = f" (tuned is {one['tuned_is_faster']:.3g}x as fast{ends})"
+        rows.append((f"{name}, measured", _ms(one["ms"]) + ratio))
+    told = f"{step['threads']} threads, {step['blocks']} blocks in turns; intervals of 95 %"
+    return [*rows, ("measured with", told)]
 
 
 def _step_plot(steps: Sequence[tuple[int, float]], trials: int) -> str:

@@ -126,3 +126,26 @@ def test_damaged_records_are_one_clear_error(run: Path) -> None:
 def test_a_page_that_cannot_be_written_is_told(run: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         report(run, run / "nowhere" / "page.html")
+
+
+def test_a_step_that_was_measured_stands_beside_what_was_predicted(run: Path) -> None:
+    assert "not; the step is predicted only" in html_of(run)
+    content = json.loads((run / "result.json").read_text())
+    sides = {
+        "untuned": {"ms": 8.0, "ci_ms": [7.5, 8.5], "tuned_is_faster": 4.0, "ci": [3.5, 4.5]},
+        "tuned": {"ms": 2.0, "ci_ms": None, "tuned_is_faster": 1.0, "ci": None},
+        "pytorch": None,
+    }
+    content["measured_step"] = {
+        **sides, "blocks": 5, "threads": 2, "left_out": {"pytorch": f"PyTorch {EVIL}"},
+    }  # fmt: skip
+    (run / "result.json").write_text(json.dumps(content))
+    html = html_of(run)
+    assert "8 ms (tuned is 4x as fast, 3.5-4.5)" in html
+    assert "tuned, predicted" in html
+    assert "tuned, measured" in html
+    assert "not: PyTorch &lt;script&gt;" in html
+    for wrong in (5, {**content["measured_step"], "untuned": {"ms": "x"}}, {"tuned": None}):
+        (run / "result.json").write_text(json.dumps({**content, "measured_step": wrong}))
+        with pytest.raises(RecordError, match="is damaged"):
+            report(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from tvm.script import tirx as T
 
 from autotune.compiler import spaces
 from autotune.compiler.build_worker import linker
+from autotune.compiler.candidate import digest_of
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.default_schedule import default_schedule
 from autotune.compiler.device_limits import asked
@@ -23,11 +25,12 @@ from autotune.compiler.formulations import Formulation, formulations, prim_func,
 from autotune.compiler.image_reads import image_operands
 from autotune.compiler.lane import Lane
 from autotune.compiler.opencl_source import improved_source
+from autotune.compiler.plain import plain
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.rules import design_spaces, tile_rule
 from autotune.compiler.runner import DeviceFingerprint, MeasureRequest, measurement_message
-from autotune.compiler.scheduled import plain_gpu_program
+from autotune.compiler.scheduled import plain_gpu_program, replayed
 from autotune.compiler.targets import TargetSpec, find, tvm_target
 from autotune.compiler.tile_rules import Sketches, tiles_of
 from autotune.compiler.vector_stores import group_sizes
@@ -165,6 +168,11 @@ def _space(name: str) -> tuple[TargetSpec, spaces.Space]:
     return spec, space
 
 
+def _of_record(kernel: Kernel, formulation: Formulation, trace: Any, digest: str) -> Any:
+    """The program made again from its record, as exports and resumed searches do."""
+    return replayed(kernel, formulation.name, json.loads(json.dumps(trace)), digest)
+
+
 def _programs(kernel: Kernel, formulation: Formulation, name: str, target: Any) -> Iterator[Any]:
     """Schedules that a search would try: one, or one of each kind where tiles are searched by themselves."""
     _, space = _space(name)
@@ -173,7 +181,8 @@ def _programs(kernel: Kernel, formulation: Formulation, name: str, target: Any) 
         lane = Lane(
             kernel, formulation, space=space, target=target, ranker=ranker, seed=1, threads=1
         )
-        yield from (candidate.scheduled() for candidate in lane.propose(1))
+        for candidate in lane.propose(1):
+            yield _of_record(kernel, formulation, candidate.trace, candidate.digest)
         return
     tiles = _tiles(kernel, formulation, name)
     if not tiles:
@@ -183,7 +192,9 @@ def _programs(kernel: Kernel, formulation: Formulation, name: str, target: Any) 
     sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
     for tile in tiles:
         if sketches.has(tile):
-            yield sketches.schedule(tile).mod
+            schedule = sketches.schedule(tile)
+            digest = digest_of(kernel, formulation.name, schedule.mod)
+            yield _of_record(kernel, formulation, plain(schedule.trace.as_json()), digest)
 
 
 @cache

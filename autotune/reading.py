@@ -66,6 +66,9 @@ DOCUMENT = Limits(bytes=64 * _MIB, line_bytes=64 * _MIB, values=8_000_000)
 LINES = Limits(bytes=512 * _MIB, line_bytes=8 * _MIB)
 """JSON lines: events of runs, databases of records."""
 
+_TOML_BYTES = _MIB
+_TOML_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_LONG_KEY = re.compile(rf"(?<![\w-]){_TOML_KEY}(?:[ \t]*\.[ \t]*{_TOML_KEY}){{{SMALL.depth}}}")
 _MOST_DIGITS = 24
 _LARGE_EXPONENT = re.compile(rb"[eE]\+?0*[1-9]\d\d")
 _DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -259,15 +262,15 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises:
         Unreadable: It is no TOML, or beyond a limit, or has a number that is infinite or none.
     """
-    if len(text) > SMALL.bytes:
-        raise Unreadable(f"it is larger than {_size(SMALL.bytes)}")
+    if len(text) > _TOML_BYTES:
+        raise Unreadable(f"it is larger than {_size(_TOML_BYTES)}")
+    if _LONG_KEY.search(text):  # The parser's time grows with the square of a key's parts.
+        raise Unreadable(f"it is nested more than {SMALL.depth} deep")
     try:
         content = tomllib.loads(text)
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
-    except (
-        ValueError
-    ) as reason:  # TOMLDecodeError is one; a number of thousands of digits is another.
+    except ValueError as reason:  # Of TOML, or of a number of thousands of digits.
         raise Unreadable(str(reason)) from None
     _check_values(content, SMALL.depth)
     return content

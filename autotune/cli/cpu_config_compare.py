@@ -52,7 +52,7 @@ def compare(
     from autotune.cli.device_workload import brought, given_command
     from autotune.cli.step_options import PUT_BACK, StepOptions
     from autotune.cli.step_records import calibrated, protocol_of, recorder, start_band
-    from autotune.cli.trust import check_allowed
+    from autotune.cli.trust import check_allowed, outside
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import StableDeviceError, UsageError
     from autotune.measurement.versus import LOOKS, versus
@@ -66,6 +66,7 @@ def compare(
     found = read_run(run)
     points = [point_of(found, name) for name in (first, second)]
     asked = found.about["request"]
+    check_allowed(run, outside(asked))
     chosen = benches.choose(asked["device"], asked["ssh"] or (), asked["emulate"])
     clusters = chosen.info.clusters
     names = [cluster.name for cluster in clusters]
@@ -81,7 +82,6 @@ def compare(
     step = None
     if asked.get("step"):
         step = StepOptions.from_json(asked["step"]).placed(run, PUT_BACK)
-    check_allowed(run, [asked["command"]])
     command = given_command(
         step, asked["command"], asked["steps_from"], emulated=asked["emulate"] is not None
     )

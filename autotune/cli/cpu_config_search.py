@@ -39,7 +39,7 @@ from autotune.cli.study_place import (
     study_place,
     with_study_name,
 )
-from autotune.cli.trust import allow, check_allowed
+from autotune.cli.trust import allow, check_allowed, outside
 from autotune.cli.tuning import LiveProgress, about_this, stop_on_interrupt, tell_interrupted
 from autotune.cli.workload import DEFAULT_BATCH
 from autotune.errors import (
@@ -109,13 +109,13 @@ def run_search(
                 f"{resume} is no run of {'joint' if joint else 'cpu-config'}",
                 hint=f"autotune joint --resume {resume}" if asked.get("joint") else "",
             )
+        check_allowed(resume, outside(asked))
         if storage is not None:
             asked["storage"] = same_storage(asked["storage"], storage)
         trials = asked["trials"] if trials is None else trials
-        check_allowed(resume, [asked["command"]])
     else:
-        allow([asked["command"]])
         asked |= {"space": lasting_space(asked["space"]), "storage": lasting(asked["storage"])}
+        allow(outside(asked))
     trials = TRIALS if trials is None else trials
     _check(asked)
     name = "joint" if joint else "cpu-config"

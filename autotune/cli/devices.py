@@ -185,10 +185,19 @@ def emulate(
     if not 0 <= port <= 65535:
         raise UsageError(f"--port is {port}", hint="give a number from 0 to 65535")
     if listed:
-        for name in profiles.names():
-            found = profiles.load(name)
-            how = "adb phone" if found.android else "board, in process only"
-            typer.echo(f"{name:24} {found.maker} {found.title}, {found.soc} ({how})")
+        every = [(name, profiles.load(name)) for name in profiles.names()]
+        write_table(
+            (Column("profile"), Column("device", least=12), Column("SoC", least=8), Column("kind")),
+            [
+                (
+                    name,
+                    f"{p.maker} {p.title}",
+                    p.soc,
+                    "adb phone" if p.android else "board, in process",
+                )
+                for name, p in every
+            ],
+        )
         return
     if profile is None:
         raise UsageError("a profile is missing", hint=f"one of {', '.join(profiles.names())}")

@@ -166,11 +166,12 @@ def kernels(
       autotune kernels --target adreno --model squeezenet1_0 --tracker 127.0.0.1:9190 --key sm8150 --records records
       autotune kernels --resume logs/20260102T030405Z-cpu-lenet
     """
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from autotune.cli.cluster import chosen_cores
     from autotune.cli.fleet import fleet_of, target_on
     from autotune.cli.measured_step import StepToMeasure
+    from autotune.cli.trust import allow, check_allowed, outside
     from autotune.cli.tuning import carry_out
     from autotune.compiler.request import TuneRequest
     from autotune.compiler.targets import on_cores
@@ -202,6 +203,7 @@ def kernels(
                 hint="give only --trials beside it, to raise the budget",
             )
         earlier = read_run(resume)
+        check_allowed(resume, outside(earlier.about.get("request", {})))
         request = TuneRequest.of_run(earlier)
         start = tuple(str(place_of(one, resume) or one) for one in request.start_from)
         request = replace(request, start_from=start)
@@ -219,6 +221,7 @@ def kernels(
     spec = _target(target, target_json)
     cores, fleet = chosen_cores(cluster, emulate, spec, fleet_of(tracker, key))
     if fleet is not None:
+        allow(outside({"fleet": asdict(fleet)}))
         spec = target_on(spec, fleet)
     if cores is not None:
         spec = on_cores(spec, len(cores.cpus))

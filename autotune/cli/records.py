@@ -465,9 +465,12 @@ def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json
 
 def _tell_next(written: Sequence[tuple[Path, Database, int]]) -> None:
     """How a run begins with the first of the records that were written."""
+    from autotune.workloads.models import MODELS
+
+    known = {model.name for model in MODELS}
     for path, database, _ in written[:1]:
-        workload, *_ = (*database.workloads, "MODEL")
-        write_next("kernels", "--model", workload, "--records", path)
+        models = [name for name in database.workloads if name in known]
+        write_next("kernels", "--model", models[0] if models else "MODEL", "--records", path)
 
 
 def _named(identity: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli import completion
-from autotune.cli.output import Column, number, with_wide, write_json, write_table
+from autotune.cli.output import Column, number, with_wide, write_json, write_table, write_text
 from autotune.cli.runs import run_path
 
 
@@ -66,10 +66,10 @@ def replay(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from autotune.cli import bench as benches
     from autotune.errors import UsageError
-    from autotune.studies.objective import OBJECTIVES
+    from autotune.studies.objective import OBJECTIVES, needs_energy
     from autotune.studies.replay import read, search
     from autotune.studies.study import SAMPLERS, StudyRequest
-    from autotune.studies.traces import read_traces
+    from autotune.studies.traces import MISSING, read_traces
 
     if seeds < 1:
         raise UsageError(f"--seeds is {seeds}", hint="give a number from 1 on")
@@ -87,15 +87,20 @@ def replay(
         bench = read(recorded)
     else:
         bench = read_traces(recorded, network, batch, usb_alone=usb_alone)
-    space = bench.space()
     limits = benches.limits(deadline, None, None, None)
+    objective = benches.one_of("--objective", objective, OBJECTIVES)
+    everything = bench.figures()
+    if needs_energy(objective, limits):
+        bench = bench.with_joules()
+    left_out = len(everything) - len(bench.figures())
+    space = bench.space()
     names = [cluster.name for cluster in bench.clusters]
     searches = [
         search(
             bench,
             StudyRequest(
                 space,
-                benches.one_of("--objective", objective, OBJECTIVES),
+                objective,
                 limits,
                 space.size,
                 benches.one_of("--sampler", sampler, SAMPLERS),
@@ -119,7 +124,7 @@ def replay(
                 "measurements": counts,
                 "median": statistics.median(counts),
                 "energy_missing": [
-                    c.to_json(names) for c, f in bench.figures().items() if f.energy_j is None
+                    c.to_json(names) for c, f in everything.items() if f.energy_j is None
                 ],
                 "marked": [{**c.to_json(names), "mark": mark} for c, mark in bench.marks.items()],
             }
@@ -153,8 +158,10 @@ def replay(
     told = f"{what} is found after {counts[0]} of {space.size} measurements"
     if seeds > 1:
         told += f"; over {seeds} seeds: median {statistics.median(counts):g}, most {max(counts)}"
-    print(told)
-    print(bench.device["emulated"])
+    write_text(told)
+    if left_out:
+        write_text(f"{left_out} of {len(everything)} configurations are left out: {MISSING}")
+    write_text(bench.device["emulated"])
     return 0
 
 

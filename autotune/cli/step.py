@@ -18,6 +18,7 @@ from autotune.cli import completion
 from autotune.cli.output import time_text, with_wide
 from autotune.cli.runs import run_path
 from autotune.cli.search_options import Device, Ssh
+from autotune.cli.verbosity import LOGGER
 from autotune.cli.workload import (
     Batch,
     Classes,
@@ -186,7 +187,7 @@ def step(
             losses, seconds, peak = _train(session, graph, given, steps, progress)
         step_ms = 1e3 * median(seconds[WARM_UP:]) if len(seconds) > WARM_UP else None
         result = {
-            "model": graph.name,
+            "model": model,
             "batch": graph.batch,
             "micro_batch": graph.batch // form.micro_batches,
             "recomputed_kernels": sum(output_again(node) for node in graph.nodes),
@@ -222,6 +223,8 @@ def step(
             "peak_bytes": peak,
             "predicted_peak_bytes": session.predicted_bytes,
         }
+    if len(losses) > WARM_UP and len(set(losses)) == 1:
+        LOGGER.warning("the loss is the same after %d steps: nothing is learnt", len(losses))
     if json:
         write_json(named(result))
     else:

@@ -24,6 +24,7 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.power import checks
 from autotune.power.trace import Baseline, Floats, Trace, net_energy
+from autotune.reading import DOCUMENT, read_bytes, reading
 
 _BLOCK = re.compile(r"NEW DATA (\d+)")
 _POWER = tuple(
@@ -35,6 +36,7 @@ _LATENCY = re.compile(r"Training latency of (\w+) is : ([\d.]+) ms \(batchsize i
 _NAME = re.compile(r".*_(?:Core_([0-9a-f]{1,2})|Freq_(\d+))")
 _CORE = re.compile(r"^cpu(\d+) ([\d ]+)$", re.MULTILINE)
 _MEMORY = tuple(re.compile(rf"^{name}:\s+(\d+) kB", re.MULTILINE) for name in ("VmHWM", "VmRSS"))
+_MOST_BLOCKS = 200_000
 _USER_HZ = 100
 _WORKS = 0.5
 """A core trains where it is busy for more than this share of the time; in the archive others are for about 0.2."""
@@ -146,7 +148,13 @@ def runs(folder: Path) -> list[TracedRun]:
 
     Raises:
         UsageError: It is no such folder.
+        RecordError: A file of it is damaged, or beyond a limit.
     """
+    with reading(folder):
+        return _runs(folder)
+
+
+def _runs(folder: Path) -> list[TracedRun]:
     monitors = sorted((folder / "usage_monitor").glob("usage_monitor_*.result"))
     if not monitors:
         raise UsageError(
@@ -221,9 +229,11 @@ def _monitor(path: Path, text: str) -> Readings:
 
 def _blocks(text: str) -> list[tuple[float, str]]:
     """The blocks of a raw monitor file, each with its time stamp in milliseconds."""
+    if text.count("NEW DATA") > _MOST_BLOCKS:
+        raise ValueError(f"it has more than {_MOST_BLOCKS} blocks")
     found = list(_BLOCK.finditer(text))
     edges = [*(one.start() for one in found), len(text)]
-    return [(float(one[1]), text[one.start() : edges[i + 1]]) for i, one in enumerate(found)]
+    return [(float(int(one[1])), text[one.start() : edges[i + 1]]) for i, one in enumerate(found)]
 
 
 def _memory(text: str) -> list[tuple[float, int]]:
@@ -301,7 +311,15 @@ def busy_cores(folder: Path, found: Sequence[TracedRun]) -> tuple[int, ...]:
     Args:
         folder: The setting's.
         found: Its runs.
+
+    Raises:
+        RecordError: A file of it is damaged, or beyond a limit.
     """
+    with reading(folder):
+        return _busy_cores(folder, found)
+
+
+def _busy_cores(folder: Path, found: Sequence[TracedRun]) -> tuple[int, ...]:
     seconds = 0.0
     busy: defaultdict[int, float] = defaultdict(float)
     for network in dict.fromkeys(run.network for run in found):
@@ -376,7 +394,4 @@ def read_latencies(path: Path) -> dict[int, float]:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    return read_bytes(path, DOCUMENT.bytes).decode("utf-8", errors="replace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -189,9 +190,11 @@ class RunFolder:
         """Opens a run to go on with it; a record that a kill cut short is removed.
 
         Raises:
-            UsageError: There is no run at that path.
+            UsageError: There is no run at that path, or its folder holds a link, through which files elsewhere
+                would be written.
             RecordError: Another process is at work on it, or a file of it is damaged.
         """
+        check_own_files(path)
         read_run(path)
         lock = _lock(path)
         for name in (_EVENTS, _WORKLOADS, _RECORDS):
@@ -250,9 +253,26 @@ class RunFolder:
         os.close(self._lock)
 
 
+def check_own_files(path: Path) -> None:
+    """Refuses a run's folder that holds anything but files and folders of its own.
+
+    Raises:
+        UsageError: It holds a link, a pipe or a device.
+    """
+    for folder, names, files in os.walk(path):
+        for name in (*names, *files):
+            mode = Path(folder, name).lstat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise UsageError(
+                    f"{Path(folder, name)} is no file of its own but a link, a pipe or a device",
+                    hint="a run's folder has none; replace it by what it leads to, or remove it",
+                )
+
+
 def _lock(path: Path) -> int:
     try:
-        handle = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(path / _LOCK, flags, 0o644)
     except OSError as error:
         raise disk_error(path / _LOCK, error) from error
     try:

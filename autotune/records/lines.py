@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import RecordError
-from autotune.reading import Unreadable, lines, open_file
+from autotune.reading import LINES, Unreadable, lines, open_file
 from autotune.records.json_text import json_text
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -37,7 +37,8 @@ class LineFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(path, flags, 0o644)
         except OSError as error:
             raise disk_error(path, error) from error
 
@@ -94,8 +95,10 @@ def cut_torn_line(path: Path) -> bool:
     if not path.exists():
         return False
     with path.open("rb+") as file:
-        data = file.read()
-        if not data or data.endswith(b"\n"):
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LINES.line_bytes))
+        end = file.read(LINES.line_bytes)
+        if not end or end.endswith(b"\n"):
             return False
-        file.truncate(data.rfind(b"\n") + 1)
+        file.truncate(size - len(end) + end.rfind(b"\n") + 1)
     return True

@@ -23,6 +23,7 @@ from autotune.studies.pareto import front
 from autotune.studies.space import CpuSpace
 from autotune.studies.study import StudyRequest, StudyTrial, study_of
 
+_MOST_CORES = 1024
 _COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "energy_j")
 _JOULES = "energy_j"
 _NOTHING = ("", "-")
@@ -55,6 +56,20 @@ class TableBench:
         self.marks = dict(marks or {})
         self._figures = dict(figures)
         self.measurements = 0
+
+    def with_joules(self) -> TableBench:
+        """The same without configurations whose energy is missing.
+
+        Raises:
+            UsageError: It is missing of all.
+        """
+        known = {c: f for c, f in self._figures.items() if f.energy_j is not None}
+        if not known:
+            raise UsageError(
+                f"joules are missing of all {len(self._figures)} configurations",
+                hint="search with --objective latency",
+            )
+        return TableBench(self.clusters, known, self.device, self.default, self.marks)
 
     def space(self) -> CpuSpace:
         """What was recorded, as a space."""
@@ -92,8 +107,8 @@ def read_paper_table(path: Path) -> TableBench:
     for line, row in enumerate(rows, start=2):
         try:
             cores = int(row["cores"])
-            if cores < 1:
-                raise ValueError(f"{cores} cores")
+            if not 1 <= cores <= _MOST_CORES:
+                raise ValueError(f"{row['cores'][:20]} cores")
             little, big = {
                 "small": (cores, 0), "big": (0, cores), "hybrid": (cores // 2, cores - cores // 2)
             }[row["cluster"]]  # fmt: skip

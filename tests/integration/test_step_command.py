@@ -151,7 +151,7 @@ def test_a_users_own_module_is_tuned_and_trained(tmp_path: Path) -> None:
         "step", "--model", model, "--batch", "2", "--steps", "5", "--run", found, "--json"
     )
     assert step.returncode == 0, step.stderr
-    assert json.loads(step.stdout)["model"] == "make"
+    assert json.loads(step.stdout)["model"] == model
 
 
 def test_ctrl_c_keeps_the_steps_that_are_done() -> None:

@@ -437,6 +437,13 @@ def test_an_export_goes_into_no_folder_of_something_else(tmp_path: Path) -> None
     (tmp_path / "linked" / "manifest.json").write_text(json.dumps(manifest))
     refused(tmp_path / "linked", "js")
     assert (tmp_path / "site" / "js" / "a").exists()
+    # A listed file that somebody has changed since, or that is listed by somebody else.
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("work of years")
+    manifest = {"versions": {"autotune": "1"}, "files": {"thesis.tex": "00"}}
+    (tmp_path / "thesis" / "manifest.json").write_text(json.dumps(manifest))
+    refused(tmp_path / "thesis", "thesis.tex was changed since")
+    assert (tmp_path / "thesis" / "thesis.tex").read_text() == "work of years"
     (tmp_path / "other").mkdir()
     with Scratch("export", tmp_path / "other"):
         refused(tmp_path / "other", "another export is being written")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -235,3 +236,25 @@ def test_shares_of_a_step_take_data_movement_out_of_its_role() -> None:
         ("data_grad", "conv2d"): 2.0,
         (MOVEMENT, "concat"): 0.5,
     }
+
+
+@pytest.mark.parametrize(
+    "name", ["events.jsonl", "database_workload.json", "database_tuning_record.json", "run.lock", "raw", "study.db"]
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe"])
+def test_a_run_that_leads_elsewhere_is_not_gone_on_with(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    with RunFolder.create(tmp_path, "one", {"request": {}}) as made:
+        made.event("start")
+    victim = tmp_path / "victim"
+    if kind != "dangling":
+        victim.write_text("mine")
+    file = made.path / name
+    file.unlink(missing_ok=True)
+    os.mkfifo(file) if kind == "pipe" else file.symlink_to(victim)
+    with pytest.raises(UsageError, match=f"{name} is no file of its own"):
+        RunFolder.reopen(made.path)
+    assert victim.exists() == (kind != "dangling")
+    if kind != "dangling":
+        assert victim.read_text() == "mine"

@@ -2,10 +2,12 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from autotune.cli.main import main
 from autotune.cli.replay import replay
 from autotune.errors import UsageError
 from autotune.power import meizu_traces
@@ -125,7 +127,7 @@ def test_traces_without_power_readings_are_read_and_their_energy_is_missing(
     assert busy["X_Core_f0"] == pytest.approx(4 + 4 * 0.2, rel=0.01)
     replay(tmp_path)
     assert "energy is missing of 6 of 6 runs: no power readings" in capsys.readouterr().out
-    with pytest.raises(UsageError, match="missing of 6 of 6 configurations") as caught:
+    with pytest.raises(UsageError, match="missing of all 6 configurations") as caught:
         replay(tmp_path, network="Alexnet", batch=16, objective="energy")
     assert caught.value.hint == "search with --objective latency"
     replay(tmp_path, network="Alexnet", batch=16, objective="latency", json=True)
@@ -148,6 +150,67 @@ def test_energy_is_missing_of_those_only_that_have_no_readings(tmp_path: Path) -
     over_usb = read_traces(tmp_path, "alexnet", 16, usb_alone=True)
     missing = {c.text(NAMES) for c, f in over_usb.figures().items() if f.energy_j is None}
     assert missing == {"4 big"}
+
+
+def test_a_search_for_energy_leaves_out_what_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive(tmp_path)
+    without_power(tmp_path / "X_Core_f0")
+    for objective in ("pareto", "energy"):
+        replay(tmp_path, network="Alexnet", batch=16, objective=objective, json=True)
+        told = json.loads(capsys.readouterr().out)
+        assert told["configurations"] == 5
+        assert [one["clusters"]["big"]["cores"] for one in told["energy_missing"]] == [4]
+        assert told["goal"]
+    replay(tmp_path, network="Alexnet", batch=16)
+    assert "1 of 6 configurations are left out: no power readings" in capsys.readouterr().out
+    replay(tmp_path, network="Alexnet", batch=16, objective="latency")
+    assert "left out" not in capsys.readouterr().out
+
+
+MONITOR = "usage_monitor/usage_monitor_Alexnet.result"
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (MONITOR, lambda path: path.symlink_to("/dev/zero")),
+        (MONITOR, os.mkfifo),
+        (MONITOR, lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 3 << 30)),
+        (MONITOR, lambda path: path.write_text(f"NEW DATA 1\ncpu0 {'9' * 5000} 0 0 0 0 0 0 0\n")),
+        (MONITOR, lambda path: path.write_text(f"NEW DATA {'9' * 5000}\n")),
+        (MONITOR, lambda path: path.write_text("NEW DATA 1\n" * 300_000)),
+        ("train_stamp/Alexnet/train_stamp_16.result",
+         lambda path: path.write_text(f"Begin training : {'9' * 400}\nEnd training : 2\n")),
+        ("train_stamp/Alexnet/train_stamp_abc.result", lambda path: path.write_text("")),
+        ("train_bench/train_bench_Alexnet.result", os.mkfifo),
+    ],
+)  # fmt: skip
+@pytest.mark.timeout(30)
+def test_traces_that_are_damaged_or_hostile_are_one_line(
+    tmp_path: Path, name: str, change: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive(tmp_path)
+    file = tmp_path / "X_Core_f0" / name
+    file.unlink(missing_ok=True)
+    change(file)
+    for words in ([], ["--network", "Alexnet", "--batch", "16"]):
+        assert main(["replay", str(tmp_path), *words]) in (1, 2)
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) <= 2
+        assert told[0].startswith("autotune: error: ")
+
+
+@pytest.mark.parametrize("cores", ["99999999999999999999", "1000000000", "0", "-1", "1e3"])
+def test_a_table_has_cores_that_a_phone_may_have(
+    tmp_path: Path, cores: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.csv"
+    head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
+    table.write_text(f"{head}\nbig,{cores},2,1,1,1\nsmall,2,2,1,1,1\n")
+    assert main(["replay", str(table)]) == 2
+    assert "line 2 is no configuration" in capsys.readouterr().err
 
 
 def test_blocks_of_a_time_stamp_alone_leave_what_lies_beside_them(tmp_path: Path) -> None:

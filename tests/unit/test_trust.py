@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from autotune.cli.main import main
 from autotune.cli.step_options import StepOptions, step_options
 from autotune.errors import UsageError
 
+SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 COMMAND = "emulated_train --threads {threads} --noise 0.02"
 
 
@@ -42,7 +44,7 @@ def test_a_run_from_elsewhere_does_not_run_its_command_until_it_is_allowed(
     ):
         assert main(words) == 2
         told = capsys.readouterr().err
-        assert f"code that was not run on this machine before: {COMMAND}" in told
+        assert f"names what was not used on this machine before: {COMMAND}" in told
         assert f"autotune trust {run}" in told
     assert (run / "events.jsonl").read_bytes() == events
     assert main(["trust", str(run)]) == 0
@@ -71,7 +73,7 @@ def test_a_model_in_a_file_is_allowed_by_its_place(tmp_path: Path) -> None:
     step_options(mine, None, None, None, None, None, None, None, None)
     assert StepOptions(mine).placed(plan, "").model == mine
     for model in (f"{plan.parent / 'net.py'}:make", f"{tmp_path / 'net.py'}:other", "os:getcwd"):
-        with pytest.raises(UsageError, match="was not run on this machine before") as caught:
+        with pytest.raises(UsageError, match="was not used on this machine before") as caught:
             StepOptions(model).placed(plan, "")
         assert caught.value.hint.endswith(f"autotune trust {plan}")
     assert StepOptions("lenet").placed(plan, "").model == "lenet"
@@ -90,3 +92,46 @@ def test_a_run_of_built_in_models_names_no_code(
     )
     assert main(["trust", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["allowed"] == []
+
+
+def test_a_package_is_allowed_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tmp_path / "plan.json"
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "nets_of_this_test.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path / "mine")
+    model = "nets_of_this_test:make"
+    step_options(model, None, None, None, None, None, None, None, None)
+    assert StepOptions(model).placed(plan, "").model == model
+    monkeypatch.chdir(tmp_path / "theirs")
+    with pytest.raises(UsageError, match="was not used on this machine before"):
+        StepOptions(model).placed(plan, "")
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"ssh": ["root@192.0.2.1"]},
+        {"storage": "sqlite:////tmp/somebody/elses.db"},
+        {"storage": "journal:///home/me/.profile"},
+    ],
+)
+def test_boards_and_storages_that_a_run_names_are_not_used_either(
+    named: dict[str, object], run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = json.loads((run / "run.json").read_text())
+    about["request"] |= named
+    (run / "run.json").write_text(json.dumps(about))
+    assert main(["cpu-config", "--resume", str(run), "--trials", "3"]) == 2
+    assert "was not used on this machine before" in capsys.readouterr().err
+
+
+def test_a_tracker_that_a_run_names_is_not_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(SAMPLE, tmp_path / "run"))
+    about = json.loads((run / "run.json").read_text())
+    about["request"]["fleet"] = {"tracker": "192.0.2.1:9190", "key": "phone"}
+    (run / "run.json").write_text(json.dumps(about))
+    assert main(["kernels", "--resume", str(run)]) == 2
+    assert "before: tracker 192.0.2.1:9190" in capsys.readouterr().err

@@ -71,6 +71,16 @@ def untaught(_: Any, x: Any) -> Any:
         return x + x
 
 
+def inferring(module: Any, x: Any) -> Any:
+    with torch.inference_mode():
+        return module.c(x)
+
+
+@torch.inference_mode()
+def decorated(module: Any, x: Any) -> Any:
+    return module.c(x)
+
+
 def frozen() -> Any:
     model = nn.Sequential(nn.Flatten(), nn.Linear(108, 4))
     model[1].bias.requires_grad_(False)
@@ -191,6 +201,8 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
     ("unused", forward(wasteful), ("aten.sigmoid.default",)),
     ("unused layer", forward(wasteful_layer), ("aten.relu.default", "is not used")),
     ("no_grad", forward(untaught), ("torch.no_grad()",)),
+    ("inference mode", forward(inferring, c=nn.Conv2d(3, 3, 1)), ("torch.inference_mode() in forward",)),
+    ("decorated", forward(decorated, c=nn.Conv2d(3, 3, 1)), ("torch.inference_mode() in forward",)),
     ("detach", forward(lambda m, x: x.detach()), ("aten.detach",)),
     ("half", forward(lambda m, x: x.half().float()),
      ("aten.to.dtype in the model's own forward makes float16", "line 37 of test_workloads")),

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from autotune import __version__
 from autotune.compiler.export import c_format, c_source, opencl_format, tvm_format
 from autotune.compiler.export.checks import chosen, write_checks
-from autotune.compiler.export.manifest import MANIFEST, digests, manifest
+from autotune.compiler.export.manifest import MANIFEST, digest, digests, manifest
 from autotune.compiler.export.objects import Report
 from autotune.compiler.export.texts import write_licences
 from autotune.compiler.export.tree import entries, folders_of, is_plain
@@ -133,6 +133,7 @@ def _refuse_foreign(out: Path) -> None:
     with closing(entries(out, _earlier(out))) as below:
         foreign = next((one.name for one in below if one.status != "file"), None)
     if foreign is None:
+        _refuse_changed(out)
         return
     if foreign.startswith(f".{_STAGED}-"):
         raise UsageError(
@@ -142,6 +143,19 @@ def _refuse_foreign(out: Path) -> None:
         f"{out} holds something that is no part of an export: {foreign}",
         hint="give a new or empty folder with --out, or remove what it holds",
     )
+
+
+def _refuse_changed(out: Path) -> None:
+    """Refuses an export in which a file is another than was written, since it would be lost."""
+    if not (out / MANIFEST).is_file() or (out / _MOVING).exists():
+        return  # Nothing, or what a kill has left.
+    listed = read_json(out / MANIFEST).get("files")
+    for name, known in listed.items() if isinstance(listed, dict) else ():
+        if is_plain(name) and (out / name).is_file() and digest(out / name) != known:
+            raise UsageError(
+                f"{out / name} was changed since it was exported, and would be replaced",
+                hint="give another folder with --out, or move the file away",
+            )
 
 
 def _unwritable(out: Path, error: OSError) -> UsageError:

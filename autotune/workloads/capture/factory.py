@@ -73,7 +73,9 @@ def load_module(reference: str, seed: int = 1) -> Any:
     torch.manual_seed(seed)
     try:
         module = make()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise UsageError(
             f"{reference}: {factory}() raised {describe(error)}",
             hint="it is called without arguments",
@@ -117,7 +119,9 @@ def _file(path: Path) -> ModuleType:
     _search_also(path.resolve().parent)
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         sys.modules.pop(name, None)
         raise UsageError(
             f"importing {path} raised {describe(error)}", hint="mend the file"
@@ -145,7 +149,9 @@ def _package(name: str) -> ModuleType:
         raise UsageError(
             f"importing {name} raised {describe(error)}", hint="install what it needs"
         ) from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise UsageError(
             f"importing {name} raised {describe(error)}", hint="mend the module"
         ) from error

@@ -27,10 +27,13 @@ _VIEWS = frozenset(
 )  # fmt: skip
 
 
+_CONVERSIONS = ("to", "type_as", "contiguous", "alias", "lift_fresh", "_to_copy")
+
+
 def is_copy(operation: Operation) -> bool:
     """Whether an operation makes a tensor equal to its first argument: a clone, a product with 1, a sum with 0."""
     family, _, _ = operation.operator.removeprefix("aten.").partition(".")
-    if family == "clone":
+    if family == "clone" or (family in _CONVERSIONS and operation.arguments.get("copy") is True):
         return True
     other = operation.arguments.get("other")
     if isinstance(other, Reference) or operation.arguments.get("rounding_mode") is not None:
@@ -44,7 +47,7 @@ def is_view(operation: Operation) -> bool:
     So do conversions of float32 to float32 and to the same device, which PyTorch leaves as they are.
     """
     family, _, _ = operation.operator.removeprefix("aten.").partition(".")
-    if family in ("to", "type_as", "contiguous", "alias", "lift_fresh", "_to_copy"):
+    if family in _CONVERSIONS:
         return operation.arguments.get("copy") is not True
     if operation.operator in ("aten.dropout.default", "aten.dropout_.default"):
         return not operation.arguments["train"] or operation.arguments["p"] == 0

@@ -37,11 +37,34 @@ def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
     _check_parameters(name, module, torch)
     module.train()
     try:
-        with quiet():
+        with quiet(), _inference_regions(torch) as regions:
             exported = torch.export.export(module, (torch.empty(shape),), strict=False)
     except Exception as error:
         raise _untraceable(name, shape, error) from error
+    if regions:
+        raise UsageError(
+            f"{name}: torch.inference_mode() in forward is not supported",
+            hint="what runs in it is not trained; take it out",
+        )
     return _program(name, module, exported, shape[0])
+
+
+@contextmanager
+def _inference_regions(torch: Any) -> Iterator[list[Any]]:
+    """Yields a list of the `torch.inference_mode` regions that are entered; torch.export does not tell of them."""
+    entered: list[Any] = []
+    enter = torch.inference_mode.__enter__
+
+    def noted(region: Any) -> Any:
+        if region.mode:
+            entered.append(region)
+        return enter(region)
+
+    torch.inference_mode.__enter__ = noted
+    try:
+        yield entered
+    finally:
+        torch.inference_mode.__enter__ = enter
 
 
 def _check_parameters(name: str, module: Any, torch: Any) -> None:

@@ -2,6 +2,7 @@
 #
 #   make install PYTHON=python3.12    a Python of your choice (3.11 or newer)
 #   make test ARGS="-m 'not slow'"    arguments for pytest
+#   make test ARGS=--exhaustive       more cases of each kind: more tiles, more ways of exporting
 #   make test JOBS=4                  test files at the same time
 #   make bench ARGS=--quick           arguments for every benchmark
 #   make bench ARGS=--quick AT_ONCE=2 benchmarks at the same time, where their times do not count

@@ -23,6 +23,27 @@ os.unsetenv("COLUMNS")
 os.environ["AUTOTUNE_OPENCL_PROGRAMS"] = ""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--exhaustive", action="store_true", help="more cases of what the tests try a few cases of"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--exhaustive"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("exhaustive")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+
+
+@pytest.fixture
+def exhaustive(request: pytest.FixtureRequest) -> bool:
+    """Whether to try more cases than tell the kinds apart."""
+    return bool(request.config.getoption("--exhaustive"))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _own_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Modules run at the same time, and each holds this host as its own, unless it could set its clocks."""

@@ -109,9 +109,10 @@ def run_search(
                 f"{resume} is no run of {'joint' if joint else 'cpu-config'}",
                 hint=f"autotune joint --resume {resume}" if asked.get("joint") else "",
             )
-        check_allowed(resume, outside(asked))
         if storage is not None:
             asked["storage"] = same_storage(asked["storage"], storage)
+            allow(outside({"storage": asked["storage"]}))
+        check_allowed(resume, outside(asked))
         trials = asked["trials"] if trials is None else trials
     else:
         asked |= {"space": lasting_space(asked["space"]), "storage": lasting(asked["storage"])}

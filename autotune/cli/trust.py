@@ -27,7 +27,7 @@ def trust(
     path: Annotated[
         Path,
         typer.Argument(
-            parser=run_path("joint", "cpu-config"),
+            parser=run_path("joint", "cpu-config", "kernels"),
             metavar="RUN|PLAN",
             help="A run's folder, or a plan.",
         ),

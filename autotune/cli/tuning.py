@@ -95,6 +95,7 @@ class LiveProgress:
         self._name = ""
         self._total = 0
         self._began = self._told = -math.inf
+        self._first: int | None = None
         self._waits = ExitStack()
 
     def __enter__(self) -> LiveProgress:
@@ -114,7 +115,7 @@ class LiveProgress:
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(name, total=total, detail="")
-        self._name, self._total, self._began = name, total, time.monotonic()
+        self._name, self._total, self._began, self._first = name, total, time.monotonic(), None
         if not self._console.is_terminal and total:
             self._tell(f"{name}: 0/{total}")
 
@@ -126,9 +127,13 @@ class LiveProgress:
 
     def step(self, done: int, text: str) -> None:
         self._bar.update(self._task, completed=min(done, self._total), detail=text)
+        if self._first is None:
+            self._first = (
+                done - 1 if done else 0
+            )  # What an earlier part of the run has done took no time now.
         if not self._console.is_terminal and self._silent():
-            spent_s = time.monotonic() - self._began
-            left = f", about {spent_s * (self._total / done - 1):.0f} s left" if done else ""
+            one_s = (time.monotonic() - self._began) / max(done - self._first, 1)
+            left = f", about {one_s * (self._total - done):.0f} s left" if done else ""
             self._tell(f"{self._name}: {done}/{self._total}{left}")
 
     def _wait(self, text: str) -> None:

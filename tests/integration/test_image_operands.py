@@ -346,8 +346,17 @@ def test_a_library_for_tvm_reads_images(
     assert verdict.ok, [one for one in verdict.results if one.status != "ok"]
 
 
-@pytest.mark.parametrize("form", ["tvm", "opencl"])
-@pytest.mark.parametrize(("spec", "role", "name"), [KERNELS[0], KERNELS[2], *WINDOWS])
+@pytest.mark.parametrize(
+    ("form", "spec", "role", "name"),
+    [
+        ("tvm", *KERNELS[0]),
+        *(("opencl", *one) for one in (KERNELS[0], KERNELS[2], *WINDOWS)),
+        *(
+            pytest.param("tvm", *one, marks=pytest.mark.exhaustive)
+            for one in (KERNELS[2], *WINDOWS)
+        ),
+    ],
+)
 def test_operands_that_are_too_long_for_one_dimension_are_images_of_two(
     form: str, spec: str, role: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

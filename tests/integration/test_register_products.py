@@ -74,9 +74,10 @@ def test_a_tile_of_a_like_kernel_may_be_none_of_this_one() -> None:
 
 
 @pytest.mark.parametrize(("spec", "role"), _kernels())
-def test_every_tile_is_right(spec: str, role: str) -> None:
+def test_every_tile_is_right(spec: str, role: str, *, exhaustive: bool) -> None:
+    tiles = 8 if exhaustive else 4
     for threads in (True, False):
-        check_tiles(spec, role, "register_product", 8, threads=threads, space=PARTED)
+        check_tiles(spec, role, "register_product", tiles, threads=threads, space=PARTED)
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -43,11 +43,11 @@ pytestmark = [
     ),
 ]
 
-_KINDS = 6
-"""Most kinds of schedules that are tried of a formulation whose tiles are searched by themselves."""
+_KINDS, _EVERY_KIND = 3, 6
+"""Most kinds of schedules tried of a formulation whose tiles are searched by themselves, and exhaustively."""
 
-_TILES = 3
-"""Most schedules of one that has a single kind."""
+_TILES, _EVERY_TILE = 1, 3
+"""Most schedules of one that has a single kind, and exhaustively."""
 
 SPECS = (
     # Target, perhaps with half precision or wide sub-groups; kernels; the formulation where only one is new here.
@@ -173,7 +173,9 @@ def _of_record(kernel: Kernel, formulation: Formulation, trace: Any, digest: str
     return replayed(kernel, formulation.name, json.loads(json.dumps(trace)), digest)
 
 
-def _programs(kernel: Kernel, formulation: Formulation, name: str, target: Any) -> Iterator[Any]:
+def _programs(
+    kernel: Kernel, formulation: Formulation, name: str, target: Any, *, exhaustive: bool
+) -> Iterator[Any]:
     """Schedules that a search would try: one, or one of each kind where tiles are searched by themselves."""
     _, space = _space(name)
     if not formulation.rule:
@@ -184,7 +186,7 @@ def _programs(kernel: Kernel, formulation: Formulation, name: str, target: Any) 
         for candidate in lane.propose(1):
             yield _of_record(kernel, formulation, candidate.trace, candidate.digest)
         return
-    tiles = _tiles(kernel, formulation, name)
+    tiles = _tiles(kernel, formulation, name, exhaustive=exhaustive)
     if not tiles:
         return
     rule = tile_rule(space, formulation.rule)
@@ -198,7 +200,9 @@ def _programs(kernel: Kernel, formulation: Formulation, name: str, target: Any) 
 
 
 @cache
-def _tiles(kernel: Kernel, formulation: Formulation, name: str) -> list[Any]:
+def _tiles(
+    kernel: Kernel, formulation: Formulation, name: str, *, exhaustive: bool = False
+) -> list[Any]:
     """The tiles that are tried of a formulation that is cut into tiles: as unlike as there are."""
     _, space = _space(name)
     rule = tile_rule(space, formulation.rule)
@@ -206,9 +210,9 @@ def _tiles(kernel: Kernel, formulation: Formulation, name: str) -> list[Any]:
     drawn = list(tiles_of(rule, module, seed=1).drawn(2000))
     kinds = {rule.kind(tile): tile for tile in drawn}
     if len(kinds) > 1:
-        unlike, most = [kinds[kind] for kind in sorted(kinds)], _KINDS
+        unlike, most = [kinds[kind] for kind in sorted(kinds)], (_KINDS, _EVERY_KIND)[exhaustive]
     else:  # They differ in numbers alone.
-        unlike, most = drawn, _TILES
+        unlike, most = drawn, (_TILES, _EVERY_TILE)[exhaustive]
     return Random(1).sample(unlike, min(most, len(unlike)))
 
 
@@ -222,7 +226,7 @@ def _built(program: Any, target: Any, path: Path, *, images: bool) -> Path:
 
 @pytest.mark.parametrize(("name", "spec", "only"), SPECS)
 def test_no_kernel_of_a_family_reads_or_writes_what_it_must_not(
-    name: str, spec: str, only: str, tmp_path: Path
+    name: str, spec: str, only: str, tmp_path: Path, *, exhaustive: bool
 ) -> None:
     of_target, space = _space(name)
     target = tvm_target(of_target, space.limits)
@@ -233,11 +237,13 @@ def test_no_kernel_of_a_family_reads_or_writes_what_it_must_not(
         for formulation in formulations(kernel, None, rules):
             if only not in ("", formulation.name):
                 continue
-            for program in _programs(kernel, formulation, name, target):
+            programs = _programs(kernel, formulation, name, target, exhaustive=exhaustive)
+            for number, program in enumerate(programs):
                 # Vector stores rest on the sizes of groups being those that are launched.
                 assert group_sizes(program) == launched_groups(program, target)
                 # What reads images comes once more as it is for a device without them.
-                for images in (True, False) if image_operands(program) else (False,):
+                ways = (True, False) if exhaustive or number == 0 else (True,)
+                for images in ways if image_operands(program) else (False,):
                     tried += 1
                     path = _built(program, target, tmp_path / f"{tried}.so", images=images)
                     error, found = _run(path, data.of(kernel), tmp_path, images=images)

@@ -191,7 +191,10 @@ def checked(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not oclgrind.ICD.is_file(), reason="needs Oclgrind: apt-get install oclgrind")
-@pytest.mark.parametrize(("memory", "every"), [("copy", 1), ("map", 1), ("map", 2)])
+@pytest.mark.parametrize(
+    ("memory", "every"),
+    [("copy", 1), pytest.param("map", 1, marks=pytest.mark.exhaustive), ("map", 2)],
+)
 def test_no_kernel_of_a_step_reads_or_writes_what_it_must_not(
     bundle: Bundle, tmp_path: Path, memory: str, every: int
 ) -> None:

@@ -97,16 +97,14 @@ def options(space: CpuSpace, name: str, chosen: Mapping[str, Any]) -> Sequence[f
 
 
 def positions(trial: FrozenTrial, space: CpuSpace) -> dict[str, int]:
-    """Where the values of a trial's parameters stand among those that the space has; of one not measured, none."""
-    number = trial.user_attrs.get(NUMBER)
-    if number is None:
-        return {}
-    told = parameters(space.at(number), space)
-    return {
-        name: list(options(space, name, told)).index(value)
-        for name, value in told.items()
-        if name in trial.params
-    }
+    """Where the values of a trial's parameters stand among those that the space has."""
+    clusters = space.clusters
+    names = {name(cluster) for cluster in clusters for name in (_cores, _clock)} | {THREADS}
+    found = {}
+    for name in names & trial.params.keys():  # Earlier versions had parameters of other names.
+        known = list(options(space, name, trial.params))
+        found[name] = known.index(_nearest(known, trial.params[name]))
+    return found
 
 
 def _cores(cluster: Cluster) -> str:

@@ -42,10 +42,11 @@ class TreeParzen(TPESampler):
         return super().sample_independent(copy, trial, param_name, param_distribution)
 
     def _brought_up_to_date(self, study: optuna.Study) -> optuna.Study:
-        """The copy, with what was measured since it was last asked for."""
+        """The copy, with what has ended since it was last asked for; what was passed over was no good choice."""
         if self._copy is None:
             self._copy = optuna.create_study(directions=study.directions)
-        for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+        ended = (TrialState.COMPLETE, TrialState.PRUNED)
+        for trial in study.get_trials(deepcopy=False, states=ended):
             if trial.number in self._copied:
                 continue
             self._copied.add(trial.number)
@@ -54,6 +55,7 @@ class TreeParzen(TPESampler):
                 continue  # It is no trial of a search, or of an earlier version's.
             self._copy.add_trial(
                 create_trial(
+                    state=trial.state,
                     values=trial.values,
                     params=chosen,
                     distributions={name: IntDistribution(0, at) for name, at in chosen.items()},

@@ -8,12 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 _CLOCKS = Path("/sys/devices/system/cpu/cpufreq")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As of a job in the background: the programs that tests start would not hear Ctrl-C either.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # As under nohup.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Files of tests run at the same time, so that an example may take longer than it does alone.
+settings.register_profile("beside others", deadline=None)
+settings.load_profile("beside others")
 
 # pytest loads readline, which sets it: tables would be narrower where tests run in several processes.
 os.environ.pop("COLUMNS", None)

@@ -98,8 +98,7 @@ def options(space: CpuSpace, name: str, chosen: Mapping[str, Any]) -> Sequence[f
 
 def positions(trial: FrozenTrial, space: CpuSpace) -> dict[str, int]:
     """Where the values of a trial's parameters stand among those that the space has."""
-    clusters = space.clusters
-    names = {name(cluster) for cluster in clusters for name in (_cores, _clock)} | {THREADS}
+    names = {name(cluster) for cluster in space.clusters for name in (_cores, _clock)} | {THREADS}
     found = {}
     for name in names & trial.params.keys():  # Earlier versions had parameters of other names.
         known = list(options(space, name, trial.params))

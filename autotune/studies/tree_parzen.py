@@ -30,6 +30,11 @@ class TreeParzen(TPESampler):
         self._copy: optuna.Study | None = None
         self._copied: set[int] = set()
 
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """See `BaseSampler.before_trial`; brings the copy up to date, once for all parameters."""
+        super().before_trial(study, trial)
+        self._copy = self._brought_up_to_date(study)
+
     def sample_independent(
         self,
         study: optuna.Study,
@@ -38,13 +43,12 @@ class TreeParzen(TPESampler):
         param_distribution: BaseDistribution,
     ) -> Any:
         """See `BaseSampler.sample_independent`."""
-        copy = self._brought_up_to_date(study)
-        return super().sample_independent(copy, trial, param_name, param_distribution)
+        assert self._copy is not None
+        return super().sample_independent(self._copy, trial, param_name, param_distribution)
 
     def _brought_up_to_date(self, study: optuna.Study) -> optuna.Study:
         """The copy, with what has ended since it was last asked for; what was passed over was no good choice."""
-        if self._copy is None:
-            self._copy = optuna.create_study(directions=study.directions)
+        copy = self._copy or optuna.create_study(directions=study.directions)
         ended = (TrialState.COMPLETE, TrialState.PRUNED)
         for trial in study.get_trials(deepcopy=False, states=ended):
             if trial.number in self._copied:
@@ -53,7 +57,7 @@ class TreeParzen(TPESampler):
             chosen = positions(trial, self._space)
             if not chosen:
                 continue  # It is no trial of a search, or of an earlier version's.
-            self._copy.add_trial(
+            copy.add_trial(
                 create_trial(
                     state=trial.state,
                     values=trial.values,
@@ -62,4 +66,4 @@ class TreeParzen(TPESampler):
                     constraints=trial.constraints,
                 )
             )
-        return self._copy
+        return copy

@@ -265,7 +265,9 @@ def test_a_variant_whose_instructions_are_missing_is_never_taken(tmp_path: Path)
         assert done.stdout.strip() == expected, cpu
 
 
-@pytest.mark.parametrize("model", ["lenet", "mobilenet_v2"])
+@pytest.mark.parametrize(
+    "model", [pytest.param("lenet", marks=pytest.mark.exhaustive), "mobilenet_v2"]
+)
 def test_kernels_of_every_kind_are_right(tmp_path: Path, model: str) -> None:
     kernels = kinds(model, 2)
     exported([untuned_variant("cpu", kernels)], tmp_path / "out", "c", check_all=True)

@@ -69,7 +69,10 @@ def test_cpu_run_gives_right_kernels_and_the_documented_json(tmp_path: Path) -> 
     assert about["request"]["seed"] == 1
 
 
-@pytest.mark.parametrize("target", ["adreno", "mali", "opencl"])
+@pytest.mark.parametrize(
+    "target",
+    ["adreno", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("mali", "opencl"))],
+)
 def test_opencl_run_says_that_it_measured_a_stand_in(tmp_path: Path, target: str) -> None:
     done = autotune(
         "kernels", "--target", target, "--op", "matmul:m=96,n=128,k=96", "--role", "forward",
@@ -202,7 +205,9 @@ def test_a_full_disk_ends_the_run_with_a_clear_error_and_whole_records(tmp_path:
         subprocess.run(["umount", small], check=True)
 
 
-@pytest.mark.parametrize("options", ["size=120k", "size=8m,nr_inodes=24"])
+@pytest.mark.parametrize(
+    "options", ["size=120k", pytest.param("size=8m,nr_inodes=24", marks=pytest.mark.exhaustive)]
+)
 def test_a_full_temporary_disk_ends_the_run_and_is_not_held_against_candidates(
     tmp_path: Path, options: str
 ) -> None:
@@ -294,7 +299,9 @@ def test_a_kernel_that_no_tile_fits_is_searched_by_the_other_rules(tmp_path: Pat
     assert any(trial["status"] == "ok" for trial in trials)
 
 
-@pytest.mark.parametrize("lost", ["all", "launches"])
+@pytest.mark.parametrize(
+    "lost", [pytest.param("all", marks=pytest.mark.exhaustive), "launches"]
+)
 def test_a_device_that_is_lost_is_opened_anew_for_the_next_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
@@ -345,7 +352,7 @@ def test_compiling_and_waiting_are_no_part_of_a_time_over_a_session(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "compiled"))
     monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path)))
-    monkeypatch.setenv("WAIT_US", "1200")
+    monkeypatch.setenv("WAIT_US", "20000")
     with local_fleet("gpu") as link:
         autotune(
             "kernels", "--target", "opencl", "--op", "matmul:m=32,n=32,k=32", "--role", "forward",
@@ -354,7 +361,7 @@ def test_compiling_and_waiting_are_no_part_of_a_time_over_a_session(
         )  # fmt: skip
     trials = read_run(one_folder(tmp_path / "logs")).trials()
     assert [trial["status"] for trial in trials] == ["ok"] * 10
-    assert all(max(trial["samples_s"]) < 1e-3 for trial in trials), trials
+    assert all(max(trial["samples_s"]) < 20e-3 for trial in trials), trials
 
 
 def test_a_slow_default_is_timed_once_before_the_last_timing(tmp_path: Path) -> None:
@@ -367,7 +374,9 @@ def test_a_slow_default_is_timed_once_before_the_last_timing(tmp_path: Path) -> 
     assert any(len(trial["samples_s"]) == 3 for trial in run.trials() if trial["status"] == "ok")
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.4, 0.8, 1.2])
+@pytest.mark.parametrize(
+    "delay", [0.0, 0.8, *(pytest.param(one, marks=pytest.mark.exhaustive) for one in (0.4, 1.2))]
+)
 def test_two_quick_presses_end_the_run_at_once_and_cleanly(tmp_path: Path, delay: float) -> None:
     process = subprocess.Popen(
         [*AUTOTUNE, "kernels", "--op", "conv2d:n=4,c=16,h=28,w=28,k=32,r=3,s=3,stride=1,pad=1",

@@ -39,7 +39,9 @@ def gpu_kernels(graph: StepGraph) -> GpuRuns:
     return GpuRuns(Variant("gpu", target, space, kernels), "")
 
 
-@pytest.fixture(scope="module", params=["momentum", "adam"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("momentum", marks=pytest.mark.exhaustive), "adam"]
+)
 def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """The program, the folder of a step, the step, what the GPU can do of it, and its losses in float64."""
     plain = net(4, norm=True, optimizer=request.param)

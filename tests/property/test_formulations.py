@@ -200,7 +200,7 @@ PHASES_CARRIED = Conv2d(n=1, c=1, h=1, w=3, k=1, r=1, s=1, stride=(2, 3), pad=(0
 """TVM went wrong on (phase + pad) // stride."""
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @example(BEYOND_THE_IMAGE)
 @example(PHASES_CARRIED)
 @given(convolutions())
@@ -217,13 +217,13 @@ def test_phases_share_no_larger_a_window_than_the_filter_has_taps_of_one() -> No
     assert int(schedule.get(depth).extent) == 64 * 3 * 3
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 33), st.integers(1, 33))
 def test_matmuls_of_random_shape(m: int, n: int, k: int) -> None:
     check(Matmul(m, n, k))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.integers(1, 4), st.integers(1, 4), st.tuples(st.integers(1, 3), st.integers(1, 3)),
     st.tuples(st.integers(0, 2), st.integers(0, 2)), st.booleans(), st.integers(4, 9),
@@ -238,7 +238,7 @@ def test_pooling_of_random_shape(
         check(AvgPool2d(2, 2, h, w, r, s, stride, pads, last))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.integers(1, 4), st.integers(1, 7), st.integers(1, 40), st.sampled_from([0, 1, 2]),
     st.booleans(),
@@ -255,7 +255,7 @@ def test_operators_by_channel_of_random_shape(
         check(Concat(n, c, 2 * c + 1, s, c3, c4, channels_last=last))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 20), st.integers(1, 4), st.integers(2, 50))
 def test_losses_and_running_averages_of_random_shape(
     n: int, classes: int, parts: int, samples: int
@@ -269,7 +269,7 @@ def test_losses_and_running_averages_of_random_shape(
         check(elementwise(samples))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.integers(1, 2), st.integers(16, 20), st.integers(16, 20), st.integers(1, 9),
     st.integers(1, 9), st.integers(0, 2), st.integers(0, 2),
@@ -297,7 +297,7 @@ def test_axes_of_products_grow_by_little_until_tiles_divide_them(extent: int) ->
     assert long % (large or larger) == 0
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.integers(1, 2), st.integers(8, 10), st.integers(8, 10), st.integers(7, 10),
     st.integers(7, 10), st.sampled_from([3, 5]), st.integers(0, 4), st.integers(0, 4), st.booleans(),

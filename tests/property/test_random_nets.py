@@ -115,7 +115,7 @@ def test_every_form_computes_what_the_plain_step_computes(
         ), name
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(nets, st.sampled_from([False, True]))
 def test_every_formulation_of_every_fused_kernel_is_right(net: Any, last: bool) -> None:
     graph = formed(build(net, 2), StepForm("channels_last" if last else "channels_first"))

@@ -299,9 +299,7 @@ def test_a_kernel_that_no_tile_fits_is_searched_by_the_other_rules(tmp_path: Pat
     assert any(trial["status"] == "ok" for trial in trials)
 
 
-@pytest.mark.parametrize(
-    "lost", [pytest.param("all", marks=pytest.mark.exhaustive), "launches"]
-)
+@pytest.mark.parametrize("lost", [pytest.param("all", marks=pytest.mark.exhaustive), "launches"])
 def test_a_device_that_is_lost_is_opened_anew_for_the_next_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:

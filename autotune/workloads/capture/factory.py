@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -71,15 +71,8 @@ def load_module(reference: str, seed: int = 1) -> Any:
         if (made := _MADE.get((make, seed))) is not None:
             return made
     torch.manual_seed(seed)
-    try:
+    with _told(f"{reference}: {factory}()", "it is called without arguments"):
         module = make()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise UsageError(
-            f"{reference}: {factory}() raised {describe(error)}",
-            hint="it is called without arguments",
-        ) from error
     if not isinstance(module, torch.nn.Module):
         raise UsageError(
             f"{reference}: {factory}() returned {type(module).__name__}, not a torch.nn.Module",
@@ -118,14 +111,11 @@ def _file(path: Path) -> ModuleType:
     sys.modules[name] = module
     _search_also(path.resolve().parent)
     try:
-        spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+        with _told(f"importing {path}", "mend the file"):
+            spec.loader.exec_module(module)
+    except UsageError:
         sys.modules.pop(name, None)
-        raise UsageError(
-            f"importing {path} raised {describe(error)}", hint="mend the file"
-        ) from error
+        raise
     _FILES[version] = module
     return module
 
@@ -138,20 +128,26 @@ def _search_also(folder: Path) -> None:
 
 def _package(name: str) -> ModuleType:
     _search_also(Path.cwd())
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+    with _told(f"importing {name}", "mend the module"):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+                raise UsageError(
+                    f"there is no Python module {name!r}",
+                    hint="install it, or give its file: path/to/file.py:function",
+                ) from error
             raise UsageError(
-                f"there is no Python module {name!r}",
-                hint="install it, or give its file: path/to/file.py:function",
+                f"importing {name} raised {describe(error)}", hint="install what it needs"
             ) from error
-        raise UsageError(
-            f"importing {name} raised {describe(error)}", hint="install what it needs"
-        ) from error
-    except KeyboardInterrupt:
+
+
+@contextlib.contextmanager
+def _told(doing: str, hint: str) -> Iterator[None]:
+    """Whatever the user's code raises becomes a refusal that says what was being done; Ctrl-C passes."""
+    try:
+        yield
+    except (KeyboardInterrupt, UsageError):
         raise
     except BaseException as error:
-        raise UsageError(
-            f"importing {name} raised {describe(error)}", hint="mend the module"
-        ) from error
+        raise UsageError(f"{doing} raised {describe(error)}", hint=hint) from error

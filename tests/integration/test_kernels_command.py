@@ -350,7 +350,7 @@ def test_compiling_and_waiting_are_no_part_of_a_time_over_a_session(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "compiled"))
     monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(driver(tmp_path)))
-    monkeypatch.setenv("WAIT_US", "20000")
+    monkeypatch.setenv("WAIT_US", "1200")
     with local_fleet("gpu") as link:
         autotune(
             "kernels", "--target", "opencl", "--op", "matmul:m=32,n=32,k=32", "--role", "forward",
@@ -359,7 +359,9 @@ def test_compiling_and_waiting_are_no_part_of_a_time_over_a_session(
         )  # fmt: skip
     trials = read_run(one_folder(tmp_path / "logs")).trials()
     assert [trial["status"] for trial in trials] == ["ok"] * 10
-    assert all(max(trial["samples_s"]) < 20e-3 for trial in trials), trials
+    # Each sample would have waited; one would have compiled. Others at work make some of them longer.
+    assert all(min(trial["samples_s"]) < 1e-3 for trial in trials), trials
+    assert all(max(trial["samples_s"]) < 50e-3 for trial in trials), trials
 
 
 def test_a_slow_default_is_timed_once_before_the_last_timing(tmp_path: Path) -> None:

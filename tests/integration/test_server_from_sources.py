@@ -330,6 +330,7 @@ def test_no_driver_is_opened_before_the_fork(tmp_path: Path) -> None:
     assert str(pid) not in processes
 
 
+@pytest.mark.exhaustive  # Another build of the same sources.
 @pytest.mark.slow
 def test_the_way_of_an_ndk_with_a_stand_in_that_is_no_ndk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -64,7 +64,10 @@ Optimizer = Annotated[
 ]
 InputShape = Annotated[
     str | None,
-    typer.Option(metavar="CxHxW", help="Input of a PyTorch --model that has no input_shape."),
+    typer.Option(
+        metavar="CxHxW",
+        help="Input of a PyTorch --model that has no input_shape; TxF for sequences, F for vectors.",
+    ),
 ]
 MicroBatch = Annotated[
     int | None,
@@ -90,7 +93,7 @@ Layout = Annotated[
     ),
 ]
 
-_SHAPE = re.compile(r"([0-9]{1,6})x([0-9]{1,6})x([0-9]{1,6})")
+_SHAPE = re.compile(r"[0-9]{1,6}(x[0-9]{1,6}){0,2}")
 
 
 def training_step(
@@ -113,13 +116,12 @@ def training_step(
 
     shape = None
     if input_shape is not None:
-        match = _SHAPE.fullmatch(input_shape)
-        if match is None:
+        if _SHAPE.fullmatch(input_shape) is None:
             raise UsageError(
-                f"--input-shape {input_shape!r} is not channels x height x width",
-                hint="such as 3x32x32",
+                f"--input-shape {input_shape!r} is not one to three sizes with x between them",
+                hint="such as 3x32x32: channels, height and width",
             )
-        shape = (int(match[1]), int(match[2]), int(match[3]))
+        shape = tuple(map(int, input_shape.split("x")))
     if ":" in model and classes is not None:
         raise UsageError(
             "--classes goes with a built-in model", hint="a PyTorch module has its own classes"

@@ -155,13 +155,15 @@ def _step_plot(steps: Sequence[tuple[int, float]], trials: int) -> str:
 def _each(
     numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, History], trials: int
 ) -> str:
-    plots, highest = [], 1.0
+    plots, highest, unknown = [], 1.0, 0
     for number, task in numbered:
         history = found.get(task.name)
         if history is None or not history.trials or not (best := history.best()):
             continue
-        first = best[0][1]
-        ratios = [first / seconds for _, seconds in best]
+        if history.default_s is None:
+            unknown += 1
+            continue
+        ratios = [history.default_s / seconds for _, seconds in best]
         highest = max(highest, ratios[-1])
         title = f"{name_of(number, task)}, {task.spec}: {ratios[-1]:.2f} times in {len(history.trials)} trials"
         plots.append(
@@ -173,12 +175,14 @@ def _each(
                 title,
             )
         )
+    without = f"<p>{unknown} kernels without a time of the untuned default are left out.</p>"
+    without = without if unknown else ""
     if not plots:
-        return "<p>No candidate was tried.</p>"
+        return without or "<p>No candidate was tried.</p>"
     x = Axis("trials of the run", 0.0, max(trials, 1))
     y = Axis("speed-up over the untuned default", 1.0 / 1.1, highest * 1.1, True)
     told = "<p>By the single measurements of the search; the last timing decides.</p>"
-    return many("Best so far of each kernel", x, y, plots) + told
+    return many("Best so far of each kernel", x, y, plots) + told + without
 
 
 def _speedups(numbered: Sequence[tuple[int, TaskResult]]) -> str:

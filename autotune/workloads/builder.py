@@ -40,7 +40,7 @@ class StepBuilder:
     Args:
         name: The model's name.
         batch: Samples in a step.
-        input_shape: Channels, height and width of a sample.
+        input_shape: Shape of a sample: channels, height and width of an image.
 
     Raises:
         UsageError: By any method, when shapes do not fit or a place is used twice.
@@ -50,7 +50,7 @@ class StepBuilder:
         self,
         name: str,
         batch: int,
-        input_shape: tuple[int, int, int],
+        input_shape: tuple[int, ...],
     ) -> None:
         self._name = name
         self._step = StepRecorder(name, batch)

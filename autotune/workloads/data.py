@@ -35,7 +35,8 @@ _LARGEST_VALUE = 1e30
 _PIECE = 2**20  # bytes that are read at once
 _WAVES = 4  # cosines along each axis of a generated pattern
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]
+"""Of a sample: channels, height and width; what has fewer axes is an image whose first sizes are 1."""
 Array = NDArray[Any]
 
 
@@ -44,7 +45,7 @@ class Samples:
     """Images with their classes, ready for a model.
 
     Attributes:
-        images: float32 [count, c, h, w], standardised.
+        images: float32 [count, c, h, w], or [count, *shape of the model's input], standardised.
         labels: int32 [count], classes from 0.
 
     Raises:
@@ -57,7 +58,7 @@ class Samples:
     def __post_init__(self) -> None:
         """Checks shapes and types."""
         images, labels = self.images, self.labels
-        if images.ndim != 4 or images.dtype != np.float32 or images.size == 0:
+        if not 2 <= images.ndim <= 4 or images.dtype != np.float32 or images.size == 0:
             raise UsageError(
                 f"images are {images.dtype}{list(images.shape)}",
                 hint="give float32 [count, channels, height, width] with at least one image",
@@ -98,7 +99,7 @@ def load_samples(
 
     Args:
         path: File or folder.
-        input_shape: Channels, height and width of the model's input.
+        input_shape: Shape of a sample of the model: channels, height and width of an image.
         classes: The model's classes; labels must lie in 0 .. classes - 1.
         limit: Keep at most this many samples, evenly spread over the file; None keeps all.
 
@@ -113,7 +114,7 @@ def load_samples(
     if limit is not None and limit < 1:
         raise UsageError(f"limit={limit} is too small", hint="keep at least one sample")
     try:
-        images, labels = _read(path, input_shape)
+        images, labels = _read(path, _of_image(input_shape))
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
@@ -133,7 +134,8 @@ def load_samples(
         images, labels = images[chosen], labels[chosen]
     _check_labels(path, labels, classes)
     _check_size(f"{path}: {len(images)}", len(images), input_shape)
-    return Samples(_standardised(path, images, input_shape), labels.astype(np.int32))
+    standardised = _standardised(path, images, _of_image(input_shape))
+    return Samples(standardised.reshape(-1, *input_shape), labels.astype(np.int32))
 
 
 def generated_samples(count: int, input_shape: Shape, classes: int, seed: int) -> Samples:
@@ -144,7 +146,7 @@ def generated_samples(count: int, input_shape: Shape, classes: int, seed: int) -
 
     Args:
         count: Samples, at least 1.
-        input_shape: Channels, height and width of the model's input.
+        input_shape: Shape of a sample of the model: channels, height and width of an image.
         classes: Classes, at least 1.
         seed: Seed of the generator, not negative.
 
@@ -159,18 +161,19 @@ def generated_samples(count: int, input_shape: Shape, classes: int, seed: int) -
         raise UsageError(f"{count} samples cannot be generated", hint="ask for at least 1")
     _check_size(str(count), count, input_shape)
     generator = _generator(seed)
-    rows, columns = (_cosines(length) for length in input_shape[1:])
-    amplitudes = generator.normal(size=(classes, input_shape[0], _WAVES, _WAVES))
+    channels, *size = _of_image(input_shape)
+    rows, columns = (_cosines(length) for length in size)
+    amplitudes = generator.normal(size=(classes, channels, _WAVES, _WAVES))
     energy = (rows @ rows.T @ amplitudes @ columns @ columns.T * amplitudes).sum(axis=(1, 2, 3))
     amplitudes *= np.sqrt(0.5 * math.prod(input_shape) / energy)[:, None, None, None]
     labels = generator.permutation(np.arange(count) % classes).astype(np.int32)
-    images = generator.standard_normal((count, *input_shape), np.float32)
+    images = generator.standard_normal((count, channels, *size), np.float32)
     images *= np.float32(math.sqrt(0.5))
     for start in range(0, count, _CHUNK):
         chosen = labels[start : start + _CHUNK]
         patterns = rows.T @ amplitudes[chosen] @ columns
         images[start : start + _CHUNK] += patterns.astype(np.float32)
-    return Samples(images, labels)
+    return Samples(images.reshape(-1, *input_shape), labels)
 
 
 def batches(
@@ -222,6 +225,10 @@ def _cosines(length: int) -> NDArray[np.float64]:
     """Returns the longest cosines on ``length`` pixels, [waves, length]; the first is constant."""
     places = (np.arange(length) + 0.5) / length
     return np.cos(np.pi * np.arange(_WAVES)[:, None] * places)
+
+
+def _of_image(input_shape: Shape) -> Shape:
+    return (1,) * (3 - len(input_shape)) + tuple(input_shape)
 
 
 def _check_request(input_shape: Shape, classes: int) -> None:

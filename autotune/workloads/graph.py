@@ -161,12 +161,11 @@ class StepGraph:
         return sum(tensor.elements for tensor in self.parameters)
 
     @property
-    def sample_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of a sample, as the model defines them."""
+    def sample_shape(self) -> tuple[int, ...]:
+        """Shape of a sample as the model defines it: channels, height and width of an image."""
         data = next(tensor for tensor in self.tensors if tensor.kind == "input")
         shape = data.layout.shape if data.layout else data.shape
-        _, c, h, w = shape
-        return c, h, w
+        return tuple(shape[1:])
 
     @property
     def classes(self) -> int:

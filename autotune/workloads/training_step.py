@@ -76,7 +76,7 @@ class TrainingStep:
         batch: Samples in a step.
         classes: Classes of a built-in model; a PyTorch module has its own.
         optimizer: How parameters are updated.
-        input_shape: Channels, height and width of a PyTorch module's input, where it does not say so itself.
+        input_shape: Shape of a sample of a PyTorch module, where it does not say so itself.
         seed: PyTorch's seed, set before a PyTorch module is made.
     """
 
@@ -84,7 +84,7 @@ class TrainingStep:
     batch: int
     classes: int = DEFAULT_CLASSES
     optimizer: Optimizer = SGD
-    input_shape: tuple[int, int, int] | None = None
+    input_shape: tuple[int, ...] | None = None
     seed: int = 1
 
     @property

@@ -98,6 +98,34 @@ class Depthwise(nn.Module):
         return self.classifier(self.features(x).mean([-1, -2]))
 
 
+class Vectors(nn.Module):
+    """Features without height and width."""
+
+    input_shape = (5,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(5, 7)
+        self.out = nn.Linear(7, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(F.relu(self.hidden(x)))
+
+
+class Sequences(nn.Module):
+    """Positions with features, which a convolution slides over."""
+
+    input_shape = (6, 5)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = nn.Conv2d(1, 3, (3, 5))
+        self.out = nn.Linear(12, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(F.relu(self.window(x.unsqueeze(1))).flatten(1))
+
+
 class Mlp(nn.Module):
     """Fully connected layers with batch norm, dropout, a layer used twice and a tied weight."""
 
@@ -225,7 +253,9 @@ def follow_masks(module: Any, values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.algorithm)
-@pytest.mark.parametrize("model", [Cnn, Depthwise, Mlp, Aliases, Divided, Unchanged])
+@pytest.mark.parametrize(
+    "model", [Cnn, Depthwise, Mlp, Vectors, Sequences, Aliases, Divided, Unchanged]
+)
 def test_three_steps_are_those_of_pytorch(model: Any, optimizer: Optimizer) -> None:
     torch.manual_seed(7)
     module = model()

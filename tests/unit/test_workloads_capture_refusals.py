@@ -197,7 +197,9 @@ REFUSALS: list[tuple[str, Callable[[], Any], tuple[str, ...]]] = [
     ("constant", forward(lambda m, x: x + torch.ones(2, 3, 6, 6)), ("aten.ones.default",)),
     ("buffer in place", forward(counting), ("aten.add_.Tensor", "takes the buffer counter")),
     ("buffer assigned", forward(assigning), ("aten.add.Tensor", "the buffer counter")),
-    ("data-dependent", forward(deciding), ("depends on the data",)),
+    ("data-dependent", forward(deciding),
+     ("depends on the data: `return x + x if x.sum() > 0 else x`, line ", "test_workloads_capture_refusals.py")),
+    ("fails", forward(lambda m, x: torch.from_numpy(x.numpy())), ("forward fails", "at `(\"fails\"",)),
     ("unused", forward(wasteful), ("aten.sigmoid.default",)),
     ("unused layer", forward(wasteful_layer), ("aten.relu.default", "is not used")),
     ("no_grad", forward(untaught), ("torch.no_grad()",)),
@@ -304,9 +306,9 @@ def test_refusals_are_one_clear_line(
     ("shape", "part"),
     [
         (None, "--input-shape 3x32x32"),
-        ((3, 6), "(3, 6) is not channels, height and width"),
-        ((3, 0, 6), "is not channels"),
-        ("3x6x6", "is not channels"),
+        ((3, 6, 6, 6), "(3, 6, 6, 6) is not one to 3 sizes"),
+        ((3, 0, 6), "is not one to 3 sizes"),
+        ("3x6x6", "is not one to 3 sizes"),
     ],
 )
 def test_input_shapes_that_are_missing_or_malformed(shape: Any, part: str) -> None:

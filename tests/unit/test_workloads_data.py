@@ -137,6 +137,18 @@ def test_floats_up_to_255_are_scaled_as_bytes_are(tmp_path: Path) -> None:
     np.testing.assert_allclose(samples.images, standard(content), atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(5,), (6, 5), (2, 6, 5)])
+def test_samples_have_the_models_shape_whatever_that_is(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    given = np.random.default_rng(2).normal(size=(4, *shape)).astype(np.float32)
+    np.savez(tmp_path / "set.npz", x=given, y=np.arange(4))
+    np.testing.assert_allclose(load_samples(tmp_path / "set.npz", shape, 4).images, given)
+    assert generated_samples(4, shape, 4, seed=1).images.shape == given.shape
+    with pytest.raises(UsageError, match="a sample is of shape|images have"):
+        load_samples(tmp_path / "set.npz", (7,), 4)
+
+
 def test_small_images_with_three_pixels_a_side_go_by_the_models_shape(tmp_path: Path) -> None:
     content = pixels(5, 2, 3, 4, 3)
     np.savez(tmp_path / "set.npz", images=content, labels=np.array([0, 1]))
@@ -365,7 +377,7 @@ def test_impossible_requests(tmp_path: Path) -> None:
 def test_samples_check_their_arrays() -> None:
     images, labels = np.zeros((2, 1, 3, 3), np.float32), np.zeros(2, np.int32)
     assert Samples(images, labels).count == 2
-    for bad in (images[0], images.astype(np.float64), images[:0]):
+    for bad in (images[0, 0, 0], images.astype(np.float64), images[:0]):
         with pytest.raises(UsageError, match="images are"):
             Samples(bad, labels)
     for wrong in (labels[:1], labels.astype(np.int64)):

@@ -19,7 +19,9 @@ from autotune.workloads.capture.trace import trace
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.optimizer import Optimizer
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]
+MOST_AXES = 3
+"""Of a sample: images have as many."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def capture(
         reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments
             and returns a ``torch.nn.Module`` whose forward takes one tensor and returns logits, [n, classes].
         batch: Samples in a step, at least 1.
-        input_shape: Channels, height and width of a sample; None takes the module's attribute ``input_shape``.
+        input_shape: Shape of a sample, such as channels, height and width; None takes the module's attribute ``input_shape``.
         optimizer: What updates the parameters.
         seed: PyTorch's seed, set before the factory runs.
 
@@ -87,7 +89,7 @@ def capture_module(
     Args:
         module: The module, with float32 parameters in the processor's memory.
         batch: Samples in a step, at least 1.
-        input_shape: Channels, height and width of a sample; None takes the module's attribute ``input_shape``.
+        input_shape: Shape of a sample, such as channels, height and width; None takes the module's attribute ``input_shape``.
         optimizer: What updates the parameters.
         name: Name of the step; None takes the class's.
 
@@ -143,9 +145,12 @@ def _checked(name: str, shape: object) -> Shape:
             hint="pass --input-shape 3x32x32, or give the module an attribute input_shape = (3, 32, 32)",
         )
     sizes = tuple(shape) if isinstance(shape, tuple | list) else ()
-    if len(sizes) != 3 or not all(isinstance(size, int) and size >= 1 for size in sizes):
+    if not 1 <= len(sizes) <= MOST_AXES or not all(
+        isinstance(size, int) and size >= 1 for size in sizes
+    ):
         raise UsageError(
-            f"{name}: input shape {shape!r} is not channels, height and width",
-            hint="such as --input-shape 3x32x32, or input_shape = (3, 32, 32) in the module",
+            f"{name}: input shape {shape!r} is not one to {MOST_AXES} sizes",
+            hint="such as --input-shape 3x32x32, or input_shape = (3, 32, 32) in the module: channels, height and "
+            "width of images, positions and features of sequences, or features alone",
         )
-    return sizes[0], sizes[1], sizes[2]
+    return sizes

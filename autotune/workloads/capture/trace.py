@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import re
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
@@ -106,14 +107,17 @@ def quiet() -> Iterator[None]:
 
 def _untraceable(name: str, shape: tuple[int, ...], error: Exception) -> UsageError:
     text = str(error).lower()
+    frames = traceback.extract_tb(error.__traceback__)
+    written = _innermost((frame.filename, str(frame.lineno), frame.line or "") for frame in frames)
     if "data-dependent" in text or "DataDependent" in type(error).__name__:
         return UsageError(
-            f"{name}: forward takes a decision that depends on the data: {describe(error)}",
+            f"{name}: forward takes a decision that depends on the data: {written or describe(error)}",
             hint="a step does the same work for every batch; decide by shapes or by settings",
         )
     return UsageError(
-        f"{name}: forward fails on an input of shape {shape}: {describe(error)}",
-        hint="it must take one tensor of that shape; --input-shape sets channels, height, width",
+        f"{name}: forward fails on an input of shape {shape}: {describe(error)}"
+        + (f" at {written}" if written else ""),
+        hint="it must take one tensor of that shape; --input-shape sets it",
     )
 
 
@@ -223,11 +227,15 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]+)')
 
 
 def _written(node: Any) -> str:
-    """The innermost line of a node's stack that is not PyTorch's own."""
-    own = str(Path(import_torch().__file__).parent)
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    for file, line, code in reversed(frames):
-        if not file.startswith(own):
+    """The innermost line of a node's stack that the user wrote."""
+    return _innermost(_FRAME.findall(node.meta.get("stack_trace") or ""))
+
+
+def _innermost(frames: Iterable[tuple[str, str, str]]) -> str:
+    """The last of files, lines and their code that is neither PyTorch's nor ours; empty without one."""
+    packages = (str(Path(import_torch().__file__).parent), str(Path(__file__).parents[2]))
+    for file, line, code in reversed(list(frames)):
+        if not file.startswith(packages):
             return f"`{code.strip()[:100]}`, line {line} of {Path(file).name}"
     return ""
 

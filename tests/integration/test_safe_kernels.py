@@ -49,9 +49,6 @@ _KINDS, _EVERY_KIND = 2, 6
 _TILES, _EVERY_TILE = 1, 3
 """Most schedules of one that has a single kind, and exhaustively."""
 
-_SAMPLES = 2
-"""Schedules that a search draws at least before it proposes one: one is taken of each."""
-
 SPECS = (
     # Target, perhaps with half precision or wide sub-groups; kernels; the formulation where only one is new here.
     ("opencl", "conv2d:n=2,c=3,h=5,w=5,k=4,r=3,s=3,stride=1,pad=1", ""),
@@ -165,8 +162,6 @@ def _space(name: str) -> tuple[TargetSpec, spaces.Space]:
     spec = find(target)
     asking = TuneRequest(spec, spaces.load(spec.space_path()), "", None, (), 1, 1)
     space = asked(asking, DeviceFingerprint("", "opencl", "", (), stand_in=True)).space
-    search = space.search.model_copy(update={"min_unmeasured": _SAMPLES, "population": _SAMPLES})
-    space = space.model_copy(update={"search": search})
     if "fp16" in ways:
         space = space.with_half_storage()
     if "wave64" in ways:

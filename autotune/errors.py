@@ -32,10 +32,16 @@ def choices(given: str, known: Iterable[str], told: str = "one of") -> str:
         told: What comes before their list.
     """
     names = list(known)
-    lowered = {name.lower(): name for name in names}
+    near = meant(given, names)
+    first = f"did you mean '{near}'? " if near else ""
+    return f"{first}{told} {', '.join(names)}"
+
+
+def meant(given: str, known: Iterable[str]) -> str:
+    """The name that was probably meant by another one; empty where none is like it."""
+    lowered = {name.lower(): name for name in known}
     near = get_close_matches(given.lower(), lowered, n=1)
-    meant = f"did you mean '{lowered[near[0]]}'? " if near else ""
-    return f"{meant}{told} {', '.join(names)}"
+    return lowered[near[0]] if near else ""
 
 
 class AutotuneError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -66,6 +67,13 @@ def platforms(incomplete: str) -> list[str]:
     return _beginning(incomplete, ["host", "linux-aarch64", "android-arm64"])
 
 
+def optimizers(incomplete: str) -> list[str]:
+    """What updates parameters."""
+    from autotune.workloads import ALGORITHMS
+
+    return _beginning(incomplete, list(ALGORITHMS))
+
+
 def _beginning(incomplete: str, names: list[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
@@ -73,6 +81,11 @@ def _beginning(incomplete: str, names: list[str]) -> list[str]:
 def ready_to_complete() -> None:
     """Makes the command line answer shells that ask what may be typed next."""
     if VARIABLE in os.environ:
+        # Bash takes `--target=ad` for three words.
+        words, joined = re.subn(r" =(?= \S)", "", os.environ.get("COMP_WORDS", ""))
+        if joined:
+            os.environ["COMP_WORDS"] = words
+            os.environ["COMP_CWORD"] = str(int(os.environ["COMP_CWORD"]) - joined)
         from typer.completion import completion_init  # type: ignore[attr-defined]  # not in its __all__
 
         completion_init()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli import completion
 from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
@@ -155,7 +156,11 @@ def show(
 
 def emulate(
     profile: Annotated[
-        str | None, typer.Argument(help="Profile, such as meizu-16t; --list shows them.")
+        str | None,
+        typer.Argument(
+            autocompletion=completion.profiles,
+            help="Profile, such as meizu-16t; --list shows them.",
+        ),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the profiles.")] = False,
     port: Annotated[

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def export(
-    out: Annotated[Path, typer.Option("--out", help="Folder to write; made if it is missing.")],
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -28,6 +27,15 @@ def export(
             metavar="RUN|PLAN...",
             help="Folders of finished runs, or plans of `autotune joint`.",
             show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write; made if it is missing.")
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a run's figures as a CSV table, as `autotune report` does."
         ),
     ] = None,
     plan: Annotated[
@@ -49,7 +57,13 @@ def export(
         ),
     ] = None,
     kind: Annotated[
-        str, typer.Option("--format", metavar="tvm|c|opencl", help="What to write.")
+        str,
+        typer.Option(
+            "--format",
+            autocompletion=completion.formats,
+            metavar="tvm|c|opencl",
+            help="What to write.",
+        ),
     ] = "tvm",
     name: Annotated[
         str | None,
@@ -61,6 +75,7 @@ def export(
         str | None,
         typer.Option(
             "--for",
+            autocompletion=completion.platforms,
             metavar="PLATFORM",
             help="Build a C library for host, linux-aarch64 or android-arm64. [default: the runs']",
         ),
@@ -100,6 +115,7 @@ def export(
       autotune export logs/*-arm-cpu-lenet --format c --for android-arm64 --out build/lenet-android
       autotune export --plan logs/20260102T030405Z-joint-sm8150/plans/best.json --format c --out build/lenet-best
       autotune export logs/*-adreno-lenet logs/*-mali-lenet --format opencl --out build/lenet-gpu
+      autotune export latest --csv lenet.csv
     """
     from autotune.cli.tuning import LiveProgress
     from autotune.compiler.export.exporter import NAME, named_format
@@ -108,6 +124,14 @@ def export(
     from autotune.compiler.platforms import named_platform
     from autotune.errors import UsageError
 
+    if csv is not None:
+        _write_csv(csv, runs or ())
+        if out is None:
+            return
+    if out is None:
+        raise UsageError(
+            "nothing says where to write", hint="give a folder with --out, or a file with --csv"
+        )
     if (not runs) == (not plan):
         raise UsageError(
             "give either runs and plans, or plans with --plan",
@@ -150,6 +174,21 @@ def export(
     if manifest["stand_in"]:
         print("STAND-IN: some were measured on another device than they are for", file=sys.stderr)
     write_next("verify", out)
+
+
+def _write_csv(file: Path, runs: Sequence[Path]) -> None:
+    """Writes the figures of one run as a table."""
+    from autotune.cli.report import csv_of, write_page
+    from autotune.errors import UsageError
+    from autotune.records import read_run
+
+    if len(runs) != 1:
+        raise UsageError(
+            f"--csv writes the figures of one run, and there are {len(runs)}",
+            hint="such as autotune export logs/20260102T030405Z-cpu-lenet --csv lenet.csv",
+        )
+    write_page(file, csv_of(read_run(runs[0])))
+    print(f"wrote {file}", file=sys.stderr)
 
 
 def _sources(named: Sequence[Path], plans: Sequence[Path]) -> list[Path | StepPlan]:

@@ -56,7 +56,7 @@ def report(
     from autotune.records import read_run
     from autotune.records.json_text import json_text
 
-    for file, text in ((csv, _csv), (t4, lambda found: json_text(_t4(found), 2) + "\n")):
+    for file, text in ((csv, csv_of), (t4, lambda found: json_text(_t4(found), 2) + "\n")):
         if file is not None:
             write_page(file, text(read_run(run)))
             typer.echo(str(file))
@@ -142,7 +142,12 @@ def _unfinished(run: Run, kind: str) -> str:
     return f"{told} {how[0].upper()}{how[1:]}"
 
 
-def _csv(run: Run) -> str:
+def csv_of(run: Run) -> str:
+    """A run's kernels, or configurations, as a CSV table.
+
+    Raises:
+        UsageError: The run is of another kind, or nothing was measured yet.
+    """
     from autotune.reading import reading
     from autotune.report.exports import kernels_csv, search_csv
 

@@ -34,11 +34,17 @@ def newest_at(path: Path, kinds: tuple[str, ...]) -> Path:
     """A path with its `latest` replaced, see `run_path`.
 
     Raises:
-        UsageError: There is no such run.
+        UsageError: There is no such run, or nothing but a run of a similar name.
     """
-    from autotune.errors import UsageError
+    from autotune.errors import UsageError, meant
 
-    if LATEST not in path.parts or path.exists():
+    if path.exists():
+        return path
+    if LATEST not in path.parts:
+        beside = path.parent if len(path.parts) > 1 else LOGS
+        named = {run.name: run for run, _ in _runs(beside)} | {LATEST: path.with_name(LATEST)}
+        if near := meant(path.name, named):
+            raise UsageError(f"no run at {path}", hint=f"did you mean '{named[near]}'?")
         return path
     at = path.parts.index(LATEST)
     folder = Path(*path.parts[:at]) if at else LOGS

@@ -58,6 +58,7 @@ Classes = Annotated[int | None, typer.Option(help="Classes of a built-in --model
 Optimizer = Annotated[
     str | None,
     typer.Option(
+        autocompletion=completion.optimizers,
         metavar="NAME[:KEY=VALUE,...]",
         help="sgd, momentum or adam, such as adam:learning_rate=0.001. [default: sgd]",
     ),

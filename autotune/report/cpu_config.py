@@ -86,7 +86,7 @@ def _over_time(
             for e in events
             if e["event"] == "trial"
             and e.get("raw")
-            and e["configuration"]["clusters"] == best.get("clusters")
+            and all(best.get(name) == value for name, value in e["configuration"].items())
         ),
         None,
     )

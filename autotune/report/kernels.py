@@ -175,8 +175,10 @@ def _each(
                 title,
             )
         )
-    without = f"<p>{unknown} kernels without a time of the untuned default are left out.</p>"
-    without = without if unknown else ""
+    left_out = (
+        f"{unknown} of {len(numbered)} kernels, whose untuned default has no time, are left out"
+    )
+    without = f"<p>{left_out}.</p>" if unknown else ""
     if not plots:
         return without or "<p>No candidate was tried.</p>"
     x = Axis("trials of the run", 0.0, max(trials, 1))

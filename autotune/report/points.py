@@ -147,24 +147,32 @@ def front_plot(
 
 
 def heat_maps(trials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Cores x clocks of each cluster alone, where there is something to compare."""
+    """Cores x clocks of each cluster alone, where there is something to compare.
+
+    Of settings that share a cell, since they differ in threads or schedules, the least value is shown.
+    """
     sections = []
     names = list(trials[0]["configuration"]["clusters"]) if trials else []
     for name in names:
-        alone: dict[tuple[int, int], Mapping[str, Any]] = {}
+        alone: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
         for trial in trials:
             clusters = trial["configuration"]["clusters"]
             if trial["figures"] and all(
                 bool(c["cores"]) == (other == name) for other, c in clusters.items()
             ):
-                alone[clusters[name]["cores"], clusters[name]["khz"] or 0] = trial["figures"]
+                place = clusters[name]["cores"], clusters[name]["khz"] or 0
+                alone.setdefault(place, []).append(trial["figures"])
         if len(alone) < 3:
             continue
         cores = sorted({n for n, _ in alone})
         clocks = sorted({k for _, k in alone})
         for field, unit in (("time_s", "s"), ("energy_j", "J")):
             cells = [
-                [alone[n, k][field] if (n, k) in alone else None for k in clocks] for n in cores
+                [
+                    min((f[field] for f in alone.get((n, k), ()) if f[field]), default=None)
+                    for k in clocks
+                ]
+                for n in cores
             ]
             if not any(value for row in cells for value in row):
                 continue

@@ -146,7 +146,7 @@ def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple
     every = max(1, len(times) // _MOST_POINTS)
     x = Axis.over("seconds", times)
     apart = len(borders) <= _MOST_BORDERS
-    series = _watts(times[::every], watts[::every], idle, x)
+    series = _watts(*_thinned(times, watts, every), idle, x)
     whole = charts.lines("Power over the run", x, y, series, borders=borders if apart else ())
     told = ", with the steps' borders" if apart else ""
     sections = [(f"Power over the run{told}", whole)]
@@ -173,6 +173,22 @@ def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple
     what = "step" if len(shown) == 1 else f"{len(shown)} steps"
     sections.append((f"Power over the first {what} that count, with the calls' borders", plot))
     return sections
+
+
+def _thinned(
+    times: Sequence[float], watts: Sequence[float], every: int
+) -> tuple[list[float], list[float]]:
+    """One value of so many, the mean over their time; a value is the mean since the one before."""
+    ends, means = [], []
+    for first in range(0, len(times), every):
+        end = min(first + every, len(times))
+        spans = [times[n] - times[n - 1] if n else 0.0 for n in range(first, end)]
+        values = watts[first:end]
+        whole = sum(spans)
+        joules = sum(span * value for span, value in zip(spans, values, strict=True))
+        ends.append(times[end - 1])
+        means.append(joules / whole if whole > 0 else sum(values) / len(values))
+    return ends, means
 
 
 def _watts(

@@ -55,6 +55,13 @@ def folder(tmp_path: Path) -> Path:
         ("autotune joint --model squeezenet1_1 --emulate mei", ["meizu-16t"]),
         ("autotune step --model lenet --run l", ["latest", "logs/20260101T000000Z-cpu-matmul"]),
         ("autotune kernels --layout channels-f", ["channels-first"]),
+        # Bash makes three words of an option with its value.
+        ("autotune kernels --target = ad", ["adreno"]),
+        ("autotune kernels --target =", ["cpu", "arm-cpu", "adreno", "mali", "opencl"]),
+        ("autotune kernels --optimizer mom", ["momentum"]),
+        ("autotune devices emulate mei", ["meizu-16t"]),
+        ("autotune export --format ", ["tvm", "c", "opencl"]),
+        ("autotune export latest --for an", ["android-arm64"]),
     ],
 )
 def test_a_shell_is_told_what_may_be_typed_next(line: str, found: list[str], folder: Path) -> None:
@@ -120,6 +127,7 @@ def test_completion_is_installed_where_a_shell_reads_it(
         (["kernels", "--op", "matmull:m=1,n=1,k=1"], "matmul"),
         (["step", "--model", "lenet", "--optimizer", "adm"], "adam"),
         (["export", "x", "--out", "y", "--format", "opencl1"], "opencl"),
+        (["report", "latst"], "latest"),
         (["kernals"], "kernels"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else value,

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import plots
+from pages import plot_of, plots
 
+from autotune.cli.main import main
 from autotune.cli.report import report
 from autotune.errors import RecordError, UsageError
 from autotune.records import read_run
@@ -87,6 +88,18 @@ def test_an_interrupted_run_is_shown_as_far_as_it_came(run: Path) -> None:
     assert forward.ci is None
 
 
+def test_a_kernel_without_a_time_of_its_default_has_no_speed_up_over_that(run: Path) -> None:
+    """The first candidate's time stood for the default's."""
+    told = events(run)
+    (default,) = [e for e in told if e["event"] == "default" and e["task"] == FORWARD]
+    default |= {"status": "timeout", "samples_s": [], "message": "too slow"}
+    write(run, told)
+    (run / "result.json").unlink()
+    html = html_of(run)
+    assert "1 of 3 kernels, whose untuned default has no time, are left out" in html
+    assert "1 matmul forward" not in plot_of(html, "Best so far of each kernel")
+
+
 def test_a_run_with_no_time_yet_has_no_page(run: Path) -> None:
     (run / "result.json").unlink()
     write(run, [{"event": "started", "time": 1.0, "trials": 9}])
@@ -149,3 +162,13 @@ def test_a_step_that_was_measured_stands_beside_what_was_predicted(run: Path) ->
         (run / "result.json").write_text(json.dumps({**content, "measured_step": wrong}))
         with pytest.raises(RecordError, match="is damaged"):
             report(run)
+
+
+def test_an_export_of_figures_is_the_reports_table(run: Path, tmp_path: Path) -> None:
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    assert main(["report", str(run), "--csv", str(one)]) == 0
+    assert main(["export", str(run), "--csv", str(other)]) == 0
+    assert one.read_bytes() == other.read_bytes()
+    assert len(one.read_text().splitlines()) == 4
+    assert main(["export", str(run)]) == 2
+    assert main(["export", "--csv", str(other)]) == 2

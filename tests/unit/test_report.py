@@ -13,6 +13,7 @@ from autotune.cli.report import report
 from autotune.errors import UsageError
 from autotune.report.charts import Point, Series, heat_map, lines, scatter
 from autotune.report.cpu_config import cpu_config_page
+from autotune.report.points import heat_maps
 from autotune.report.svg import Axis
 from autotune.studies.texts import exhaustive_text
 
@@ -228,6 +229,20 @@ def test_plots_of_one_point_and_of_equal_points_are_drawn() -> None:
         assert all(axis.low <= tick <= axis.high for tick in axis.ticks())
     empty = heat_map("p", ["a"], ["b"], [[None]], column_label="c", row_label="r", unit="s")
     ElementTree.fromstring(empty)
+
+
+def test_of_settings_that_share_a_cell_the_least_is_shown() -> None:
+    """They differ in threads; the last one measured was shown."""
+    trials = [
+        {
+            "configuration": {"clusters": {"big": {"cores": cores, "khz": 1000}}, "threads_per_core": threads},
+            "figures": {"time_s": seconds, "energy_j": None},
+        }
+        for cores, threads, seconds in ((1, 1.0, 4.0), (2, 1.0, 2.0), (2, 2.0, 3.0), (3, 1.0, 1.5))
+    ]  # fmt: skip
+    ((_, drawn),) = heat_maps(trials)
+    assert "2, 1: 2 s" in drawn
+    assert "3 s<" not in drawn
 
 
 def test_ticks_are_round() -> None:

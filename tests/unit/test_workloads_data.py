@@ -145,7 +145,7 @@ def test_samples_have_the_models_shape_whatever_that_is(
     np.savez(tmp_path / "set.npz", x=given, y=np.arange(4))
     np.testing.assert_allclose(load_samples(tmp_path / "set.npz", shape, 4).images, given)
     assert generated_samples(4, shape, 4, seed=1).images.shape == given.shape
-    with pytest.raises(UsageError, match="a sample is of shape|images have"):
+    with pytest.raises(UsageError, match=r"a sample is of shape|images have"):
         load_samples(tmp_path / "set.npz", (7,), 4)
 
 

@@ -55,7 +55,7 @@ def capture(
         reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments
             and returns a ``torch.nn.Module`` whose forward takes one tensor and returns logits, [n, classes].
         batch: Samples in a step, at least 1.
-        input_shape: Shape of a sample, such as channels, height and width; None takes the module's attribute ``input_shape``.
+        input_shape: Shape of a sample, of an image channels, height and width; None takes the module's attribute.
         optimizer: What updates the parameters.
         seed: PyTorch's seed, set before the factory runs.
 
@@ -89,7 +89,7 @@ def capture_module(
     Args:
         module: The module, with float32 parameters in the processor's memory.
         batch: Samples in a step, at least 1.
-        input_shape: Shape of a sample, such as channels, height and width; None takes the module's attribute ``input_shape``.
+        input_shape: Shape of a sample, of an image channels, height and width; None takes the module's attribute.
         optimizer: What updates the parameters.
         name: Name of the step; None takes the class's.
 

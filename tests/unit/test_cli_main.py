@@ -31,7 +31,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 COMMANDS = ("kernels", "export", "verify", "targets", "models", "doctor")
 HEAVY = ("tvm", "tvm_ffi", "numpy", "pydantic", "optuna", "rich", "psutil", "xgboost")
 PROGRAM = (sys.executable, "-m", "autotune")
-HELP_LIMIT_S = 0.4
+HELP_LIMIT = 5.0
+"""Times what Python and typer alone take to start: machines differ, and others may be at work."""
 
 
 def run_autotune(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -58,12 +59,15 @@ def check_golden(name: str, text: str) -> None:
 
 
 def test_help_is_fast() -> None:
-    def seconds() -> float:
+    def seconds(*command: str) -> float:
         start = time.perf_counter()
-        assert run_autotune("--help").returncode == 0
+        subprocess.run(command, capture_output=True, timeout=60, check=True)
         return time.perf_counter() - start
 
-    assert min(seconds() for _ in range(5)) < HELP_LIMIT_S
+    bare = (sys.executable, "-c", "import typer")
+    pairs = [(seconds(*PROGRAM, "--help"), seconds(*bare)) for _ in range(5)]
+    told, alone = map(min, zip(*pairs, strict=True))
+    assert told < HELP_LIMIT * alone
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])

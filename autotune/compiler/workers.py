@@ -40,6 +40,12 @@ Message = dict[str, Any]
 _START_TIMEOUT_S = 120.0
 _TAIL_BYTES = 2000
 _CANCEL_POLL_S = 0.2
+_START_S = 2.5
+"""What it takes a worker to import TVM, about."""
+_JOB_S = 0.5
+"""What is taken for the seconds of a job before one was done."""
+_RECENT_JOBS = 4
+"""Jobs that the mean of their seconds goes over, about."""
 
 
 class WorkerLost(Exception):  # noqa: N818  # what happened, as KeyboardInterrupt is
@@ -89,8 +95,18 @@ class Worker:
 
     @property
     def deadline(self) -> float:
-        """`time.monotonic()` at which the request in flight is given up."""
+        """`time.monotonic()` at which the request in flight is given up, or the start."""
         return self._deadline
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a process, which may have ended meanwhile."""
+        return self._process is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether its process has taken a request."""
+        return self._ready
 
     def start(self) -> None:
         """Starts the process if none is alive; returns at once."""
@@ -111,6 +127,7 @@ class Worker:
         theirs.close()
         self._connection = Connection(ours.detach())
         self._ready = False
+        self._deadline = time.monotonic() + _START_TIMEOUT_S
 
     def send(self, request: Message, *, timeout: float) -> None:
         """Sends a request; the answer must come within `timeout` seconds (start-up comes on top).
@@ -277,19 +294,27 @@ class WorkerPool:
 
     Args:
         make: Makes a worker.
-        size: How many.
+        size: How many at most.
         told: Is told of workers that were killed by somebody else.
+        start_s: Seconds that it takes to start one; further ones are started where the waiting jobs take longer.
     """
 
-    def __init__(self, make: Callable[[], Worker], size: int, told: Told = warn) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Worker],
+        size: int,
+        told: Told = warn,
+        start_s: float = _START_S,
+    ) -> None:
         self._workers = [make() for _ in range(size)]
         self._told = told
+        self._start_s = start_s
+        self._job_s = _JOB_S
         self._cancelled = threading.Event()
 
     def start(self) -> None:
-        """Starts all workers at once, so that their imports overlap."""
-        for worker in self._workers:
-            worker.start()
+        """Starts the first worker, without waiting for it."""
+        self._workers[0].start()
 
     def run(self, jobs: Iterable[Job]) -> list[Message | WorkerLost]:
         """Carries out all jobs, and returns their answers in order; a lost worker is an answer too.
@@ -306,8 +331,10 @@ class WorkerPool:
         alone: list[int] = []
         kills = [Kills() for _ in waiting]
         answers: dict[int, Message | WorkerLost] = {}
-        idle = list(self._workers)
-        flying: dict[Connection[Any, Any], tuple[Worker, int]] = {}
+        idle = [worker for worker in self._workers if worker.ready]
+        coming = [worker for worker in self._workers if worker.started and not worker.ready]
+        cold = [worker for worker in self._workers if not worker.started and not worker.ready]
+        flying: dict[Connection[Any, Any], tuple[Worker, int, float]] = {}
         apart = False
 
         def lose(index: int, lost: WorkerLost) -> None:
@@ -323,8 +350,10 @@ class WorkerPool:
                 raise CancelledError
             if not pending and not flying and alone:
                 apart = True
-                for worker in idle:  # What they hold of memory is free then.
+                for worker in (*idle, *coming):  # What they hold of memory is free then.
                     worker.stop()
+                cold += coming
+                coming = []
                 pending.append(alone.pop())
             while idle and pending and not (apart and flying):
                 worker = idle.pop()
@@ -336,20 +365,33 @@ class WorkerPool:
                     lose(index, lost)
                     idle.append(worker)
                     continue
-                flying[worker.connection] = (worker, index)
-            if not flying:
+                flying[worker.connection] = (worker, index, time.monotonic())
+            while cold and self._wants_another(len(pending), len(idle) + len(coming) + len(flying)):
+                worker = cold.pop(0)
+                worker.start()
+                coming.append(worker)
+            at_work = [*coming, *(worker for worker, _, _ in flying.values())]
+            if not at_work:
                 continue
-            nearest = min(worker.deadline for worker, _ in flying.values()) - time.monotonic()
-            ready = wait(list(flying), timeout=max(0.0, min(nearest, _CANCEL_POLL_S)))
-            late = [c for c, (worker, _) in flying.items() if worker.deadline <= time.monotonic()]
-            for connection in [c for c in flying if c in ready or c in late]:
-                worker, index = flying.pop(connection)
+            nearest = min(worker.deadline for worker in at_work) - time.monotonic()
+            timeout = max(0.0, min(nearest, _CANCEL_POLL_S))
+            ready = wait([worker.connection for worker in at_work], timeout=timeout)
+            there = [w for w in at_work if w.connection in ready or w.deadline <= time.monotonic()]
+            idle += [worker for worker in coming if worker in there]
+            coming = [worker for worker in coming if worker not in there]
+            for connection in [c for c, (worker, _, _) in flying.items() if worker in there]:
+                worker, index, began = flying.pop(connection)
+                self._job_s += (time.monotonic() - began - self._job_s) / _RECENT_JOBS
                 try:
                     answers[index] = worker.receive()
                 except WorkerLost as lost:
                     lose(index, lost)
                 idle.append(worker)
         return [answers[index] for index in range(len(waiting))]
+
+    def _wants_another(self, waiting: int, there: int) -> bool:
+        """Whether one more worker would be ready before those that are there have done what waits."""
+        return waiting > 0 and (not there or waiting * self._job_s > self._start_s * there)
 
     def cancel(self) -> None:
         """Makes `run` give up, in whatever thread it is; the pool is only good for `stop` then."""

@@ -24,7 +24,7 @@ def make() -> Worker:
 
 @pytest.fixture
 def pool() -> Iterator[WorkerPool]:
-    workers = WorkerPool(make, 2)
+    workers = WorkerPool(make, 2, start_s=0.0)
     yield workers
     workers.stop()
 
@@ -41,7 +41,7 @@ def test_answers_come_in_the_order_of_the_jobs(pool: WorkerPool) -> None:
 def test_workers_stay_alive_between_calls(pool: WorkerPool) -> None:
     seen = set()
     for _ in range(3):
-        for answer in pool.run([Job({"do": "echo"}, 5.0)] * 4):
+        for answer in pool.run([Job({"do": "sleep", "seconds": 0.3}, 5.0)] * 4):
             assert not isinstance(answer, WorkerLost)
             seen.add(answer["pid"])
     assert len(seen) == 2
@@ -67,6 +67,22 @@ def test_a_lost_worker_costs_one_job_and_is_replaced(
     assert lost.timed_out == timed_out
     assert not any(isinstance(answer, WorkerLost) for answer in answers)
     assert time.monotonic() - began < 20
+
+
+def test_a_further_worker_is_started_where_more_waits_than_its_start_takes() -> None:
+    pool = WorkerPool(make, 3, start_s=1.0)
+
+    def workers(count: int, seconds: float) -> int:
+        jobs = [Job({"do": "sleep", "seconds": seconds}, 20.0)] * count
+        return len({str(answer["pid"]) for answer in pool.run(jobs) if isinstance(answer, dict)})
+
+    try:
+        pool.start()
+        assert workers(1, 0.0) == 1
+        assert [workers(4, 0.0) for _ in range(4)] == [1] * 4
+        assert workers(16, 0.5) > 1
+    finally:
+        pool.stop()
 
 
 def test_an_exception_is_an_answer_and_costs_no_worker(pool: WorkerPool) -> None:
@@ -109,7 +125,7 @@ def test_a_job_whose_worker_is_killed_from_outside_is_done_again(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     said: list[str] = []
-    pool = WorkerPool(make, 2, said.append)
+    pool = WorkerPool(make, 2, said.append, start_s=0.0)
     die = {"do": "die", "signal": int(number)}
     try:
         twice, always = pool.run(
@@ -171,7 +187,7 @@ from test_workers import make
 from autotune.compiler.workers import Job, WorkerLost, WorkerPool
 
 said = []
-pool = WorkerPool(make, 2, said.append)
+pool = WorkerPool(make, 2, said.append, start_s=0.0)
 wanted = json.loads(sys.argv[2])
 answers = pool.run([Job({"do": "take", "mib": mib, "seconds": s, "echo": mib}, 30.0) for mib, s in wanted])
 pool.stop()

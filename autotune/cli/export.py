@@ -117,11 +117,6 @@ def export(
       autotune export logs/*-adreno-lenet logs/*-mali-lenet --format opencl --out build/lenet-gpu
       autotune export latest --csv lenet.csv
     """
-    from autotune.cli.tuning import LiveProgress
-    from autotune.compiler.export.exporter import NAME, named_format
-    from autotune.compiler.export.exporter import export as write_export
-    from autotune.compiler.export.variants import variants_of_runs
-    from autotune.compiler.platforms import named_platform
     from autotune.errors import UsageError
 
     if csv is not None:
@@ -132,6 +127,12 @@ def export(
         raise UsageError(
             "nothing says where to write", hint="give a folder with --out, or a file with --csv"
         )
+    from autotune.cli.tuning import LiveProgress
+    from autotune.compiler.export.exporter import NAME, named_format
+    from autotune.compiler.export.exporter import export as write_export
+    from autotune.compiler.export.variants import variants_of_runs
+    from autotune.compiler.platforms import named_platform
+
     if (not runs) == (not plan):
         raise UsageError(
             "give either runs and plans, or plans with --plan",

@@ -41,7 +41,7 @@ class Builder:
     """A pool of build workers.
 
     Args:
-        workers: Processes; no more than there are cores.
+        workers: Most processes; no more than there are cores.
         timeout_s: Seconds after which a compile is killed, and its worker replaced.
         temporary: Folder for the workers' temporary files, which a killed compile leaves behind.
         programs: Folder that this host's OpenCL programs are kept in, which are then compiled by the workers;
@@ -74,7 +74,7 @@ class Builder:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="build")
 
     def start(self) -> None:
-        """Starts the workers without waiting for them."""
+        """Starts the first worker without waiting for it."""
         self._thread.submit(self._pool.start)
 
     def submit(self, requests: Sequence[BuildRequest]) -> Future[list[Outcome | None]]:

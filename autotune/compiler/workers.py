@@ -187,6 +187,7 @@ class Worker:
         if self._log is not None:
             self._log.close()
         self._process = self._connection = self._log = None
+        self._ready = False
 
     def _await_ready(self) -> None:
         if not self._ready:
@@ -333,7 +334,7 @@ class WorkerPool:
         answers: dict[int, Message | WorkerLost] = {}
         idle = [worker for worker in self._workers if worker.ready]
         coming = [worker for worker in self._workers if worker.started and not worker.ready]
-        cold = [worker for worker in self._workers if not worker.started and not worker.ready]
+        cold = [worker for worker in self._workers if not worker.started]
         flying: dict[Connection[Any, Any], tuple[Worker, int, float]] = {}
         apart = False
 

@@ -35,6 +35,8 @@ _LARGEST_VALUE = 1e30
 _PIECE = 2**20  # bytes that are read at once
 _WAVES = 4  # cosines along each axis of a generated pattern
 
+MOST_AXES = 3
+"""Of a sample: images have as many."""
 Shape = tuple[int, ...]
 """Of a sample: channels, height and width; what has fewer axes is an image whose first sizes are 1."""
 Array = NDArray[Any]
@@ -228,7 +230,7 @@ def _cosines(length: int) -> NDArray[np.float64]:
 
 
 def _of_image(input_shape: Shape) -> Shape:
-    return (1,) * (3 - len(input_shape)) + tuple(input_shape)
+    return (1,) * (MOST_AXES - len(input_shape)) + tuple(input_shape)
 
 
 def _check_request(input_shape: Shape, classes: int) -> None:

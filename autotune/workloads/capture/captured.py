@@ -16,12 +16,9 @@ from autotune.workloads.capture.factory import import_torch, load_module
 from autotune.workloads.capture.gradients import check_gradients, check_hooks
 from autotune.workloads.capture.lowering import lower
 from autotune.workloads.capture.trace import trace
+from autotune.workloads.data import MOST_AXES, Shape
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.optimizer import Optimizer
-
-Shape = tuple[int, ...]
-MOST_AXES = 3
-"""Of a sample: images have as many."""
 
 
 @dataclass(frozen=True)

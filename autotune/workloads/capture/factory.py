@@ -128,18 +128,19 @@ def _search_also(folder: Path) -> None:
 
 def _package(name: str) -> ModuleType:
     _search_also(Path.cwd())
-    with _told(f"importing {name}", "mend the module"):
-        try:
+    try:
+        with _told(f"importing {name}", "mend the module"):
             return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-                raise UsageError(
-                    f"there is no Python module {name!r}",
-                    hint="install it, or give its file: path/to/file.py:function",
-                ) from error
+    except UsageError as refusal:
+        error = refusal.__cause__
+        if not isinstance(error, ModuleNotFoundError):
+            raise
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise UsageError(
-                f"importing {name} raised {describe(error)}", hint="install what it needs"
+                f"there is no Python module {name!r}",
+                hint="install it, or give its file: path/to/file.py:function",
             ) from error
+        raise UsageError(refusal.message, hint="install what it needs") from error
 
 
 @contextlib.contextmanager
@@ -147,7 +148,7 @@ def _told(doing: str, hint: str) -> Iterator[None]:
     """Whatever the user's code raises becomes a refusal that says what was being done; Ctrl-C passes."""
     try:
         yield
-    except (KeyboardInterrupt, UsageError):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise UsageError(f"{doing} raised {describe(error)}", hint=hint) from error

@@ -19,7 +19,13 @@ from autotune.compiler.cost_model import (
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.plain import plain
 from autotune.compiler.rejections import RejectionCounter
-from autotune.compiler.rules import design_spaces, no_tensor_intrinsics, space_generator, tile_rule
+from autotune.compiler.rules import (
+    NO_SCHEDULE,
+    design_spaces,
+    no_tensor_intrinsics,
+    space_generator,
+    tile_rule,
+)
 from autotune.compiler.spaces import Space
 from autotune.compiler.tile_rules import recorded_tile, tiles_of
 from autotune.compiler.tile_strategy import TileFeatures
@@ -185,7 +191,7 @@ class Lane:
         )
 
     def _start_sampling(self) -> None:
-        """Makes the sketches that samples are of.
+        """Makes the sketches that samples are of; of tiles they are made with the first of a kind.
 
         Raises:
             ToolchainError: The space makes no schedule.
@@ -194,7 +200,7 @@ class Lane:
         self._context.pre_tuning(
             _MAX_TRIALS,
             self._space.search.trials_per_round,
-            design_spaces(program, self._target, self._space, self._own),
+            [] if self._own else design_spaces(program, self._target, self._space),
             self._database,
             metaschedule_model(self._ranker, self._features),
         )
@@ -368,6 +374,8 @@ class Lane:
         self.state.empty_rounds = 0 if fresh else self.state.empty_rounds + 1
         if proposed is None or self.state.empty_rounds >= _EMPTY_ROUNDS:
             self.state.exhausted = not fresh
+        if self.state.exhausted and not self._seen:
+            self.state.failure = NO_SCHEDULE
         return fresh
 
     def samples(self) -> tuple[int, dict[str, int]]:

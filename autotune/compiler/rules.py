@@ -20,6 +20,8 @@ from autotune.compiler.vector_rows import RowsOfPlanes
 from autotune.errors import ToolchainError
 from autotune.workloads.operators import Kernel
 
+NO_SCHEDULE = "the search space makes no schedule of this size"
+
 
 @contextmanager
 def no_tensor_intrinsics() -> Iterator[None]:
@@ -79,16 +81,13 @@ def space_generator(space: spaces.Space, own: tile_rules.TileRule | None = None)
 
     Args:
         space: The search space.
-        own: The rule of the program's own, which then schedules it by itself; else all the others do.
+        own: The rule of the program's own, which then schedules it by itself, and only checks it here; else all the
+            others do.
     """
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
     if own is not None:
-        return PostOrderApply(
-            sch_rules=[tile_rules.schedule_rule(own)],
-            postprocs=[tile_rules.check(own)],
-            mutator_probs={},
-        )
+        return PostOrderApply(sch_rules=[], postprocs=[tile_rules.check(own)], mutator_probs={})
     return PostOrderApply(
         sch_rules=[_rule(rule) for rule in space.rules if not isinstance(rule, spaces.ByTiles)],
         postprocs=_checks(space),
@@ -96,9 +95,7 @@ def space_generator(space: spaces.Space, own: tile_rules.TileRule | None = None)
     )
 
 
-def design_spaces(
-    program: Any, target: Any, space: spaces.Space, own: tile_rules.TileRule | None = None
-) -> list[Any]:
+def design_spaces(program: Any, target: Any, space: spaces.Space) -> list[Any]:
     """All sketches of a program: those of each variant of the space, one after the other.
 
     TVM's tiling rule can leave caching of the result open, but not of the operands; a space that asks for
@@ -108,19 +105,15 @@ def design_spaces(
         program: The unscheduled program.
         target: The TVM target.
         space: The search space.
-        own: See `space_generator`.
     """
     from tvm.s_tir.meta_schedule import TuneContext
 
     sketches: list[Any] = []
-    for variant in [space] if own else _variants(space):
+    for variant in _variants(space):
         for attempt in _fallbacks(variant):
             with no_tensor_intrinsics():
                 context = TuneContext(
-                    program,
-                    target=target,
-                    space_generator=space_generator(attempt, own),
-                    num_threads=1,
+                    program, target=target, space_generator=space_generator(attempt), num_threads=1
                 )
             try:
                 sketches += context.generate_design_space()
@@ -133,7 +126,7 @@ def design_spaces(
                 f"the search space makes no schedule: {str(failure).strip().splitlines()[-1]}"
             )
     if not sketches:
-        raise ToolchainError("the search space makes no schedule of this size")
+        raise ToolchainError(NO_SCHEDULE)
     return sketches
 
 

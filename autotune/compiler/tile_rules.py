@@ -15,7 +15,6 @@ from autotune.compiler.spaces import Limits
 from autotune.compiler.tile_space import TileSpace, names_of
 from autotune.errors import RecordError
 
-_SKETCHES = 512
 _ITEMS = 128
 
 
@@ -59,32 +58,6 @@ class PlainTiles:
         return self.made(*decided)
 
 
-def schedule_rule(rule: TileRule) -> Any:
-    """The rule as TVM's `ScheduleRule`."""
-    from tvm.ir.utils import derived_object
-    from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
-
-    @derived_object
-    class Rule(PyScheduleRule):  # type: ignore[misc]  # TVM ships no annotations
-        def _initialize_with_tune_context(self, context: Any) -> None:
-            """Nothing of the context is needed."""
-
-        def apply(self, sch: Any, block: Any) -> list[Any]:
-            if rule.mark not in sch.get(block).annotations:
-                return [sch]
-            tiles = rule.tiles(sch.get(block), seed=1)
-            samples = {rule.kind(tile): tile for tile in tiles.drawn(_SKETCHES)}
-            copies = [(sch.copy(), tile) for tile in samples.values()]
-            for copy, _ in copies:
-                copy.unannotate(block, rule.mark)
-            return [rule.sketch(copy, block, tiles, tile) for copy, tile in copies]
-
-        def clone(self) -> Any:
-            return Rule()
-
-    return Rule()
-
-
 def check(rule: TileRule) -> Any:
     """A `Postproc` that refuses tiles which do not divide the kernel, or are too large for the device."""
     from tvm.ir.utils import derived_object
@@ -106,12 +79,17 @@ def check(rule: TileRule) -> Any:
 
 def tiles_of(rule: TileRule, module: Any, seed: int) -> TileSpace[Any]:
     """The tiles of an unscheduled program that a formulation of the rule made."""
+    return rule.tiles(_marked(rule, module), seed)
+
+
+def _marked(rule: TileRule, module: Any) -> Any:
+    """The block of an unscheduled program that the rule cuts."""
     from tvm.s_tir import Schedule
 
     sch = Schedule(module)
     blocks = map(sch.get, sch.get_child_blocks(sch.get_sblock("root")))
     (marked,) = (block for block in blocks if rule.mark in block.annotations)
-    return rule.tiles(marked, seed)
+    return marked
 
 
 def tile_of(rule: TileRule, trace: Any) -> Any:
@@ -251,35 +229,34 @@ def noted_blocks(module: Any, note: str) -> dict[str, list[Any]]:
 
 
 class Sketches:
-    """Makes schedules of tiles from a rule's sketches.
+    """Makes schedules of tiles from a rule's sketches, each of which is made when the first tile of its kind is.
 
     Args:
         rule: The rule.
         module: The unscheduled program.
-        sketches: What the rule made of it.
     """
 
-    def __init__(self, rule: TileRule, module: Any, sketches: Sequence[Any]) -> None:
+    def __init__(self, rule: TileRule, module: Any) -> None:
         self._rule = rule
         self._module = module
-        self._traces = {rule.kind(tile_of(rule, sketch.trace)): sketch.trace for sketch in sketches}
-        self._offered = {
-            kind: [[int(value) for value in one.attrs[0]] for one in _samples(trace)]
-            for kind, trace in self._traces.items()
-        }
+        block = _marked(rule, module)
+        self._tiles = rule.tiles(block, seed=1)
+        self._block = str(block.name_hint)
+        self._traces: dict[Any, Any] = {}
 
     def has(self, tile: Any) -> bool:
         """Whether a sketch can decide everything as the tile has it; records may hold tiles of wider spaces."""
-        offered = self._offered.get(self._rule.kind(tile))
-        return offered is not None and all(
-            getattr(tile, name) in values
-            for name, values in zip(self._rule.decisions(tile), offered, strict=True)
-        )
+        return self._tiles.has(tile)
 
     def schedule(self, tile: Any) -> Any:
         """The schedule with every decision as the tile has it."""
         from tvm.s_tir import Schedule
 
+        kind = self._rule.kind(tile)
+        if kind not in self._traces:
+            sketch = self._sketch(tile)
+            self._traces[kind] = sketch.trace
+            return sketch
         schedule = Schedule(self._module)
         wanted = iter(self._rule.decisions(tile))
 
@@ -288,5 +265,13 @@ class Sketches:
                 return decision
             return [int(one) for one in attributes[0]].index(getattr(tile, next(wanted)))
 
-        self._traces[self._rule.kind(tile)].apply_to_schedule(schedule, False, decide)
+        self._traces[kind].apply_to_schedule(schedule, False, decide)
         return schedule
+
+    def _sketch(self, tile: Any) -> Any:
+        from tvm.s_tir import Schedule
+
+        sch = Schedule(self._module)
+        block = sch.get_sblock(self._block)
+        sch.unannotate(block, self._rule.mark)
+        return self._rule.sketch(sch, block, self._tiles, tile)

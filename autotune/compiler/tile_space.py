@@ -53,6 +53,13 @@ class TileSpace(ABC, Generic[Tile]):
     def fits(self, tile: Tile) -> bool:
         """Whether the kernel can be cut so, and a work-group of the device can run it."""
 
+    def has(self, tile: Tile) -> bool:
+        """Whether a tile fits, and all that it decides is among the choices; records may hold others."""
+        return all(
+            getattr(tile, field.name) in self.choices.get(field.name, (field.default,))
+            for field in fields(tile)  # type: ignore[arg-type]  # dataclasses
+        ) and self.fits(tile)
+
     @abstractmethod
     def features(self, tile: Tile) -> NDArray[np.float32]:
         """What a cost model needs to know, sizes as logarithms to the base 2."""

@@ -6,6 +6,7 @@ sample, of which nine in ten do not fit.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from autotune.compiler.tile_rules import Sketches, TileRule, tile_of, tiles_of
 from autotune.compiler.tile_search import TileSearch
 from autotune.compiler.tile_space import TileSpace
 
+LOGGER = logging.getLogger(__name__)
 _BREEDING = 24
 
 
@@ -46,7 +48,7 @@ def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) 
             self._per_round = int(per_round)
             self._database = database
             self._workload = database.commit_workload(self._module)
-            self._sketches = Sketches(rule, self._module, spaces)
+            self._sketches = Sketches(rule, self._module)
             self._search = TileSearch(tiles, ranker, explore, seed)
 
         def post_tuning(self) -> None:
@@ -55,12 +57,17 @@ def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) 
         def generate_measure_candidates(self) -> Any:
             known = self._database.get_top_k(self._workload, _BREEDING)
             best = filter(self._sketches.has, (tile_of(rule, record.trace) for record in known))
-            made = [
-                self._sketches.schedule(tile)
-                for tile in self._search.propose(self._per_round, [*best])
-                if self._sketches.has(tile)
-            ]
-            return [MeasureCandidate(s, ArgInfo.from_entry_func(s.mod, True)) for s in made] or None
+            made = map(self._made, self._search.propose(self._per_round, [*best]))
+            return [
+                MeasureCandidate(s, ArgInfo.from_entry_func(s.mod, True)) for s in made if s
+            ] or None
+
+        def _made(self, tile: Any) -> Any | None:
+            try:
+                return self._sketches.schedule(tile)
+            except Exception as error:  # TVM raises whatever does not fit first.
+                LOGGER.warning("no schedule of %s: %s", tile, str(error).strip().splitlines()[-1])
+                return None
 
         def notify_runner_results(self, candidates: Any, results: Any) -> None:
             """The lane keeps the database and teaches the cost model."""

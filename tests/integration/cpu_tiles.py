@@ -11,7 +11,7 @@ import tvm
 from autotune.compiler import spaces
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.reference_data import TOLERANCE
-from autotune.compiler.rules import design_spaces, tile_rule
+from autotune.compiler.rules import tile_rule
 from autotune.compiler.targets import find, tvm_target
 from autotune.compiler.tile_rules import Sketches, TileRule, tile_of, tiles_of
 from autotune.compiler.tile_space import TileSpace
@@ -28,8 +28,7 @@ def sketched(
     (one,) = formulations(kernel, [formulation], {rule.kind for rule in space.rules})
     rule = tile_rule(space, one.rule)
     module = tvm.IRModule({"main": prim_func(kernel, one)})
-    sketches = design_spaces(module, tvm_target(SPEC, None, space.compile), space, rule)
-    return rule, tiles_of(rule, module, seed=1), Sketches(rule, module, sketches)
+    return rule, tiles_of(rule, module, seed=1), Sketches(rule, module)
 
 
 def built_tiles(

@@ -9,7 +9,7 @@ import tvm
 from autotune.compiler import spaces
 from autotune.compiler.export.launches import opencl_program
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.rules import design_spaces, tile_rule
+from autotune.compiler.rules import tile_rule
 from autotune.compiler.targets import find, tvm_target
 from autotune.compiler.tile_rules import Sketches
 from autotune.workloads import parse_kernel
@@ -27,7 +27,7 @@ def sketched(
     (product,) = formulations(kernel, [formulation])
     rule = tile_rule(space, product.rule)
     module = tvm.IRModule({"main": prim_func(kernel, product)})
-    return rule, module, Sketches(rule, module, design_spaces(module, TARGET, space, rule))
+    return rule, module, Sketches(rule, module)
 
 
 def launched_groups(program: Any, target: Any = TARGET) -> dict[str, list[int]]:

@@ -11,7 +11,7 @@ import tvm
 from autotune.compiler import spaces
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.rules import design_spaces, tile_rule
+from autotune.compiler.rules import tile_rule
 from autotune.compiler.targets import find, tvm_target
 from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
 from autotune.workloads import parse_kernel
@@ -29,7 +29,7 @@ def _sources(target_name: str, spec: str, role: str, limits: spaces.Limits, coun
     rule, target = tile_rule(space, one.rule), tvm_target(spec_of, limits)
     module = tvm.IRModule({"main": prim_func(kernel, one)})
     tiles = tiles_of(rule, module, seed=1)
-    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+    sketches = Sketches(rule, module)
     for tile in tiles.drawn(count):
         schedule = sketches.schedule(tile)
         assert tile_of(rule, schedule.trace) == tile

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import tvm
-from tvm.s_tir import Schedule
 
 from autotune.compiler import spaces
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.rules import tile_rule
 from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, schedule_rule, tiles_of
+from autotune.compiler.tile_rules import Sketches, tiles_of
 from autotune.workloads import Kernel, parse_operator
 
 SPEC = "conv2d:n=2,c=4,h=16,w=16,k=4,r=3,s=3,stride=1,pad=1,groups=4"
@@ -26,13 +25,7 @@ def test_no_barrier_is_in_a_branch_that_some_items_do_not_take() -> None:
     (windows,) = (one for one in formulations(kernel) if one.name == "windows")
     rule = tile_rule(space, windows.rule)
     module = tvm.IRModule({"main": prim_func(kernel, windows)})
-    plain = Schedule(module)
-    (block,) = (
-        one
-        for one in plain.get_child_blocks(plain.get_sblock("root"))
-        if rule.mark in plain.get(one).annotations
-    )
-    sketches = Sketches(rule, module, schedule_rule(rule).apply(plain, block))
+    sketches = Sketches(rule, module)
     (tile,) = tiles_of(rule, module, seed=3).drawn(1)
     built = tvm.compile(sketches.schedule(tile).mod, tvm_target(spec, limits))
     source = str(built.mod.imports[0].inspect_source())

@@ -13,7 +13,6 @@ import pytest
 import tvm
 from exports import DATA, compiled, exported
 from opencl_drivers import driver
-from tvm.s_tir import Schedule
 
 from autotune.compiler import image_reads, opencl_sidecar, opencl_source, spaces
 from autotune.compiler.export.launches import opencl_program
@@ -24,7 +23,7 @@ from autotune.compiler.native_build import rpc_sources
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.rules import tile_rule
 from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, schedule_rule, tile_of, tiles_of
+from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
 from autotune.workloads import (
     Kernel,
     max_relative_error,
@@ -69,13 +68,7 @@ def _scheduled(
     (one,) = (one for one in formulations(kernel) if one.name == name)
     rule = tile_rule(space or (HALF if wanted.get("half") else SPACE), one.rule)
     module = tvm.IRModule({"main": prim_func(kernel, one)})
-    plain = Schedule(module)
-    (block,) = (
-        one
-        for one in plain.get_child_blocks(plain.get_sblock("root"))
-        if rule.mark in plain.get(one).annotations
-    )
-    sketches = Sketches(rule, module, schedule_rule(rule).apply(plain, block))
+    sketches = Sketches(rule, module)
     tile = next(
         tile
         for seed in range(16)

@@ -28,7 +28,7 @@ from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.plain import plain
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.request import TuneRequest
-from autotune.compiler.rules import design_spaces, tile_rule
+from autotune.compiler.rules import tile_rule
 from autotune.compiler.runner import DeviceFingerprint, MeasureRequest, measurement_message
 from autotune.compiler.scheduled import plain_gpu_program, replayed
 from autotune.compiler.targets import TargetSpec, find, tvm_target
@@ -194,7 +194,7 @@ def _programs(
         return
     rule = tile_rule(space, formulation.rule)
     module = tvm.IRModule({"main": prim_func(kernel, formulation)})
-    sketches = Sketches(rule, module, design_spaces(module, target, space, rule))
+    sketches = Sketches(rule, module)
     for tile in tiles:
         if sketches.has(tile):
             schedule = sketches.schedule(tile)

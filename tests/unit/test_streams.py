@@ -117,7 +117,7 @@ def test_the_seed_of_a_step_is_that_of_its_module(tmp_path: Path) -> None:
         (["kernels", "--nope"], 2, "usage", "No such option"),
         (["models", "--batch", "x"], 2, "usage", "Invalid value for"),
         (["nothing"], 2, "usage", "No such command"),
-        (["export"], 2, "usage", "Missing"),
+        (["export"], 2, "usage", "nothing says where to write"),
         (["models", "--batch", "0"], 2, "usage", "too small"),
         (["breakdown", "nowhere"], 2, "usage", "no run at nowhere"),
         (["tracker", "status"], 3, "device", "no tracker runs"),

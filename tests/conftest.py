@@ -26,6 +26,9 @@ settings.load_profile("beside others")
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
 
+# Tests start hundreds of processes: they keep what Python has compiled of us, as a user's do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Nothing of a test is kept in the user's own folder, or found there.
 os.environ["AUTOTUNE_OPENCL_PROGRAMS"] = ""
 

@@ -7,6 +7,8 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import warm
+
 from autotune.cli.main import main
 
 AUTOTUNE = [sys.executable, "-m", "autotune"]
@@ -15,9 +17,12 @@ AUTOTUNE = [sys.executable, "-m", "autotune"]
 def autotune(
     *arguments: str | Path, timeout: float = 240, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end."""
+    """Runs the command to its end; with variables of its own it starts as a user's does, and imports everything."""
+    words = [str(argument) for argument in arguments]
+    if not environment:
+        return warm.run(words, os.environ, timeout)
     return subprocess.run(
-        [*AUTOTUNE, *map(str, arguments)],
+        [*AUTOTUNE, *words],
         capture_output=True,
         text=True,
         timeout=timeout,

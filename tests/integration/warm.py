@@ -1,0 +1,113 @@
+"""Runs `autotune` in processes that are forked from one which has imported everything.
+
+To import TVM and the rest takes each command two seconds, more than most of them have to do. A fork has a process
+of its own as any command has, with its own environment, folder, signals and exit code.
+
+Run as a program, this is the process that is forked: it takes requests over the socket that is its only argument.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+_MODULES = ("autotune.compiler", "tvm", "optuna", "autotune.cli.main", "autotune.cli.tuning")
+"""What is imported; our compiler first, which says how TVM is."""
+
+
+@cache
+def _parent() -> Connection[Any, Any]:
+    """What talks with the process that is forked; it ends when this does."""
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen(
+        [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+    )
+    theirs.close()
+    connection: Connection[Any, Any] = Connection(ours.detach())
+
+    def end() -> None:
+        connection.close()
+        process.wait()
+
+    atexit.register(end)
+    return connection
+
+
+def run(
+    arguments: Sequence[str], environment: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Runs `autotune` to its end, as `subprocess.run` with `capture_output` does.
+
+    Raises:
+        subprocess.TimeoutExpired: It took longer, and was killed.
+    """
+    connection = _parent()
+    with tempfile.TemporaryDirectory() as folder:
+        out, errors = Path(folder, "out"), Path(folder, "errors")
+        request = {
+            "arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd()),
+            "out": str(out), "errors": str(errors),
+        }  # fmt: skip
+        connection.send_bytes(json.dumps(request).encode())
+        pid = json.loads(connection.recv_bytes())
+        if not connection.poll(timeout):
+            os.kill(pid, 9)
+            connection.recv_bytes()
+            raise subprocess.TimeoutExpired(
+                list(arguments), timeout, out.read_bytes(), errors.read_bytes()
+            )
+        code = json.loads(connection.recv_bytes())
+        return subprocess.CompletedProcess(
+            list(arguments), code, out.read_text(), errors.read_text()
+        )
+
+
+def _serve(connection: Connection[Any, Any]) -> None:
+    """Forks a process for each request, tells its number, waits for it and tells its exit code."""
+    while True:
+        try:
+            request = json.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        if (pid := os.fork()) == 0:
+            connection.close()
+            _become(request)
+            return
+        connection.send_bytes(json.dumps(pid).encode())
+        _, status = os.waitpid(pid, 0)
+        connection.send_bytes(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Does what the request says; ends the process."""
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    for number, path in ((0, os.devnull), (1, request["out"]), (2, request["errors"])):
+        opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.argv = ["autotune", *request["arguments"]]
+    from autotune.cli.main import main
+
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # The folder of the tests, which a user's process has not.
+    for name in _MODULES:
+        import_module(name)
+    with suppress(KeyboardInterrupt):
+        _serve(Connection(int(sys.argv[1])))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import textwrap
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -25,6 +28,13 @@ _GROUPS = {
 _ADVANCED = "Advanced"
 _FEW = 8
 """So many options need no groups."""
+_AS_IT_IS = "\b"
+"""Begins a paragraph that is not filled anew."""
+_PROGRAM, _GOES_ON = "autotune ", " \\"
+_WORDS = re.compile(r"--\S+ (?:'[^']*'|(?!-)\S+)|'[^']*'|\S+")
+"""Words of a command: an option has its value with it."""
+_COLUMN = re.compile(r"\s*\S+\s{2,}")
+"""The first column of a table, with the space to the next."""
 
 
 def group_of(option: str) -> str:
@@ -55,8 +65,48 @@ def _write_options(command: TyperCommand | TyperGroup, context: Any, formatter: 
                 formatter.write_dl(records)
 
 
+def _fitted(text: str, width: int) -> str:
+    """Help whose examples and tables, which are written as they are, are no wider.
+
+    A command goes on in the next line as a shell takes it, and has no option apart from its value.
+    """
+    fitted: list[str] = []
+    written = False
+    for line in text.splitlines():
+        written = line.strip() == _AS_IT_IS or (written and bool(line))
+        fitted += _broken(line, width) if written and len(line) > width else [line]
+    return "\n".join(fitted)
+
+
+def _broken(line: str, width: int) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip())]
+    if not line.lstrip().startswith(_PROGRAM):
+        column = _COLUMN.match(line)
+        hanging = " " * column.end() if column else indent
+        return textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)
+    first, *words = _WORDS.findall(line)
+    lines = [indent + first]
+    for word in words:
+        if len(lines[-1]) + 1 + len(word) + len(_GOES_ON) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"{indent}    {word}")
+    return [*(one + _GOES_ON for one in lines[:-1]), lines[-1]]
+
+
+def _write_text(command: TyperCommand | TyperGroup, formatter: Any) -> None:
+    formatter.write_paragraph()
+    with formatter.indentation():
+        width = formatter.width - formatter.current_indent
+        formatter.write_text(_fitted(inspect.cleandoc(command.help or ""), width))
+
+
 class Command(TyperCommand):
     """A command whose help has its options in groups."""
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Writes what it does, with examples."""
+        _write_text(self, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Writes arguments and options."""
@@ -65,6 +115,10 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A command of commands whose help has its options in groups."""
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Writes what they do, with examples."""
+        _write_text(self, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Writes arguments, options and commands."""

@@ -5,6 +5,7 @@ Nothing heavy is imported here: a command imports what it needs when it runs.
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -47,9 +48,11 @@ from autotune.cli.verbosity import (
     with_verbosity,
 )
 from autotune.cli.verify import verify
-from autotune.errors import INTERRUPTED, AutotuneError, UsageError
+from autotune.errors import INTERRUPTED, AutotuneError, UsageError, meant
 
 _BUG = "bug"
+_BY_PYDANTIC = "Value error, "
+_CHOICE = re.compile(r"'([^']*)' is not one of (.+)\.")
 _PIPE_WIDTH, _NARROWEST_HELP, _WIDEST_HELP = 80, 50, 160
 """Characters in a line of help where no terminal says how many, at least, and at most."""
 
@@ -197,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except AutotuneError as error:
             code = _fail(error.kind, error.message, error.hint, error.exit_code, as_json)
         except typer.TyperException as error:
-            message, hint = error.format_message(), _help_hint(error)
+            message, hint = _usage(error)
             code = _fail(UsageError.kind, message, hint, error.exit_code, as_json)
         except (KeyboardInterrupt, typer.Abort):
             print("autotune: interrupted", file=sys.stderr)
@@ -230,9 +233,16 @@ def _complain(kind: str, message: str, hint: str = "") -> None:
         typer.echo(f"  hint: {hint}", err=True)
 
 
-def _help_hint(error: typer.TyperException) -> str:
+def _usage(error: typer.TyperException) -> tuple[str, str]:
+    """What was wrong on the command line, and where to read more, or what was probably meant."""
+    message = error.format_message().replace(_BY_PYDANTIC, "")
     command = getattr(getattr(error, "ctx", None), "command_path", "")
-    return f"see `{command} --help`" if command else ""
+    hint = f"see `{command} --help`" if command else ""
+    if (choice := _CHOICE.search(message)) and (
+        near := meant(choice[1], re.findall("'([^']*)'", choice[2]))
+    ):
+        hint = f"did you mean '{near}'?"
+    return message, hint
 
 
 def _report_bug(error: Exception, as_json: bool) -> int:

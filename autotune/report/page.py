@@ -9,16 +9,16 @@ from typing import Any
 
 from autotune.records.json_text import json_text
 from autotune.report.csv_table import csv_text
-from autotune.report.svg import LEFT, TOP, WIDTH, label
+from autotune.report.svg import BANDS, COLOURS, LEFT, TOP, WIDTH, label
 
 _LIGHT = """--ink: #222; --soft: #555; --grid: #e2e2e2; --rule: #888; --paper: #fff; --box: #f5f5f5;
   --link: #0b57d0; --notice: #fff3cd; --c0: #1f77b4; --c1: #d62728; --c2: #2ca02c; --c3: #9467bd; --c4: #d96c00;
-  --c5: #8c564b;
+  --c5: #8c564b; --c6: #c2479c; --c7: #6b6b6b; --c8: #8a8b00; --c9: #0f8fa0;
   --b0: #aec7e8; --b1: #ffbb78; --b2: #98df8a; --b3: #ff9896; --b4: #c5b0d5; --b5: #c49c94; --b6: #f7b6d2;
   --b7: #dbdb8d; --b8: #9edae5; --b9: #c7c7c7;"""
 _DARK = """--ink: #e8e8e8; --soft: #b0b0b0; --grid: #3a3a3a; --rule: #999; --paper: #161616; --box: #222;
   --link: #8ab4f8; --notice: #4a3c00; --c0: #5aa9e6; --c1: #ff6b6b; --c2: #5cc86a; --c3: #b893e8; --c4: #ffa24d;
-  --c5: #cfa193;
+  --c5: #cfa193; --c6: #f08ad0; --c7: #adadad; --c8: #d6d750; --c9: #4fd6e6;
   --b0: #234a73; --b1: #7a4a12; --b2: #2c5c24; --b3: #7a2b2b; --b4: #4b3a66; --b5: #57382f; --b6: #6b2f50;
   --b7: #5c5c1e; --b8: #1e5a66; --b9: #4a4a4a;"""
 _PLOT_STYLE = f"""svg text {{ font: 12px system-ui, sans-serif; fill: var(--ink); }}
@@ -31,8 +31,8 @@ svg .tick {{ fill: var(--soft); }} svg .light {{ fill: #fff; }} svg .dark {{ fil
 .dots {{ fill: none; stroke: var(--of); stroke-width: 5; stroke-linecap: round; stroke-opacity: 0.6; }}
 .whisker {{ fill: none; stroke: var(--ink); }} .box {{ fill: var(--box); }}
 .band {{ fill: var(--of); opacity: 0.7; stroke: var(--paper); stroke-width: 0.4; }}
-{" ".join(f".c{n} {{ --of: var(--c{n}); }}" for n in range(6))}
-{" ".join(f".b{n} {{ --of: var(--b{n}); }}" for n in range(10))}
+{" ".join(f".c{n} {{ --of: var(--c{n}); }}" for n in range(COLOURS))}
+{" ".join(f".b{n} {{ --of: var(--b{n}); }}" for n in range(BANDS))}
 """
 _STYLE = f"""
 :root {{ color-scheme: light dark; {_LIGHT} }}

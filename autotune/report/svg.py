@@ -9,7 +9,7 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 88, 20, 20, 55
-COLOURS = 6
+COLOURS = 10
 """Kinds of lines and marks that are told apart; `page.py` has their colours."""
 BANDS = 10
 """The same of what lies behind lines."""

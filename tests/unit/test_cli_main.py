@@ -287,3 +287,20 @@ def test_a_space_is_given_by_its_shipped_name_or_as_a_file(
     with pytest.raises(UsageError, match="--space 'tablet' is no file") as caught:
         ranges("tablet")
     assert "phone, unrooted" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["kernels", "--model", "lenet", "--layout", "channel-last"], "channels-last"),
+        (["completion", "bsh"], "bash"),
+        (["kernels", "--model", "lenet", "--precision", "fp61"], "fp16"),
+    ],
+)
+def test_a_choice_that_was_probably_meant_is_named(
+    arguments: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    assert f"hint: did you mean '{near}'?" in told
+    assert "Value error" not in told

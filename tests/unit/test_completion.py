@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -168,14 +169,29 @@ def test_help_is_as_wide_as_the_terminal(
     for command in ("kernels", "joint", "cpu-config"):
         assert main([command, "--help"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        # Examples keep their lines, so that they can be copied.
+        # Only an option may be wider, with the specification of an operator.
+        assert max(len(line) for line in lines if len(line.split()) > 3) <= width
         told = [line for line in lines if not line.lstrip().startswith("autotune ")]
-        assert max(map(len, told)) <= width
         if width == 120:
             assert max(map(len, told)) > 90
         titles = [line.removesuffix(":") for line in lines if re.fullmatch(r"[A-Z]\w+:", line)]
         wanted = ["Model", "Budget", "Device", "Advanced", "Output"]
         assert [title for title in titles if title in wanted] == wanted
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("command", ["kernels", "joint", "export", "compare", "cpu-config"])
+def test_examples_of_help_are_commands_at_any_width(
+    command: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def examples(columns: int) -> list[list[str]]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main([command, "--help"]) == 0
+        told = capsys.readouterr().out.partition("Examples:\n")[2].partition("\n\n")[0]
+        return [shlex.split(line) for line in told.replace("\\\n", "").splitlines()]
+
+    assert examples(width) == examples(160)
+    assert len(examples(width)) > 1
 
 
 def test_options_that_say_what_is_tuned_are_not_among_the_advanced() -> None:

@@ -33,12 +33,12 @@ def events(run: Path) -> list[dict[str, Any]]:
 def test_a_joint_search_on_a_model_leaves_plans_and_goes_on(tmp_path: Path) -> None:
     # All cores are more than one cluster's: runs for unlike numbers of cores go together.
     runs = [
-        kernels(tmp_path / c, *PHONE, "--cluster", c, "--trials", "32")
+        kernels(tmp_path / c, *PHONE, "--cluster", c, "--trials", "16")
         for c in ("big", "little", "hybrid")
     ]
     common = (*PHONE, *(word for run in runs for word in ("--run", run)))
     found = joint(
-        *common, "--objective", "pareto", "--trials", 9, "--blocks", 1, "--least-seconds", 1,
+        *common, "--objective", "pareto", "--trials", 9, "--blocks", 1, "--least-seconds", 0.4,
         "--logs", tmp_path / "joint",
     )  # fmt: skip
     assert found["emulated"]
@@ -241,7 +241,7 @@ def test_a_memory_limit_brings_forms_that_save_memory(tmp_path: Path) -> None:
 
 
 def test_a_joint_search_on_this_host_runs_the_schedules_it_chose(tmp_path: Path) -> None:
-    run = kernels(tmp_path / "kernels", *LENET, "--trials", "40")
+    run = kernels(tmp_path / "kernels", *LENET, "--trials", "24")
     found = joint(
         "--device", "local", *LENET, "--run", run, "--meter", "none", "--trials", 6, "--blocks", 2,
         "--least-seconds", 0.2, "--start-temperature", 999, "--space", space(tmp_path),

@@ -43,6 +43,9 @@ pytestmark = [
     ),
 ]
 
+_SAMPLES = 3
+"""Schedules that are drawn of a formulation that TVM's rules cut; the first that it compiles is tried."""
+
 _KINDS, _EVERY_KIND = 2, 6
 """Most kinds of schedules tried of a formulation whose tiles are searched by themselves, and exhaustively."""
 
@@ -183,11 +186,15 @@ def _programs(
     _, space = _space(name)
     if not formulation.rule:
         ranker = ScheduleRanker(seed=1, warmup=24)
-        lane = Lane(
-            kernel, formulation, space=space, target=target, ranker=ranker, seed=1, threads=1
+        few = space.model_copy(
+            update={"search": space.search.model_copy(update={"min_unmeasured": _SAMPLES})}
         )
-        for candidate in lane.propose(1):
-            yield _of_record(kernel, formulation, candidate.trace, candidate.digest)
+        lane = Lane(kernel, formulation, space=few, target=target, ranker=ranker, seed=1, threads=1)
+        for candidate in lane.propose(_SAMPLES):
+            program = _of_record(kernel, formulation, candidate.trace, candidate.digest)
+            if _compiles(program, target):
+                yield program
+                return
         return
     tiles = _tiles(kernel, formulation, name, exhaustive=exhaustive)
     if not tiles:
@@ -200,6 +207,15 @@ def _programs(
             schedule = sketches.schedule(tile)
             digest = digest_of(kernel, formulation.name, schedule.mod)
             yield _of_record(kernel, formulation, plain(schedule.trace.as_json()), digest)
+
+
+def _compiles(program: Any, target: Any) -> bool:
+    """Whether TVM compiles it: of what its own rules propose, it does not always."""
+    try:
+        tvm.compile(program, target)
+    except Exception:  # TVM raises whatever it meets first.
+        return False
+    return True
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Files from outside, read with limits: bytes, lines, nesting, values and numbers.
+"""Files from outside, read with limits: bytes, lines, nesting, memory and numbers.
 
 A file that somebody else made can be hostile. Nothing here runs what it reads. Memory is bounded by the limits,
 which are checked before a text is parsed. What is refused raises an error of one line that names the file.
@@ -44,8 +44,8 @@ class Limits:
         bytes: Of the whole file, unpacked.
         line_bytes: Of one line, where a file is read by lines; of the text, where it is one JSON value.
         lines: Lines.
-        values: JSON values (numbers, texts, lists, objects) of one line or text.
-        all_values: Those of all lines of a file.
+        memory: Bytes that the values of one line or text take in memory, about; see `_memory`.
+        all_memory: The same of all lines of a file.
         depth: Lists and objects within each other. The limit is kept to within a factor of two.
         packed_ratio: How many times larger an unpacked file may be than the packed one, beyond the first 16 MiB.
     """
@@ -53,19 +53,23 @@ class Limits:
     bytes: int
     line_bytes: int
     lines: int = 1_000_000
-    values: int = 1_000_000
-    all_values: int = 20_000_000
+    memory: int = 64 * _MIB
+    all_memory: int = 1536 * _MIB
     depth: int = 32
     packed_ratio: int = 100
 
 
 SMALL = Limits(bytes=4 * _MIB, line_bytes=4 * _MIB)
 """Files that people write by hand: spaces, targets, profiles, settings."""
-DOCUMENT = Limits(bytes=64 * _MIB, line_bytes=64 * _MIB, values=8_000_000)
+DOCUMENT = Limits(bytes=64 * _MIB, line_bytes=64 * _MIB, memory=256 * _MIB)
 """One JSON value that a program wrote: results, plans, manifests."""
 LINES = Limits(bytes=512 * _MIB, line_bytes=8 * _MIB)
 """JSON lines: events of runs, databases of records."""
 
+_VALUE_BYTES = 40
+"""Of a number or a text, with its place in a list."""
+_SIGN_BYTES = {b",": _VALUE_BYTES, b":": _VALUE_BYTES, b"[": 64, b"{": 200}
+"""What CPython takes of memory for each of them, about: a value more, a list, an object."""
 _TOML_BYTES = _MIB
 _TOML_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_TOML_KEY}(?:[ \t]*\.[ \t]*{_TOML_KEY}){{{SMALL.depth}}}")
@@ -141,14 +145,20 @@ def parse_json(text: bytes | str, limits: Limits = DOCUMENT, *, nan_as_null: boo
         Unreadable: It is no JSON, or beyond a limit, or has a number that JSON does not have (NaN), one of
             1e100 or more, or of more than 24 digits in a row.
     """
+    return _parsed(text, limits, nan_as_null=nan_as_null)[0]
+
+
+def _parsed(text: bytes | str, limits: Limits, *, nan_as_null: bool) -> tuple[Any, int]:
+    """As `parse_json`, with what the value takes of memory, about."""
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     if len(data) > limits.line_bytes:
         raise Unreadable(f"it is larger than {_size(limits.line_bytes)}")
     # Only what is outside of texts has a structure. Escaped quotes go first.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     outside = b'""'.join(plain.split(b'"')[::2]) if b'"' in plain else plain
-    if _values(outside) > limits.values:
-        raise Unreadable(f"it has more than {limits.values} values")
+    memory = _memory(outside) + len(data)
+    if memory > limits.memory:
+        raise Unreadable(f"its values take more than {_size(limits.memory)} of memory")
     if _deeper(outside, limits.depth):
         raise Unreadable(f"it is nested more than {limits.depth} deep")
     digits = outside.translate(_DIGITS_AS_ZEROS)
@@ -171,7 +181,7 @@ def parse_json(text: bytes | str, limits: Limits = DOCUMENT, *, nan_as_null: boo
         raise Unreadable(str(reason)) from None
     if (b"\\ud" in data or b"\\uD" in data) and not _encodable(value):
         raise Unreadable("it has half of a surrogate pair, which is no character")
-    return value
+    return value, memory
 
 
 def read_json(
@@ -293,7 +303,7 @@ def lines(
         Unreadable: A line is no JSON, or beyond a limit; the message has its number.
         OSError, EOFError, zlib.error: As the file raises when it is read.
     """
-    total = number = values = 0
+    total = number = memory = 0
     while line := file.readline(limits.line_bytes + 1):
         number += 1
         total += len(line)
@@ -305,13 +315,13 @@ def lines(
             raise Unreadable(f"it is larger than {_size(limits.bytes)}")
         if torn_end and not line.endswith(b"\n"):
             return
-        values += _values(line)
-        if values > limits.all_values:
-            raise Unreadable(f"it has more than {limits.all_values} values")
         try:
-            value = parse_json(line, limits)
+            value, taken = _parsed(line, limits, nan_as_null=False)
         except Unreadable as reason:
             raise Unreadable(f"line {number} is damaged: {reason}") from None
+        memory += taken
+        if memory > limits.all_memory:
+            raise Unreadable(f"its values take more than {_size(limits.all_memory)} of memory")
         yield number, value
 
 
@@ -345,9 +355,9 @@ def _null(_: str) -> None:
     """NaN or Infinity as null."""
 
 
-def _values(text: bytes) -> int:
-    """How many JSON values a text has at most."""
-    return 1 + sum(map(text.count, (b",", b"[", b"{", b":")))
+def _memory(outside: bytes) -> int:
+    """Bytes that the values of a JSON text take as Python's objects, about, from what is outside of its texts."""
+    return _VALUE_BYTES + sum(count * outside.count(sign) for sign, count in _SIGN_BYTES.items())
 
 
 def _size(count: int) -> str:

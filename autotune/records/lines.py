@@ -82,11 +82,9 @@ def read_lines(path: Path) -> list[Any]:
         except OSError as error:
             raise RecordError(f"{path} cannot be read: {error.strerror}") from error
         except Unreadable as error:
-            number = len(values) + 1
-            raise RecordError(
-                f"{path}: {error}",
-                hint=f"delete line {number} to go on without that record",
-            ) from None
+            line = f"line {len(values) + 1}"
+            hint = f"delete {line} to go on without that record" if line in str(error) else ""
+            raise RecordError(f"{path}: {error}", hint=hint) from None
     return values
 
 

@@ -6,7 +6,9 @@ import math
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +99,8 @@ def test_brackets_and_numbers_within_texts_do_not_count() -> None:
 
 
 def test_too_many_values_are_refused_before_they_are_made() -> None:
-    with pytest.raises(Unreadable, match="more than 10 values"):
-        parse_json("[" + "1," * 10 + "1]", Limits(100, 100, values=10))
+    with pytest.raises(Unreadable, match="more than 500 bytes of memory"):
+        parse_json("[" + "1," * 10 + "1]", Limits(100, 100, memory=500))
 
 
 @pytest.mark.parametrize(
@@ -190,14 +192,31 @@ def test_a_gzip_bomb_costs_little_memory_and_time(tmp_path: Path, bomb: str) -> 
     assert seconds < 5
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[" + '{"a":0},' * 5000 + "0]", "[" + "[]," * 9000 + "0]", "[" + "1234.5," * 9000 + "0]"],
+)
+def test_what_values_take_of_memory_is_known_before_they_are_made(text: str) -> None:
+    tracemalloc.start()
+    try:
+        value = parse_json(text, replace(LINES, memory=1 << 30))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert value
+    with pytest.raises(Unreadable, match="of memory"):
+        parse_json(text, replace(LINES, memory=taken // 2))
+    assert parse_json(text, replace(LINES, memory=2 * taken)) == value
+
+
 def test_lines_of_a_file_are_limited_together(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"[1,2,3]\n" * 1000))
     few = Limits(1 << 20, 1 << 10, lines=100)
     with pytest.raises(RecordError, match="more than 100 lines"):
         list(packed_lines(path, few, RecordError))
-    few = Limits(1 << 20, 1 << 10, all_values=100)
-    with pytest.raises(RecordError, match="more than 100 values"):
+    few = Limits(1 << 20, 1 << 10, all_memory=4000)
+    with pytest.raises(RecordError, match="more than 4000 bytes of memory"):
         list(packed_lines(path, few, RecordError))
     few = Limits(1 << 10, 1 << 10)
     with pytest.raises(RecordError, match="larger than 1024 bytes"):

@@ -520,11 +520,15 @@ class Compile(_Strict):
         return options
 
 
+_Size = Annotated[int, Field(gt=0, le=100_000)]
+"""A number of schedules or of measurements; beyond that no search would end."""
+
+
 class Search(_Strict):
     """Sizes of the evolutionary search, tuned so that it takes little of a trial's time."""
 
-    population: PositiveInt = Field(default=48, description="Schedules kept in a generation.")
-    min_unmeasured: PositiveInt = Field(
+    population: _Size = Field(default=48, description="Schedules kept in a generation.")
+    min_unmeasured: _Size = Field(
         default=24, description="Fresh valid samples that every round starts from."
     )
     measured_share: float = Field(
@@ -533,14 +537,14 @@ class Search(_Strict):
         le=1,
         description="Share of a first generation that was measured before.",
     )
-    generations: PositiveInt = 2
+    generations: _Size = 2
     mutation_probability: float = Field(default=0.85, ge=0, le=1)
     explore: float = Field(default=0.1, ge=0, le=1, description="Share of a round taken at random.")
-    max_failed_batches: PositiveInt = Field(
+    max_failed_batches: _Size = Field(
         default=50, description="Batches of samples without a valid one before a space is given up."
     )
-    trials_per_round: PositiveInt = 8
-    warmup_trials: PositiveInt = Field(
+    trials_per_round: _Size = 8
+    warmup_trials: _Size = Field(
         default=4, description="Trials each formulation of a convolution or matmul gets first."
     )
     warmup_share: float = Field(
@@ -549,7 +553,7 @@ class Search(_Strict):
         le=1,
         description="More than that, where the budget allows: this share of an equal share of all trials.",
     )
-    warmup_trials_memory_bound: PositiveInt = 2
+    warmup_trials_memory_bound: _Size = 2
     outlook: dict[str, PositiveFloat] = Field(
         default_factory=dict,
         description="By formulation: what its best time is multiplied with where formulations compete for trials. "
@@ -572,17 +576,15 @@ class Measure(_Strict):
 
     build_timeout_s: float = Field(default=30.0, gt=0)
     run_timeout_s: float = Field(default=20.0, gt=0, description="Limit for one candidate.")
-    repeats: PositiveInt = 3
+    repeats: _Size = 3
     min_repeat_ms: float = Field(default=4.0, ge=0)
     give_up_ratio: float = Field(
         default=4.0,
         gt=1,
         description="A candidate this many times slower than the best is timed only once.",
     )
-    finalists: PositiveInt = Field(default=3, description="Best schedules of a task timed again.")
-    final_blocks: PositiveInt = Field(
-        default=11, description="Interleaved blocks of the last timing."
-    )
+    finalists: _Size = Field(default=3, description="Best schedules of a task timed again.")
+    final_blocks: _Size = Field(default=11, description="Interleaved blocks of the last timing.")
     final_min_repeat_ms: float = Field(default=4.0, ge=0)
     tolerance: float = Field(
         default=1e-4,
@@ -596,7 +598,7 @@ class Measure(_Strict):
         lt=1,
         description="The same of a kernel that keeps operands in half precision.",
     )
-    pool: PositiveInt = Field(
+    pool: _Size = Field(
         default=8,
         description="Best schedules of a task that the result keeps, for other cores and clocks.",
     )

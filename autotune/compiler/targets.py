@@ -43,6 +43,7 @@ _ATTRIBUTES: Mapping[str, type] = {
     "max_function_args": int,
     **dict.fromkeys((*_WORK_ITEMS, _LOCAL_MEMORY, _SUB_GROUP), int),
 }
+_MOST, _MOST_CORES = (1 << 31) - 1, 4096
 _WORD = re.compile(r"[+\-]?[\w.,/()@ -]{0,100}")
 
 
@@ -204,8 +205,9 @@ def _check_attribute(key: str, value: Any) -> None:
             f"key {key[:60]} is none that a target file may have",
             hint=f"known: {', '.join(_ATTRIBUTES)}",
         )
+    least, most = (1, _MOST_CORES) if key == "num-cores" else (-1, _MOST)
     if form is int:
-        right = type(value) is int and -1 <= value < 1 << 31
+        right = type(value) is int and least <= value <= most
     elif form is str:
         right = isinstance(value, str) and _WORD.fullmatch(value) is not None
     else:
@@ -213,7 +215,8 @@ def _check_attribute(key: str, value: Any) -> None:
             isinstance(one, str) and _WORD.fullmatch(one) for one in value
         )
     if not right:
-        wanted = {int: "a whole number below 2^31", str: "a word"}.get(form, "a list of words")
+        number = f"a whole number from {least} to {most}" if form is int else ""
+        wanted = number or ("a word" if form is str else "a list of words")
         raise UsageError(f"key {key} is {json.dumps(value)[:60]}, and {wanted} is wanted")
 
 

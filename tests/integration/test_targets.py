@@ -102,6 +102,14 @@ def test_the_work_group_of_a_file_narrows_the_limits_by_either_name(
         ({"kind": "opencl", "max_num_threads": 0}, "key max_num_threads is 0"),
         ({"kind": "opencl", "thread_warp_size": 0}, "key thread_warp_size is 0"),
         (
+            {"kind": "llvm", "num-cores": 0},
+            "key num-cores is 0, and a whole number from 1 to 4096 is wanted",
+        ),
+        (
+            {"kind": "llvm", "num-cores": 2147483647},
+            "key num-cores is 2147483647",
+        ),
+        (
             {"kind": "opencl", "max_shared_memory_per_block": -3},
             "key max_shared_memory_per_block is -3",
         ),

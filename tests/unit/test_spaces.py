@@ -34,6 +34,8 @@ def test_shipped_schema_is_the_one_of_the_models() -> None:
     [
         (GOOD.replace('family = "cpu"', 'family = "gpu"'), "family", "'cpu' or 'opencl'"),
         (GOOD + "[search]\npopulation = 0\n", "search.population", "greater than 0"),
+        (GOOD + "[search]\npopulation = 100001\n", "search.population", "or equal to 100000"),
+        (GOOD + "[measure]\nrepeats = 1000000000\n", "measure.repeats", "or equal to 100000"),
         (GOOD + "[search]\npopulatoin = 4\n", "search.populatoin", "not permitted"),
         (GOOD.replace("inline_constants", "inline"), "rules.0", "inline"),
         (GOOD.replace("schema_version = 1", "schema_version = 9"), "schema_version", "should be 1"),

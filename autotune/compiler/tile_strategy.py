@@ -57,10 +57,10 @@ def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) 
         def generate_measure_candidates(self) -> Any:
             known = self._database.get_top_k(self._workload, _BREEDING)
             best = filter(self._sketches.has, (tile_of(rule, record.trace) for record in known))
-            made = map(self._made, self._search.propose(self._per_round, [*best]))
-            return [
-                MeasureCandidate(s, ArgInfo.from_entry_func(s.mod, True)) for s in made if s
-            ] or None
+            tiles = self._search.propose(self._per_round, [*best])
+            made = filter(None, map(self._made, tiles))
+            found = [MeasureCandidate(s, ArgInfo.from_entry_func(s.mod, True)) for s in made]
+            return found if tiles else None
 
         def _made(self, tile: Any) -> Any | None:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 import tvm
@@ -13,12 +14,14 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
 from tvm.s_tir.schedule import Trace
 
+from autotune.compiler.candidate import Candidate
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.formulations import formulations
+from autotune.compiler.implicit_gemm import Products
 from autotune.compiler.lane import Lane
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.plain import plain
-from autotune.compiler.rules import tile_rule
+from autotune.compiler.rules import NO_SCHEDULE, tile_rule
 from autotune.compiler.tile_rules import recorded_tile, tile_of, tiles_of
 from autotune.errors import RecordError
 from autotune.records.database import Schedule as Recorded
@@ -154,3 +157,33 @@ def test_what_two_sources_know_is_proposed_once_and_what_is_recalled_when_it_is_
     known = Recorded.of(kernel.name, "gemm", same.digest, trace, {"run": 1e-3})
     both.repeat(both.recall([known]))
     assert [one.digest for one in both.propose(1)] == [same.digest]
+
+
+def test_tiles_that_cannot_be_scheduled_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sketch = Products.sketch
+    kernel = parse_kernel("matmul:m=64,n=64,k=64", "forward")
+    (product,) = formulations(kernel, ["gemm"])
+
+    def proposed(*pipelined: bool) -> tuple[Lane, list[Candidate]]:
+        def some(self: Products, sch: Any, block: Any, tiles: Any, tile: Any) -> Any:
+            if tile.pipelined in pipelined:
+                raise ValueError("no way to schedule it")
+            return sketch(self, sch, block, tiles, tile)
+
+        monkeypatch.setattr(Products, "sketch", some)
+        ranker = ScheduleRanker(seed=1, warmup=24)
+        lane = Lane(kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1)
+        found: list[Candidate] = []
+        while not (found or lane.state.exhausted):
+            found = lane.propose(8)
+        return lane, found
+
+    lane, found = proposed(True)
+    assert found
+    assert lane.state.failure == ""
+    assert "no way to schedule it" in caplog.text
+    lane, found = proposed(True, False)
+    assert (found, lane.state.exhausted) == ([], True)
+    assert lane.state.failure == NO_SCHEDULE

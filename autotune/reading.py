@@ -45,7 +45,7 @@ class Limits:
         line_bytes: Of one line, where a file is read by lines; of the text, where it is one JSON value.
         lines: Lines.
         memory: Bytes that the values of one line or text take in memory, about; see `_memory`.
-        all_memory: The same of all lines of a file.
+        all_memory: The same of all lines of a file, counted line by line.
         depth: Lists and objects within each other. The limit is kept to within a factor of two.
         packed_ratio: How many times larger an unpacked file may be than the packed one, beyond the first 16 MiB.
     """

@@ -73,10 +73,13 @@ class JointPools:
         where = clusters[0] if len(clusters) == 1 else HYBRID
         return tuple(
             min(
-                (number for number, one in enumerate(task.schedules) if where in one.ms),
-                key=lambda number, task=task: task.schedules[number].ms[where],  # type: ignore[misc]
-                default=fallback,
-            )
+                (
+                    (one.ms[where], number)
+                    for number, one in enumerate(task.schedules)
+                    if where in one.ms
+                ),
+                default=(0.0, fallback),
+            )[1]
             for task, fallback in zip(self.tasks, self.winners, strict=True)
         )
 

@@ -196,11 +196,10 @@ class Lane:
         Raises:
             ToolchainError: The space makes no schedule.
         """
-        program = prim_func(self.kernel, self.formulation)
         self._context.pre_tuning(
             _MAX_TRIALS,
             self._space.search.trials_per_round,
-            [] if self._own else design_spaces(program, self._target, self._space),
+            [] if self._own else design_spaces(self._context.mod, self._target, self._space),
             self._database,
             metaschedule_model(self._ranker, self._features),
         )

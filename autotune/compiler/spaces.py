@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _LARGEST = 2**53 - 1  # What JSON keeps exactly.
 PositiveInt = Annotated[int, Field(gt=0, le=_LARGEST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=_LARGEST)]
+Times = Annotated[int, Field(gt=0, le=100_000)]
+"""A number of schedules or of measurements; beyond that no search would end."""
 Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=256)]
 Vectors = Annotated[tuple[Literal[1, 2, 4, 8, 16], ...], Field(min_length=1)]
 """Widths that OpenCL has vectors of, without three, whose neighbours lie four apart."""
@@ -520,15 +522,11 @@ class Compile(_Strict):
         return options
 
 
-_Size = Annotated[int, Field(gt=0, le=100_000)]
-"""A number of schedules or of measurements; beyond that no search would end."""
-
-
 class Search(_Strict):
     """Sizes of the evolutionary search, tuned so that it takes little of a trial's time."""
 
-    population: _Size = Field(default=48, description="Schedules kept in a generation.")
-    min_unmeasured: _Size = Field(
+    population: Times = Field(default=48, description="Schedules kept in a generation.")
+    min_unmeasured: Times = Field(
         default=24, description="Fresh valid samples that every round starts from."
     )
     measured_share: float = Field(
@@ -537,14 +535,14 @@ class Search(_Strict):
         le=1,
         description="Share of a first generation that was measured before.",
     )
-    generations: _Size = 2
+    generations: Times = 2
     mutation_probability: float = Field(default=0.85, ge=0, le=1)
     explore: float = Field(default=0.1, ge=0, le=1, description="Share of a round taken at random.")
-    max_failed_batches: _Size = Field(
+    max_failed_batches: Times = Field(
         default=50, description="Batches of samples without a valid one before a space is given up."
     )
-    trials_per_round: _Size = 8
-    warmup_trials: _Size = Field(
+    trials_per_round: Times = 8
+    warmup_trials: Times = Field(
         default=4, description="Trials each formulation of a convolution or matmul gets first."
     )
     warmup_share: float = Field(
@@ -553,7 +551,7 @@ class Search(_Strict):
         le=1,
         description="More than that, where the budget allows: this share of an equal share of all trials.",
     )
-    warmup_trials_memory_bound: _Size = 2
+    warmup_trials_memory_bound: Times = 2
     outlook: dict[str, PositiveFloat] = Field(
         default_factory=dict,
         description="By formulation: what its best time is multiplied with where formulations compete for trials. "
@@ -576,15 +574,15 @@ class Measure(_Strict):
 
     build_timeout_s: float = Field(default=30.0, gt=0)
     run_timeout_s: float = Field(default=20.0, gt=0, description="Limit for one candidate.")
-    repeats: _Size = 3
+    repeats: Times = 3
     min_repeat_ms: float = Field(default=4.0, ge=0)
     give_up_ratio: float = Field(
         default=4.0,
         gt=1,
         description="A candidate this many times slower than the best is timed only once.",
     )
-    finalists: _Size = Field(default=3, description="Best schedules of a task timed again.")
-    final_blocks: _Size = Field(default=11, description="Interleaved blocks of the last timing.")
+    finalists: Times = Field(default=3, description="Best schedules of a task timed again.")
+    final_blocks: Times = Field(default=11, description="Interleaved blocks of the last timing.")
     final_min_repeat_ms: float = Field(default=4.0, ge=0)
     tolerance: float = Field(
         default=1e-4,
@@ -598,7 +596,7 @@ class Measure(_Strict):
         lt=1,
         description="The same of a kernel that keeps operands in half precision.",
     )
-    pool: _Size = Field(
+    pool: Times = Field(
         default=8,
         description="Best schedules of a task that the result keeps, for other cores and clocks.",
     )

@@ -23,7 +23,8 @@ _LOCAL_MEMORY = "max_shared_memory_per_block"
 _SUB_GROUP = "thread_warp_size"
 # What a file may say of a target: attributes that describe the device. TVM and LLVM have others, some of which load
 # code (`cl-opt`, `libs`).
-_ATTRIBUTES: Mapping[str, type] = {
+_WHOLE = range(-1, 1 << 31)
+_ATTRIBUTES: Mapping[str, type | range] = {
     "kind": str,
     "tag": str,
     "keys": list,
@@ -34,16 +35,15 @@ _ATTRIBUTES: Mapping[str, type] = {
     "mattr": list,
     "mabi": str,
     "mfloat-abi": str,
-    "num-cores": int,
-    "vector-width": int,
-    "supports_fp16": int,
-    "texture_spatial_limit": int,
-    "texture_depth_limit": int,
-    "image_base_address_alignment": int,
-    "max_function_args": int,
-    **dict.fromkeys((*_WORK_ITEMS, _LOCAL_MEMORY, _SUB_GROUP), int),
+    "num-cores": range(1, 4097),
+    "vector-width": _WHOLE,
+    "supports_fp16": _WHOLE,
+    "texture_spatial_limit": _WHOLE,
+    "texture_depth_limit": _WHOLE,
+    "image_base_address_alignment": _WHOLE,
+    "max_function_args": _WHOLE,
+    **dict.fromkeys((*_WORK_ITEMS, _LOCAL_MEMORY, _SUB_GROUP), _WHOLE),
 }
-_MOST, _MOST_CORES = (1 << 31) - 1, 4096
 _WORD = re.compile(r"[+\-]?[\w.,/()@ -]{0,100}")
 
 
@@ -205,18 +205,18 @@ def _check_attribute(key: str, value: Any) -> None:
             f"key {key[:60]} is none that a target file may have",
             hint=f"known: {', '.join(_ATTRIBUTES)}",
         )
-    least, most = (1, _MOST_CORES) if key == "num-cores" else (-1, _MOST)
-    if form is int:
-        right = type(value) is int and least <= value <= most
+    if isinstance(form, range):
+        right = type(value) is int and value in form
+        wanted = f"a whole number from {form[0]} to {form[-1]}"
     elif form is str:
         right = isinstance(value, str) and _WORD.fullmatch(value) is not None
+        wanted = "a word"
     else:
         right = isinstance(value, list | tuple) and all(
             isinstance(one, str) and _WORD.fullmatch(one) for one in value
         )
+        wanted = "a list of words"
     if not right:
-        number = f"a whole number from {least} to {most}" if form is int else ""
-        wanted = number or ("a word" if form is str else "a list of words")
         raise UsageError(f"key {key} is {json.dumps(value)[:60]}, and {wanted} is wanted")
 
 

@@ -244,10 +244,6 @@ class Sketches:
         self._block = str(block.name_hint)
         self._traces: dict[Any, Any] = {}
 
-    def has(self, tile: Any) -> bool:
-        """Whether a sketch can decide everything as the tile has it; records may hold tiles of wider spaces."""
-        return self._tiles.has(tile)
-
     def schedule(self, tile: Any) -> Any:
         """The schedule with every decision as the tile has it."""
         from tvm.s_tir import Schedule

@@ -44,19 +44,19 @@ def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) 
         def pre_tuning(
             self, max_trials: int, per_round: int, spaces: Any, database: Any, model: Any
         ) -> None:
-            tiles = tiles_of(rule, self._module, seed)
+            self._tiles = tiles_of(rule, self._module, seed)
             self._per_round = int(per_round)
             self._database = database
             self._workload = database.commit_workload(self._module)
             self._sketches = Sketches(rule, self._module)
-            self._search = TileSearch(tiles, ranker, explore, seed)
+            self._search = TileSearch(self._tiles, ranker, explore, seed)
 
         def post_tuning(self) -> None:
             """Nothing is to be undone."""
 
         def generate_measure_candidates(self) -> Any:
             known = self._database.get_top_k(self._workload, _BREEDING)
-            best = filter(self._sketches.has, (tile_of(rule, record.trace) for record in known))
+            best = filter(self._tiles.has, (tile_of(rule, record.trace) for record in known))
             tiles = self._search.propose(self._per_round, [*best])
             made = filter(None, map(self._made, tiles))
             found = [MeasureCandidate(s, ArgInfo.from_entry_func(s.mod, True)) for s in made]

@@ -17,7 +17,10 @@ AUTOTUNE = [sys.executable, "-m", "autotune"]
 def autotune(
     *arguments: str | Path, timeout: float = 240, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end; with variables of its own it starts as a user's does, and imports everything."""
+    """Runs the command to its end.
+
+    With variables of its own it is no fork: what is imported may read them.
+    """
     words = [str(argument) for argument in arguments]
     if not environment:
         return warm.run(words, os.environ, timeout)

@@ -73,7 +73,7 @@ def _scheduled(
         tile
         for seed in range(16)
         for tile in tiles_of(rule, module, seed).drawn(4000)
-        if sketches.has(tile) and all(getattr(tile, key) == value for key, value in wanted.items())
+        if all(getattr(tile, key) == value for key, value in wanted.items())
     )
     schedule = sketches.schedule(tile)
     assert tile_of(rule, schedule.trace) == tile

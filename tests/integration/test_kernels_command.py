@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -360,9 +359,9 @@ def test_compiling_and_waiting_are_no_part_of_a_time_over_a_session(
         )  # fmt: skip
     trials = read_run(one_folder(tmp_path / "logs")).trials()
     assert [trial["status"] for trial in trials] == ["ok"] * 10
-    # Each sample would have waited, and the first would have compiled. Others at work make some of them longer.
-    for sample in (min, itemgetter(0)):
-        assert sum(sample(trial["samples_s"]) < 1e-3 for trial in trials) > 6, trials
+    # Each sample would have waited; one would have compiled. Others at work make some of them longer.
+    assert all(min(trial["samples_s"]) < 1e-3 for trial in trials), trials
+    assert all(max(trial["samples_s"]) < 50e-3 for trial in trials), trials
 
 
 def test_a_slow_default_is_timed_once_before_the_last_timing(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
     tiles = tiles_of(rule, module, seed=1)
     by_kind: dict[object, list] = {}
     for tile in tiles.drawn(3000):
-        if tile.slices > 1 and sketches.has(tile):
+        if tile.slices > 1:
             by_kind.setdefault(rule.kind(tile), []).append(tile)
     wanted = {"straight": "straight", "unstaged": "staged"}[ways]
     assert {getattr(some[0], wanted) for some in by_kind.values()} == {True, False}
@@ -83,7 +83,7 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
 )
 def test_a_record_of_any_kind_of_tile_makes_its_program_again(spec: str, role: str) -> None:
     rule, module, sketches = sketched(spec, role, SPACE)
-    drawn = filter(sketches.has, tiles_of(rule, module, seed=1).drawn(2000))
+    drawn = tiles_of(rule, module, seed=1).drawn(2000)
     kinds = {rule.kind(tile): tile for tile in drawn}
     assert {tile.pipelined for tile in kinds.values()} == {True, False}
     workload = Workload(module)
@@ -116,7 +116,7 @@ def test_what_was_measured_before_is_a_lesson_or_is_recalled_and_not_learnt_twic
         made = Lane(kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1)
         return made, ranker
 
-    tiles = [*filter(sketches.has, tiles_of(rule, module, seed=1).drawn(8))]
+    tiles = [*tiles_of(rule, module, seed=1).drawn(8)]
     traces = [
         json.loads(json.dumps(plain(sketches.schedule(one).trace.as_json()))) for one in tiles
     ]
@@ -142,7 +142,7 @@ def test_what_two_sources_know_is_proposed_once_and_what_is_recalled_when_it_is_
     kernel = parse_kernel("matmul:m=16,n=256,k=128", "forward")
     (product,) = (one for one in formulations(kernel) if one.name == "gemm")
     _, module, sketches = sketched(kernel.spec, "forward")
-    tile = next(filter(sketches.has, tiles_of(tile_rule(SPACE, product.rule), module, 1).drawn(8)))
+    tile = next(tiles_of(tile_rule(SPACE, product.rule), module, 1).drawn(8))
     trace = json.loads(json.dumps(plain(sketches.schedule(tile).trace.as_json())))
 
     def lane() -> Lane:

@@ -6,6 +6,7 @@ import pytest
 from cpu_tiles import SPACE, built_tiles, check_tiles, sketched
 
 from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.tile_rules import tile_of
 from autotune.workloads import parse_kernel
 
 # Small kernels have short reductions, whose parts are shorter than any that are worth it.
@@ -63,14 +64,14 @@ def _kernels() -> list[tuple[str, str]]:
 def test_a_tile_of_a_like_kernel_may_be_none_of_this_one() -> None:
     """Records offer a small kernel's tile, without threads, to one that has them; such a search ended in a bug."""
     kernel = parse_kernel(CONVOLUTIONS[0], "forward")
-    _, tiles, sketches = sketched(kernel, "register_product")
-    _, serial, of_serial = sketched(kernel, "register_product", SPACE.without_threads())
+    _, tiles, _ = sketched(kernel, "register_product")
+    _, serial, _ = sketched(kernel, "register_product", SPACE.without_threads())
     own, others = [tile for tile in tiles.drawn(50) if tile.jobs > 1], list(serial.drawn(50))
     assert own
-    assert all(map(sketches.has, own))
+    assert all(map(tiles.has, own))
     assert others
-    assert all(map(of_serial.has, others))
-    assert not any(map(of_serial.has, own))
+    assert all(map(serial.has, others))
+    assert not any(map(serial.has, own))
 
 
 @pytest.mark.parametrize(("spec", "role"), _kernels())
@@ -83,14 +84,14 @@ def test_every_tile_is_right(spec: str, role: str, *, exhaustive: bool) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_every_kind_of_tile_has_a_schedule(role: str) -> None:
     """Parts of the outer reduction, of the inner, of both and of none; vectors of 8 and of 16 lanes."""
-    _, tiles, sketches = sketched(
+    rule, tiles, sketches = sketched(
         parse_kernel("conv2d:n=2,c=48,h=6,w=6,k=48,r=3,s=3,stride=1,pad=1", role),
         "register_product",
         PARTED,
     )
+    drawn = {(tile.vector, tile.parts > 1, tile.cuts > 1): tile for tile in tiles.drawn(400)}
     kinds = {
-        (tile.vector, tile.parts > 1, tile.cuts > 1): sketches.has(tile)
-        for tile in tiles.drawn(400)
+        kind: tile_of(rule, sketches.schedule(tile).trace) == tile for kind, tile in drawn.items()
     }
     assert kinds == {(v, p, c): True for v in (8, 16) for p in (False, True) for c in (False, True)}
 

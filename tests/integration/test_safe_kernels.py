@@ -190,11 +190,12 @@ def _programs(
             update={"search": space.search.model_copy(update={"min_unmeasured": _SAMPLES})}
         )
         lane = Lane(kernel, formulation, space=few, target=target, ranker=ranker, seed=1, threads=1)
-        for candidate in lane.propose(_SAMPLES):
-            program = _of_record(kernel, formulation, candidate.trace, candidate.digest)
-            if _compiles(program, target):
-                yield program
-                return
+        programs = [
+            _of_record(kernel, formulation, candidate.trace, candidate.digest)
+            for candidate in lane.propose(_SAMPLES)
+        ]
+        if programs:  # The first of them; where none compiles this ends the test.
+            yield next(program for program in programs if _compiles(program, target))
         return
     tiles = _tiles(kernel, formulation, name, exhaustive=exhaustive)
     if not tiles:
@@ -203,10 +204,9 @@ def _programs(
     module = tvm.IRModule({"main": prim_func(kernel, formulation)})
     sketches = Sketches(rule, module)
     for tile in tiles:
-        if sketches.has(tile):
-            schedule = sketches.schedule(tile)
-            digest = digest_of(kernel, formulation.name, schedule.mod)
-            yield _of_record(kernel, formulation, plain(schedule.trace.as_json()), digest)
+        schedule = sketches.schedule(tile)
+        digest = digest_of(kernel, formulation.name, schedule.mod)
+        yield _of_record(kernel, formulation, plain(schedule.trace.as_json()), digest)
 
 
 def _compiles(program: Any, target: Any) -> bool:

@@ -23,7 +23,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-_MODULES = ("autotune.compiler", "tvm", "optuna", "autotune.cli.main", "autotune.cli.tuning")
+from autotune.cli.main import main
+
+_MODULES = ("autotune.compiler", "tvm", "optuna", "autotune.cli.tuning")
 """What is imported; our compiler first, which says how TVM is."""
 
 
@@ -100,8 +102,6 @@ def _become(request: dict[str, Any]) -> None:
         os.dup2(opened, number)
         os.close(opened)
     sys.argv = ["autotune", *request["arguments"]]
-    from autotune.cli.main import main
-
     sys.exit(main())
 
 

@@ -27,7 +27,7 @@ from training_step import (
 )
 
 from autotune.compiler.step import open_step
-from autotune.compiler.step_runs import step_runs
+from autotune.compiler.tuned_runs import step_runs
 from autotune.measurement import median
 from autotune.workloads import StepForm, TrainingStep, initial_values
 from autotune.workloads.training_step import LAYOUTS, LayoutName

@@ -26,7 +26,7 @@ from autotune.emulator.profile import load
 from autotune.emulator.soc import Soc
 from autotune.emulator.step_model import ALEXNET_B16
 from autotune.emulator.trained import scaled
-from autotune.measurement.versus import Verdict, versus
+from autotune.measurement.verdicts import Verdict, versus
 from autotune.power import meizu_traces
 
 TRACES = Path(__file__).parents[2] / "shared" / "data" / "meizu_traces"

@@ -57,7 +57,7 @@ def apply(
     from autotune.devices.topology import cpu_list_text
     from autotune.errors import UsageError
     from autotune.records import read_run
-    from autotune.studies.apply import apply as set_on
+    from autotune.studies.applied import apply as set_on
     from autotune.studies.configuration import CpuConfiguration
     from autotune.studies.plan_file import is_plan, read_plan
 

@@ -63,7 +63,7 @@ from autotune.studies.joint_steps import FormOnDevice
 from autotune.studies.objective import OBJECTIVES, needs_energy
 from autotune.studies.per_operator import PlanRun, candidates
 from autotune.studies.repeats import REFERENCE_EVERY
-from autotune.studies.result import Found, found_of, nearest_text, result
+from autotune.studies.results import Found, found_of, nearest_text, result
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import (
     faults_told,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from autotune.cli.tuning import LiveProgress
     from autotune.compiler.gpu_side import GpuRuns, GpuSide
     from autotune.compiler.scheduled import Winner
-    from autotune.compiler.step_runs import StepRuns
+    from autotune.compiler.tuned_runs import StepRuns
     from autotune.workloads import StepForm, StepGraph, TrainingStep
 
 _EMULATED_COMMAND = "emulated_train --threads {threads} --noise 0.02"
@@ -238,7 +238,7 @@ def device_step(
     from autotune.compiler.gpu_side import gpu_runs
     from autotune.compiler.platforms import platform_of
     from autotune.compiler.scheduled import winners_of
-    from autotune.compiler.step_runs import step_runs
+    from autotune.compiler.tuned_runs import step_runs
     from autotune.compiler.targets import ARM_TRIPLE
 
     emulated = chosen.device.kind == EMULATED_KIND

@@ -129,7 +129,7 @@ def show(
 
     from autotune.cli.settings import boards
     from autotune.devices import discovery
-    from autotune.devices.capabilities import capabilities
+    from autotune.devices.probes import capabilities
     from autotune.devices.info import probe
 
     ((serial, kind),) = discovery.choose([serial], [*boards(), *(ssh or ())])

@@ -18,7 +18,7 @@ from autotune.studies.joint import Choice, JointBench
 from autotune.studies.joint_run import ROUND
 from autotune.studies.joint_steps import DeviceSteps, FormOnDevice
 from autotune.studies.placement_run import PROBE
-from autotune.studies.step_plan import PlannedSetting, step_plan
+from autotune.studies.step_plans import PlannedSetting, step_plan
 from autotune.studies.study import StudyRequest
 
 _FOLDER = "plans"

@@ -65,7 +65,7 @@ def measured_step(
         KeyboardInterrupt: It is to stop.
     """
     from autotune.compiler.measured_step import measure_step
-    from autotune.compiler.step_runs import step_runs
+    from autotune.compiler.tuned_runs import step_runs
 
     def report(what: str, at: int, total: int) -> None:
         # Raised here and not by the signal: TVM's own code does not bear an exception.

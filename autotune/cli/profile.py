@@ -129,7 +129,7 @@ def profile(
     from autotune.errors import NothingMeasuredError, UsageError
     from autotune.measurement.step_run import Protocol
     from autotune.records import RunFolder
-    from autotune.studies.operators import named_calls, operators, roles
+    from autotune.studies.step_profiles import named_calls, operators, roles
 
     benches.number("--seconds", seconds)
     benches.number("--interval-ms", interval_ms)

@@ -54,7 +54,7 @@ def report(
       autotune report latest --csv kernels.csv --t4 trials.json
     """
     from autotune.records import read_run
-    from autotune.records.json_text import json_text
+    from autotune.records.json_form import json_text
 
     for file, text in ((csv, csv_of), (t4, lambda found: json_text(_t4(found), 2) + "\n")):
         if file is not None:
@@ -238,7 +238,7 @@ def _profile(run: Run) -> str:
 def _timeline(run: Run) -> dict[str, Any]:
     """Power and calls over the time of a profile, from its raw records."""
     from autotune.errors import RecordError
-    from autotune.measurement.timeline import Timeline, timeline
+    from autotune.measurement.timelines import Timeline, timeline
     from autotune.power.channels import Meter
     from autotune.reading import LINES, read_text
 

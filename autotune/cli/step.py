@@ -123,7 +123,7 @@ def step(
     from autotune.cli.tuning import LiveProgress
     from autotune.compiler.runner import host_device
     from autotune.compiler.step import open_step
-    from autotune.compiler.step_runs import fitting_form, step_runs
+    from autotune.compiler.tuned_runs import fitting_form, step_runs
     from autotune.errors import INTERRUPTED, UsageError
     from autotune.measurement import median
     from autotune.workloads.recompute import output_again

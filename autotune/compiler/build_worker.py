@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler import opencl_sidecar
-from autotune.compiler.default_schedule import default_schedule
+from autotune.compiler.untuned import default_schedule
 from autotune.compiler.kills import of_outside
 from autotune.compiler.launch_limits import checked
 from autotune.compiler.opencl_source import improved_source

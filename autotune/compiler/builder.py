@@ -105,7 +105,7 @@ class Builder:
 
 def target_text(target: Any) -> str:
     """A target as JSON text that a build worker can read."""
-    from autotune.compiler.plain import plain
+    from autotune.compiler.plain_data import plain
 
     content = plain(target.export())
     return json.dumps(_described(content))

@@ -20,7 +20,7 @@ from autotune.compiler.tile_rules import (
     sampled,
     side_items,
 )
-from autotune.compiler.window_tiles import NAMES, WINDOW, Window, WindowTile, WindowTiles
+from autotune.compiler.window_tiles import WINDOW_DECISIONS, WINDOW, Window, WindowTile, WindowTiles
 
 
 class Windows:
@@ -59,15 +59,15 @@ class Windows:
 
     def decisions(self, tile: WindowTile) -> Sequence[str]:
         """See `TileRule`."""
-        return NAMES
+        return WINDOW_DECISIONS
 
     def tile(self, decided: Sequence[int], trace: Any) -> WindowTile:
         """See `TileRule`."""
-        return WindowTile(**dict(zip(NAMES, decided, strict=True)), image=reads_images(trace))
+        return WindowTile(**dict(zip(WINDOW_DECISIONS, decided, strict=True)), image=reads_images(trace))
 
     def sketch(self, sch: Any, block: Any, tiles: WindowTiles, tile: WindowTile) -> Any:
         """See `TileRule`."""
-        cuts = [sampled(sch, tiles.choices[name], getattr(tile, name)) for name in NAMES]
+        cuts = [sampled(sch, tiles.choices[name], getattr(tile, name)) for name in WINDOW_DECISIONS]
         items = side_items(self._limits)
         last = joined_consumers(sch, block, items)
         if tile.image:

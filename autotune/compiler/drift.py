@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.measurement import Outcome
-from autotune.measurement.versus import judge
+from autotune.measurement.verdicts import judge
 from autotune.reading import typed
 from autotune.records import Drift
 

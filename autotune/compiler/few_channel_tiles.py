@@ -72,7 +72,7 @@ class LayerTile:
         return self.channel_items * self.row_items * self.column_items
 
 
-NAMES = names_of(LayerTile, "image")
+LAYER_DECISIONS = names_of(LayerTile, "image")
 """Decisions that a sketch samples."""
 
 
@@ -109,7 +109,7 @@ class LayerTiles(TileSpace[LayerTile]):
         self.vector = math.gcd(*neighbours, _VECTOR)
         """Taps that are read at once."""
         # Many phases fill the registers for a single position, and a large filter the program.
-        least = LayerTile(**{name: min(choices[name]) for name in NAMES}, image=False)
+        least = LayerTile(**{name: min(choices[name]) for name in LAYER_DECISIONS}, image=False)
         self._most_registers = max(rule.most_registers, self.registers(least))
         self._most_unrolled = max(rule.most_unrolled, self.multiplied(least))
         # A small image has no more items than positions.
@@ -173,7 +173,7 @@ class LayerTiles(TileSpace[LayerTile]):
         sizes = (
             layer.images, layer.channels, layer.rows, layer.columns, layer.summed,
             *layer.phases, *layer.window, *layer.taps, *layer.stride,
-            *(getattr(tile, name) for name in NAMES),
+            *(getattr(tile, name) for name in LAYER_DECISIONS),
             tile.row_items * tile.rows, tile.column_items * tile.columns,
             items, lanes / items, launched, launched / items, self.results(tile), self.registers(tile),
             self.gathered(tile), self.gathered(tile) / items,

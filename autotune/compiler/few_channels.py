@@ -13,7 +13,7 @@ from typing import Any
 
 from autotune.compiler.few_channel_tiles import (
     FEW_CHANNELS,
-    NAMES,
+    LAYER_DECISIONS,
     Layer,
     LayerTile,
     LayerTiles,
@@ -61,15 +61,15 @@ class FewChannelLayers:
 
     def decisions(self, tile: LayerTile) -> Sequence[str]:
         """See `TileRule`."""
-        return NAMES
+        return LAYER_DECISIONS
 
     def tile(self, decided: Sequence[int], trace: Any) -> LayerTile:
         """See `TileRule`."""
-        return LayerTile(**dict(zip(NAMES, decided, strict=True)), image=reads_images(trace))
+        return LayerTile(**dict(zip(LAYER_DECISIONS, decided, strict=True)), image=reads_images(trace))
 
     def sketch(self, sch: Any, block: Any, tiles: LayerTiles, tile: LayerTile) -> Any:
         """See `TileRule`."""
-        cuts = {name: sampled(sch, tiles.choices[name], getattr(tile, name)) for name in NAMES}
+        cuts = {name: sampled(sch, tiles.choices[name], getattr(tile, name)) for name in LAYER_DECISIONS}
         items = side_items(self._limits)
         last = joined_consumers(sch, block, items)
         seen, taps = sch.get_producers(block)

@@ -10,8 +10,8 @@ from pathlib import Path
 from autotune.compiler.runner import CompareRequest, Comparison, Runner
 from autotune.compiler.spaces import Measure
 from autotune.compiler.workers import WorkerLost
-from autotune.measurement import Interval, median, versus
-from autotune.measurement.versus import TIE, judge
+from autotune.measurement import Interval, median, verdicts
+from autotune.measurement.verdicts import TIE, judge
 
 _SLOW_S = 0.25
 _FEW_BLOCKS = 5
@@ -164,12 +164,12 @@ def _ties(verdict: Verdict, default: Entrant | None, seed: int) -> tuple[str, ..
     return tuple(d for d, found in verdicts.items() if _alike(found))
 
 
-def _alike(found: versus.Verdict) -> bool:
+def _alike(found: verdicts.Verdict) -> bool:
     """Whether two contestants are a tie: a gain under 1 % is none, however sure it is."""
     return found.winner == "tie" or found.alike or abs(found.ratio.estimate - 1) < TIE
 
 
-def _judged(first: Sequence[float], second: Sequence[float], seed: int) -> versus.Verdict:
+def _judged(first: Sequence[float], second: Sequence[float], seed: int) -> verdicts.Verdict:
     """Which of two is faster, by the blocks that both are in."""
     both = min(len(first), len(second))
     return judge(first[:both], second[:both], seed=seed, confidence=_CONFIDENCE)

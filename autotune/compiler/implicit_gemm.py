@@ -25,8 +25,8 @@ from autotune.compiler.product_tiles import (
     SHARES,
     TRANSFORM,
     Product,
-    Tile,
-    Tiles,
+    ProductTile,
+    ProductTiles,
 )
 from autotune.compiler.spaces import ImplicitGemm, Limits
 from autotune.compiler.tile_rules import (
@@ -58,7 +58,7 @@ class Products:
         self._rule = rule
         self._limits = limits
 
-    def tiles(self, block: Any, seed: int) -> Tiles:
+    def tiles(self, block: Any, seed: int) -> ProductTiles:
         """See `TileRule`."""
         rows_along, columns_along, *transformed = (
             bool(int(flag)) for flag in block.annotations[PRODUCT]
@@ -67,18 +67,18 @@ class Products:
         product = Product(
             rows_along, columns_along, batch, rows, columns, depth, transformed=any(transformed)
         )
-        return Tiles(product, self._rule, self._limits, seed)
+        return ProductTiles(product, self._rule, self._limits, seed)
 
-    def kind(self, tile: Tile) -> tuple[bool, ...]:
+    def kind(self, tile: ProductTile) -> tuple[bool, ...]:
         """See `TileRule`: how a reduction is shared, and what is not sampled."""
         return tile.parts > 1, tile.slices > 1, *(getattr(tile, name) for name in FLAGS)
 
-    def decisions(self, tile: Tile) -> Sequence[str]:
+    def decisions(self, tile: ProductTile) -> Sequence[str]:
         """See `TileRule`."""
         shared = tuple(name for name in SHARED if getattr(tile, name) > 1)
         return *shared, *OWN, *(SHARES if tile.pipelined else ())
 
-    def tile(self, decided: Sequence[int], trace: Any) -> Tile:
+    def tile(self, decided: Sequence[int], trace: Any) -> ProductTile:
         """See `TileRule`."""
         notes = [one for one in trace.insts if one.kind.name == "Annotate"]
         pipelined = any(str(one.attrs[0]) == _PIPELINE for one in notes)
@@ -91,7 +91,7 @@ class Products:
         split = len(decided) - len(OWN) > sliced
         shared = [name for name, there in zip(SHARED, (split, sliced), strict=True) if there]
         numbers = dict.fromkeys(SHARED, 1) | dict(zip((*shared, *OWN), decided, strict=True))
-        return Tile(
+        return ProductTile(
             **numbers,
             staged=pipelined or rows_scope == "shared",
             pipelined=pipelined,
@@ -101,7 +101,7 @@ class Products:
             half=any(str(one.attrs[0]) == HALF for one in notes),
         )
 
-    def sketch(self, sch: Any, block: Any, tiles: Tiles, tile: Tile) -> Any:
+    def sketch(self, sch: Any, block: Any, tiles: ProductTiles, tile: ProductTile) -> Any:
         """See `TileRule`."""
         return _Sketch(sch, tiles, tile, side_items(self._limits)).made(block)
 
@@ -109,7 +109,7 @@ class Products:
 class _Sketch:
     """A sketch in the making, by the decisions of one tile; `items` are those of a group in kernels beside it."""
 
-    def __init__(self, sch: Any, tiles: Tiles, tile: Tile, items: int) -> None:
+    def __init__(self, sch: Any, tiles: ProductTiles, tile: ProductTile, items: int) -> None:
         self._sch = sch
         self._tiles = tiles
         self._product = tiles.product

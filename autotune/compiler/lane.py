@@ -17,7 +17,7 @@ from autotune.compiler.cost_model import (
     metaschedule_model,
 )
 from autotune.compiler.formulations import Formulation, prim_func
-from autotune.compiler.plain import plain
+from autotune.compiler.plain_data import plain
 from autotune.compiler.rejections import RejectionCounter
 from autotune.compiler.rules import (
     NO_SCHEDULE,

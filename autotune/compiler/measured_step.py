@@ -12,7 +12,7 @@ from typing import Any
 
 from autotune.compiler.host import kernel_threads
 from autotune.compiler.step import StepSession, open_step
-from autotune.compiler.step_runs import StepRuns
+from autotune.compiler.tuned_runs import StepRuns
 from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.errors import AutotuneError
 from autotune.measurement import Interval, median, paired_speedup

@@ -1,4 +1,4 @@
-"""Tiles of a matrix product on a GPU, and what they ask of a device: no TVM here, so they cost microseconds."""
+"""ProductTiles of a matrix product on a GPU, and what they ask of a device: no TVM here, so they cost microseconds."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Tile:
+class ProductTile:
     """Every decision of a product's schedule. A work-group has strided x items x vector rows, and as many columns.
 
     Attributes:
@@ -235,11 +235,11 @@ FLAGS = ("staged", "pipelined", "straight", "row_image", "column_image", "half")
 SHARED = ("parts", "slices")
 """Decisions that only a sketch samples where a reduction is shared so."""
 
-OWN = names_of(Tile, *SHARED, *FLAGS)
+OWN = names_of(ProductTile, *SHARED, *FLAGS)
 """Decisions that every sketch samples."""
 
 
-class Tiles(TileSpace[Tile]):
+class ProductTiles(TileSpace[ProductTile]):
     """The tiles of a product that a rule has and a device can run.
 
     Args:
@@ -250,7 +250,7 @@ class Tiles(TileSpace[Tile]):
     """
 
     def __init__(self, product: Product, rule: ImplicitGemm, limits: Limits, seed: int) -> None:
-        super().__init__(Tile, choices(product, rule, limits), seed)
+        super().__init__(ProductTile, choices(product, rule, limits), seed)
         self.product = product
         self._rule = rule
         self._limits = limits
@@ -261,7 +261,7 @@ class Tiles(TileSpace[Tile]):
         self._fewest = min(most, rule.fewest_items)
         self._lanes = min(most, limits.sub_group_size)
 
-    def features(self, tile: Tile) -> NDArray[np.float32]:
+    def features(self, tile: ProductTile) -> NDArray[np.float32]:
         """See `TileSpace`."""
         return tile.features(self.product)
 
@@ -278,18 +278,18 @@ class Tiles(TileSpace[Tile]):
             ),
         }
 
-    def settled(self, tile: Tile) -> Tile:
+    def settled(self, tile: ProductTile) -> ProductTile:
         """See `TileSpace`: with straight columns, a work-item shares its columns with none."""
         if not tile.straight:
             return tile
         return replace(tile, row_items=1, column_load=1, pipelined=False, half=False)
 
-    def plainest(self, tile: Tile) -> Tile:
+    def plainest(self, tile: ProductTile) -> ProductTile:
         """See `TileSpace`: what goes straight into registers is read for as many steps as are unrolled."""
         unrolled = 1 if tile.columns_staged else tile.unrolled
         return replace(tile, unrolled=unrolled, row_load=1, column_load=1)
 
-    def fits(self, tile: Tile) -> bool:
+    def fits(self, tile: ProductTile) -> bool:
         """Whether the product can be cut so, and a work-group of the device can run it."""
         rule, limits = self._rule, self._limits
         return (
@@ -309,11 +309,11 @@ class Tiles(TileSpace[Tile]):
             and self.goes_together(tile)  # Last: what is drawn does.
         )
 
-    def _halves_sums(self, tile: Tile) -> bool:
+    def _halves_sums(self, tile: ProductTile) -> bool:
         """Whether TVM would put sums where operands in half precision were: of slices, or of transforms' parts."""
         return tile.slices > 1 or (tile.parts > 1 and self.product.transformed)
 
-    def _staged_well(self, tile: Tile) -> bool:
+    def _staged_well(self, tile: ProductTile) -> bool:
         """Whether a tile's way through local memory is one."""
         return (
             tile.shared_evenly()
@@ -321,11 +321,11 @@ class Tiles(TileSpace[Tile]):
             and (not tile.pipelined or tile.prefetched_in_blocks(self.product))
         )
 
-    def _alone(self, tile: Tile) -> bool:
+    def _alone(self, tile: ProductTile) -> bool:
         """Whether no other work-item of any group needs the columns of one, and nothing is decided of their way."""
         return tile.rows == self.product.rows and tile == self.settled(tile)
 
-    def _straight(self, tile: Tile) -> bool:
+    def _straight(self, tile: ProductTile) -> bool:
         """Whether a tile without local memory decides nothing that only such memory has."""
         return (
             (tile.row_load, tile.column_load) == (1, 1)
@@ -335,7 +335,7 @@ class Tiles(TileSpace[Tile]):
 
 
 def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
-    """What each decision may be; see `Tile`. Only what divides the product.
+    """What each decision may be; see `ProductTile`. Only what divides the product.
 
     Nothing goes through local memory where that is ordinary memory: it would only be copied.
     """
@@ -377,7 +377,7 @@ def _slices(product: Product, rule: ImplicitGemm, limits: Limits) -> Sequence[in
 def _thin(product: Product, rule: ImplicitGemm) -> bool:
     """Whether there are few rows, and so many columns that a work-group may have its own.
 
-    Then it has one work-item along the rows, and loads single columns; see `Tiles.settled`.
+    Then it has one work-item along the rows, and loads single columns; see `ProductTiles.settled`.
     """
     single = 1 in rule.row_items and 1 in rule.loads
     return single and product.rows <= rule.thin and product.columns >= _MANY

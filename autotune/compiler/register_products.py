@@ -15,7 +15,7 @@ from typing import Any
 
 from autotune.compiler.register_tiles import (
     ALL_COLUMNS,
-    NAMES,
+    REGISTER_DECISIONS,
     REGISTER_PRODUCT,
     RegisterTile,
     RegisterTiles,
@@ -59,7 +59,7 @@ class RegisterProducts(PlainTiles):
     def sketch(self, sch: Any, block: Any, tiles: RegisterTiles, tile: RegisterTile) -> Any:
         """See `TileRule`."""
         choices = tiles.alike(tile)
-        cut = {name: sampled(sch, choices[name], getattr(tile, name)) for name in NAMES}
+        cut = {name: sampled(sch, choices[name], getattr(tile, name)) for name in REGISTER_DECISIONS}
         operands, following = sch.get_producers(block), _in_order(sch, block)
         make = _in_parts if tile.parted else _at_once
         shared, sums = make(sch, block, following, tile, cut)

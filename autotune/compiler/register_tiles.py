@@ -80,7 +80,7 @@ class RegisterTile:
 
 _WIDEST = 16
 """Lanes of a vector: those of the widest registers that there are. Narrower ones share them among several."""
-NAMES = names_of(RegisterTile)
+REGISTER_DECISIONS = names_of(RegisterTile)
 
 
 class RegisterTiles(TileSpace[RegisterTile]):

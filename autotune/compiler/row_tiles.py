@@ -45,7 +45,7 @@ class RowTile:
     unrolled: int
 
 
-NAMES = names_of(RowTile)
+ROW_DECISIONS = names_of(RowTile)
 
 
 class RowTiles(TileSpace[RowTile]):

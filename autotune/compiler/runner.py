@@ -18,7 +18,7 @@ from autotune.compiler.steady import USUAL, Held, Steady
 from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
 from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.measurement import Outcome, Status
-from autotune.measurement.host_conditions import host_conditions
+from autotune.measurement.host import host_conditions
 from autotune.measurement.snapshot import Conditions
 from autotune.scratch import Scratch
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.candidate import digest_of
-from autotune.compiler.default_schedule import default_schedule, plain_gpu_schedule
+from autotune.compiler.untuned import default_schedule, plain_gpu_schedule
 from autotune.compiler.entries import DEFAULT
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.trace_replay import replay_trace

@@ -48,7 +48,7 @@ class VectorRowTile:
     lanes: int
 
 
-NAMES = names_of(VectorRowTile)
+VECTOR_ROW_DECISIONS = names_of(VectorRowTile)
 
 
 class VectorRowTiles(TileSpace[VectorRowTile]):

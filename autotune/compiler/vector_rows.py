@@ -12,7 +12,7 @@ from typing import Any
 from autotune.compiler.spaces import VectorRows
 from autotune.compiler.tile_rules import PlainTiles, joined_chain, sampled
 from autotune.compiler.vector_row_tiles import (
-    NAMES,
+    VECTOR_ROW_DECISIONS,
     VECTOR_ROWS,
     Planes,
     VectorRowTile,
@@ -40,7 +40,7 @@ class RowsOfPlanes(PlainTiles):
 
     def sketch(self, sch: Any, block: Any, tiles: VectorRowTiles, tile: VectorRowTile) -> Any:
         """See `TileRule`."""
-        jobs, rows, lanes = (sampled(sch, tiles.choices[one], getattr(tile, one)) for one in NAMES)
+        jobs, rows, lanes = (sampled(sch, tiles.choices[one], getattr(tile, one)) for one in VECTOR_ROW_DECISIONS)
         seen, taps = sch.get_producers(block)
         sch.compute_inline(taps)
         last = joined_chain(sch, block)

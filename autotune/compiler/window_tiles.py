@@ -59,7 +59,7 @@ class WindowTile:
     image: bool = False
 
 
-NAMES = names_of(WindowTile, "image")
+WINDOW_DECISIONS = names_of(WindowTile, "image")
 """Decisions that a sketch samples."""
 
 
@@ -147,7 +147,7 @@ class WindowTiles(TileSpace[WindowTile]):
         sizes = (
             window.channels, window.planes, window.rows, window.columns,
             *window.phases, *window.taps, *window.stride,
-            *(getattr(tile, name) for name in NAMES),
+            *(getattr(tile, name) for name in WINDOW_DECISIONS),
             tile.row_items * tile.rows, tile.column_items * tile.columns,
             items, lanes / items, groups, items * groups, own, self.registers(tile), self.seen(tile) / own,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.devices.device import Completed
-from autotune.emulator import thermal_service
+from autotune.emulator import thermal
 from autotune.emulator.memory_files import MemoryFiles
 from autotune.emulator.profile import Profile
 from autotune.emulator.view import FileView
@@ -201,7 +201,7 @@ def _dumpsys(shell: Shell, words: list[str], done: _Output) -> None:
     try:
         if words != ["thermalservice"]:
             raise FileNotFoundError
-        done.out = shell.view.read(thermal_service.PATH)
+        done.out = shell.view.read(thermal.PATH)
     except OSError:
         done.err = f"Can't find service: {' '.join(words)}\n"
 
@@ -216,7 +216,7 @@ def _touch(shell: Shell, words: list[str], done: _Output) -> None:
             done.complain("touch", error)
 
 
-_ANDROID_S = ("getprop", thermal_service.PROGRAM)
+_ANDROID_S = ("getprop", thermal.PROGRAM)
 _PROGRAMS = ("/bin/", "/usr/bin/", "/system/bin/")
 _COMMANDS: dict[str, Callable[[Shell, list[str], _Output], None]] = {
     "uname": _uname,
@@ -232,5 +232,5 @@ _COMMANDS: dict[str, Callable[[Shell, list[str], _Output], None]] = {
     "echo": _echo,
     "touch": _touch,
     "tail": _tail,
-    thermal_service.PROGRAM: _dumpsys,
+    thermal.PROGRAM: _dumpsys,
 }

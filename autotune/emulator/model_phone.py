@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from autotune.emulator import thermal_service, trainer
+from autotune.emulator import thermal, trainer
 from autotune.emulator.clock import RealClock
 from autotune.emulator.commands import properties
 from autotune.emulator.phone import Contents, EmulatedPhone
@@ -108,7 +108,7 @@ def model_phone(
             properties=properties(profile),
             programs={
                 trainer.PROGRAM: trainer.SCRIPT,
-                thermal_service.PROGRAM: thermal_service.SCRIPT,
+                thermal.PROGRAM: thermal.SCRIPT,
             },
             kernel_files=_KERNEL_FILES,
         ),

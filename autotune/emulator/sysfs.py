@@ -9,7 +9,7 @@ from autotune.emulator.identity_files import identity_files
 from autotune.emulator.kernel import KernelFile, KernelTree
 from autotune.emulator.sensor_files import MeterState, sensor_files
 from autotune.emulator.soc import Soc
-from autotune.emulator.thermal_service import thermal_service_files
+from autotune.emulator.thermal import thermal_service_files
 
 
 def kernel_tree(

@@ -13,7 +13,7 @@ from typing import Any
 from autotune.errors import RecordError
 from autotune.reading import LINES, Unreadable, packed_lines
 from autotune.records.database import Database, Schedule, Source
-from autotune.records.json_text import json_text
+from autotune.records.json_form import json_text
 from autotune.records.lines import disk_error
 
 SUFFIX = ".records.gz"

@@ -16,7 +16,7 @@ from autotune import reading
 from autotune.errors import RecordError, UsageError
 from autotune.reading import Unreadable
 from autotune.records.events import check_event, check_request
-from autotune.records.json_text import json_text
+from autotune.records.json_form import json_text
 from autotune.records.kinds import how_to_end
 from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
 from autotune.records.places import is_run

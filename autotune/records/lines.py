@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.errors import RecordError
 from autotune.reading import LINES, Unreadable, lines, open_file
-from autotune.records.json_text import json_text
+from autotune.records.json_form import json_text
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

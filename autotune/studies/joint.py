@@ -15,7 +15,7 @@ from autotune.studies.kernel_model import Floats, KernelModel, Rows, Seen
 from autotune.studies.objective import Figures, Objective
 from autotune.studies.pareto import front
 from autotune.studies.placing import Placing
-from autotune.studies.pools import TaskPool
+from autotune.studies.schedule_pools import TaskPool
 from autotune.studies.study import StudyTrial
 
 _FEW = 4

@@ -18,7 +18,7 @@ from autotune.studies.objective import Figures
 from autotune.studies.pareto import front, gain
 from autotune.studies.placement_run import PlacementRun
 from autotune.studies.repeats import Record
-from autotune.studies.result import Found, best_point, found_of
+from autotune.studies.results import Found, best_point, found_of
 from autotune.studies.study import Study
 from autotune.studies.turns import figures_of, in_both, in_turns
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from autotune.devices.topology import Cluster
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.physics import Clocks
-from autotune.studies.pools import HYBRID, TaskPool
+from autotune.studies.schedule_pools import HYBRID, TaskPool
 from autotune.studies.roofline import Nests, Roofline
 
 Floats = NDArray[np.float64]

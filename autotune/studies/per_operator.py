@@ -21,7 +21,7 @@ from autotune.measurement.setting import Setting, all_of, threads_of
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import StepRun
 from autotune.measurement.step_runner import StepRunner, settings_text, switch_seconds
-from autotune.measurement.versus import TIE, judge
+from autotune.measurement.verdicts import TIE, judge
 from autotune.studies.bench import Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.device_bench import DeviceBench, setting_of
@@ -34,7 +34,7 @@ from autotune.studies.objective import (
 )
 from autotune.studies.pareto import front
 from autotune.studies.plan import CallCosts, Plan, best_plan, singles
-from autotune.studies.result import Found
+from autotune.studies.results import Found
 from autotune.workloads.graph import StepGraph
 
 MOST = 6

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from scipy import stats
 
 from autotune.measurement.statistics import Interval, median
-from autotune.measurement.versus import TIE, Winner
+from autotune.measurement.verdicts import TIE, Winner
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.objective import Figures, values

@@ -10,7 +10,7 @@ import tvm
 from exports import exported
 
 from autotune.compiler.builder import Builder, BuildRequest, target_text
-from autotune.compiler.default_schedule import plain_gpu_schedule
+from autotune.compiler.untuned import plain_gpu_schedule
 from autotune.compiler.export.exporter import Format
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
 from autotune.compiler.formulations import formulations, prim_func

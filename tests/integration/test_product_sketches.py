@@ -20,7 +20,7 @@ from autotune.compiler.formulations import formulations
 from autotune.compiler.implicit_gemm import Products
 from autotune.compiler.lane import Lane
 from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.plain import plain
+from autotune.compiler.plain_data import plain
 from autotune.compiler.rules import NO_SCHEDULE, tile_rule
 from autotune.compiler.tile_rules import recorded_tile, tile_of, tiles_of
 from autotune.errors import RecordError

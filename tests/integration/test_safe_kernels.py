@@ -19,13 +19,13 @@ from autotune.compiler import spaces
 from autotune.compiler.build_worker import linker
 from autotune.compiler.candidate import digest_of
 from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.default_schedule import default_schedule
+from autotune.compiler.untuned import default_schedule
 from autotune.compiler.device_limits import asked
 from autotune.compiler.formulations import Formulation, formulations, prim_func, registered
 from autotune.compiler.image_reads import image_operands
 from autotune.compiler.lane import Lane
 from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.plain import plain
+from autotune.compiler.plain_data import plain
 from autotune.compiler.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.rules import tile_rule

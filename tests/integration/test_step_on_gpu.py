@@ -17,7 +17,7 @@ from autotune.compiler import opencl_sidecar, spaces, step_bundle, targets
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
 from autotune.compiler.gpu_side import GpuRuns, GpuSide
 from autotune.compiler.scheduled import plain_gpu_program
-from autotune.compiler.step_runs import step_runs
+from autotune.compiler.tuned_runs import step_runs
 from autotune.measurement.observation import Line
 from autotune.measurement.step_runner import crossing_seconds
 from autotune.workloads import Kernel, StepForm, StepGraph, formed, initial_values, tasks

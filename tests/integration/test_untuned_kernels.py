@@ -11,7 +11,7 @@ import pytest
 import tvm
 
 from autotune.compiler import opencl_sidecar
-from autotune.compiler.default_schedule import default_schedule, plain_gpu_schedule
+from autotune.compiler.untuned import default_schedule, plain_gpu_schedule
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.spaces import Limits
 from autotune.compiler.targets import find, tvm_target

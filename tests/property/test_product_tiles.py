@@ -1,4 +1,4 @@
-"""Tiles of products: whatever is drawn or changed divides the product and fits the device."""
+"""ProductTiles of products: whatever is drawn or changed divides the product and fits the device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tile_checks import check_drawn
 
 from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.product_tiles import Product, Tile, Tiles
+from autotune.compiler.product_tiles import Product, ProductTile, ProductTiles
 from autotune.compiler.spaces import ImplicitGemm, Limits
 from autotune.compiler.tile_search import TileSearch
 
@@ -29,7 +29,7 @@ PRODUCTS = st.builds(
 )
 
 
-def _check(tile: Tile, product: Product, most_registers: int) -> None:
+def _check(tile: ProductTile, product: Product, most_registers: int) -> None:
     assert product.rows % (tile.row_strided * tile.row_items * tile.row_vector) == 0
     assert product.columns % (tile.column_strided * tile.column_items * tile.column_vector) == 0
     assert product.depth % (tile.parts * tile.deep) == 0
@@ -82,7 +82,7 @@ def test_drawn_and_mutated_tiles_divide_the_product_and_fit(
     rule = RULE.model_copy(
         update={"staged": staged, "most_registers": most_registers, "thin": thin}
     )
-    tiles = Tiles(product, rule, LIMITS, seed)
+    tiles = ProductTiles(product, rule, LIMITS, seed)
     drawn = list(tiles.drawn(6))
     check_drawn(tiles, drawn, lambda tile: _check(tile, product, most_registers))
 
@@ -92,7 +92,7 @@ def test_what_a_tile_settles_is_among_the_choices(lacking: str) -> None:
     """Columns that go straight into registers leave one work-item along the rows, and loads of one column."""
     rule = RULE.model_copy(update={"thin": 16, lacking: (2, 4)})
     product = Product(False, True, batch=1, rows=16, columns=1024, depth=512)
-    tiles = Tiles(product, rule, LIMITS, 1)
+    tiles = ProductTiles(product, rule, LIMITS, 1)
     drawn = list(tiles.drawn(300))
     assert drawn
     for tile in drawn:
@@ -105,7 +105,7 @@ SMALL = Product(False, False, batch=16, rows=16, columns=16, depth=64)
 def test_a_plain_local_memory_adds_no_slices() -> None:
     plain = LIMITS.model_copy(update={"local_memory": "global"})
     for limits, there in ((LIMITS, True), (plain, False)):
-        drawn = Tiles(SMALL, RULE, limits, 1).drawn(200)
+        drawn = ProductTiles(SMALL, RULE, limits, 1).drawn(200)
         assert any(tile.slices > 1 for tile in drawn) == there
 
 
@@ -119,27 +119,27 @@ def test_a_plain_local_memory_adds_no_slices() -> None:
 def test_all_tiles_of_a_small_product_are_found(product: Product, tiles_there: int) -> None:
     """As many as a look at every combination finds. Drawn one decision at a time, hardly any of 20,000 fits."""
     limits = LIMITS.model_copy(update={"sub_group_size": 32})
-    assert len(set(Tiles(product, RULE, limits, 1).drawn(384))) == tiles_there
+    assert len(set(ProductTiles(product, RULE, limits, 1).drawn(384))) == tiles_there
 
 
 @given(PRODUCTS, st.integers(0, 10**6))
 @settings(deadline=None, max_examples=10)
 def test_the_same_seed_draws_the_same_tiles(product: Product, seed: int) -> None:
-    one, other = (list(Tiles(product, RULE, LIMITS, seed).drawn(5)) for _ in range(2))
+    one, other = (list(ProductTiles(product, RULE, LIMITS, seed).drawn(5)) for _ in range(2))
     assert one == other
 
 
 SQUARE = Product(rows_along=True, columns_along=True, batch=1, rows=1024, columns=1024, depth=1024)
 
 
-def _seconds(tile: Tile) -> float:
+def _seconds(tile: ProductTile) -> float:
     """A made-up device that likes large tiles of many items, and no split of the reduction."""
     return (1 / tile.rows + 1 / tile.columns) * (1 + tile.parts) * (1 + 64 / tile.items)
 
 
 def _search(seed: int, warmup: int, explore: float = 0.1) -> tuple[TileSearch, ScheduleRanker]:
     ranker = ScheduleRanker(seed=seed, warmup=warmup)
-    return TileSearch(Tiles(SQUARE, RULE, LIMITS, seed), ranker, explore, seed), ranker
+    return TileSearch(ProductTiles(SQUARE, RULE, LIMITS, seed), ranker, explore, seed), ranker
 
 
 def test_a_search_proposes_nothing_twice() -> None:
@@ -151,7 +151,7 @@ def test_a_search_proposes_nothing_twice() -> None:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_what_it_has_learnt_makes_its_proposals_faster(seed: int) -> None:
     search, ranker = _search(seed, warmup=24)
-    known: list[Tile] = []
+    known: list[ProductTile] = []
     for _ in range(12):
         best = sorted(known, key=_seconds)[:24]
         tried = search.propose(8, best)
@@ -164,7 +164,7 @@ def test_what_it_has_learnt_makes_its_proposals_faster(seed: int) -> None:
 def test_a_round_has_no_two_tiles_that_differ_in_their_loads_only() -> None:
     """The cost model's favourites are such, and one of them tells it enough."""
     search, ranker = _search(seed=1, warmup=24, explore=0.3)
-    known: list[Tile] = []
+    known: list[ProductTile] = []
     for _ in range(9):
         tried = search.propose(8, sorted(known, key=_seconds)[:24])
         alike = {replace(tile, unrolled=1, row_load=1, column_load=1) for tile in tried}
@@ -205,7 +205,7 @@ def test_a_search_goes_on_where_everything_failed() -> None:
 
 def test_nothing_goes_through_local_memory_that_is_plain_memory() -> None:
     limits = LIMITS.model_copy(update={"local_memory": "global"})
-    drawn = list(Tiles(SQUARE, RULE, limits, seed=1).drawn(20))
+    drawn = list(ProductTiles(SQUARE, RULE, limits, seed=1).drawn(20))
     assert drawn
     assert not any(tile.staged or tile.pipelined or tile.half for tile in drawn)
 
@@ -214,7 +214,7 @@ def test_what_is_packed_in_half_precision_is_no_image() -> None:
     """A view of floats would be of halves."""
     limits = LIMITS.model_copy(update={"local_memory": "global", "image_buffer_max": 65536})
     rule = RULE.model_copy(update={"half": (False, True), "images": (False, True)})
-    drawn = list(Tiles(SQUARE, rule, limits, seed=1).drawn(200))
+    drawn = list(ProductTiles(SQUARE, rule, limits, seed=1).drawn(200))
     assert {tile.half for tile in drawn} == {False, True}
     assert {tile.row_image or tile.column_image for tile in drawn if tile.half} == {False}
 
@@ -222,7 +222,7 @@ def test_what_is_packed_in_half_precision_is_no_image() -> None:
 def test_slices_share_no_operands_in_half_precision() -> None:
     """Their sums would lie where operands were."""
     rule = RULE.model_copy(update={"half": (False, True), "staged": (True, False)})
-    drawn = list(Tiles(SMALL, rule, LIMITS, seed=1).drawn(400))
+    drawn = list(ProductTiles(SMALL, rule, LIMITS, seed=1).drawn(400))
     assert {tile.half for tile in drawn if tile.slices > 1} == {False}
     assert {tile.half for tile in drawn if tile.slices == 1} == {False, True}
 
@@ -231,7 +231,7 @@ def test_a_transform_in_half_precision_has_no_parts_to_be_added() -> None:
     """Their sum would lie where the transform was."""
     rule = RULE.model_copy(update={"half": (False, True)})
     transformed = replace(SMALL, transformed=True)
-    drawn = list(Tiles(transformed, rule, LIMITS, seed=1).drawn(400))
+    drawn = list(ProductTiles(transformed, rule, LIMITS, seed=1).drawn(400))
     assert {tile.half for tile in drawn if tile.parts > 1} == {False}
     assert {tile.half for tile in drawn if tile.parts == 1} == {False, True}
 
@@ -239,7 +239,7 @@ def test_a_transform_in_half_precision_has_no_parts_to_be_added() -> None:
 def test_tiles_in_half_precision_fit_only_where_they_are_asked_for() -> None:
     """Those of records too: their results may be off by more."""
     asked, plain = (
-        Tiles(SQUARE, RULE.model_copy(update={"half": half}), LIMITS, seed=1)
+        ProductTiles(SQUARE, RULE.model_copy(update={"half": half}), LIMITS, seed=1)
         for half in ((False, True), (False,))
     )
     drawn = [tile for tile in asked.drawn(100) if tile.half]
@@ -253,7 +253,7 @@ def test_columns_go_straight_into_registers_beside_few_rows_only() -> None:
 
     def straight(rows: int) -> set[bool]:
         product = Product(False, False, batch=1, rows=rows, columns=4096, depth=1024)
-        return {tile.straight for tile in Tiles(product, rule, LIMITS, seed=1).drawn(200)}
+        return {tile.straight for tile in ProductTiles(product, rule, LIMITS, seed=1).drawn(200)}
 
     assert straight(12) == {False, True}
     assert straight(64) == {False}
@@ -263,4 +263,4 @@ def test_columns_go_straight_into_registers_beside_few_rows_only() -> None:
 def test_a_product_too_small_for_a_usual_work_group_has_smaller_ones(columns: int) -> None:
     tiny = Product(rows_along=True, columns_along=False, batch=1, rows=4, columns=columns, depth=4)
     limits = LIMITS.model_copy(update={"sub_group_size": 32})
-    assert {tile.items for tile in Tiles(tiny, RULE, limits, seed=1).drawn(3)} == {16}
+    assert {tile.items for tile in ProductTiles(tiny, RULE, limits, seed=1).drawn(3)} == {16}

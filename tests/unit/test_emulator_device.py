@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from autotune.devices.capabilities import capabilities
+from autotune.devices.probes import capabilities
 from autotune.devices.cpufreq import cores_online, fixed_frequency, governor
 from autotune.devices.device import Completed, Device
 from autotune.devices.info import probe

@@ -22,11 +22,11 @@ from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.joint import Choice, JointBench, exchange
 from autotune.studies.kernel_model import KernelModel, ScheduleTable, Seen
 from autotune.studies.objective import NO_LIMITS, Figures, Objective
-from autotune.studies.pools import TaskPool, pools
+from autotune.studies.schedule_pools import TaskPool, pools
 from autotune.studies.ranges import CpuRanges
 from autotune.studies.roofline import Nests, Roofline
 from autotune.studies.space import CpuSpace
-from autotune.studies.step_plan import PlannedSetting, step_plan
+from autotune.studies.step_plans import PlannedSetting, step_plan
 from autotune.studies.study import StudyRequest, study_of
 from autotune.workloads.models import build_model
 from autotune.workloads.schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.measurement import Outcome, paired_speedup
 from autotune.measurement.statistics import Interval, bootstrap_median
-from autotune.measurement.versus import judge
+from autotune.measurement.verdicts import judge
 
 
 def test_an_outcome_has_samples_exactly_when_it_is_ok() -> None:

@@ -18,7 +18,7 @@ from autotune.studies.objective import Figures, Limits, Objective, best
 from autotune.studies.per_operator import candidates, shared_out
 from autotune.studies.plan import CallCosts, best_plan, figures_of, singles
 from autotune.studies.ranges import CpuRanges
-from autotune.studies.result import found_of
+from autotune.studies.results import found_of
 from autotune.studies.space import CpuSpace
 from autotune.studies.study import StudyRequest, StudyTrial
 

@@ -11,7 +11,7 @@ from pages import curves, plot_of, plots
 
 from autotune.cli.report import report
 from autotune.errors import RecordError, UsageError
-from autotune.measurement.timeline import timeline
+from autotune.measurement.timelines import timeline
 from autotune.power.channels import Channel, Meter
 from autotune.report.bars import Bar, bars
 from autotune.report.charts import Band, Series, lines

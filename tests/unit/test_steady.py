@@ -19,7 +19,7 @@ from autotune.compiler.steady import Limits
 from autotune.compiler.workers import Message
 from autotune.errors import TransientDeviceError
 from autotune.measurement import Outcome
-from autotune.measurement.host_conditions import host_conditions
+from autotune.measurement.host import host_conditions
 from autotune.measurement.snapshot import Clock, Conditions
 from autotune.records import Drift
 from autotune.tracker.link import Served

@@ -34,7 +34,7 @@ from autotune.measurement.setting import Setting
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import Band, Protocol, StepRun, Workload
 from autotune.measurement.step_runner import PROGRAM, STEP_LINE, StepRunner
-from autotune.measurement.versus import judge, versus
+from autotune.measurement.verdicts import judge, versus
 from autotune.power.channels import PATTERNS, find
 from autotune.reading import parse_json
 from autotune.studies.device_bench import DeviceBench

@@ -26,7 +26,7 @@ from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.errors import RecordError, ToolchainError, TransientDeviceError, UsageError
-from autotune.studies.apply import apply
+from autotune.studies.applied import apply
 from autotune.studies.bench import Measured
 from autotune.studies.claims import STALE_S, Claims, this_worker
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
@@ -46,7 +46,7 @@ from autotune.studies.pareto import front, gain, hypervolume, improvement, knee
 from autotune.studies.physics import Clocks, PowerModel, TimeModel
 from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.replay import TableBench, read_paper_table, search
-from autotune.studies.result import found_of, nearest_text, result
+from autotune.studies.results import found_of, nearest_text, result
 from autotune.studies.space import CpuSpace
 from autotune.studies.storage import faults_told, hidden, open_storage, without_password
 from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of

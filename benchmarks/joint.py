@@ -40,8 +40,8 @@ from autotune.studies.joint import Choice, JointBench
 from autotune.studies.joint_run import KeptSchedules
 from autotune.studies.objective import NO_LIMITS, Figures
 from autotune.studies.pareto import front, gain
-from autotune.studies.schedule_pools import HYBRID, TaskPool, pools
 from autotune.studies.ranges import CpuRanges
+from autotune.studies.schedule_pools import HYBRID, TaskPool, pools
 from autotune.studies.space import CpuSpace
 from autotune.studies.study import StudyRequest, study_of
 

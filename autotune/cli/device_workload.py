@@ -238,8 +238,8 @@ def device_step(
     from autotune.compiler.gpu_side import gpu_runs
     from autotune.compiler.platforms import platform_of
     from autotune.compiler.scheduled import winners_of
-    from autotune.compiler.tuned_runs import step_runs
     from autotune.compiler.targets import ARM_TRIPLE
+    from autotune.compiler.tuned_runs import step_runs
 
     emulated = chosen.device.kind == EMULATED_KIND
     # An emulated phone has Debian's C library.

@@ -129,8 +129,8 @@ def show(
 
     from autotune.cli.settings import boards
     from autotune.devices import discovery
-    from autotune.devices.probes import capabilities
     from autotune.devices.info import probe
+    from autotune.devices.probes import capabilities
 
     ((serial, kind),) = discovery.choose([serial], [*boards(), *(ssh or ())])
     info = probe(discovery.reach(serial, kind))

@@ -48,8 +48,8 @@ from autotune.cli.signals import leave_lost_terminal, stopping_signals
 from autotune.cli.verbosity import LOGGER
 from autotune.cli.versions import versions
 from autotune.compiler.build_worker import linker
+from autotune.compiler.candidate import DEFAULT
 from autotune.compiler.device_limits import asked
-from autotune.compiler.entries import DEFAULT
 from autotune.compiler.experience import Experiences, experiences
 from autotune.compiler.known import known_schedules
 from autotune.compiler.request import TuneRequest

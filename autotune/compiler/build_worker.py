@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler import opencl_sidecar
-from autotune.compiler.untuned import default_schedule
 from autotune.compiler.kills import of_outside
 from autotune.compiler.launch_limits import checked
 from autotune.compiler.opencl_source import improved_source
 from autotune.compiler.schedule_traits import traits
 from autotune.compiler.spaces import Limits
 from autotune.compiler.targets import ARM_TRIPLE
+from autotune.compiler.untuned import default_schedule
 from autotune.compiler.workers import Message, ToolKilled, serve
 from autotune.errors import ToolchainError
 

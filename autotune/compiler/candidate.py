@@ -6,8 +6,11 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.compiler.half_storage import HALF
+from autotune.compiler.annotations import HALF
 from autotune.workloads.operators import Kernel
+
+DEFAULT = "default"
+"""What events and results call the untuned default."""
 
 
 def program_hash(module: Any) -> int:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.image_reads import IMAGE, reads_images
+from autotune.compiler.annotations import IMAGE, reads_images
+from autotune.compiler.formulations.marks import WINDOW
 from autotune.compiler.spaces import Depthwise, Limits
 from autotune.compiler.tile_rules import (
     add_parts,
@@ -20,7 +21,7 @@ from autotune.compiler.tile_rules import (
     sampled,
     side_items,
 )
-from autotune.compiler.window_tiles import WINDOW_DECISIONS, WINDOW, Window, WindowTile, WindowTiles
+from autotune.compiler.window_tiles import WINDOW_DECISIONS, Window, WindowTile, WindowTiles
 
 
 class Windows:
@@ -63,7 +64,9 @@ class Windows:
 
     def tile(self, decided: Sequence[int], trace: Any) -> WindowTile:
         """See `TileRule`."""
-        return WindowTile(**dict(zip(WINDOW_DECISIONS, decided, strict=True)), image=reads_images(trace))
+        return WindowTile(
+            **dict(zip(WINDOW_DECISIONS, decided, strict=True)), image=reads_images(trace)
+        )
 
     def sketch(self, sch: Any, block: Any, tiles: WindowTiles, tile: WindowTile) -> Any:
         """See `TileRule`."""

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.budget import TaskLanes
-from autotune.compiler.candidate import Candidate
+from autotune.compiler.candidate import DEFAULT, Candidate
 from autotune.compiler.finals import Verdict, finalists
 from autotune.compiler.lane import Lane
 from autotune.measurement import Outcome, median
 from autotune.records import PooledSchedule, TaskResult
 from autotune.workloads.graph import Task
-
-DEFAULT = "default"
-"""What events and results call the untuned default."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from autotune.compiler.spaces import FewChannels, Limits
 from autotune.compiler.tile_space import TileSpace, dividing, names_of
 
-FEW_CHANNELS = "autotune.few_channels"
-"""Annotation of the block that sums: whether it is a gradient, the filter's rows and columns, and the stride."""
-
 _FLOAT_BYTES = 4
 _VECTOR = 4
 

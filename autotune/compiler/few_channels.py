@@ -11,14 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.few_channel_tiles import (
-    FEW_CHANNELS,
-    LAYER_DECISIONS,
-    Layer,
-    LayerTile,
-    LayerTiles,
-)
-from autotune.compiler.image_reads import IMAGE, reads_images
+from autotune.compiler.annotations import IMAGE, reads_images
+from autotune.compiler.few_channel_tiles import LAYER_DECISIONS, Layer, LayerTile, LayerTiles
+from autotune.compiler.formulations.marks import FEW_CHANNELS
 from autotune.compiler.spaces import FewChannels, Limits
 from autotune.compiler.tile_rules import (
     among_items,
@@ -65,11 +60,15 @@ class FewChannelLayers:
 
     def tile(self, decided: Sequence[int], trace: Any) -> LayerTile:
         """See `TileRule`."""
-        return LayerTile(**dict(zip(LAYER_DECISIONS, decided, strict=True)), image=reads_images(trace))
+        return LayerTile(
+            **dict(zip(LAYER_DECISIONS, decided, strict=True)), image=reads_images(trace)
+        )
 
     def sketch(self, sch: Any, block: Any, tiles: LayerTiles, tile: LayerTile) -> Any:
         """See `TileRule`."""
-        cuts = {name: sampled(sch, tiles.choices[name], getattr(tile, name)) for name in LAYER_DECISIONS}
+        cuts = {
+            name: sampled(sch, tiles.choices[name], getattr(tile, name)) for name in LAYER_DECISIONS
+        }
         items = side_items(self._limits)
         last = joined_consumers(sch, block, items)
         seen, taps = sch.get_producers(block)

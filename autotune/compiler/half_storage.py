@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from autotune.compiler.annotations import HALF, noted_blocks
 from autotune.compiler.kernel_text import (
     Access,
     KernelText,
@@ -19,11 +20,7 @@ from autotune.compiler.kernel_text import (
     replaced,
     with_kernels,
 )
-from autotune.compiler.tile_rules import noted_blocks
 from autotune.errors import ToolchainError
-
-HALF = "autotune.half"
-"""Annotation of a block whose result is kept in half precision."""
 
 _ALIGNED = " __attribute__((aligned(64)))"
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from autotune.compiler.annotations import IMAGE, noted_blocks
 from autotune.compiler.kernel_text import (
     Access,
     KernelText,
@@ -27,10 +28,6 @@ from autotune.compiler.kernel_text import (
     replaced,
     with_kernels,
 )
-from autotune.compiler.tile_rules import noted_blocks
-
-IMAGE = "autotune.image"
-"""Annotation of a block whose operands in global memory are read as images."""
 
 CHANNELS = {4: "", 2: ".xy", 1: ".x"}
 """Elements of a texel, as many as all reads of an operand are wide, and how a read of it takes them."""
@@ -70,11 +67,6 @@ class Image:
 
     channels: int
     texels: int
-
-
-def reads_images(trace: Any) -> bool:
-    """Whether a schedule, by its trace, reads operands as images."""
-    return any(one.kind.name == "Annotate" and str(one.attrs[0]) == IMAGE for one in trace.insts)
 
 
 def image_operands(module: Any) -> dict[str, dict[str, int]]:

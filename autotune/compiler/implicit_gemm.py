@@ -12,18 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.half_storage import HALF
-from autotune.compiler.image_reads import IMAGE
+from autotune.compiler.annotations import HALF, IMAGE
+from autotune.compiler.formulations.marks import PRODUCT, TRANSFORM
 from autotune.compiler.product_tiles import (
     BANKS,
     EACH,
     FLAGS,
     OWN,
     PADDING,
-    PRODUCT,
     SHARED,
     SHARES,
-    TRANSFORM,
     Product,
     ProductTile,
     ProductTiles,

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.compiler.formulations.marks import JOINED
 from autotune.compiler.spaces import JoinedParts
 from autotune.compiler.tile_rules import PlainTiles, followers, is_result, sampled
 from autotune.compiler.tile_space import TileSpace, dividing
-
-JOINED = "autotune.joined_parts"
-"""Annotation of the block that joins parts: the largest number of channels that divides them all."""
 
 
 @dataclass(frozen=True)

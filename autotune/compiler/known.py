@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.entries import DEFAULT
+from autotune.compiler.candidate import DEFAULT
 from autotune.compiler.request import TuneRequest
 from autotune.compiler.run_records import databases_at, target_words
 from autotune.compiler.spaces import Measure

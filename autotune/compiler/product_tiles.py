@@ -13,13 +13,6 @@ from numpy.typing import NDArray
 from autotune.compiler.spaces import ImplicitGemm, Limits
 from autotune.compiler.tile_space import Choices, TileSpace, dividing, names_of
 
-PRODUCT = "autotune.product"
-"""Annotation of a product's block, as integers: whether each operand lies along the reduction in memory, and a
-third one where they are transforms."""
-
-TRANSFORM = "autotune.transform"
-"""Annotation of a block that transforms tiles, each in the registers of a work-item: see `winograd_gemm`."""
-
 PADDING, BANKS = 4, 16
 """Rows of a tile in local memory are so much longer than a multiple of the banks, where they are written across."""
 

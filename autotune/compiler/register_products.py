@@ -13,14 +13,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.register_tiles import (
-    ALL_COLUMNS,
-    REGISTER_DECISIONS,
-    REGISTER_PRODUCT,
-    RegisterTile,
-    RegisterTiles,
-    Sums,
-)
+from autotune.compiler.formulations.marks import ALL_COLUMNS, REGISTER_PRODUCT
+from autotune.compiler.register_tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums
 from autotune.compiler.spaces import RegisterProduct
 from autotune.compiler.tile_rules import PlainTiles, followers, is_result, sampled
 
@@ -59,7 +53,9 @@ class RegisterProducts(PlainTiles):
     def sketch(self, sch: Any, block: Any, tiles: RegisterTiles, tile: RegisterTile) -> Any:
         """See `TileRule`."""
         choices = tiles.alike(tile)
-        cut = {name: sampled(sch, choices[name], getattr(tile, name)) for name in REGISTER_DECISIONS}
+        cut = {
+            name: sampled(sch, choices[name], getattr(tile, name)) for name in REGISTER_DECISIONS
+        }
         operands, following = sch.get_producers(block), _in_order(sch, block)
         make = _in_parts if tile.parted else _at_once
         shared, sums = make(sch, block, following, tile, cut)

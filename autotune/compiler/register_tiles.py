@@ -11,11 +11,6 @@ from numpy.typing import NDArray
 from autotune.compiler.spaces import RegisterProduct
 from autotune.compiler.tile_space import Choices, TileSpace, dividing, names_of
 
-REGISTER_PRODUCT = "autotune.register_product"
-"""Annotation of a product's block, whose last axis is contiguous in the result and in one operand."""
-ANY_COLUMNS, ALL_COLUMNS = 1, 2
-"""Its values: whether a tile may have some of the columns, or has all, since what follows adds them up."""
-
 
 @dataclass(frozen=True)
 class Sums:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.candidate import Candidate
-from autotune.compiler.entries import DEFAULT, Entry, Trial
+from autotune.compiler.candidate import DEFAULT, Candidate
+from autotune.compiler.entries import Entry, Trial
 from autotune.compiler.lane import Lane
 from autotune.errors import RecordError
 from autotune.measurement import Outcome

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotune.compiler.row_tiles import ROW_DECISIONS, ROWS, Rows, RowTile, RowTiles
+from autotune.compiler.formulations.marks import ROWS
+from autotune.compiler.row_tiles import ROW_DECISIONS, Rows, RowTile, RowTiles
 from autotune.compiler.spaces import RowSums
 from autotune.compiler.tile_rules import PlainTiles, sampled
 
@@ -34,7 +35,9 @@ class SumsOfRows(PlainTiles):
 
     def sketch(self, sch: Any, block: Any, tiles: RowTiles, tile: RowTile) -> Any:
         """See `TileRule`."""
-        columns, unrolled = (sampled(sch, tiles.choices[one], getattr(tile, one)) for one in ROW_DECISIONS)
+        columns, unrolled = (
+            sampled(sch, tiles.choices[one], getattr(tile, one)) for one in ROW_DECISIONS
+        )
         others = [
             one
             for one in sch.get_child_blocks(sch.get_sblock("root"))

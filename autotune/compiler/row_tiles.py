@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from autotune.compiler.spaces import RowSums
 from autotune.compiler.tile_space import TileSpace, dividing, names_of
 
-ROWS = "autotune.rows"
-"""Annotation of the block that sums blocks of rows."""
-
 
 @dataclass(frozen=True)
 class Rows:

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.candidate import digest_of
-from autotune.compiler.untuned import default_schedule, plain_gpu_schedule
-from autotune.compiler.entries import DEFAULT
+from autotune.compiler.candidate import DEFAULT, digest_of
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.trace_replay import replay_trace
+from autotune.compiler.untuned import default_schedule, plain_gpu_schedule
 from autotune.errors import RecordError, UsageError
 from autotune.reading import reading
 from autotune.records import TaskResult, read_run

@@ -7,7 +7,7 @@ categorical samples in a fixed order: a tile.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -205,27 +205,6 @@ def among_items(sch: Any, loops: Sequence[Any], items: int) -> Any:
     sch.bind(groups, "blockIdx.x")
     sch.bind(item, "threadIdx.x")
     return item
-
-
-def functions_of(module: Any) -> Iterator[tuple[str, Any, list[Any]]]:
-    """Functions of a scheduled `tvm.IRModule`: the name that their kernels have, a `Schedule`, and its blocks."""
-    from tvm import tirx
-    from tvm.s_tir import Schedule
-
-    for name, function in module.functions.items():
-        if isinstance(function, tirx.PrimFunc):
-            schedule = Schedule(function)
-            blocks = list(schedule.get_child_blocks(schedule.get_sblock("root")))
-            yield str(function.attrs.get("global_symbol", name.name_hint)), schedule, blocks
-
-
-def noted_blocks(module: Any, note: str) -> dict[str, list[Any]]:
-    """The blocks of a scheduled `tvm.IRModule` that a sketch annotated so, by function, where there are some."""
-    found = {}
-    for function, schedule, blocks in functions_of(module):
-        if noted := [block for block in map(schedule.get, blocks) if note in block.annotations]:
-            found[function] = noted
-    return found
 
 
 class Sketches:

@@ -14,11 +14,11 @@ from typing import Any
 
 from autotune.compiler.budget import TaskLanes, Turn, next_turn
 from autotune.compiler.builder import Builder, target_text
-from autotune.compiler.candidate import Candidate
+from autotune.compiler.candidate import DEFAULT, Candidate
 from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.data_movement import movement_stages, only_stages
 from autotune.compiler.drift import DriftWatch
-from autotune.compiler.entries import DEFAULT, Entry, Trial
+from autotune.compiler.entries import Entry, Trial
 from autotune.compiler.experience import Experiences
 from autotune.compiler.finals import Entrant, Verdict, settle
 from autotune.compiler.formulations import Formulation, formulations, prim_func

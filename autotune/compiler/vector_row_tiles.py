@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from autotune.compiler.spaces import VectorRows
 from autotune.compiler.tile_space import TileSpace, dividing, names_of
 
-VECTOR_ROWS = "autotune.vector_rows"
-"""Annotation of the block that sums windows, row by row of a plane."""
-
 
 @dataclass(frozen=True)
 class Planes:

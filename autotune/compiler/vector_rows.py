@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from autotune.compiler.formulations.marks import VECTOR_ROWS
 from autotune.compiler.spaces import VectorRows
 from autotune.compiler.tile_rules import PlainTiles, joined_chain, sampled
 from autotune.compiler.vector_row_tiles import (
     VECTOR_ROW_DECISIONS,
-    VECTOR_ROWS,
     Planes,
     VectorRowTile,
     VectorRowTiles,
@@ -40,7 +40,9 @@ class RowsOfPlanes(PlainTiles):
 
     def sketch(self, sch: Any, block: Any, tiles: VectorRowTiles, tile: VectorRowTile) -> Any:
         """See `TileRule`."""
-        jobs, rows, lanes = (sampled(sch, tiles.choices[one], getattr(tile, one)) for one in VECTOR_ROW_DECISIONS)
+        jobs, rows, lanes = (
+            sampled(sch, tiles.choices[one], getattr(tile, one)) for one in VECTOR_ROW_DECISIONS
+        )
         seen, taps = sch.get_producers(block)
         sch.compute_inline(taps)
         last = joined_chain(sch, block)

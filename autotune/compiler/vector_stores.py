@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.aligned_vectors import divisor, divisors
+from autotune.compiler.annotations import functions_of
 from autotune.compiler.index_sums import Names, index_sum
 from autotune.compiler.kernel_text import KernelText, kernel_name, with_kernels
-from autotune.compiler.tile_rules import functions_of
 
 _WIDTHS = (4, 2)
 """Elements of a store, of 16 bytes at most: what a work-item moves at once on the GPUs that we know of."""

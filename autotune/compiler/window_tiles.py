@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from autotune.compiler.spaces import Depthwise, Limits
 from autotune.compiler.tile_space import TileSpace, dividing, names_of
 
-WINDOW = "autotune.window"
-"""Annotation of a depthwise kernel's block: whether filters are what it makes, and its stride and dilation."""
-
 
 @dataclass(frozen=True)
 class Window:

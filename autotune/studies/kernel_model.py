@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from autotune.devices.topology import Cluster
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.physics import Clocks
-from autotune.studies.schedule_pools import HYBRID, TaskPool
 from autotune.studies.roofline import Nests, Roofline
+from autotune.studies.schedule_pools import HYBRID, TaskPool
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]

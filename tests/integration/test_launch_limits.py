@@ -10,13 +10,13 @@ import tvm
 from exports import exported
 
 from autotune.compiler.builder import Builder, BuildRequest, target_text
-from autotune.compiler.untuned import plain_gpu_schedule
 from autotune.compiler.export.exporter import Format
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.launch_limits import BeyondLimitsError, checked
 from autotune.compiler.spaces import Limits, load
 from autotune.compiler.targets import find, tvm_target
+from autotune.compiler.untuned import plain_gpu_schedule
 from autotune.workloads import Kernel, parse_operator
 
 SPEC = find("opencl")

@@ -19,7 +19,6 @@ from autotune.compiler import spaces
 from autotune.compiler.build_worker import linker
 from autotune.compiler.candidate import digest_of
 from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.untuned import default_schedule
 from autotune.compiler.device_limits import asked
 from autotune.compiler.formulations import Formulation, formulations, prim_func, registered
 from autotune.compiler.image_reads import image_operands
@@ -33,6 +32,7 @@ from autotune.compiler.runner import DeviceFingerprint, MeasureRequest, measurem
 from autotune.compiler.scheduled import plain_gpu_program, replayed
 from autotune.compiler.targets import TargetSpec, find, tvm_target
 from autotune.compiler.tile_rules import Sketches, tiles_of
+from autotune.compiler.untuned import default_schedule
 from autotune.compiler.vector_stores import group_sizes
 from autotune.workloads import Kernel, parse_kernel, parse_operator
 

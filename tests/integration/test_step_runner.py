@@ -12,8 +12,8 @@ from steps import changed_plan, drawn_feed, net, true_steps
 
 from autotune.compiler import step_bundle
 from autotune.compiler.scheduled import Winner
-from autotune.compiler.tuned_runs import step_runs
 from autotune.compiler.targets import ARM_TRIPLE
+from autotune.compiler.tuned_runs import step_runs
 from autotune.records import TaskResult
 from autotune.workloads import StepForm, formed, initial_values, tasks
 

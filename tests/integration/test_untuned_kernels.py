@@ -11,10 +11,10 @@ import pytest
 import tvm
 
 from autotune.compiler import opencl_sidecar
-from autotune.compiler.untuned import default_schedule, plain_gpu_schedule
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.spaces import Limits
 from autotune.compiler.targets import find, tvm_target
+from autotune.compiler.untuned import default_schedule, plain_gpu_schedule
 from autotune.workloads import (
     Conv2d,
     Kernel,

@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from autotune.devices import Completed, adb, cpufreq, discovery, journal
-from autotune.devices.probes import capabilities
 from autotune.devices.info import probe
 from autotune.devices.journal import Change, Journal
+from autotune.devices.probes import capabilities
 from autotune.devices.sensors import meters, thermal_zones
 from autotune.devices.topology import clusters
 from autotune.emulator.device import EmulatedDevice

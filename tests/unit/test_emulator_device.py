@@ -6,11 +6,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from autotune.devices.probes import capabilities
 from autotune.devices.cpufreq import cores_online, fixed_frequency, governor
 from autotune.devices.device import Completed, Device
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal
+from autotune.devices.probes import capabilities
 from autotune.emulator.device import SATURATED_W, EmulatedDevice
 from autotune.emulator.faults import FAULT_KINDS, CallKind, Fault, FaultKind, FaultPlan
 from autotune.emulator.profile import names

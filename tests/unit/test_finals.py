@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from autotune.compiler.annotations import HALF
 from autotune.compiler.candidate import Candidate
 from autotune.compiler.finals import Entrant, Verdict, finalists, settle
-from autotune.compiler.half_storage import HALF
 from autotune.compiler.runner import (
     CompareRequest,
     Comparison,

@@ -22,9 +22,9 @@ from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.joint import Choice, JointBench, exchange
 from autotune.studies.kernel_model import KernelModel, ScheduleTable, Seen
 from autotune.studies.objective import NO_LIMITS, Figures, Objective
-from autotune.studies.schedule_pools import TaskPool, pools
 from autotune.studies.ranges import CpuRanges
 from autotune.studies.roofline import Nests, Roofline
+from autotune.studies.schedule_pools import TaskPool, pools
 from autotune.studies.space import CpuSpace
 from autotune.studies.step_plans import PlannedSetting, step_plan
 from autotune.studies.study import StudyRequest, study_of

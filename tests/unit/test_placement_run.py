@@ -19,8 +19,8 @@ from autotune.studies.objective import NO_LIMITS, Figures, Objective
 from autotune.studies.placement import Crossing
 from autotune.studies.placement_run import PlacementRun
 from autotune.studies.placing import GpuForm, GpuKernel, Placing
-from autotune.studies.schedule_pools import pools
 from autotune.studies.ranges import CpuRanges
+from autotune.studies.schedule_pools import pools
 from autotune.studies.space import CpuSpace
 from autotune.studies.study import StudyRequest, study_of
 from autotune.studies.texts import placement_texts

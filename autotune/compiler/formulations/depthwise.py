@@ -19,9 +19,9 @@ from autotune.compiler.formulations.layouts import (
     reader,
     under_windows,
 )
+from autotune.compiler.formulations.marks import WINDOW
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.compiler.formulations.strides import carried, shifted
-from autotune.compiler.window_tiles import WINDOW
 from autotune.workloads.operators import Conv2d
 
 RULE = "depthwise"

@@ -10,7 +10,6 @@ from typing import Any
 
 from tvm import te
 
-from autotune.compiler.few_channel_tiles import FEW_CHANNELS
 from autotune.compiler.formulations.layouts import (
     between,
     compute,
@@ -20,6 +19,7 @@ from autotune.compiler.formulations.layouts import (
     reader,
     under_windows,
 )
+from autotune.compiler.formulations.marks import FEW_CHANNELS
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.compiler.formulations.strides import PositionGrid
 from autotune.workloads.operators import Conv2d

@@ -21,9 +21,9 @@ from autotune.compiler.formulations.layouts import (
     or_zero,
     reader,
 )
+from autotune.compiler.formulations.marks import PRODUCT
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.compiler.formulations.strides import PositionGrid, carried, shifted
-from autotune.compiler.product_tiles import PRODUCT
 from autotune.workloads.operators import Conv2d, Matmul
 
 RULE = "implicit_gemm"

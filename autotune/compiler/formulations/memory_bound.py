@@ -10,9 +10,8 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, reader
+from autotune.compiler.formulations.marks import JOINED, ROWS
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
-from autotune.compiler.joined_parts import JOINED
-from autotune.compiler.row_tiles import ROWS
 from autotune.workloads.operators import Bias, Concat
 
 ROW_SUMS = "row_sums"

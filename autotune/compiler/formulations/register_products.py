@@ -15,8 +15,8 @@ from autotune.compiler.formulations import (
     conv2d_weight_grad,
     matmul,
 )
+from autotune.compiler.formulations.marks import ALL_COLUMNS, ANY_COLUMNS, REGISTER_PRODUCT
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.compiler.register_tiles import ALL_COLUMNS, ANY_COLUMNS, REGISTER_PRODUCT
 from autotune.workloads.operators import Conv2d, Matmul
 
 RULE = "register_product"

@@ -18,8 +18,8 @@ from autotune.compiler.formulations.depthwise import (
     positions,
 )
 from autotune.compiler.formulations.layouts import compute, filter_reader, or_zero, reader
+from autotune.compiler.formulations.marks import VECTOR_ROWS
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.compiler.vector_row_tiles import VECTOR_ROWS
 from autotune.workloads.operators import Conv2d
 
 RULE = "vector_rows"

@@ -31,8 +31,8 @@ from autotune.compiler.formulations.layouts import (
     or_zero,
     reader,
 )
+from autotune.compiler.formulations.marks import TRANSFORM
 from autotune.compiler.formulations.registry import Tensors, formulation
-from autotune.compiler.product_tiles import TRANSFORM
 from autotune.workloads.operators import Conv2d
 
 _TILE = 4

@@ -12,8 +12,8 @@ import xgboost
 from numpy.typing import NDArray
 
 from autotune.devices.topology import Cluster
+from autotune.studies.clocks import Clocks
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.physics import Clocks
 from autotune.studies.roofline import Nests, Roofline
 from autotune.studies.schedule_pools import HYBRID, TaskPool
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from autotune.studies import objective as goals
 from autotune.studies.acquisition import below, expected_hypervolume, expected_improvement
+from autotune.studies.clocks import Clocks
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.gaussian import GaussianProcess
 from autotune.studies.objective import NO_LIMITS, Figures, Limits, Objective
 from autotune.studies.pareto import front
-from autotune.studies.physics import Clocks, PowerModel, TimeModel
+from autotune.studies.physics import PowerModel, TimeModel
 from autotune.studies.space import LARGEST_LISTED, CpuSpace, Indices
 from autotune.studies.surrogate import Belief, Surrogate, features
 

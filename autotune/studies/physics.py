@@ -14,13 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from autotune.devices.topology import Cluster
-from autotune.studies.configuration import CpuConfiguration
-
-Floats = NDArray[np.float64]
+from autotune.studies.clocks import Clocks, Floats
 
 _NOISE = 0.05
 """Deviation of a logarithm that the priors below are weighed against; GP residuals take what is left."""
@@ -35,37 +32,6 @@ _STATIC = 0.15
 _GROWTH = 0.7
 """What the exponent of the clock is above 1: between a fixed voltage (0) and one that rises with the clock (2)."""
 _IDLING = 0.15
-
-
-@dataclass(frozen=True)
-class Clocks:
-    """Configurations as arrays.
-
-    Attributes:
-        cores: Cores in use, shape (n, clusters).
-        ghz: Clock of each cluster, whether in use or not, shape (n, clusters).
-        threads: Shape (n,).
-    """
-
-    cores: Floats
-    ghz: Floats
-    threads: Floats
-
-    @classmethod
-    def of(cls, configurations: Sequence[CpuConfiguration], clusters: Sequence[Cluster]) -> Clocks:
-        """Arrays of configurations; a clock that is left to the system counts as the highest."""
-        highest = [(cluster.max_khz or 1_000_000) / 1e6 for cluster in clusters]
-        cores = [[s.cores for s in c.clusters] for c in configurations]
-        ghz = [
-            [s.khz / 1e6 if s.khz else top for s, top in zip(c.clusters, highest, strict=True)]
-            for c in configurations
-        ]
-        shape = (len(configurations), len(clusters))
-        return cls(
-            np.asarray(cores, np.float64).reshape(shape),
-            np.asarray(ghz, np.float64).reshape(shape),
-            np.asarray([c.threads for c in configurations], np.float64),
-        )
 
 
 def _prior(clusters: Sequence[Cluster]) -> Floats:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from autotune.devices.topology import Cluster
+from autotune.studies.clocks import Clocks
 from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.physics import Clocks, top_ghz
+from autotune.studies.physics import top_ghz
 from autotune.workloads.schedule_traits import CACHE_SIZES, ScheduleTraits
 
 Floats = NDArray[np.float64]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from autotune.devices.topology import Cluster
 from autotune.errors import UsageError
+from autotune.studies.clocks import Clocks
 from autotune.studies.configuration import MOST_THREADS_PER_CORE, ClusterSetting, CpuConfiguration
-from autotune.studies.physics import Clocks
 from autotune.studies.ranges import ClusterRange, CpuRanges, Together
 
 Indices = NDArray[np.int64]

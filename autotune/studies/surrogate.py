@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.devices.topology import Cluster
+from autotune.studies.clocks import Clocks
 from autotune.studies.configuration import CpuConfiguration
 from autotune.studies.gaussian import GaussianProcess
-from autotune.studies.physics import Clocks, PowerModel, TimeModel, top_ghz
+from autotune.studies.physics import PowerModel, TimeModel, top_ghz
 
 Floats = NDArray[np.float64]
 

@@ -29,6 +29,7 @@ from autotune.errors import RecordError, ToolchainError, TransientDeviceError, U
 from autotune.studies.applied import apply
 from autotune.studies.bench import Measured
 from autotune.studies.claims import STALE_S, Claims, this_worker
+from autotune.studies.clocks import Clocks
 from autotune.studies.configuration import ClusterSetting, CpuConfiguration
 from autotune.studies.cpu_config import CpuConfigRun
 from autotune.studies.finals import measure_again, named_points
@@ -43,7 +44,7 @@ from autotune.studies.objective import (
     values,
 )
 from autotune.studies.pareto import front, gain, hypervolume, improvement, knee
-from autotune.studies.physics import Clocks, PowerModel, TimeModel
+from autotune.studies.physics import PowerModel, TimeModel
 from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.replay import TableBench, read_paper_table, search
 from autotune.studies.results import found_of, nearest_text, result

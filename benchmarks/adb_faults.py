@@ -18,12 +18,12 @@ from typing import Any
 
 from sleeping_kernel import sleeping_kernel
 
-from autotune.compiler import device_server
-from autotune.compiler.build_worker import linker
-from autotune.compiler.reference_data import ReferenceData
-from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.runner import DeviceFingerprint
-from autotune.compiler.targets import ARM_TRIPLE
+from autotune.compiler.native import device_server
+from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.runners.reference_data import ReferenceData
+from autotune.compiler.runners.rpc_runner import RpcRunner
+from autotune.compiler.runners.runner import DeviceFingerprint
+from autotune.compiler.target.targets import ARM_TRIPLE
 from autotune.devices.adb import AdbDevice
 from autotune.devices.device import Device
 from autotune.devices.ports import free_port

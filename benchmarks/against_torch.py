@@ -11,7 +11,7 @@ from pytorch import torch
 from torch_kernels import kept_memory, torch_call
 from tuned_kernels import TunedKernels, tuned_kernels
 
-from autotune.compiler.step_library import StepLibrary
+from autotune.compiler.step.step_library import StepLibrary
 from autotune.measurement import median, paired_speedup
 from autotune.workloads import Conv2d, Kernel, Matmul, StepGraph, random_inputs
 from autotune.workloads.graph import Task, tasks

@@ -13,7 +13,7 @@ from time import perf_counter, sleep
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.compiler.host import kernel_threads
+from autotune.compiler.target.host import kernel_threads
 from autotune.records import read_run
 from autotune.workloads import Kernel, max_relative_error, random_inputs, reference
 

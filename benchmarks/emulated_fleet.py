@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.compiler.session_ends import CLIENT_GONE
-from autotune.compiler.workers import Message, WorkerLost
+from autotune.compiler.runners.session_ends import CLIENT_GONE
+from autotune.compiler.workers.workers import Message, WorkerLost
 from autotune.devices import Completed
 from autotune.emulator.device import EmulatedDevice
 from autotune.errors import DeviceError, StableDeviceError

@@ -19,7 +19,6 @@ from typing import Any
 
 from bars import Report, run
 
-from autotune.compiler import native_build, spaces
 from autotune.compiler.export.exporter import Format, export
 from autotune.compiler.export.objects import compile_objects
 from autotune.compiler.export.variants import (
@@ -29,8 +28,10 @@ from autotune.compiler.export.variants import (
     variants_of_runs,
     with_safe_variant,
 )
-from autotune.compiler.scheduled import untuned_program
-from autotune.compiler.targets import find
+from autotune.compiler.native import native_build
+from autotune.compiler.programs.scheduled import untuned_program
+from autotune.compiler.target import spaces
+from autotune.compiler.target.targets import find
 from autotune.measurement import median
 from autotune.workloads import StepForm, TrainingStep, tasks
 from autotune.workloads.operators import Kernel

@@ -27,13 +27,13 @@ import adb_faults
 from bars import Report, run
 from emulated_fleet import SERVER, EmulatedSession, EmulatedTracker, programs
 
-from autotune.compiler.candidate import Candidate
-from autotune.compiler.reference_data import ReferenceData
-from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.runner import DeviceFingerprint
-from autotune.compiler.sessions import SessionWaits
-from autotune.compiler.spaces import Measure
-from autotune.compiler.trials import Bench, Building
+from autotune.compiler.programs.candidate import Candidate
+from autotune.compiler.run.trials import Bench, Building
+from autotune.compiler.runners.reference_data import ReferenceData
+from autotune.compiler.runners.rpc_runner import RpcRunner
+from autotune.compiler.runners.runner import DeviceFingerprint
+from autotune.compiler.runners.sessions import SessionWaits
+from autotune.compiler.target.spaces import Measure
 from autotune.devices import cpufreq, journal, topology
 from autotune.devices.device import Device
 from autotune.emulator import userland

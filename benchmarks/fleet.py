@@ -23,11 +23,11 @@ from typing import Any
 from bars import Report, run
 from sleeping_kernel import sleeping_kernel
 
-from autotune.compiler import device_server
-from autotune.compiler.build_worker import linker
-from autotune.compiler.reference_data import TOLERANCE, ReferenceData
-from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.runner import DeviceFingerprint, MeasureRequest
+from autotune.compiler.native import device_server
+from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.runners.reference_data import TOLERANCE, ReferenceData
+from autotune.compiler.runners.rpc_runner import RpcRunner
+from autotune.compiler.runners.runner import DeviceFingerprint, MeasureRequest
 from autotune.devices.ports import free_port
 from autotune.tracker import TrackerLink
 from autotune.tracker.supervisor import tracker_process

@@ -23,10 +23,10 @@ import numpy as np
 from bars import Report, run
 from board import Board
 
-from autotune.compiler.builder import Builder, BuildRequest, target_text
-from autotune.compiler.request import TuneRequest
-from autotune.compiler.scheduled import replayed
-from autotune.compiler.targets import tvm_target
+from autotune.compiler.programs.scheduled import replayed
+from autotune.compiler.runners.builder import Builder, BuildRequest, target_text
+from autotune.compiler.target.request import TuneRequest
+from autotune.compiler.target.targets import tvm_target
 from autotune.measurement.statistics import Interval, bootstrap_median, paired_speedup
 from autotune.records import read_run
 from autotune.records.folder import Run

@@ -26,8 +26,8 @@ from training_step import (
     tuned,
 )
 
-from autotune.compiler.step import open_step
-from autotune.compiler.tuned_runs import step_runs
+from autotune.compiler.step.step import open_step
+from autotune.compiler.step.tuned_runs import step_runs
 from autotune.measurement import median
 from autotune.workloads import StepForm, TrainingStep, initial_values
 from autotune.workloads.training_step import LAYOUTS, LayoutName

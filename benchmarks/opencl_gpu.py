@@ -42,17 +42,18 @@ from clblast import available as clblast_available
 from duel import Turn, exported, finished_run, in_turns, tuning, turn_of
 from numpy.typing import NDArray
 
-from autotune.compiler import opencl_sidecar, spaces, targets
-from autotune.compiler.builder import Builder, BuildRequest, target_text
-from autotune.compiler.candidate import Candidate
-from autotune.compiler.device_limits import asked
-from autotune.compiler.experience import experiences
-from autotune.compiler.host import cores
-from autotune.compiler.reference_data import TOLERANCE
-from autotune.compiler.request import TuneRequest
-from autotune.compiler.runner import runner_for
-from autotune.compiler.scheduled import replayed
-from autotune.compiler.warm_start import MOST_TAUGHT
+from autotune.compiler.native import opencl_sidecar
+from autotune.compiler.programs.candidate import Candidate
+from autotune.compiler.programs.scheduled import replayed
+from autotune.compiler.run.experience import experiences
+from autotune.compiler.run.warm_start import MOST_TAUGHT
+from autotune.compiler.runners.builder import Builder, BuildRequest, target_text
+from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.reference_data import TOLERANCE
+from autotune.compiler.runners.runner import runner_for
+from autotune.compiler.target import spaces, targets
+from autotune.compiler.target.host import cores
+from autotune.compiler.target.request import TuneRequest
 from autotune.errors import RecordError, UsageError
 from autotune.measurement import median, paired_speedup
 from autotune.records import read_run

@@ -23,7 +23,7 @@ from typing import Any
 
 from bars import Report, run
 
-from autotune.compiler.request import TuneRequest
+from autotune.compiler.target.request import TuneRequest
 from autotune.measurement import median
 from autotune.records import read_run
 from autotune.records.folder import Run

@@ -221,10 +221,10 @@ class Mutants:
         import tvm
         from tvm.s_tir import Schedule
 
-        from autotune.compiler.candidate import digest_of
         from autotune.compiler.formulations import formulations, prim_func
-        from autotune.compiler.scheduled import replayed
-        from autotune.compiler.trace_replay import replay_trace
+        from autotune.compiler.programs.candidate import digest_of
+        from autotune.compiler.programs.scheduled import replayed
+        from autotune.compiler.programs.trace_replay import replay_trace
         from autotune.records.database_file import read_database
         from autotune.workloads.spec import parse_kernel
 
@@ -250,9 +250,9 @@ class Mutants:
         return "same"
 
     def _of_run(self, draw: random.Random) -> str:
-        from autotune.compiler.request import TuneRequest
-        from autotune.compiler.run_records import database_of_run
-        from autotune.compiler.scheduled import pooled, winners
+        from autotune.compiler.programs.scheduled import pooled, winners
+        from autotune.compiler.run.run_records import database_of_run
+        from autotune.compiler.target.request import TuneRequest
         from autotune.records import read_run
 
         path = self._folder / "run"

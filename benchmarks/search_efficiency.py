@@ -29,7 +29,7 @@ import stock_search
 from bars import Report, positive, run
 from duel import duel, exported, finished_run, tuning
 
-from autotune.compiler.host import cores
+from autotune.compiler.target.host import cores
 from autotune.measurement import median, paired_speedup
 from autotune.records import read_run
 from autotune.workloads import Kernel, parse_kernel

@@ -25,16 +25,16 @@ from typing import Any
 
 from board import Board
 
-from autotune.compiler import spaces, targets
-from autotune.compiler.builder import Builder, target_text
-from autotune.compiler.candidate import Candidate
-from autotune.compiler.device_limits import asked
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.reference_data import ReferenceData
-from autotune.compiler.request import TuneRequest
-from autotune.compiler.rules import no_tensor_intrinsics
-from autotune.compiler.runner import LocalRunner, runner_for
-from autotune.compiler.trials import Bench, BuildTargets
+from autotune.compiler.programs.candidate import Candidate
+from autotune.compiler.rules.rules import no_tensor_intrinsics
+from autotune.compiler.run.trials import Bench, BuildTargets
+from autotune.compiler.runners.builder import Builder, target_text
+from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.reference_data import ReferenceData
+from autotune.compiler.runners.runner import LocalRunner, runner_for
+from autotune.compiler.target import spaces, targets
+from autotune.compiler.target.request import TuneRequest
 from autotune.measurement import Outcome
 from autotune.records.folder import write_json
 from autotune.workloads import Kernel, parse_kernel

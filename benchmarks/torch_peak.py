@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytorch import torch
 
-from autotune.compiler.step_worker import HighWater
+from autotune.compiler.step.step_worker import HighWater
 from autotune.workloads import StepBuilder, build_model, initial_values
 from autotune.workloads.capture.torch_step import TorchStep
 

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from pytorch import torch
 from torch_peak import torch_peak
 
-from autotune.compiler.host import kernel_threads
-from autotune.compiler.step import StepSession, open_step
-from autotune.compiler.tuned_runs import StepRuns, fitting_form, form_sizes, step_runs
+from autotune.compiler.step.step import StepSession, open_step
+from autotune.compiler.step.tuned_runs import StepRuns, fitting_form, form_sizes, step_runs
+from autotune.compiler.target.host import kernel_threads
 from autotune.errors import UsageError
 from autotune.measurement import Interval, median, paired_speedup
 from autotune.records import MOVEMENT, Result, read_run, step_shares

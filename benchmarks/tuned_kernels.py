@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from duel import Turn, turn_of
 
-from autotune.compiler.host import runtime_environment
-from autotune.compiler.workers import Message, Worker, serve
+from autotune.compiler.target.host import runtime_environment
+from autotune.compiler.workers.workers import Message, Worker, serve
 from autotune.workloads import Kernel, parse_kernel, random_inputs
 
 if TYPE_CHECKING:
-    from autotune.compiler.step_library import StepLibrary
+    from autotune.compiler.step.step_library import StepLibrary
 
 _SEED = 1
 _TIMEOUT_S = 300.0

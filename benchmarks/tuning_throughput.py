@@ -46,8 +46,8 @@ def stock(spec: str, trials: int, folder: Path) -> None:
     from tvm.s_tir import meta_schedule
     from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 
-    from autotune.compiler import spaces, targets
     from autotune.compiler.formulations import formulations, prim_func
+    from autotune.compiler.target import spaces, targets
 
     kernel = Kernel(parse_operator(spec), "forward")
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])

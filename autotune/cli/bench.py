@@ -214,7 +214,7 @@ def ready(
 
 
 def _program(chosen: Chosen) -> Path:
-    from autotune.compiler import observe_program
+    from autotune.compiler.native import observe_program
 
     if chosen.device.kind == EMULATED_KIND:
         # The model answers for the program; any file stands in for it.
@@ -230,7 +230,7 @@ def ranges(space: str | None) -> CpuRanges:
     Raises:
         UsageError: There is no such file, or it says something that is not known.
     """
-    from autotune.compiler import spaces
+    from autotune.compiler.target import spaces
     from autotune.studies.ranges import CpuRanges, read_ranges
 
     if space is None:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from autotune.errors import UsageError, choices
 
 if TYPE_CHECKING:
-    from autotune.compiler.request import Cores, Fleet, TuneRequest
-    from autotune.compiler.runner import Runner
-    from autotune.compiler.targets import TargetSpec
+    from autotune.compiler.runners import Runner
+    from autotune.compiler.target import Cores, Fleet, TargetSpec, TuneRequest
     from autotune.devices.topology import Cluster
 
 HYBRID = "hybrid"
@@ -26,7 +25,7 @@ def chosen_cores(
         UsageError: There is no such cluster or device, or the target has no clusters.
         DeviceError: The tracker has no server on such a cluster.
     """
-    from autotune.compiler.request import Cores
+    from autotune.compiler.target import Cores
 
     if cluster is None and emulate is None:
         return None, fleet
@@ -76,7 +75,7 @@ def _cpus(name: str, clusters: Sequence[Cluster]) -> tuple[int, ...]:
 
 def _served_cores(cluster: str, fleet: Fleet) -> tuple[Cores | None, Fleet]:
     from autotune.cli.fleet import served_under
-    from autotune.compiler.request import Cores
+    from autotune.compiler.target import Cores
     from autotune.devices.topology import cpu_list
 
     if cluster == HYBRID:
@@ -97,7 +96,7 @@ def model_runner(request: TuneRequest) -> Runner:
     Raises:
         UsageError: There is no such device.
     """
-    from autotune.compiler.model_runner import ModelRunner
+    from autotune.compiler.runners import ModelRunner
     from autotune.emulator.profile import load
     from autotune.emulator.step_model import schedule_estimate
 

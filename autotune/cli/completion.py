@@ -16,7 +16,7 @@ PROGRAM, VARIABLE = "autotune", "_AUTOTUNE_COMPLETE"
 
 def targets(incomplete: str) -> list[str]:
     """Names of targets."""
-    from autotune.compiler.targets import TARGETS
+    from autotune.compiler.target import TARGETS
 
     return _beginning(incomplete, [target.name for target in TARGETS])
 
@@ -37,7 +37,7 @@ def profiles(incomplete: str) -> list[str]:
 
 def spaces(incomplete: str) -> list[str]:
     """Shipped spaces of cores and clocks."""
-    from autotune.compiler.spaces import folder
+    from autotune.compiler.target import folder
 
     names = (path.stem for path in folder().joinpath("cpu_config").glob("*.toml"))
     return _beginning(incomplete, sorted(names))

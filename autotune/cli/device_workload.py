@@ -26,9 +26,8 @@ from autotune.workloads.training_step import LAYOUTS
 
 if TYPE_CHECKING:
     from autotune.cli.tuning import LiveProgress
-    from autotune.compiler.gpu_side import GpuRuns, GpuSide
-    from autotune.compiler.scheduled import Winner
-    from autotune.compiler.tuned_runs import StepRuns
+    from autotune.compiler.programs import Winner
+    from autotune.compiler.step import GpuRuns, GpuSide, StepRuns
     from autotune.workloads import StepForm, StepGraph, TrainingStep
 
 _EMULATED_COMMAND = "emulated_train --threads {threads} --noise 0.02"
@@ -234,12 +233,10 @@ def device_step(
         UsageError: An option makes no sense, the runs are for another processor, or do not know a plan's schedules.
         ToolchainError: The device's programs cannot be built here.
     """
-    from autotune.compiler import step_bundle
-    from autotune.compiler.gpu_side import gpu_runs
-    from autotune.compiler.platforms import platform_of
-    from autotune.compiler.scheduled import winners_of
-    from autotune.compiler.targets import ARM_TRIPLE
-    from autotune.compiler.tuned_runs import step_runs
+    from autotune.compiler.native import platform_of
+    from autotune.compiler.programs import winners_of
+    from autotune.compiler.step import gpu_runs, step_bundle, step_runs
+    from autotune.compiler.target import ARM_TRIPLE
 
     emulated = chosen.device.kind == EMULATED_KIND
     # An emulated phone has Debian's C library.
@@ -316,7 +313,7 @@ def _compiled(
     gpu: GpuSide | None,
     progress: LiveProgress,
 ) -> tuple[Path, ...]:
-    from autotune.compiler import step_bundle
+    from autotune.compiler.step import step_bundle
 
     given = sum(t.bytes for t in graph.tensors if t.kind in ("input", "label"))
     count = max(1, min(_FEEDS, _FEEDS_BYTES // given))

@@ -131,7 +131,7 @@ def export(
     from autotune.compiler.export.exporter import NAME, named_format
     from autotune.compiler.export.exporter import export as write_export
     from autotune.compiler.export.variants import variants_of_runs
-    from autotune.compiler.platforms import named_platform
+    from autotune.compiler.native import named_platform
 
     if (not runs) == (not plan):
         raise UsageError(

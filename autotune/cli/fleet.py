@@ -12,9 +12,8 @@ from autotune.errors import DeviceError, UsageError, choices
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from autotune.compiler.request import Fleet, TuneRequest
-    from autotune.compiler.rpc_runner import RpcRunner
-    from autotune.compiler.targets import TargetSpec
+    from autotune.compiler.runners import RpcRunner
+    from autotune.compiler.target import Fleet, TargetSpec, TuneRequest
     from autotune.tracker import Served, TrackerLink
 
 _DEFAULT_TRACKER = "127.0.0.1:9190"
@@ -28,7 +27,7 @@ def fleet_of(tracker: str | None, key: str | None) -> Fleet | None:
     Raises:
         UsageError: The key is missing, or the tracker's address is none.
     """
-    from autotune.compiler.request import Fleet
+    from autotune.compiler.target import Fleet
     from autotune.tracker import TrackerLink
 
     if tracker is None and key is None:
@@ -53,7 +52,7 @@ def target_on(target: TargetSpec, fleet: Fleet) -> TargetSpec:
         DeviceError: The tracker does not answer, or has nothing under the key.
         UsageError: The target is not what the devices are.
     """
-    from autotune.compiler.targets import ARM_TRIPLE
+    from autotune.compiler.target import ARM_TRIPLE
 
     served = served_under(fleet)
     machine = served[0].machine or _usual_machine(target)
@@ -80,8 +79,7 @@ def fleet_runner(request: TuneRequest) -> RpcRunner:
     Raises:
         DeviceError: The tracker does not answer, or has nothing under the key.
     """
-    from autotune.compiler.rpc_runner import RpcRunner
-    from autotune.compiler.runner import DeviceFingerprint, opencl_fingerprint
+    from autotune.compiler.runners import DeviceFingerprint, RpcRunner, opencl_fingerprint
 
     if request.fleet is None:
         raise ValueError("the request names no tracker")

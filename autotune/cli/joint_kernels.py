@@ -13,9 +13,7 @@ from autotune.cli.device_workload import side_of
 from autotune.cli.step_options import StepOptions
 from autotune.cli.tuning import tuned
 from autotune.cli.workload import step_form, training_step
-from autotune.compiler import spaces, targets
-from autotune.compiler.request import TuneRequest
-from autotune.compiler.targets import on_cores
+from autotune.compiler.target import TuneRequest, on_cores, spaces, targets
 from autotune.devices.local import LocalDevice
 from autotune.errors import UsageError
 from autotune.workloads import tasks
@@ -61,7 +59,7 @@ def kernels_first(
     form = step_form(wanted.batch, step.micro_batch, step.recompute, step.layout, space.layout)
     graph = wanted.graph(form)
     if step.gpu_runs:  # What is wrong with them is told before all is tuned.
-        from autotune.compiler.gpu_side import gpu_runs
+        from autotune.compiler.step import gpu_runs
 
         side_of(gpu_runs([Path(run) for run in step.gpu_runs]), wanted, form, graph)
     print(f"no --run: the kernels are tuned first, {trials} trials", file=sys.stderr)

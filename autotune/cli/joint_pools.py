@@ -20,7 +20,7 @@ from autotune.studies.schedule_pools import HYBRID, TaskPool, pools
 from autotune.workloads.memory import plan_memory
 
 if TYPE_CHECKING:
-    from autotune.compiler.scheduled import Winner
+    from autotune.compiler.programs import Winner
     from autotune.workloads import StepForm, StepGraph, TrainingStep
     from autotune.workloads.training_step import LayoutName
 
@@ -119,8 +119,8 @@ def joint_pools(
         UsageError: A run has not ended, none knows a kernel of the step, or no form of it fits.
         RecordError: A run's records are damaged, or have no pools.
     """
-    from autotune.compiler.request import TuneRequest
-    from autotune.compiler.scheduled import pooled
+    from autotune.compiler.programs import pooled
+    from autotune.compiler.target import TuneRequest
 
     results: list[tuple[str, Mapping[str, Any]]] = []
     winners: dict[tuple[str, str], Winner] = {}

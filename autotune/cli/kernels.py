@@ -25,9 +25,7 @@ from autotune.cli.workload import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from autotune.compiler.request import TuneRequest
-    from autotune.compiler.spaces import Space
-    from autotune.compiler.targets import TargetSpec
+    from autotune.compiler.target import Space, TargetSpec, TuneRequest
     from autotune.workloads.graph import Task
 
 Precision = Literal["fp32", "fp16"]
@@ -173,8 +171,7 @@ def kernels(
     from autotune.cli.measured_step import StepToMeasure
     from autotune.cli.trust import allow, check_allowed, outside
     from autotune.cli.tuning import carry_out
-    from autotune.compiler.request import TuneRequest
-    from autotune.compiler.targets import on_cores
+    from autotune.compiler.target import TuneRequest, on_cores
     from autotune.errors import UsageError
     from autotune.records import read_run
     from autotune.records.places import place_of
@@ -285,7 +282,7 @@ def _with_trials(request: TuneRequest, trials: int | None) -> TuneRequest:
 
 
 def _target(name: str | None, path: Path | None) -> TargetSpec:
-    from autotune.compiler import targets
+    from autotune.compiler.target import targets
     from autotune.errors import UsageError
 
     if name is not None and path is not None:
@@ -294,7 +291,7 @@ def _target(name: str | None, path: Path | None) -> TargetSpec:
 
 
 def _space(spec: TargetSpec, path: Path | None) -> Space:
-    from autotune.compiler import spaces
+    from autotune.compiler.target import spaces
     from autotune.errors import UsageError
 
     loaded = spaces.load(path or spec.space_path())
@@ -330,7 +327,7 @@ def _check_formulations(path: Path, space: Space) -> None:
 def _check_products(tasks: Sequence[Task], space: Space) -> None:
     """Refuses kernels of which none has operands that could be kept in half precision."""
     from autotune.compiler.formulations import formulations
-    from autotune.compiler.spaces import ImplicitGemm
+    from autotune.compiler.target import ImplicitGemm
     from autotune.errors import UsageError
 
     kinds = {rule.kind for rule in space.rules if isinstance(rule, ImplicitGemm)}

@@ -10,8 +10,8 @@ from autotune.cli.output import faster_text, time_text, times_text, write_text
 
 if TYPE_CHECKING:
     from autotune.cli.tuning import LiveProgress, Tuned
-    from autotune.compiler.measured_step import MeasuredStep
-    from autotune.compiler.request import TuneRequest
+    from autotune.compiler.step import MeasuredStep
+    from autotune.compiler.target import TuneRequest
     from autotune.workloads import StepGraph, TrainingStep
 
 _SIDES = (("untuned", "untuned"), ("tuned", "tuned"), ("pytorch", "PyTorch eager"))
@@ -64,8 +64,7 @@ def measured_step(
         AutotuneError: It cannot be compiled or run.
         KeyboardInterrupt: It is to stop.
     """
-    from autotune.compiler.measured_step import measure_step
-    from autotune.compiler.tuned_runs import step_runs
+    from autotune.compiler.step import measure_step, step_runs
 
     def report(what: str, at: int, total: int) -> None:
         # Raised here and not by the signal: TVM's own code does not bear an exception.

@@ -53,7 +53,7 @@ def list_databases(
       autotune records list logs --json
     """
     from autotune.cli.output import write_json
-    from autotune.compiler.run_records import databases_at
+    from autotune.compiler.run import databases_at
 
     found = [_summary(path, database) for path, database in databases_at(folder)]
     if json:
@@ -357,7 +357,7 @@ def pull(
       autotune records pull ~/Downloads/shipped
       autotune records pull logs --store records
     """
-    from autotune.compiler.run_records import databases_at
+    from autotune.compiler.run import databases_at
     from autotune.records.store import pulled
 
     written = pulled([database for _, database in databases_at(folder)], store)
@@ -365,7 +365,7 @@ def pull(
 
 
 def _whole(path: Path) -> Database:
-    from autotune.compiler.run_records import databases_at
+    from autotune.compiler.run import databases_at
     from autotune.records.database import merged
 
     return merged(database for _, database in databases_at(path))

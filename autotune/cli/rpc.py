@@ -35,7 +35,7 @@ def build(
     """
     import shutil
 
-    from autotune.compiler import device_server
+    from autotune.compiler.native import device_server
     from autotune.errors import UsageError
 
     folder = device_server.bundle(

@@ -19,8 +19,8 @@ def other_devices(runs: Sequence[Run], chosen: Chosen) -> tuple[str, ...]:
         runs: The runs.
         chosen: The device that is searched.
     """
-    from autotune.compiler.request import TuneRequest
-    from autotune.compiler.run_records import identity_of
+    from autotune.compiler.run import identity_of
+    from autotune.compiler.target import TuneRequest
 
     here = _name(chosen)
     others: dict[str, bool] = {}
@@ -42,7 +42,7 @@ def other_devices(runs: Sequence[Run], chosen: Chosen) -> tuple[str, ...]:
 
 def _name(chosen: Chosen) -> str:
     """What a kernel run on the device would be of, as far as that is known."""
-    from autotune.compiler.runner import host_device
+    from autotune.compiler.runners import host_device
     from autotune.emulator.device import EmulatedDevice
 
     if isinstance(chosen.device, EmulatedDevice):

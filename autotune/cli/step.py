@@ -121,9 +121,8 @@ def step(
     """
     from autotune.cli.output import named, write_json
     from autotune.cli.tuning import LiveProgress
-    from autotune.compiler.runner import host_device
-    from autotune.compiler.step import open_step
-    from autotune.compiler.tuned_runs import fitting_form, step_runs
+    from autotune.compiler.runners import host_device
+    from autotune.compiler.step import fitting_form, open_step, step_runs
     from autotune.errors import INTERRUPTED, UsageError
     from autotune.measurement import median
     from autotune.workloads.recompute import output_again

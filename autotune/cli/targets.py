@@ -9,8 +9,7 @@ import typer
 from autotune.cli.output import Column, with_wide, write_json, write_table
 
 if TYPE_CHECKING:
-    from autotune.compiler.spaces import Limits
-    from autotune.compiler.targets import TargetSpec
+    from autotune.compiler.target import Limits, TargetSpec
 
 
 @with_wide
@@ -26,9 +25,8 @@ def targets(
       autotune targets
       autotune targets --json
     """
-    from autotune.compiler import spaces
-    from autotune.compiler.device_limits import assumed
-    from autotune.compiler.targets import TARGETS
+    from autotune.compiler.runners import assumed
+    from autotune.compiler.target import TARGETS, spaces
 
     described = [
         (target, limits and assumed(target).within(limits))

@@ -127,8 +127,7 @@ def up(
 def _deployment(
     serial: str, kind: str, key: str | None, per_cluster: bool, server: Path | None
 ) -> Deployment:
-    from autotune.compiler import device_server
-    from autotune.compiler.platforms import platform_of
+    from autotune.compiler.native import device_server, platform_of
     from autotune.devices import discovery
     from autotune.devices.info import probe
     from autotune.devices.topology import cpu_list_text
@@ -176,7 +175,7 @@ def _own_server(server: Path) -> tuple[Path, str]:
     import os
     import shutil
 
-    from autotune.compiler.device_server import PROGRAM
+    from autotune.compiler.native import PROGRAM
     from autotune.errors import UsageError
     from autotune.tracker import state
 

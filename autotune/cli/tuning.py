@@ -47,16 +47,25 @@ from autotune.cli.output import (
 from autotune.cli.signals import leave_lost_terminal, stopping_signals
 from autotune.cli.verbosity import LOGGER
 from autotune.cli.versions import versions
-from autotune.compiler.build_worker import linker
-from autotune.compiler.candidate import DEFAULT
-from autotune.compiler.device_limits import asked
-from autotune.compiler.experience import Experiences, experiences
-from autotune.compiler.known import known_schedules
-from autotune.compiler.request import TuneRequest
-from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.run_records import databases_at, identity_of
-from autotune.compiler.runner import LocalRunner, Runner, runner_for, stand_in_notice
-from autotune.compiler.tune import KernelRun
+from autotune.compiler.programs import DEFAULT
+from autotune.compiler.run import (
+    Experiences,
+    KernelRun,
+    databases_at,
+    experiences,
+    identity_of,
+    known_schedules,
+)
+from autotune.compiler.runners import (
+    LocalRunner,
+    RpcRunner,
+    Runner,
+    asked,
+    runner_for,
+    stand_in_notice,
+)
+from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.target import TuneRequest
 from autotune.compiler.workers import abandon
 from autotune.errors import INTERRUPTED, AutotuneError, TransientDeviceError, UsageError
 from autotune.records import Result, RunFolder, TaskResult

@@ -105,7 +105,7 @@ def verify(
 def _remote(serial: str, ssh: Sequence[str]) -> Remote:
     """The device of a serial, and what is built for it."""
     from autotune.compiler.export.verify import Remote
-    from autotune.compiler.platforms import platform_of
+    from autotune.compiler.native import platform_of
     from autotune.devices.discovery import choose, reach
     from autotune.devices.info import probe
 

@@ -11,7 +11,7 @@ from autotune.doctor.packages import pinned
 from autotune.errors import AutotuneError, pip_install
 from autotune.scratch import Scratch
 
-SELF_CHECK = "autotune.compiler.self_check"
+SELF_CHECK = "autotune.compiler.runners.self_check"
 TVM_TIMEOUT_S = 180.0
 OPENCL_TIMEOUT_S = 60.0
 _GPU_WORK = "tuning for adreno, mali and opencl"
@@ -56,7 +56,7 @@ def opencl_sidecar() -> Check:
     """Checks that the OpenCL runtime for TVM is built for the installed TVM and these sources."""
     name, mend = "OpenCL runtime for TVM", run_python(_BUILD_SIDECAR)
     try:
-        from autotune.compiler.opencl_sidecar import library_path
+        from autotune.compiler.native import library_path
 
         path = library_path()
     except (AutotuneError, ImportError, OSError) as error:

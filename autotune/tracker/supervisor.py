@@ -43,7 +43,7 @@ STOP_S = 60.0
 """How long the devices may take to be left as they were."""
 
 _TRACKER_START_S = 60.0
-_TRACKER_MODULE = "autotune.compiler.tracker_process"
+_TRACKER_MODULE = "autotune.compiler.runners.tracker_process"
 _STATE_EVERY_S = 1.0
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import tvm
 
-from autotune.compiler import spaces
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.reference_data import TOLERANCE
-from autotune.compiler.rules import tile_rule
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, TileRule, tile_of, tiles_of
-from autotune.compiler.tile_space import TileSpace
+from autotune.compiler.rules.rules import tile_rule
+from autotune.compiler.rules.tile_rules import Sketches, TileRule, tile_of, tiles_of
+from autotune.compiler.runners.reference_data import TOLERANCE
+from autotune.compiler.target import spaces
+from autotune.compiler.target.targets import find, tvm_target
+from autotune.compiler.tiles.tile_space import TileSpace
 from autotune.workloads import Kernel, max_relative_error, parse_kernel, random_inputs, reference
 
 SPEC = find("cpu")

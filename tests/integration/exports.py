@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler import spaces
 from autotune.compiler.export.exporter import Format, export
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
-from autotune.compiler.scheduled import untuned_program
-from autotune.compiler.targets import find
+from autotune.compiler.programs.scheduled import untuned_program
+from autotune.compiler.target import spaces
+from autotune.compiler.target.targets import find
 from autotune.workloads.operators import Kernel
 
 DATA = Path(__file__).parents[1] / "data" / "export"

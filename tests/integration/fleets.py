@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from autotune.compiler import device_server
+from autotune.compiler.native import device_server
 from autotune.devices.ports import free_port
 from autotune.tracker import TrackerLink, state
 from autotune.tracker.deploy import Deployment, Service

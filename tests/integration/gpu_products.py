@@ -6,12 +6,12 @@ from typing import Any
 
 import tvm
 
-from autotune.compiler import spaces
 from autotune.compiler.export.launches import opencl_program
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.rules import tile_rule
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches
+from autotune.compiler.rules.rules import tile_rule
+from autotune.compiler.rules.tile_rules import Sketches
+from autotune.compiler.target import spaces
+from autotune.compiler.target.targets import find, tvm_target
 from autotune.workloads import parse_kernel
 
 LIMITS = spaces.Limits(max_threads_per_block=256, sub_group_size=32)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.workers import serve
+from autotune.compiler.workers.workers import serve
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ TIMEOUT_S = 120.0
 # them from one that has imported TVM.
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
-    ["tvm", "autotune.compiler.opencl_sidecar", "autotune.compiler.run_worker"]
+    ["tvm", "autotune.compiler.native.opencl_sidecar", "autotune.compiler.runners.run_worker"]
 )
 
 
@@ -75,8 +75,8 @@ def _measure(
     os.environ.update(environment)
     import tvm
 
-    from autotune.compiler import opencl_sidecar
-    from autotune.compiler.run_worker import Bench
+    from autotune.compiler.native import opencl_sidecar
+    from autotune.compiler.runners.run_worker import Bench
 
     opencl_sidecar.load()
     sender.send(Bench(tvm.device("opencl", 0)).carry_out(request))

@@ -69,7 +69,7 @@ def test_malformed_toml(tmp_path: Path) -> None:
 
 
 def test_a_space_of_another_family(tmp_path: Path) -> None:
-    from autotune.compiler.targets import find
+    from autotune.compiler.target.targets import find
 
     done = autotune("kernels", *OP, "--space", find("mali").space_path())
     assert done.returncode == 2

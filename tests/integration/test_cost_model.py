@@ -7,10 +7,10 @@ import pytest
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
-from autotune.compiler.cost_model import FeatureExtractor
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.rules import no_tensor_intrinsics
-from autotune.compiler.targets import find, tvm_target
+from autotune.compiler.rules.rules import no_tensor_intrinsics
+from autotune.compiler.search.cost_model import FeatureExtractor
+from autotune.compiler.target.targets import find, tvm_target
 from autotune.workloads import Kernel
 from autotune.workloads.operators import Matmul
 

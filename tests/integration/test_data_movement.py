@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tvm
 
-from autotune.compiler.data_movement import movement_stages, only_stages
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.scratch_operands import (
+from autotune.compiler.programs.data_movement import movement_stages, only_stages
+from autotune.compiler.step.scratch_operands import (
     Workspace,
     held_bytes,
     with_scratch_operands,

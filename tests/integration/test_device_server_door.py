@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tvm import rpc
 
-from autotune.compiler import device_server
+from autotune.compiler.native import device_server
 
 KEY = "door"
 MAGIC = (0xFF271).to_bytes(4, "little")

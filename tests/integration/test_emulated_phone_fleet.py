@@ -13,7 +13,7 @@ from small_phone import needs_phone, phone_process, private_adb
 from tvm import rpc
 from tvm.rpc.client import TrackerSession
 
-from autotune.compiler import device_server
+from autotune.compiler.native import device_server
 from autotune.devices.adb import AdbDevice
 from autotune.tracker.deploy import Deployment, Service
 from autotune.tracker.supervisor import UpRequest, serve

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from small_phone import needs_phone, private_adb, small_phone
 
-from autotune.compiler import device_server
+from autotune.compiler.native import device_server
 from autotune.devices.adb import AdbDevice
 from autotune.emulator.phone import EmulatedPhone
 

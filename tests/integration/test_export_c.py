@@ -18,9 +18,9 @@ from autotune.compiler.export.exporter import Format
 from autotune.compiler.export.objects import compile_objects
 from autotune.compiler.export.variants import Variant, with_safe_variant
 from autotune.compiler.export.verify import verify
-from autotune.compiler.runner import host_device
-from autotune.compiler.scheduled import untuned_program
-from autotune.compiler.targets import TargetSpec
+from autotune.compiler.programs.scheduled import untuned_program
+from autotune.compiler.runners.runner import host_device
+from autotune.compiler.target.targets import TargetSpec
 from autotune.errors import ToolchainError, UsageError
 from autotune.workloads import StepForm, TrainingStep, tasks
 from autotune.workloads.operators import Kernel

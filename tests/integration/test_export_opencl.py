@@ -14,9 +14,9 @@ from exports import DATA, compiled, exported, said, untuned_variant
 from opencl_drivers import driver
 from test_export_c import kinds
 
-from autotune.compiler import opencl_sidecar
 from autotune.compiler.export.variants import Variant, with_safe_variant
 from autotune.compiler.export.verify import verify
+from autotune.compiler.native import opencl_sidecar
 from autotune.workloads.spec import parse_kernel
 
 MATMUL = "matmul:m=32,n=48,k=40"

@@ -11,7 +11,7 @@ import pytest
 from command import autotune, one_folder
 from exports import exported, said, untuned_variant, with_cluster
 
-from autotune.compiler import native_build
+from autotune.compiler.native import native_build
 from autotune.devices.ports import free_port
 from autotune.workloads.spec import parse_kernel
 

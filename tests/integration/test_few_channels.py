@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import tvm
 
-from autotune.compiler import spaces
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.rules import tile_rule
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
+from autotune.compiler.opencl_c.opencl_source import improved_source
+from autotune.compiler.rules.rules import tile_rule
+from autotune.compiler.rules.tile_rules import Sketches, tile_of, tiles_of
+from autotune.compiler.target import spaces
+from autotune.compiler.target.targets import find, tvm_target
 from autotune.workloads import parse_kernel
 
 FIRST_LAYER = "conv2d:n=2,c=3,h=32,w=32,k=16,r=7,s=7,stride=2,pad=3"

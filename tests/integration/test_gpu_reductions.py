@@ -6,11 +6,11 @@ import re
 
 import tvm
 
-from autotune.compiler import spaces
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.rules import tile_rule
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, tiles_of
+from autotune.compiler.rules.rules import tile_rule
+from autotune.compiler.rules.tile_rules import Sketches, tiles_of
+from autotune.compiler.target import spaces
+from autotune.compiler.target.targets import find, tvm_target
 from autotune.workloads import Kernel, parse_operator
 
 SPEC = "conv2d:n=2,c=4,h=16,w=16,k=4,r=3,s=3,stride=1,pad=1,groups=4"

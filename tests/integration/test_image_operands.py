@@ -14,16 +14,18 @@ import tvm
 from exports import DATA, compiled, exported
 from opencl_drivers import driver
 
-from autotune.compiler import image_reads, opencl_sidecar, opencl_source, spaces
 from autotune.compiler.export.launches import opencl_program
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
 from autotune.compiler.export.verify import verify
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.native_build import rpc_sources
-from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.rules import tile_rule
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.tile_rules import Sketches, tile_of, tiles_of
+from autotune.compiler.native import opencl_sidecar
+from autotune.compiler.native.native_build import rpc_sources
+from autotune.compiler.opencl_c import image_reads, opencl_source
+from autotune.compiler.opencl_c.opencl_source import improved_source
+from autotune.compiler.rules.rules import tile_rule
+from autotune.compiler.rules.tile_rules import Sketches, tile_of, tiles_of
+from autotune.compiler.target import spaces
+from autotune.compiler.target.targets import find, tvm_target
 from autotune.workloads import (
     Kernel,
     max_relative_error,

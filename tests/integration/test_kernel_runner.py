@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from autotune.compiler import kernel_runner
+from autotune.compiler.native import kernel_runner
 from autotune.errors import ToolchainError, UsageError
 
 TRIPLES = get_args(kernel_runner.Triple)

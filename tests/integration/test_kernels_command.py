@@ -17,7 +17,7 @@ from command import AUTOTUNE, autotune, one_folder
 from fleets import local_fleet
 from opencl_drivers import driver
 
-from autotune.compiler import spaces
+from autotune.compiler.target import spaces
 from autotune.records import read_run
 
 MATMUL = "matmul:m=8,n=24,k=40"

@@ -9,14 +9,14 @@ import pytest
 import tvm
 from exports import exported
 
-from autotune.compiler.builder import Builder, BuildRequest, target_text
 from autotune.compiler.export.exporter import Format
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.launch_limits import BeyondLimitsError, checked
-from autotune.compiler.spaces import Limits, load
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.untuned import plain_gpu_schedule
+from autotune.compiler.opencl_c.launch_limits import BeyondLimitsError, checked
+from autotune.compiler.programs.untuned import plain_gpu_schedule
+from autotune.compiler.runners.builder import Builder, BuildRequest, target_text
+from autotune.compiler.target.spaces import Limits, load
+from autotune.compiler.target.targets import find, tvm_target
 from autotune.workloads import Kernel, parse_operator
 
 SPEC = find("opencl")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler import observe_program
+from autotune.compiler.native import observe_program
 from autotune.measurement.observation import Observation, parse
 
 WATCHED = "/proc/loadavg"

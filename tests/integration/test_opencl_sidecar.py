@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from opencl_drivers import driver
 
-from autotune.compiler import native_build, opencl_sidecar
+from autotune.compiler.native import native_build, opencl_sidecar
 from autotune.errors import ToolchainError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,7 +19,7 @@ from command import autotune
 from small_phone import needs_phone, private_adb
 from test_phone_end_to_end import phone
 
-from autotune.compiler import observe_program
+from autotune.compiler.native import observe_program
 from autotune.devices.adb import AdbDevice
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal

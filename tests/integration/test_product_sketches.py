@@ -14,15 +14,15 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
 from tvm.s_tir.schedule import Trace
 
-from autotune.compiler.candidate import Candidate
-from autotune.compiler.cost_model import ScheduleRanker
 from autotune.compiler.formulations import formulations
-from autotune.compiler.implicit_gemm import Products
-from autotune.compiler.lane import Lane
-from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.plain_data import plain
-from autotune.compiler.rules import NO_SCHEDULE, tile_rule
-from autotune.compiler.tile_rules import recorded_tile, tile_of, tiles_of
+from autotune.compiler.opencl_c.opencl_source import improved_source
+from autotune.compiler.programs.candidate import Candidate
+from autotune.compiler.programs.plain_data import plain
+from autotune.compiler.rules.implicit_gemm import Products
+from autotune.compiler.rules.rules import NO_SCHEDULE, tile_rule
+from autotune.compiler.rules.tile_rules import recorded_tile, tile_of, tiles_of
+from autotune.compiler.search.cost_model import ScheduleRanker
+from autotune.compiler.search.lane import Lane
 from autotune.errors import RecordError
 from autotune.records.database import Schedule as Recorded
 from autotune.workloads import parse_kernel

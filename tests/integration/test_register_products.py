@@ -6,7 +6,7 @@ import pytest
 from cpu_tiles import SPACE, built_tiles, check_tiles, sketched
 
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.tile_rules import tile_of
+from autotune.compiler.rules.tile_rules import tile_of
 from autotune.workloads import parse_kernel
 
 # Small kernels have short reductions, whose parts are shorter than any that are worth it.

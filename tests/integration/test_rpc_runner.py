@@ -18,18 +18,18 @@ import tvm
 import tvm.rpc
 from fleets import await_state, local_fleet, servers
 
-from autotune.compiler.build_worker import linker
-from autotune.compiler.reference_data import TOLERANCE, ReferenceData
-from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.rpc_worker import SessionBench
-from autotune.compiler.runner import (
+from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.runners.reference_data import TOLERANCE, ReferenceData
+from autotune.compiler.runners.rpc_runner import RpcRunner
+from autotune.compiler.runners.rpc_worker import SessionBench
+from autotune.compiler.runners.runner import (
     CompareRequest,
     DeviceFingerprint,
     MeasureRequest,
     measurement_message,
 )
-from autotune.compiler.sessions import SessionWaits
-from autotune.compiler.workers import WorkerLost
+from autotune.compiler.runners.sessions import SessionWaits
+from autotune.compiler.workers.workers import WorkerLost
 from autotune.errors import TransientDeviceError
 from autotune.tracker import TrackerLink
 from autotune.workloads import Kernel

@@ -12,20 +12,20 @@ from opencl_drivers import driver
 from tvm import te
 from tvm.s_tir import Schedule
 
-from autotune.compiler import opencl_sidecar
-from autotune.compiler.build_worker import linker
-from autotune.compiler.builder import Builder, BuildRequest, target_text
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.reference_data import TOLERANCE, ReferenceData
-from autotune.compiler.runner import (
+from autotune.compiler.native import opencl_sidecar
+from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.runners.builder import Builder, BuildRequest, target_text
+from autotune.compiler.runners.reference_data import TOLERANCE, ReferenceData
+from autotune.compiler.runners.runner import (
     CompareRequest,
     LocalRunner,
     MeasureRequest,
     host_device,
     runner_for,
 )
-from autotune.compiler.spaces import Limits
-from autotune.compiler.targets import find, tvm_target
+from autotune.compiler.target.spaces import Limits
+from autotune.compiler.target.targets import find, tvm_target
 from autotune.measurement import Outcome, median
 from autotune.workloads import Kernel
 from autotune.workloads.operators import Matmul

@@ -15,25 +15,25 @@ import tvm
 from gpu_products import launched_groups
 from tvm.script import tirx as T
 
-from autotune.compiler import spaces
-from autotune.compiler.build_worker import linker
-from autotune.compiler.candidate import digest_of
-from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.device_limits import asked
 from autotune.compiler.formulations import Formulation, formulations, prim_func, registered
-from autotune.compiler.image_reads import image_operands
-from autotune.compiler.lane import Lane
-from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.plain_data import plain
-from autotune.compiler.reference_data import TOLERANCE, ReferenceData
-from autotune.compiler.request import TuneRequest
-from autotune.compiler.rules import tile_rule
-from autotune.compiler.runner import DeviceFingerprint, MeasureRequest, measurement_message
-from autotune.compiler.scheduled import plain_gpu_program, replayed
-from autotune.compiler.targets import TargetSpec, find, tvm_target
-from autotune.compiler.tile_rules import Sketches, tiles_of
-from autotune.compiler.untuned import default_schedule
-from autotune.compiler.vector_stores import group_sizes
+from autotune.compiler.opencl_c.image_reads import image_operands
+from autotune.compiler.opencl_c.opencl_source import improved_source
+from autotune.compiler.opencl_c.vector_stores import group_sizes
+from autotune.compiler.programs.candidate import digest_of
+from autotune.compiler.programs.plain_data import plain
+from autotune.compiler.programs.scheduled import plain_gpu_program, replayed
+from autotune.compiler.programs.untuned import default_schedule
+from autotune.compiler.rules.rules import tile_rule
+from autotune.compiler.rules.tile_rules import Sketches, tiles_of
+from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.reference_data import TOLERANCE, ReferenceData
+from autotune.compiler.runners.runner import DeviceFingerprint, MeasureRequest, measurement_message
+from autotune.compiler.search.cost_model import ScheduleRanker
+from autotune.compiler.search.lane import Lane
+from autotune.compiler.target import spaces
+from autotune.compiler.target.request import TuneRequest
+from autotune.compiler.target.targets import TargetSpec, find, tvm_target
 from autotune.workloads import Kernel, parse_kernel, parse_operator
 
 pytestmark = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tvm
 
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.schedule_traits import traits
+from autotune.compiler.programs.schedule_traits import traits
 from autotune.workloads import parse_kernel
 from autotune.workloads.schedule_traits import CACHE_SIZES, ScheduleTraits
 

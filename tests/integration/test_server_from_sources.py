@@ -20,8 +20,8 @@ import tvm
 from fleets import local_fleet
 from tvm import rpc, te
 
-from autotune.compiler import device_server, native_build, opencl_sidecar
-from autotune.compiler.build_worker import linker
+from autotune.compiler.native import device_server, native_build, opencl_sidecar
+from autotune.compiler.runners.build_worker import linker
 from autotune.tracker import TrackerLink
 
 ROOT = Path(__file__).resolve().parents[2]

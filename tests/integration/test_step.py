@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from steps import drawn_feed, early_update, net, true_steps
 
-from autotune.compiler.scheduled import Winner
-from autotune.compiler.step import open_step
-from autotune.compiler.step_library import step_library
-from autotune.compiler.tuned_runs import StepRuns, fitting_form, form_sizes, step_runs
+from autotune.compiler.programs.scheduled import Winner
+from autotune.compiler.step.step import open_step
+from autotune.compiler.step.step_library import step_library
+from autotune.compiler.step.tuned_runs import StepRuns, fitting_form, form_sizes, step_runs
 from autotune.errors import RecordError, ToolchainError, UsageError
 from autotune.records import TaskResult
 from autotune.workloads import (

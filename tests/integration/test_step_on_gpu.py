@@ -13,11 +13,13 @@ import pytest
 from opencl_drivers import driver
 from steps import changed_plan, drawn_feed, net, true_steps
 
-from autotune.compiler import opencl_sidecar, spaces, step_bundle, targets
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
-from autotune.compiler.gpu_side import GpuRuns, GpuSide
-from autotune.compiler.scheduled import plain_gpu_program
-from autotune.compiler.tuned_runs import step_runs
+from autotune.compiler.native import opencl_sidecar
+from autotune.compiler.programs.scheduled import plain_gpu_program
+from autotune.compiler.step import step_bundle
+from autotune.compiler.step.gpu_side import GpuRuns, GpuSide
+from autotune.compiler.step.tuned_runs import step_runs
+from autotune.compiler.target import spaces, targets
 from autotune.measurement.observation import Line
 from autotune.measurement.step_runner import crossing_seconds
 from autotune.workloads import Kernel, StepForm, StepGraph, formed, initial_values, tasks

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from steps import changed_plan, drawn_feed, net, true_steps
 
-from autotune.compiler import step_bundle
-from autotune.compiler.scheduled import Winner
-from autotune.compiler.targets import ARM_TRIPLE
-from autotune.compiler.tuned_runs import step_runs
+from autotune.compiler.programs.scheduled import Winner
+from autotune.compiler.step import step_bundle
+from autotune.compiler.step.tuned_runs import step_runs
+from autotune.compiler.target.targets import ARM_TRIPLE
 from autotune.records import TaskResult
 from autotune.workloads import StepForm, formed, initial_values, tasks
 

@@ -15,7 +15,7 @@ TRIALS = 8
 # Tells of each process that measures.
 SITE = """
 import os, sys
-if "autotune.compiler.run_worker" in sys.orig_argv:
+if "autotune.compiler.runners.run_worker" in sys.orig_argv:
     open(os.environ["STARTED"], "a").write(f"{os.getpid()}\\n")
 """
 

@@ -10,9 +10,9 @@ import pytest
 import tvm
 from gpu_products import TARGET, launched_groups, sketched
 
-from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.tile_rules import tiles_of
-from autotune.compiler.vector_stores import group_sizes
+from autotune.compiler.opencl_c.opencl_source import improved_source
+from autotune.compiler.opencl_c.vector_stores import group_sizes
+from autotune.compiler.rules.tile_rules import tiles_of
 
 
 def _products(spec: str, role: str, formulation: str) -> tuple[list[Any], Callable[[Any], Any]]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from autotune.compiler.builder import target_text
-from autotune.compiler.device_limits import asked
-from autotune.compiler.request import TuneRequest
-from autotune.compiler.runner import DeviceFingerprint
-from autotune.compiler.spaces import Compile, load
-from autotune.compiler.targets import TARGETS, find, from_json, tvm_target
+from autotune.compiler.runners.builder import target_text
+from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.runner import DeviceFingerprint
+from autotune.compiler.target.request import TuneRequest
+from autotune.compiler.target.spaces import Compile, load
+from autotune.compiler.target.targets import TARGETS, find, from_json, tvm_target
 from autotune.errors import UsageError
 
 

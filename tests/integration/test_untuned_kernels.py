@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tvm
 
-from autotune.compiler import opencl_sidecar
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.spaces import Limits
-from autotune.compiler.targets import find, tvm_target
-from autotune.compiler.untuned import default_schedule, plain_gpu_schedule
+from autotune.compiler.native import opencl_sidecar
+from autotune.compiler.programs.untuned import default_schedule, plain_gpu_schedule
+from autotune.compiler.target.spaces import Limits
+from autotune.compiler.target.targets import find, tvm_target
 from autotune.workloads import (
     Conv2d,
     Kernel,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from autotune.compiler.workers import Job, Worker, WorkerLost, WorkerPool
+from autotune.compiler.workers.workers import Job, Worker, WorkerLost, WorkerPool
 
 HERE = str(Path(__file__).parent)
 

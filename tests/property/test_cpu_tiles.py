@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tile_checks import check_drawn
 
-from autotune.compiler.joined_parts import JoinedTiles
-from autotune.compiler.register_tiles import RegisterTile, RegisterTiles, Sums
-from autotune.compiler.spaces import JoinedParts, RegisterProduct, VectorRows
-from autotune.compiler.vector_row_tiles import Planes, VectorRowTile, VectorRowTiles
+from autotune.compiler.rules.joined_parts import JoinedTiles
+from autotune.compiler.target.spaces import JoinedParts, RegisterProduct, VectorRows
+from autotune.compiler.tiles.register_tiles import RegisterTile, RegisterTiles, Sums
+from autotune.compiler.tiles.vector_row_tiles import Planes, VectorRowTile, VectorRowTiles
 
 PRODUCT = RegisterProduct(kind="register_product")
 ROWS = VectorRows(kind="vector_rows")

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tile_checks import check_drawn
 
-from autotune.compiler.few_channel_tiles import Layer, LayerTile, LayerTiles
-from autotune.compiler.spaces import FewChannels, Limits
+from autotune.compiler.target.spaces import FewChannels, Limits
+from autotune.compiler.tiles.few_channel_tiles import Layer, LayerTile, LayerTiles
 
 RULE = FewChannels(kind="few_channels")
 LIMITS = st.builds(

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tile_checks import check_drawn
 
-from autotune.compiler.cost_model import ScheduleRanker
-from autotune.compiler.product_tiles import Product, ProductTile, ProductTiles
-from autotune.compiler.spaces import ImplicitGemm, Limits
-from autotune.compiler.tile_search import TileSearch
+from autotune.compiler.search.cost_model import ScheduleRanker
+from autotune.compiler.search.tile_search import TileSearch
+from autotune.compiler.target.spaces import ImplicitGemm, Limits
+from autotune.compiler.tiles.product_tiles import Product, ProductTile, ProductTiles
 
 LIMITS = Limits(max_threads_per_block=256, max_local_memory_bytes=32768, sub_group_size=1)
 RULE = ImplicitGemm(kind="implicit_gemm")

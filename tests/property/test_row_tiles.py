@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tile_checks import check_drawn
 
-from autotune.compiler.row_tiles import Rows, RowTile, RowTiles
-from autotune.compiler.spaces import RowSums
+from autotune.compiler.target.spaces import RowSums
+from autotune.compiler.tiles.row_tiles import Rows, RowTile, RowTiles
 
 RULE = RowSums(kind="row_sums")
 ROWS = st.builds(

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tile_checks import check_drawn
 
-from autotune.compiler.spaces import Depthwise, Limits
-from autotune.compiler.window_tiles import Window, WindowTile, WindowTiles
+from autotune.compiler.target.spaces import Depthwise, Limits
+from autotune.compiler.tiles.window_tiles import Window, WindowTile, WindowTiles
 
 LIMITS = Limits(max_threads_per_block=256, sub_group_size=32)
 RULE = Depthwise(kind="depthwise")

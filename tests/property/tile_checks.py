@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.compiler.tile_space import TileSpace
+from autotune.compiler.tiles.tile_space import TileSpace
 
 
 def check_drawn(tiles: TileSpace[Any], drawn: Sequence[Any], check: Callable[[Any], None]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.compiler.aligned_vectors import divisor, with_aligned_vectors
+from autotune.compiler.opencl_c.aligned_vectors import divisor, with_aligned_vectors
 
 SOURCE = """// Function: main_kernel
 __kernel void main_kernel(__global float* restrict x_ptr, __global float* restrict y_ptr);

@@ -4,8 +4,8 @@ import math
 from types import SimpleNamespace
 from typing import Any, cast
 
-from autotune.compiler.budget import TaskLanes, next_turn
-from autotune.compiler.lane import LaneState
+from autotune.compiler.run.budget import TaskLanes, next_turn
+from autotune.compiler.search.lane import LaneState
 
 
 def lane(

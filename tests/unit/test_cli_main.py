@@ -17,7 +17,7 @@ import autotune
 import autotune.workloads
 from autotune.cli.bench import ranges
 from autotune.cli.main import main
-from autotune.compiler import spaces
+from autotune.compiler.target import spaces
 from autotune.errors import (
     AutotuneError,
     DeviceError,

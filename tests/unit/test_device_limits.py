@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from autotune.compiler import opencl_sidecar, spaces
-from autotune.compiler.device_limits import asked
-from autotune.compiler.request import TuneRequest
-from autotune.compiler.runner import DeviceFingerprint, opencl_fingerprint
-from autotune.compiler.spaces import Limits
-from autotune.compiler.targets import find
+from autotune.compiler.native import opencl_sidecar
+from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.runner import DeviceFingerprint, opencl_fingerprint
+from autotune.compiler.target import spaces
+from autotune.compiler.target.request import TuneRequest
+from autotune.compiler.target.spaces import Limits
+from autotune.compiler.target.targets import find
 
 TOLD: dict[str, Any] = {
     "max_work_group_size": 1024,

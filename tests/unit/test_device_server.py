@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler import device_server, native_build, platforms
-from autotune.compiler.native_build import NativePart
+from autotune.compiler.native import device_server, native_build, platforms
+from autotune.compiler.native.native_build import NativePart
 from autotune.errors import ToolchainError, UsageError
 
 TOOLCHAIN = "build/cmake/android.toolchain.cmake"

@@ -5,9 +5,9 @@ import math
 import pytest
 from test_budget import lane, task
 
-from autotune.compiler.budget import next_turn
-from autotune.compiler.experience import experiences
-from autotune.compiler.transfer import nearest_tiles
+from autotune.compiler.run.budget import next_turn
+from autotune.compiler.run.experience import experiences
+from autotune.compiler.search.transfer import nearest_tiles
 from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
 from autotune.workloads.operators import Kernel
 from autotune.workloads.spec import parse_kernel

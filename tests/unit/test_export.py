@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from autotune.compiler import spaces
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check, chosen, write_checks
 from autotune.compiler.export.exporter import export
@@ -26,8 +25,9 @@ from autotune.compiler.export.variants import (
     with_safe_variant,
 )
 from autotune.compiler.export.verify import verify
-from autotune.compiler.request import Cores, TuneRequest
-from autotune.compiler.targets import find
+from autotune.compiler.target import spaces
+from autotune.compiler.target.request import Cores, TuneRequest
+from autotune.compiler.target.targets import find
 from autotune.errors import RecordError, UsageError
 from autotune.records import Result, TaskResult
 from autotune.scratch import Scratch

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler.annotations import HALF
-from autotune.compiler.candidate import Candidate
-from autotune.compiler.finals import Entrant, Verdict, finalists, settle
-from autotune.compiler.runner import (
+from autotune.compiler.programs.annotations import HALF
+from autotune.compiler.programs.candidate import Candidate
+from autotune.compiler.run.finals import Entrant, Verdict, finalists, settle
+from autotune.compiler.runners.runner import (
     CompareRequest,
     Comparison,
     DeviceFingerprint,
     MeasureRequest,
 )
-from autotune.compiler.spaces import Measure
-from autotune.compiler.workers import WorkerLost
+from autotune.compiler.target.spaces import Measure
+from autotune.compiler.workers.workers import WorkerLost
 from autotune.measurement import Outcome
 
 

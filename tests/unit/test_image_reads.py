@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.compiler.image_reads import Image, images, with_image_reads
+from autotune.compiler.opencl_c.image_reads import Image, images, with_image_reads
 
 HEAD = (
     "__global float* restrict x_ptr, __global float* restrict w_ptr, __global float* restrict y_ptr"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.compiler.index_sums import Names, index_sum
+from autotune.compiler.opencl_c.index_sums import Names, index_sum
 
 GROUP, ITEM = "(convert_int(get_group_id(0)))", "(convert_int(get_local_id(0)))"
 NAMES = Names({"a": 8, "b": 4}, {"b": 4, "get_local_id(0)": 7})

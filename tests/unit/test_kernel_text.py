@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.compiler.half_storage import with_half_storage
-from autotune.compiler.kernel_text import accesses, kernels
+from autotune.compiler.opencl_c.half_storage import with_half_storage
+from autotune.compiler.opencl_c.kernel_text import accesses, kernels
 from autotune.errors import ToolchainError
 
 HEAD = "__global float* restrict x_ptr, __global float* restrict y_ptr"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opencl_gpu import of_other_layers
 
-from autotune.compiler.warm_start import MOST_TAUGHT
+from autotune.compiler.run.warm_start import MOST_TAUGHT
 from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
 from autotune.workloads import Kernel, parse_kernel
 

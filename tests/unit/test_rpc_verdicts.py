@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.runner import DeviceFingerprint, MeasureRequest
-from autotune.compiler.sessions import SessionWaits
-from autotune.compiler.workers import Message, WorkerLost
+from autotune.compiler.runners.rpc_runner import RpcRunner
+from autotune.compiler.runners.runner import DeviceFingerprint, MeasureRequest
+from autotune.compiler.runners.sessions import SessionWaits
+from autotune.compiler.workers.workers import Message, WorkerLost
 from autotune.measurement import Outcome
 from autotune.tracker.link import Crash, Served
 

@@ -14,7 +14,7 @@ import pytest
 from autotune.cli import bench
 from autotune.cli.bench import Chosen
 from autotune.cli.run_devices import other_devices
-from autotune.compiler.runner import host_device
+from autotune.compiler.runners.runner import host_device
 from autotune.devices.local import LocalDevice
 from autotune.records import read_run
 from autotune.records.folder import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.compiler.cost_model import Lesson, ScheduleRanker
+from autotune.compiler.search.cost_model import Lesson, ScheduleRanker
 
 
 def _ranker(members: int, times: list[tuple[float, float]]) -> ScheduleRanker:

@@ -4,10 +4,10 @@ import pytest
 import tvm
 from tvm import tirx
 
-from autotune.compiler.candidate import digest_of
 from autotune.compiler.formulations import formulations, prim_func
-from autotune.compiler.launch_limits import buffer_bytes
-from autotune.compiler.scheduled import replayed
+from autotune.compiler.opencl_c.launch_limits import buffer_bytes
+from autotune.compiler.programs.candidate import digest_of
+from autotune.compiler.programs.scheduled import replayed
 from autotune.errors import RecordError
 from autotune.workloads import Kernel, parse_kernel
 

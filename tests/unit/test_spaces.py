@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler import spaces
-from autotune.compiler.targets import TARGETS, find, from_json
+from autotune.compiler.target import spaces
+from autotune.compiler.target.targets import TARGETS, find, from_json
 from autotune.errors import UsageError
 
 GOOD = """

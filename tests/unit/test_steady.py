@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler.candidate import Candidate
-from autotune.compiler.drift import DriftWatch
-from autotune.compiler.entries import Entry, Trial
-from autotune.compiler.rpc_runner import RpcRunner
-from autotune.compiler.runner import CompareRequest, DeviceFingerprint, MeasureRequest
-from autotune.compiler.sessions import SessionWaits
-from autotune.compiler.steady import Limits
-from autotune.compiler.workers import Message
+from autotune.compiler.programs.candidate import Candidate
+from autotune.compiler.run.drift import DriftWatch
+from autotune.compiler.run.entries import Entry, Trial
+from autotune.compiler.runners.rpc_runner import RpcRunner
+from autotune.compiler.runners.runner import CompareRequest, DeviceFingerprint, MeasureRequest
+from autotune.compiler.runners.sessions import SessionWaits
+from autotune.compiler.runners.steady import Limits
+from autotune.compiler.workers.workers import Message
 from autotune.errors import TransientDeviceError
 from autotune.measurement import Outcome
 from autotune.measurement.host import host_conditions

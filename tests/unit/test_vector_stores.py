@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.compiler.vector_stores import with_vector_stores
+from autotune.compiler.opencl_c.vector_stores import with_vector_stores
 
 HEAD = "__kernel void main_kernel(__global float* restrict x_ptr, __global float* restrict y_ptr) {"
 ITEM = "(convert_int(get_local_id(0)))"

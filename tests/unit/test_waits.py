@@ -9,7 +9,7 @@ import pytest
 
 from autotune import waits
 from autotune.cli.verbosity import set_verbosity, stderr_log
-from autotune.compiler.native_build import NativePart, build_in
+from autotune.compiler.native.native_build import NativePart, build_in
 from autotune.devices.info import probe
 from autotune.emulator.device import EmulatedDevice
 from autotune.errors import ToolchainError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from autotune.compiler.experience import experiences
-from autotune.compiler.warm_start import WarmStart
+from autotune.compiler.run.experience import experiences
+from autotune.compiler.run.warm_start import WarmStart
 from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
 from autotune.workloads import parse_kernel
 

@@ -9,16 +9,14 @@ from pathlib import Path
 from platform import machine
 from typing import Any
 
-from autotune.compiler import native_build
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check
 from autotune.compiler.export.cpu_features import cpu_features
 from autotune.compiler.export.objects import Report, compile_objects, target_of
 from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import SAFE, Variant, kernels_of, with_safe_variant
-from autotune.compiler.native_build import NativePart
-from autotune.compiler.platforms import Platform, for_platform
-from autotune.compiler.targets import ARM_TRIPLE, TargetSpec
+from autotune.compiler.native import NativePart, Platform, for_platform, native_build
+from autotune.compiler.target import ARM_TRIPLE, TargetSpec
 from autotune.errors import UsageError
 from autotune.scratch import Scratch
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from autotune.compiler.reference_data import TOLERANCE
+from autotune.compiler.runners import TOLERANCE
 from autotune.workloads.operators import Kernel
 from autotune.workloads.references import random_inputs, reference
 

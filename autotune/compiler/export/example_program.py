@@ -10,13 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from autotune.compiler import native_build
-from autotune.compiler.disk_space import check_disks
 from autotune.compiler.export.checks import DATA
 from autotune.compiler.export.findings import ResultFinding, results_of
 from autotune.compiler.export.rounds import Round
-from autotune.compiler.native_build import NativePart
-from autotune.compiler.platforms import Platform, for_platform
+from autotune.compiler.native import NativePart, Platform, check_disks, for_platform, native_build
 from autotune.devices.device import Device
 from autotune.devices.journal import Change, Journal
 from autotune.errors import ToolchainError

@@ -15,7 +15,7 @@ from autotune.compiler.export.objects import Report
 from autotune.compiler.export.texts import write_licences
 from autotune.compiler.export.tree import entries, folders_of, is_plain
 from autotune.compiler.export.variants import Variant, kernels_of
-from autotune.compiler.platforms import Platform
+from autotune.compiler.native import Platform
 from autotune.errors import UsageError, choices
 from autotune.reading import read_json
 from autotune.records.folder import write_json

@@ -7,10 +7,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.compiler.image_reads import Image, images
-from autotune.compiler.launch_limits import buffer_bytes
-from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.spaces import Limits
+from autotune.compiler.opencl_c import Image, buffer_bytes, images, improved_source
+from autotune.compiler.target import Limits
 from autotune.errors import AutotuneError
 
 _ARGUMENT_SLOT, _DATA_FIELD = 15, 1  # Of `tvm_struct_get`: an argument's value, a tensor's data.

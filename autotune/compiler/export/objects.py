@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.export.variants import ExportedKernel, Variant
-from autotune.compiler.targets import tvm_target
+from autotune.compiler.target import tvm_target
 
 _KERNELS_AT_ONCE = 12
 Report = Callable[[str, int, int], None]

@@ -21,10 +21,9 @@ from autotune.compiler.export.variants import (
     kernels_of,
     with_safe_variant,
 )
-from autotune.compiler.launch_limits import HINT, BeyondLimitsError
-from autotune.compiler.native_build import rpc_sources
-from autotune.compiler.spaces import Limits
-from autotune.compiler.targets import TargetSpec
+from autotune.compiler.native import rpc_sources
+from autotune.compiler.opencl_c import HINT, BeyondLimitsError
+from autotune.compiler.target import Limits, TargetSpec
 from autotune.errors import UsageError
 from autotune.records.folder import write_json
 from autotune.workloads.operators import Kernel

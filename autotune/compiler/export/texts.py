@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from autotune.compiler.native_build import package_folder
+from autotune.compiler.native import package_folder
 from autotune.errors import ToolchainError
 
 _TEMPLATES = Path(__file__).parent / "templates"

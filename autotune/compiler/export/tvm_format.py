@@ -8,16 +8,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler import kernel_runner
-from autotune.compiler.build_worker import linker
 from autotune.compiler.export import c_source
 from autotune.compiler.export.checks import Check
 from autotune.compiler.export.objects import Report, groups, module_of, target_of
 from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import Variant
-from autotune.compiler.launch_limits import checked
-from autotune.compiler.opencl_source import improved_source
-from autotune.compiler.targets import ARM_TRIPLE
+from autotune.compiler.native import kernel_runner
+from autotune.compiler.opencl_c import checked, improved_source
+from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.target import ARM_TRIPLE
 from autotune.workloads.operators import TensorSpec
 
 _RUNNER = "bin/autotune_kernel_runner"

@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.request import TuneRequest
-from autotune.compiler.scheduled import (
+from autotune.compiler.programs import (
     Winner,
     plain_gpu_program,
     untuned_program,
     winners,
     winners_of,
 )
-from autotune.compiler.spaces import Limits, Space
-from autotune.compiler.targets import TargetSpec, same_code
+from autotune.compiler.target import Limits, Space, TargetSpec, TuneRequest, same_code
 from autotune.errors import RecordError, UsageError
 from autotune.records import Result, TaskResult, read_run
 from autotune.records.folder import Run

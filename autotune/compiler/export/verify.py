@@ -28,7 +28,7 @@ from autotune.compiler.export.rounds import (
     without_result,
 )
 from autotune.compiler.export.tree import copied, folders_of, is_plain
-from autotune.compiler.platforms import Platform
+from autotune.compiler.native import Platform
 from autotune.devices.device import Device
 from autotune.errors import RecordError, UsageError
 from autotune.reading import read_json
@@ -241,7 +241,7 @@ def _place(
 def _python_example(path: Path, content: Mapping[str, Any]) -> Run:
     families = {variant.get("family") for variant in content["variants"]}
     if "opencl" in families:
-        from autotune.compiler import opencl_sidecar
+        from autotune.compiler.native import opencl_sidecar
 
         opencl_sidecar.ensure()
     if "aarch64" in families:

@@ -1,0 +1,45 @@
+"""What is made of the OpenCL source that TVM generates: aligned vectors, halves, image reads, vector stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from autotune.compiler.opencl_c.aligned_vectors import with_aligned_vectors
+from autotune.compiler.opencl_c.half_storage import half_buffers, note_writers, with_half_storage
+from autotune.compiler.opencl_c.image_reads import image_operands, with_image_reads
+from autotune.compiler.opencl_c.vector_stores import group_sizes, with_vector_stores
+
+_CALLBACK = "tvm_callback_opencl_postproc"
+
+
+@contextmanager
+def improved_source(module: Any, *, images: bool = True) -> Iterator[None]:
+    """Rewrites the OpenCL source of a scheduled `tvm.IRModule` that TVM compiles meanwhile.
+
+    Args:
+        module: The scheduled program.
+        images: Whether operands are read as images where the schedule says so.
+    """
+    import tvm_ffi
+
+    halves, operands = half_buffers(module), image_operands(module) if images else {}
+    sizes = group_sizes(module)
+    writers: dict[tuple[str, str], str] = {}
+
+    def rewritten(source: str, target: object) -> str:
+        source = with_aligned_vectors(source)
+        note_writers(source, halves, writers)  # TVM asks for each kernel by itself.
+        source = with_half_storage(source, halves)
+        return with_vector_stores(with_image_reads(source, operands), sizes)
+
+    earlier = tvm_ffi.get_global_func(_CALLBACK, allow_missing=True)
+    tvm_ffi.register_global_func(_CALLBACK, rewritten, override=True)
+    try:
+        yield
+    finally:
+        if earlier is None:
+            tvm_ffi.registry.remove_global_func(_CALLBACK)
+        else:
+            tvm_ffi.register_global_func(_CALLBACK, earlier, override=True)

@@ -1,0 +1,158 @@
+"""Programs made again from what a run recorded: the winner of each kernel, or the untuned default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.formulations import formulations, prim_func
+from autotune.compiler.programs.candidate import DEFAULT, digest_of
+from autotune.compiler.programs.trace_replay import replay_trace
+from autotune.compiler.programs.untuned import default_schedule, plain_gpu_schedule
+from autotune.errors import RecordError, UsageError
+from autotune.reading import reading
+from autotune.records import TaskResult, read_run
+from autotune.records.folder import Run
+from autotune.workloads.operators import Kernel
+
+_AGAIN = "the record is damaged or of another version of autotune or TVM: tune again"
+
+
+@dataclass(frozen=True)
+class Winner:
+    """How a run found a kernel to be fastest.
+
+    Attributes:
+        task: The kernel's line in the result.
+        trace: The schedule; None for the untuned default.
+        traits: What its loops tell, as plain data; None where that is not looked at.
+    """
+
+    task: TaskResult
+    trace: Any
+    traits: dict[str, Any] | None = None
+
+    @property
+    def tuned(self) -> bool:
+        """Whether it is another program than the untuned default."""
+        return self.trace is not None
+
+    def program(self, kernel: Kernel, target: Any) -> Any:
+        """The kernel's scheduled `tvm.IRModule`; its function is `main`."""
+        if self.trace is None:
+            return untuned_program(kernel, target)
+        return replayed(kernel, self.task.formulation, self.trace, self.task.digest)
+
+
+def winners(run: Run) -> Mapping[str, Winner]:
+    """The winners of a finished run, by kernel name; kernels without a valid time are left out.
+
+    Raises:
+        RecordError: The records are damaged.
+    """
+    with reading(run.path):
+        result = run.kernel_result()
+        traces = {event["digest"]: event["trace"] for event in run.trials()}
+    found = {}
+    for task in result.tasks:
+        if task.tuned_ms is None:
+            continue
+        if task.digest != DEFAULT and task.digest not in traces:
+            raise RecordError(
+                f"the trial {task.digest} of {task.name} is missing from the records of {run.path}"
+            )
+        found[task.name] = Winner(task, traces.get(task.digest))
+    return found
+
+
+def pooled(run: Run) -> Mapping[tuple[str, str], Winner]:
+    """All schedules that a finished run keeps, by the kernel's name and the schedule's digest.
+
+    Raises:
+        RecordError: The records are damaged.
+    """
+    with reading(run.path):
+        result = run.kernel_result()
+        traces = {event["digest"]: event["trace"] for event in run.trials()}
+        return {
+            (task.name, one.digest): Winner(
+                replace(task, formulation=one.formulation, digest=one.digest, tuned_ms=one.ms),
+                None if one.digest == DEFAULT else traces[one.digest],
+                one.traits,
+            )
+            for task in result.tasks
+            for one in task.pool
+        }
+
+
+def winners_of(
+    paths: Sequence[Path], digests: Mapping[str, Sequence[str]]
+) -> dict[str, list[Winner]]:
+    """Schedules that were chosen from runs' pools, by the kernel's name.
+
+    Args:
+        paths: Folders of the runs.
+        digests: The schedules of each kernel.
+
+    Raises:
+        UsageError: A run is missing, or none has a schedule.
+        RecordError: A run's records are damaged.
+    """
+    known: dict[tuple[str, str], Winner] = {}
+    for path in paths:
+        known |= pooled(read_run(path))
+    for name, some in digests.items():
+        if missing := [digest for digest in some if (name, digest) not in known]:
+            raise UsageError(
+                f"no run has schedule {missing[0]} of {name}",
+                hint="the plan was changed, or made from other runs: name those with --run",
+            )
+    return {name: [known[name, digest] for digest in some] for name, some in digests.items()}
+
+
+def untuned_program(kernel: Kernel, target: Any) -> Any:
+    """The plain definition with the target's default schedule."""
+    import tvm
+
+    (direct,) = formulations(kernel, ["direct"])
+    return default_schedule(tvm.IRModule({"main": prim_func(kernel, direct)}), target)
+
+
+def plain_gpu_program(kernel: Kernel, threads: int) -> Any:
+    """The plain definition, an element a work item."""
+    import tvm
+
+    (direct,) = formulations(kernel, ["direct"])
+    return plain_gpu_schedule(tvm.IRModule({"main": prim_func(kernel, direct)}), threads)
+
+
+def replayed(kernel: Kernel, formulation: str, trace: Any, digest: str) -> Any:
+    """A formulation of the kernel with a recorded schedule: the program that was measured.
+
+    Raises:
+        RecordError: The schedule is damaged, or has what none of our searches makes, or makes another program than
+            its digest says, as one of another version of a formulation does.
+    """
+    import tvm
+    from tvm.s_tir import Schedule
+
+    (chosen,) = formulations(kernel, [formulation])
+    schedule = Schedule(tvm.IRModule({"main": prim_func(kernel, chosen)}))
+    try:
+        replay_trace(schedule, trace)
+    except RecordError as error:
+        raise RecordError(f"{kernel.name}: {error.message}", hint=error.hint) from None
+    except Exception as error:  # TVM raises whatever its parser meets first
+        reason = str(error).strip().splitlines()[-1]
+        raise RecordError(
+            f"the recorded schedule of {kernel.name} does not fit its program: {reason}",
+            hint=_AGAIN,
+        ) from error
+    if digest_of(kernel, formulation, schedule.mod) != digest:
+        raise RecordError(
+            f"the recorded schedule of {kernel.name} makes another program than was measured",
+            hint=_AGAIN,
+        )
+    return schedule.mod

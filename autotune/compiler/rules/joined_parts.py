@@ -1,0 +1,92 @@
+"""The schedule rule of concatenation on a CPU with channels last: no vector has channels of two parts.
+
+Which part a channel is of is asked for each vector, not for each element: LLVM makes no vectors of the plain loop
+over all channels, since it branches in every step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.compiler.formulations.marks import JOINED
+from autotune.compiler.rules.tile_rules import PlainTiles, followers, is_result, sampled
+from autotune.compiler.target import JoinedParts
+from autotune.compiler.tiles import TileSpace, dividing
+
+
+@dataclass(frozen=True)
+class JoinedTile:
+    """Every decision of the schedule.
+
+    Attributes:
+        lanes: Neighbouring channels of one part that are copied at once.
+    """
+
+    lanes: int
+
+
+class JoinedTiles(TileSpace[JoinedTile]):
+    """The tiles of a concatenation that a rule has.
+
+    Args:
+        pixels: Of all images.
+        channels: Of the joined tensor.
+        common: Channels that divide every part.
+        rule: The choices.
+        seed: Seed of what is drawn.
+    """
+
+    def __init__(
+        self, pixels: int, channels: int, common: int, rule: JoinedParts, seed: int
+    ) -> None:
+        super().__init__(JoinedTile, {"lanes": dividing(rule.lanes, common)}, seed)
+        self._pixels, self._channels, self._common = pixels, channels, common
+
+    def fits(self, tile: JoinedTile) -> bool:
+        """See `TileSpace`."""
+        return self._common % tile.lanes == 0
+
+    def features(self, tile: JoinedTile) -> NDArray[np.float32]:
+        """See `TileSpace`."""
+        sizes = (self._pixels, self._channels, self._common, tile.lanes)
+        return np.array([*map(math.log2, sizes)], dtype=np.float32)
+
+
+class PartsOfChannels(PlainTiles):
+    """The rule as a `TileRule`.
+
+    Args:
+        rule: The choices.
+    """
+
+    mark = JOINED
+    made = JoinedTile
+
+    def __init__(self, rule: JoinedParts) -> None:
+        self._rule = rule
+
+    def tiles(self, block: Any, seed: int) -> JoinedTiles:
+        """See `TileRule`."""
+        images, pixels, channels = (int(var.dom.extent) for var in block.iter_vars)
+        common = int(block.annotations[JOINED])
+        return JoinedTiles(images * pixels, channels, common, self._rule, seed)
+
+    def sketch(self, sch: Any, block: Any, tiles: JoinedTiles, tile: JoinedTile) -> Any:
+        """See `TileRule`."""
+        lanes = sampled(sch, tiles.choices["lanes"], tile.lanes)
+        for one in (block, *followers(sch, block).values()):
+            if not is_result(sch, one):
+                sch.compute_inline(one)
+                continue
+            *outer, along = sch.get_loops(one)
+            along, vector = sch.split(along, [None, lanes])
+            sch.vectorize(vector)
+            job = sch.fuse(*outer) if outer else along
+            if self._rule.threads:
+                sch.parallel(job)
+        return sch

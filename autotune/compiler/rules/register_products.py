@@ -1,0 +1,197 @@
+"""The schedule rule of matrix products on a CPU: tiles of results stay in vector registers over a reduction.
+
+A step of the reduction multiplies a vector of neighbouring columns by one element of each of a tile's rows (the
+innermost kernel of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008). A long
+reduction is cut into parts, as there: all tiles of a thread's share add up one part, whose operands then stay in a
+cache, before the next. Which tile is fastest depends on the registers and on what lies in which cache, so a few
+numbers are searched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from autotune.compiler.formulations.marks import ALL_COLUMNS, REGISTER_PRODUCT
+from autotune.compiler.rules.tile_rules import PlainTiles, followers, is_result, sampled
+from autotune.compiler.target import RegisterProduct
+from autotune.compiler.tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums
+
+_RESULT, _SUMMED = 0, 2
+"""Kinds of a block's axes, as TVM numbers them."""
+_LINE = 16
+"""Floats of a cache line."""
+
+
+class RegisterProducts(PlainTiles):
+    """The rule as a `TileRule`.
+
+    Args:
+        rule: The choices.
+    """
+
+    mark = REGISTER_PRODUCT
+    made = RegisterTile
+
+    def __init__(self, rule: RegisterProduct) -> None:
+        self._rule = rule
+
+    def tiles(self, block: Any, seed: int) -> RegisterTiles:
+        """See `TileRule`."""
+        *outer, rows, columns = _extents(block, _RESULT)
+        *around, depth = _extents(block, _SUMMED)
+        stacked = outer[-1] if outer else 1
+        whole = int(block.annotations[self.mark]) == ALL_COLUMNS
+        sums = Sums(math.prod(outer), rows, columns, depth, math.prod(around), stacked, whole)
+        return RegisterTiles(sums, self._rule, seed)
+
+    def kind(self, tile: RegisterTile) -> tuple[int, int, bool, bool]:
+        """See `TileRule`."""
+        return tile.along, tile.vector, tile.parts > 1, tile.cuts > 1
+
+    def sketch(self, sch: Any, block: Any, tiles: RegisterTiles, tile: RegisterTile) -> Any:
+        """See `TileRule`."""
+        choices = tiles.alike(tile)
+        cut = {
+            name: sampled(sch, choices[name], getattr(tile, name)) for name in REGISTER_DECISIONS
+        }
+        operands, following = sch.get_producers(block), _in_order(sch, block)
+        make = _in_parts if tile.parted else _at_once
+        shared, sums = make(sch, block, following, tile, cut)
+        shared += [_copy(sch, one) for one in operands]
+        if self._rule.threads:
+            for loops in filter(None, shared):
+                sch.parallel(sch.fuse(*loops))
+        for one, first in sums:
+            sch.decompose_reduction(one, first)
+        return sch
+
+
+_Made = tuple[list[list[Any]], list[tuple[Any, Any]]]
+"""Nests of loops that threads share, and blocks that sum with the outermost loop of each sum."""
+
+
+def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any) -> _Made:
+    """A tile's whole reduction, and all that follows it, before the next tile."""
+    shape = _extents(sch.get(block), _RESULT)
+    written = sch.cache_write(block, 0, "local")
+    loops = sch.get_loops(block)
+    tiles, own = _tiled(sch, loops[: len(shape)], tile, cut)
+    *around, k = loops[len(shape) :]
+    k, step = sch.split(k, [None, cut["steps"]])
+    sch.reorder(*tiles, *around, k, step, *own)
+    job, at = sch.split(sch.fuse(*tiles), [cut["jobs"], None])
+    for one in (written, *following):
+        sch.reverse_compute_at(one, at, preserve_unit_loops=True)
+        if _extents(sch.get(one), _RESULT) == shape:
+            _straight(sch, sch.get_loops(one)[-len(own) :], tile.vector)
+    sch.unroll(step)
+    _straight(sch, own, tile.vector)
+    return [[job]], [(block, [*around, k][0])]
+
+
+def _in_parts(
+    sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any
+) -> _Made:
+    """A part of the reduction in all tiles of a share, each added to its results, before the next part."""
+    shape = _extents(sch.get(block), _RESULT)
+    *around, k = sch.get_loops(block)[len(shape) :]
+    part = []
+    if tile.parts > 1:
+        turn, *around = sch.split(sch.fuse(*around), [cut["parts"], None])
+        part.append(turn)
+    if tile.cuts > 1:
+        turn, k = sch.split(k, [cut["cuts"], None])
+        part.append(turn)
+    sch.reorder(*part, *around, k)
+    summed = sch.rfactor(sch.fuse(*part), 0)
+    *loops, part = sch.get_loops(block)
+    tiles, own = _tiled(sch, loops, tile, cut)
+    sch.reorder(part, *tiles, *own)
+    sch.compute_at(summed, tiles[-1], preserve_unit_loops=True)
+    sch.set_scope(summed, 0, "local")
+    # Only now, so that what is computed there is told by loops that nothing has rewritten.
+    job, at = sch.split(sch.fuse(*tiles), [cut["jobs"], None])
+    sch.reorder(job, part, at)
+    _, *inside = sch.get_loops(summed)[len(sch.get_loops(block)) - len(own) :]
+    summing = inside[len(shape) - len(own) : len(shape)]
+    *within, inner = inside[len(shape) :]
+    inner, step = sch.split(inner, [None, cut["steps"]])
+    sch.reorder(*within, inner, step, *summing)
+    sch.unroll(step)
+    _straight(sch, summing, tile.vector)
+    _straight(sch, own, tile.vector)
+    apart = [_apart(sch, one, shape, tile.vector) for one in following]
+    return [[job], *apart], [(summed, [*within, inner][0]), (block, part)]
+
+
+def _apart(sch: Any, block: Any, shape: list[int], vector: int) -> list[Any]:
+    """Schedules what follows a product whose parts are all added up by then; the loops that it leaves to share."""
+    sums = _extents(sch.get(block), _SUMMED)
+    if len(sch.get_consumers(block)) == 1 and not sums and not is_result(sch, block):
+        sch.compute_inline(block)
+        return []
+    outer: list[Any]
+    *outer, last = sch.get_loops(block)
+    if _extents(sch.get(block), _RESULT) == shape:
+        last, lane = sch.split(last, [None, vector])
+        sch.vectorize(lane)
+        outer.append(last)
+    return outer
+
+
+def _copy(sch: Any, operand: Any) -> list[Any]:
+    """Schedules what copies an operand, a transposition by squares whose lines stay in a cache; loops to share."""
+    outer: list[Any]
+    *outer, a, b = sch.get_loops(operand)
+    if _transposes(sch.get(operand)):
+        (a, row), (b, column) = (sch.split(one, [None, _side(sch, one)]) for one in (a, b))
+        sch.reorder(a, b, row, column)
+        outer.append(a)
+    return outer
+
+
+def _tiled(sch: Any, loops: Sequence[Any], tile: RegisterTile, cut: Any) -> tuple[Any, list[Any]]:
+    """Cuts the loops over results: those over tiles, in their order, and those of a tile."""
+    *outer, i, j = loops
+    i, row = sch.split(i, [None, cut["rows"]])
+    j, lane = sch.split(j, [None, cut["lanes"]])
+    own = [row, lane]
+    if outer:
+        outer[-1], matrix = sch.split(outer[-1], [None, cut["stack"]])
+        own.insert(0, matrix)
+    return ((*outer, i, j) if tile.along else (j, *outer, i)), own
+
+
+def _straight(sch: Any, own: Sequence[Any], vector: int) -> None:
+    """Makes straight-line code of a tile, in vectors that LLVM keeps in registers: not in any of other lengths."""
+    *rows, lane = own
+    one, lane = sch.split(lane, [None, vector])
+    for loop in (*rows, one):
+        sch.unroll(loop)
+    sch.vectorize(lane)
+
+
+def _extents(block: Any, kind: int) -> list[int]:
+    """Extents of a block's axes of a kind."""
+    return [int(var.dom.extent) for var in block.iter_vars if int(var.iter_type) == kind]
+
+
+def _transposes(block: Any) -> bool:
+    """Whether what a block copies has the last two of its axes the other way round."""
+    *_, row, column = (axis.var for axis in block.iter_vars)
+    read = [axis.min for axis in block.reads[0].region]
+    return bool(row.same_as(read[-1]) and any(column.same_as(one) for one in read[:-1]))
+
+
+def _side(sch: Any, loop: Any) -> int:
+    """Length of a square's side along a loop."""
+    return math.gcd(int(sch.get(loop).extent), _LINE)
+
+
+def _in_order(sch: Any, block: Any) -> list[Any]:
+    """The blocks that follow one, each after those it reads."""
+    found = followers(sch, block)
+    names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
+    return [found[name] for name in names if name in found]

@@ -1,0 +1,73 @@
+"""The schedule rule of sums over rows on a CPU: vectors of columns are summed in registers, row after row.
+
+Sums over the pixels of a batch with channels last, as the statistics of batch normalisation are, only read memory;
+what counts is that all sums are taken at once, with no store but the last one, and that the blocks of rows are
+shared among threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.compiler.formulations.marks import ROWS
+from autotune.compiler.rules.tile_rules import PlainTiles, sampled
+from autotune.compiler.target import RowSums
+from autotune.compiler.tiles import ROW_DECISIONS, Rows, RowTile, RowTiles
+
+
+class SumsOfRows(PlainTiles):
+    """The rule as a `TileRule`.
+
+    Args:
+        rule: The choices.
+    """
+
+    mark = ROWS
+    made = RowTile
+
+    def __init__(self, rule: RowSums) -> None:
+        self._rule = rule
+
+    def tiles(self, block: Any, seed: int) -> RowTiles:
+        """See `TileRule`."""
+        blocks, sums, columns, rows = (int(var.dom.extent) for var in block.iter_vars)
+        return RowTiles(Rows(blocks, sums, columns, rows), self._rule, seed)
+
+    def sketch(self, sch: Any, block: Any, tiles: RowTiles, tile: RowTile) -> Any:
+        """See `TileRule`."""
+        columns, unrolled = (
+            sampled(sch, tiles.choices[one], getattr(tile, one)) for one in ROW_DECISIONS
+        )
+        others = [
+            one
+            for one in sch.get_child_blocks(sch.get_sblock("root"))
+            if str(sch.get(one).name_hint) != str(sch.get(block).name_hint)
+        ]
+        written = sch.cache_write(block, 0, "local")
+        part, which, column, row = sch.get_loops(block)
+        column, lanes = sch.split(column, [None, columns])
+        row, step = sch.split(row, [None, unrolled])
+        sch.reorder(part, column, row, step, which, lanes)
+        job = sch.fuse(part, column)
+        sch.reverse_compute_at(written, job, preserve_unit_loops=True)
+        *_, sums, kept = sch.get_loops(written)
+        for loop in (step, which, sums):
+            sch.unroll(loop)
+        for loop in (lanes, kept):
+            sch.vectorize(loop)
+        if self._rule.threads:
+            sch.parallel(job)
+        sch.decompose_reduction(block, row)
+        for one in others:
+            _in_vectors(sch, one, columns)
+        return sch
+
+
+def _in_vectors(sch: Any, block: Any, columns: Any) -> None:
+    """What is left to do by column, or to sum over the blocks of rows."""
+    column, *summed = sch.get_loops(block)
+    column, lanes = sch.split(column, [None, columns])
+    sch.reorder(column, *summed, lanes)
+    sch.vectorize(lanes)
+    if summed:
+        sch.decompose_reduction(block, summed[0])

@@ -1,0 +1,150 @@
+"""A task of a run with everything that is known of it, and what becomes of it in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.programs import DEFAULT, Candidate
+from autotune.compiler.run.budget import TaskLanes
+from autotune.compiler.run.finals import Verdict, finalists
+from autotune.compiler.search import Lane
+from autotune.measurement import Outcome, median
+from autotune.records import PooledSchedule, TaskResult
+from autotune.workloads.graph import Task
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate of a task that was tried.
+
+    Attributes:
+        candidate: It.
+        lane: The search that it is from.
+        outcome: What became of it.
+        epoch: Drifts that were seen before it.
+    """
+
+    candidate: Candidate
+    lane: Lane
+    outcome: Outcome
+    epoch: int = 0
+
+
+@dataclass
+class Entry:
+    """A task of the run.
+
+    Attributes:
+        task: The kernel with its count.
+        lanes: Its searches, and what the budget knows of them.
+        default: The untuned default.
+        default_outcome: Its outcome; None before it was measured.
+        default_library: Its library, where this process has built it.
+        trials: Every trial by the candidate's digest.
+    """
+
+    task: Task
+    lanes: TaskLanes
+    default: Candidate
+    default_outcome: Outcome | None = None
+    default_library: Path | None = None
+    trials: dict[str, Trial] = field(default_factory=dict)
+
+    def note_default(self, outcome: Outcome) -> None:
+        """Takes down what became of the untuned default."""
+        self.default_outcome = outcome
+        self.lanes.default_s = outcome.seconds
+
+    def leaders(self, count: int) -> list[tuple[str, float]]:
+        """The best candidates so far: (digest, seconds).
+
+        Times from both sides of a drift cannot be compared, so that the best of each side comes along, as long as
+        there are no more of them than `count`.
+        """
+        times = [(digest, trial.outcome.seconds) for digest, trial in self.trials.items()]
+        found = finalists(times, count)
+        sides = [
+            finalists([(d, s) for d, s in times if self.trials[d].epoch == epoch], 1)
+            for epoch in sorted({trial.epoch for trial in self.trials.values()}, reverse=True)
+        ]
+        left = [best for side in sides for best in side if best not in found]
+        return found + left[:count]
+
+    def pool(self, verdict: Verdict, count: int) -> list[tuple[str, float]]:
+        """The task's best schedules, fastest first: (digest, seconds).
+
+        Those of the last timing with the right result, and the next best of the search up to `count`, whose times
+        are scaled as the fastest one's was.
+        """
+        times = {d: median(verdict.samples[d]) for d in verdict.right if d in verdict.samples}
+        first = min((d for d in times if d in self.trials), key=lambda d: times[d], default=None)
+        scale = times[first] / self.trials[first].outcome.seconds if first else 1.0
+        for digest, seconds in self.leaders(count):
+            if digest not in verdict.samples and len(times) < count:
+                times[digest] = seconds * scale
+        return sorted(times.items(), key=lambda one: one[1])
+
+    def candidate(self, digest: str) -> Candidate:
+        """A candidate of the task, by its digest."""
+        return self.default if digest == self.default.digest else self.trials[digest].candidate
+
+    def result(
+        self, verdict: Verdict, traits: Mapping[str, dict[str, Any] | None], count: int
+    ) -> TaskResult:
+        """The task's line in the result.
+
+        Args:
+            verdict: Of the last timing.
+            traits: What is known of the loops of the pool's schedules, by digest.
+            count: Schedules in its pool.
+        """
+        kernel = self.task.kernel
+        outcomes = [trial.outcome for trial in self.trials.values()]
+        failures: dict[str, int] = {}
+        for outcome in outcomes:
+            if not outcome.ok:
+                failures[outcome.status] = failures.get(outcome.status, 0) + 1
+        won = self.trials.get(verdict.winner)
+        kept = verdict.winner == self.default.digest
+        interval, seconds = verdict.speedup, verdict.winner_s
+        return TaskResult(
+            name=kernel.name,
+            operator=kernel.operator.name,
+            role=kernel.role,
+            spec=kernel.spec,
+            count=self.task.count,
+            default_ms=_ms(verdict.default_s),
+            tuned_ms=_ms(seconds),
+            speedup=interval.estimate if interval else None,
+            ci=(interval.low, interval.high) if interval else None,
+            gflops=kernel.flops / seconds / 1e9 if seconds else None,
+            trials=len(outcomes),
+            valid=sum(outcome.ok for outcome in outcomes),
+            failures=failures,
+            max_rel_error=verdict.max_rel_error,
+            formulation=self._formulation(verdict.winner) if won or kept else "",
+            digest=DEFAULT if kept else verdict.winner,
+            movement_ms=_ms(verdict.movement_s),
+            ties=tuple(DEFAULT if d == self.default.digest else d for d in verdict.ties),
+            doubt=verdict.doubt,
+            pool=tuple(
+                PooledSchedule(
+                    digest=DEFAULT if digest == self.default.digest else digest,
+                    formulation=self._formulation(digest),
+                    ms=1e3 * best_s,
+                    traits=traits.get(digest),
+                )
+                for digest, best_s in self.pool(verdict, count)
+            ),
+        )
+
+    def _formulation(self, digest: str) -> str:
+        won = self.trials.get(digest)
+        return won.lane.formulation.name if won else "direct"
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1e3 * seconds

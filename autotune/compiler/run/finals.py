@@ -1,0 +1,230 @@
+"""The last timing: a task's best few candidates against the untuned default, interleaved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autotune.compiler.runners import CompareRequest, Comparison, Runner
+from autotune.compiler.target import Measure
+from autotune.compiler.workers import WorkerLost
+from autotune.measurement import Interval, median, verdicts
+from autotune.measurement.verdicts import TIE, judge
+
+_SLOW_S = 0.25
+_FEW_BLOCKS = 5
+_FAR_SLOWER = 10.0
+_FEWEST_BLOCKS = 3
+_LEAST_GAIN = 1 + TIE
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A built candidate in the last timing.
+
+    Attributes:
+        digest: The candidate's.
+        library: Where it is.
+        seconds: Its median from the search.
+        half: Whether it keeps operands in half precision.
+    """
+
+    digest: str
+    library: Path
+    seconds: float
+    half: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the last timing found.
+
+    Attributes:
+        winner: Digest of the winner; the default's own where nothing beat it.
+        default_s: Median seconds of the default; None if it could not be timed.
+        winner_s: Median seconds of the winner; None if nothing could be timed.
+        speedup: Default over winner; exactly 1 when the default wins, None without a default.
+        max_rel_error: The winner's largest relative error.
+        samples: Seconds by digest, a sample a block, from the first block on.
+        message: Why there is no verdict; empty otherwise.
+        movement_s: Median seconds of what the winner only moves: padding, packing, copies; None if not measured.
+        ties: Of the default and the second best, those that cannot be told from the winner.
+        right: Digests of those whose result was right; of all where nothing was computed.
+        doubt: What the device was not as it should be in; see `Comparison`.
+        rejected: Samples of comparisons that do not count, as `samples`.
+    """
+
+    winner: str
+    default_s: float | None
+    winner_s: float | None
+    speedup: Interval | None
+    max_rel_error: float | None
+    samples: dict[str, tuple[float, ...]]
+    message: str = ""
+    movement_s: float | None = None
+    ties: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
+    doubt: str = ""
+    rejected: tuple[dict[str, tuple[float, ...]], ...] = ()
+
+
+def settle(
+    runner: Runner,
+    data: Path,
+    default: Entrant | None,
+    entrants: Sequence[Entrant],
+    measure: Measure,
+    seed: int,
+) -> Verdict:
+    """Times entrants and default in interleaved blocks of random order and picks the winner.
+
+    A candidate wins only if the confidence interval of its speed-up over the default lies above 1, the speed-up is
+    1 % at least, and its result is right once more; otherwise the default is kept.
+    """
+    contestants = [*([default] if default else []), *entrants]
+    message = "neither the default nor any candidate has a valid time"
+    while contestants:
+        blocks = _blocks([entrant.seconds for entrant in contestants], measure)
+        try:
+            timed = runner.compare(_request(contestants, data, blocks, measure, seed))
+        except WorkerLost as lost:
+            message = str(lost)
+            survivors = [e for e in contestants if _survives(runner, e, data, measure, seed)]
+            if len(survivors) == len(contestants):
+                break
+            contestants = survivors
+            continue
+        right = _right(contestants, timed, measure)
+        verdict = _judge(default, contestants, timed, right, seed)
+        return replace(
+            verdict,
+            ties=_ties(verdict, default, seed),
+            right=tuple(sorted(right)),
+            doubt=timed.doubt,
+            rejected=tuple(_by_digest(contestants, other) for other in timed.rejected),
+        )
+    return Verdict("", None, None, None, None, {}, message)
+
+
+def _blocks(seconds: Sequence[float], measure: Measure) -> tuple[int, ...]:
+    """Blocks that each contestant is in: all those that may win in the same ones, few where one of them is slow.
+
+    One that is slow and takes ten times as long as the fastest cannot be mistaken for it, and would take most of
+    the time: it is in the first three.
+    """
+    far = max(_SLOW_S, _FAR_SLOWER * min(seconds))
+    slow = any(_SLOW_S <= one <= far for one in seconds)
+    near = min(_FEW_BLOCKS, measure.final_blocks) if slow else measure.final_blocks
+    return tuple(min(_FEWEST_BLOCKS, near) if one > far else near for one in seconds)
+
+
+def _request(
+    contestants: Sequence[Entrant],
+    data: Path,
+    blocks: tuple[int, ...],
+    measure: Measure,
+    seed: int,
+) -> CompareRequest:
+    return CompareRequest(
+        libraries=tuple(entrant.library for entrant in contestants),
+        data=data,
+        blocks=blocks,
+        min_repeat_ms=measure.final_min_repeat_ms,
+        seed=seed,
+        known=tuple(entrant.seconds for entrant in contestants),
+    )
+
+
+def _survives(runner: Runner, entrant: Entrant, data: Path, measure: Measure, seed: int) -> bool:
+    """Whether a contestant runs alone; asked when one of several brought the process down."""
+    try:
+        runner.compare(_request([entrant], data, (1,), measure, seed))
+    except WorkerLost:
+        return False
+    return True
+
+
+def _by_digest(contestants: Sequence[Entrant], timed: Comparison) -> dict[str, tuple[float, ...]]:
+    return {e.digest: row for e, row in zip(contestants, timed.samples, strict=True)}
+
+
+def _ties(verdict: Verdict, default: Entrant | None, seed: int) -> tuple[str, ...]:
+    """Those of the default and the second best that cannot be told from the winner."""
+    rows = dict(verdict.samples)
+    if verdict.winner not in rows:
+        return ()
+    won = rows.pop(verdict.winner)
+    first = default.digest if default else ""
+    second = min((d for d in rows if d != first), key=lambda d: median(rows[d]), default=None)
+    asked = [digest for digest in (first, second) if digest in rows]
+    verdicts = {digest: _judged(rows[digest], won, seed) for digest in asked}
+    return tuple(d for d, found in verdicts.items() if _alike(found))
+
+
+def _alike(found: verdicts.Verdict) -> bool:
+    """Whether two contestants are a tie: a gain under 1 % is none, however sure it is."""
+    return found.winner == "tie" or found.alike or abs(found.ratio.estimate - 1) < TIE
+
+
+def _judged(first: Sequence[float], second: Sequence[float], seed: int) -> verdicts.Verdict:
+    """Which of two is faster, by the blocks that both are in."""
+    both = min(len(first), len(second))
+    return judge(first[:both], second[:both], seed=seed, confidence=_CONFIDENCE)
+
+
+def _judge(
+    default: Entrant | None,
+    contestants: Sequence[Entrant],
+    timed: Comparison,
+    right: Collection[str],
+    seed: int,
+) -> Verdict:
+    samples = _by_digest(contestants, timed)
+    errors = {e.digest: x for e, x in zip(contestants, timed.max_rel_errors, strict=True)}
+    candidates = [e for e in contestants if e is not default and e.digest in right]
+    best = min(candidates, key=lambda e: median(samples[e.digest]), default=None)
+    if default is None or default.digest not in right:
+        if best is None:
+            return Verdict("", None, None, None, None, samples, "no result is right any more")
+        return Verdict(
+            best.digest, None, median(samples[best.digest]), None, errors[best.digest], samples
+        )
+    base = samples[default.digest]
+    if best is not None:
+        found = _judged(base, samples[best.digest], seed)
+        interval = found.ratio
+        if found.winner == "second" and interval.estimate >= _LEAST_GAIN:
+            return Verdict(
+                best.digest,
+                median(base),
+                median(samples[best.digest]),
+                interval,
+                errors[best.digest],
+                samples,
+            )
+    return Verdict(
+        default.digest,
+        median(base),
+        median(base),
+        Interval(1.0, 1.0, 1.0),
+        errors[default.digest],
+        samples,
+    )
+
+
+def _right(contestants: Sequence[Entrant], timed: Comparison, measure: Measure) -> set[str]:
+    """Digests of those whose result is right; of all where a model told the times."""
+    return {
+        entrant.digest
+        for entrant, error in zip(contestants, timed.max_rel_errors, strict=True)
+        if not timed.computed or (error is not None and error <= measure.allowed(half=entrant.half))
+    }
+
+
+def finalists(outcomes: Sequence[tuple[str, float]], count: int) -> list[tuple[str, float]]:
+    """The best distinct candidates by median seconds: (digest, seconds), failures left out."""
+    valid = {digest: seconds for digest, seconds in outcomes if math.isfinite(seconds)}
+    return sorted(valid.items(), key=lambda item: item[1])[:count]

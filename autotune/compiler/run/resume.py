@@ -1,0 +1,130 @@
+"""Taking a run up again: its trials are replayed from their schedules, and none is measured twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.programs import DEFAULT, Candidate
+from autotune.compiler.run.entries import Entry, Trial
+from autotune.compiler.search import Lane
+from autotune.errors import RecordError
+from autotune.measurement import Outcome
+from autotune.records.folder import Run
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One lane's earlier trials."""
+
+    lane: Lane
+    candidates: list[Candidate]
+    outcomes: list[Outcome]
+
+
+def outcome_fields(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as fields of an event."""
+    fields: dict[str, Any] = {
+        "status": outcome.status,
+        "samples_s": list(outcome.samples),
+        "message": outcome.message,
+        "max_rel_error": outcome.max_rel_error,
+    }
+    if outcome.device:
+        fields["serial"] = outcome.device
+    if outcome.conditions:
+        fields["conditions"] = [seen.to_json() for seen in outcome.conditions]
+    if outcome.rejected:
+        fields["rejected"] = [outcome_fields(other) for other in outcome.rejected]
+    return fields
+
+
+def restore(entries: Sequence[Entry], run: Run) -> tuple[list[Replayed], float]:
+    """Gives the entries their earlier trials back, and teaches the lanes and the cost model.
+
+    Returns:
+        The replayed trials by lane, and the seconds that the earlier parts of the run took.
+
+    Raises:
+        RecordError: An event does not belong to the run's request.
+    """
+    by_name = {entry.task.kernel.name: entry for entry in entries}
+    lanes: dict[str, Replayed] = {}
+    epoch = 0
+    for event in run.events:
+        if event["event"] == "drift":
+            epoch += 1
+        elif event["event"] == DEFAULT:
+            outcome = _outcome(event, run.path)
+            if not outcome.of_device:  # Else it is measured again.
+                _entry(by_name, event, run.path).note_default(outcome)
+        elif event["event"] == "trial":
+            entry = _entry(by_name, event, run.path)
+            lane = _lane(entry, event, run.path)
+            candidate, outcome = _candidate(lane, event, run.path), _outcome(event, run.path)
+            if candidate.digest in entry.trials:
+                continue
+            entry.trials[candidate.digest] = Trial(candidate, lane, outcome, epoch)
+            replayed = lanes.setdefault(lane.name, Replayed(lane, [], []))
+            replayed.candidates.append(candidate)
+            replayed.outcomes.append(outcome)
+    for replayed in lanes.values():
+        replayed.lane.observe(list(zip(replayed.candidates, replayed.outcomes, strict=True)))
+    return list(lanes.values()), _working_seconds(run)
+
+
+def _working_seconds(run: Run) -> float:
+    """Seconds between the start of each earlier part of the run and its last event."""
+    total, began, last = 0.0, 0.0, 0.0
+    for event in run.events:
+        if event["event"] == "started":
+            total += last - began
+            began = event["time"]
+        last = event["time"]
+    return total + last - began
+
+
+def _candidate(lane: Lane, event: dict[str, Any], path: Path) -> Candidate:
+    try:
+        candidate = lane.replay(event["trace"])
+    except RecordError as error:
+        raise RecordError(
+            f"{path}: trial {event.get('digest')}: {error.message}", hint=error.hint
+        ) from None
+    except Exception as error:  # TVM raises whatever its parser meets first
+        reason = str(error).strip().splitlines()[-1]
+        raise RecordError(
+            f"{path}: the schedule of trial {event.get('digest')} is damaged: {reason}",
+            hint="delete that line of events.jsonl to go on without the record",
+        ) from error
+    if candidate.digest != event.get("digest"):
+        raise RecordError(
+            f"{path}: the schedule of trial {event.get('digest')} makes another program than was measured",
+            hint="another version of autotune made the run: begin a new one",
+        )
+    return candidate
+
+
+def _entry(by_name: dict[str, Entry], event: dict[str, Any], path: Path) -> Entry:
+    entry = by_name.get(event.get("task", ""))
+    if entry is None:
+        raise RecordError(f"{path}: a record of an unknown task {event.get('task')!r}")
+    return entry
+
+
+def _lane(entry: Entry, event: dict[str, Any], path: Path) -> Lane:
+    for lane in entry.lanes.lanes:
+        if lane.formulation.name == event.get("formulation"):
+            return lane
+    raise RecordError(f"{path}: a record of an unknown formulation {event.get('formulation')!r}")
+
+
+def _outcome(event: dict[str, Any], path: Path) -> Outcome:
+    try:
+        return Outcome(
+            event["status"], tuple(event["samples_s"]), event["message"], event["max_rel_error"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{path}: a record of {event.get('task')} is damaged: {error}") from error

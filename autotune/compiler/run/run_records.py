@@ -1,0 +1,141 @@
+"""Runs read as databases of records, and where databases are found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.target import TargetSpec, TuneRequest
+from autotune.errors import UsageError
+from autotune.measurement import median
+from autotune.reading import reading
+from autotune.records import read_run
+from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
+from autotune.records.database_file import SUFFIX, read_database
+from autotune.records.folder import Run
+
+
+def identity_of(request: TuneRequest, device: Mapping[str, Any], tvm: str) -> tuple[Identity, str]:
+    """Whose times a run takes, and on which cores.
+
+    Args:
+        request: What the run was asked to do.
+        device: The device, as `run.json` has it.
+        tvm: Version of TVM.
+    """
+    name, cluster = str(device["name"]), request.cores.cluster if request.cores else "all"
+    if request.fleet is not None:
+        name = name.removesuffix(f"-{cluster}")  # The key that the cluster's servers have.
+    target, details = request.target, device.get("details") or {}
+    threads = details.get("threads") or dict(target.tvm).get("num-cores") or details.get("cores")
+    identity = Identity(
+        name,
+        str(device["kind"]),
+        str(device.get("driver") or ""),
+        tvm,
+        target_words(target),
+        bool(device.get("stand_in")),
+    )
+    return identity, f"{cluster}, {threads} threads" if threads else cluster
+
+
+def target_words(target: TargetSpec) -> str:
+    """The kind of processor that a target's schedules are for, as records have it."""
+    return " ".join(filter(None, (target.family, target.triple)))
+
+
+def database_of_run(run: Run) -> Database:
+    """What a run of kernels has measured, finished or not: its valid trials.
+
+    Raises:
+        RecordError: It is no run of kernels, or its records are damaged.
+    """
+    request = TuneRequest.of_run(run)
+    with reading(run.path):
+        return _of_run(run, request)
+
+
+def _of_run(run: Run, request: TuneRequest) -> Database:
+    began = run.events[0]["time"] if run.events else 0.0
+    text = json.dumps([{**run.about, "schema_version": 1}, began], sort_keys=True)
+    source = hashlib.sha256(text.encode()).hexdigest()[:16]
+    # The last timing, interleaved and of the best few, beats what the search saw.
+    settled = {
+        (task["name"], one["digest"]): one["ms"] / 1e3
+        for task in (run.result or {"tasks": ()})["tasks"]
+        for one in task.get("pool", ())
+    }
+    trials: dict[str, int] = {}
+    curves: dict[str, list[tuple[int, float]]] = {}
+    schedules = []
+    for event in run.trials():
+        task, digest = event["task"], event["digest"]
+        trials[task] = trials.get(task, 0) + 1
+        if event["status"] != "ok":
+            continue
+        seconds = median(event["samples_s"])
+        curve = curves.setdefault(task, [])
+        if not curve or seconds < curve[-1][1]:
+            curve.append((trials[task], seconds))
+        measured = {source: settled.get((task, digest), seconds)}
+        schedules.append(Schedule.of(task, event["formulation"], digest, event["trace"], measured))
+    defaults = {
+        event["task"]: median(event["samples_s"])
+        for event in run.events
+        if event["event"] == "default" and event["status"] == "ok"
+    }
+    tasks = {
+        (name := task.kernel.name): SearchedTask(
+            task.kernel.spec,
+            task.kernel.role,
+            task.count,
+            defaults.get(name),
+            trials.get(name, 0),
+            tuple(curves.get(name, ())),
+        )
+        for task in request.tasks
+    }
+    about = {
+        "run": run.path.resolve().name,
+        "began": began,
+        "workload": request.workload,
+        "batch": request.batch,
+        "seed": request.seed,
+        "versions": run.about["versions"],
+        "git": run.about.get("git", ""),
+        "had_records": bool(request.records),
+        "knew": run.knew(),
+    }
+    identity, cores = identity_of(request, run.about["device"], run.about["versions"]["apache-tvm"])
+    return Database.of(
+        [Source(source, identity, cores, about, sum(trials.values()), tasks)], schedules
+    )
+
+
+def databases_at(path: Path) -> list[tuple[Path, Database]]:
+    """The databases that a path holds: a database file, a run, or a folder of both.
+
+    Runs of other commands than `autotune kernels` are passed over in folders.
+
+    Raises:
+        UsageError: There is nothing of the kind.
+        RecordError: One is damaged.
+    """
+    if path.is_file():
+        return [(path, read_database(path))]
+    if (path / "run.json").is_file():
+        return [(path, database_of_run(read_run(path)))]
+    found = [(file, read_database(file)) for file in sorted(path.glob(f"*{SUFFIX}"))]
+    for about in sorted(path.glob("*/run.json")):
+        run = read_run(about.parent)
+        if (run.about.get("request") or {}).get("kind") == "kernels":
+            found.append((about.parent, database_of_run(run)))
+    if not found:
+        raise UsageError(
+            f"no records at {path}",
+            hint=f"give a run of `autotune kernels`, a file *{SUFFIX}, or a folder that holds some",
+        )
+    return found

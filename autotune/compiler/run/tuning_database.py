@@ -1,0 +1,45 @@
+"""TVM's own database files of a run, written from its valid trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.compiler.programs import Candidate
+from autotune.compiler.run.resume import Replayed
+from autotune.compiler.search import Lane
+from autotune.measurement import Outcome
+from autotune.records import RunFolder
+
+
+class TuningDatabase:
+    """Appends to `database_workload.json` and `database_tuning_record.json`.
+
+    The events are what counts; these files are for TVM's own tools.
+
+    Args:
+        folder: The run folder, open for writing.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._workloads: dict[str, int] = {}
+
+    def store(self, lane: Lane, candidate: Candidate, outcome: Outcome) -> None:
+        """Adds one valid trial."""
+        if lane.name not in self._workloads:
+            self._folder.database_workload(lane.workload_record())
+            self._workloads[lane.name] = len(self._workloads)
+        index = self._workloads[lane.name]
+        self._folder.database_record(index, lane.tuning_record(candidate, outcome))
+
+    def rewrite(self, replayed: Sequence[Replayed]) -> None:
+        """Writes both files anew from the trials of a run that is taken up again.
+
+        A kill can leave them behind the events, so they are not trusted.
+        """
+        self._folder.clear_database()
+        self._workloads = {}
+        for lane in replayed:
+            for candidate, outcome in zip(lane.candidates, lane.outcomes, strict=True):
+                if outcome.ok:
+                    self.store(lane.lane, candidate, outcome)

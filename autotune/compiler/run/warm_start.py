@@ -1,0 +1,227 @@
+"""A run's searches begin with what records know of their kernels, or of kernels like them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from autotune.compiler.programs import Candidate
+from autotune.compiler.run.entries import Entry
+from autotune.compiler.run.experience import Experience, Experiences, KnownKernel
+from autotune.compiler.search import Lane, Lesson
+from autotune.errors import UsageError
+from autotune.records import RecordsUse
+from autotune.records.database import spread
+from autotune.workloads.operators import Kernel
+
+_NEAR = 1.05
+"""What is within 5 % of the best counts as found."""
+_MOST_RECALLED = 32
+MOST_TAUGHT = 64
+"""Schedules of each kernel and formulation that a cost model of tiles learns from."""
+_REPEATED = 2
+# A similar kernel tries one schedule for so much of the untuned step, and none if it takes next to nothing.
+_SHARE_OF_ONE = 0.004
+_MOST_ADAPTED = 4
+# Formulations that are tried for it, as long as none is so many times slower than the best.
+_FORMULATIONS = 2
+_MUCH_SLOWER = 1.5
+_NEGLIGIBLE = 0.0005
+_FROM_EACH = 2
+_VARIANTS = 3
+
+LaneOf = Callable[[Kernel, str], Lane]
+Report = Callable[[int, str], None]
+
+
+class WarmStart:
+    """Seeds the searches of a run.
+
+    - A kernel that is known: its best schedules are measured once more, the others breed and teach the cost model.
+    - A kernel like known ones: their best schedules are made to fit its sizes and measured first.
+    - Formulations that are known need no warm-up: what was slow there waits until the rest has had its trials.
+    - A cost model of tiles learns from whatever kernels are known that its rule cuts.
+
+    Args:
+        experiences: What records tell.
+        lane_of: Makes a search that shares the run's cost model, for a kernel that is not the run's own.
+    """
+
+    def __init__(self, experiences: Experiences, lane_of: LaneOf) -> None:
+        self._experiences = experiences
+        self._lane_of = lane_of
+        self._recalled: dict[tuple[str, str], list[Candidate]] = {}
+        self.taught: dict[str, int] = {}
+        """Schedules of other kernels that the cost model of each rule has learnt from."""
+
+    def steps(self, entries: Sequence[Entry]) -> int:
+        """How many steps `begin` reports."""
+        return len(self._experiences.known) + 2 * len(entries)
+
+    def begin(
+        self, entries: Sequence[Entry], report: Report, interrupted: Callable[[], bool]
+    ) -> None:
+        """Brings the records into the searches.
+
+        Args:
+            entries: The run's kernels; trials of an earlier part of the run are in them.
+            report: Hears of steps done: one a kernel of the records, and two a kernel of the run.
+            interrupted: Asked between kernels; True ends it early.
+        """
+        own = {
+            (entry.task.kernel.name, lane.formulation.name): lane
+            for entry in entries
+            for lane in entry.lanes.lanes
+        }
+        # All is learnt and recalled before anything is ranked.
+        self._teach(own, report, interrupted)
+        lessons = len(self._experiences.known)
+        for done, entry in enumerate(entries, start=1 + lessons):
+            if interrupted():
+                return
+            for known in self._known(entry):
+                for name in known.formulations:
+                    self._recall(known, name, own)
+            report(done, entry.task.kernel.name)
+        step = sum(e.lanes.weight for e in entries if math.isfinite(e.lanes.default_s))
+        for done, entry in enumerate(entries, start=1 + lessons + len(entries)):
+            told = self._experiences.of.get(entry.task.kernel.name)
+            if interrupted():
+                return
+            if told is not None:
+                self._credit(entry, told)
+                self._seed(entry, told, entry.lanes.weight / step if step else math.inf)
+            report(done, entry.task.kernel.name)
+
+    def _known(self, entry: Entry) -> Sequence[KnownKernel]:
+        told = self._experiences.of.get(entry.task.kernel.name)
+        return told.known if told else ()
+
+    def _recall(
+        self, known: KnownKernel, formulation: str, own: Mapping[tuple[str, str], Lane]
+    ) -> None:
+        key = (known.kernel.name, formulation)
+        if key in self._recalled:
+            return
+        lane = own.get(key) or self._lane_apart(known.kernel, formulation)
+        if lane is None:
+            return
+        taught = lane.formulation.rule and key not in own  # By its lesson.
+        some = spread(known.of(formulation), _MOST_RECALLED)
+        self._recalled[key] = lane.recall(some, learn=not taught)
+
+    def _teach(
+        self,
+        own: Mapping[tuple[str, str], Lane],
+        report: Report,
+        interrupted: Callable[[], bool],
+    ) -> None:
+        """Teaches the cost models of tiles; what is known of the run's own kernels is learnt as it is recalled."""
+        pupils = {lane.formulation.rule: lane for lane in own.values() if lane.formulation.rule}
+        lessons: dict[str, list[Lesson]] = {rule: [] for rule in pupils}
+        for done, known in enumerate(self._experiences.known.values(), start=1):
+            for name in known.formulations if pupils else ():
+                if interrupted():
+                    return
+                if (known.kernel.name, name) in own:
+                    continue
+                lane = self._lane_apart(known.kernel, name)
+                if lane is not None and lane.formulation.rule in pupils:
+                    told = lane.lesson(spread(known.of(name), MOST_TAUGHT))
+                    lessons[lane.formulation.rule].append(told)
+            report(done, known.kernel.name)
+        for rule, some in lessons.items():
+            if count := sum(len(one.seconds) for one in some):
+                pupils[rule].teach(some)
+                self.taught[rule] = count
+
+    def _lane_apart(self, kernel: Kernel, formulation: str) -> Lane | None:
+        """A search of a kernel that is not the run's own; None where this version, or the space, has none."""
+        try:
+            return self._lane_of(kernel, formulation)
+        except UsageError:
+            return None
+
+    def _credit(self, entry: Entry, told: Experience) -> None:
+        for lane in entry.lanes.lanes:
+            name = lane.formulation.name
+            known = told.told(name)
+            if known is not None and self._recalled.get((known.kernel.name, name)):
+                lane.state.credit = max(told.trials(name), entry.lanes.warmup)
+                lane.state.expected = told.expected(name)
+
+    def _seed(self, entry: Entry, told: Experience, share: float) -> None:
+        lanes = {lane.formulation.name: lane for lane in entry.lanes.lanes}
+        entry.lanes.expected_s = _expected_s(told, entry)
+        if told.equal:
+            entry.lanes.known_trials = sum(lane.state.credit for lane in lanes.values())
+            most = _REPEATED if entry.task.kernel.is_compute else 1
+            (known,) = told.known
+            if known.default_is_best:
+                return
+            near = [one for one in known.schedules if one.best_s <= _NEAR * known.best_s]
+            for one in near[:most]:
+                if one.formulation in lanes and one.digest not in entry.trials:
+                    recalled = self._recalled.get((known.kernel.name, one.formulation), [])
+                    lanes[one.formulation].repeat([c for c in recalled if c.digest == one.digest])
+            return
+        if share < _NEGLIGIBLE:
+            return
+        most = int(min(_MOST_ADAPTED, max(1, share / _SHARE_OF_ONE)))
+        names = [
+            name
+            for name in told.formulations()
+            if name in lanes and (told.expected(name) or math.inf) <= _MUCH_SLOWER
+        ][: min(most, _FORMULATIONS)]
+        if any(lane.state.trials for lane in lanes.values()):
+            return  # The run goes on, and has had them.
+        made = 0
+        for number, name in enumerate(names):
+            alike = [
+                candidate
+                for known in told.known
+                if not known.default_is_best
+                for candidate in self._recalled.get((known.kernel.name, name), [])[:_FROM_EACH]
+            ]
+            made += lanes[name].adapt(alike, _VARIANTS, (most + number) // len(names))
+        if made:
+            return
+        if not all(known.default_is_best for known in told.known):
+            for lane in lanes.values():  # Nothing fits: its search begins as any other.
+                lane.state.credit, lane.state.expected = 0, None
+
+    def use(self, entries: Sequence[Entry]) -> RecordsUse:
+        """What the records were good for, once the run has ended."""
+        equal = similar = saved = 0
+        for entry in entries:
+            told = self._experiences.of.get(entry.task.kernel.name)
+            if told is None:
+                continue
+            equal += told.equal
+            similar += not told.equal
+            saved += _saved(told, entry)
+        return RecordsUse(equal, similar, len(entries) - equal - similar, saved)
+
+
+def _expected_s(told: Experience, entry: Entry) -> float:
+    """Seconds that records let expect: the best that is known, or the nearest kernel's gain over its default."""
+    nearest = told.known[0]
+    if told.equal:
+        return nearest.best_s
+    before = nearest.default_s
+    return math.inf if before is None else nearest.best_s * entry.lanes.default_s / before
+
+
+def _saved(told: Experience, entry: Entry) -> int:
+    """Trials that a kernel took less than the nearest known one until it was as good; 0 where it never was.
+
+    A similar kernel is as good where it gained as much over its untuned default.
+    """
+    nearest = told.known[0]
+    goal = _NEAR * _expected_s(told, entry)
+    if nearest.default_is_best or not math.isfinite(goal):
+        return 0
+    outcomes = enumerate((trial.outcome for trial in entry.trials.values()), start=1)
+    now = next((n for n, outcome in outcomes if outcome.seconds <= goal), None)
+    before = [one.trials_until(_NEAR * nearest.best_s) for one in nearest.searched if one.curve]
+    return min(before) - now if before and now is not None else 0

@@ -1,0 +1,225 @@
+"""A step measured untuned, tuned and in PyTorch, in turns, beside what was predicted of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from typing import Any
+
+from autotune.compiler.step.step import StepSession, open_step
+from autotune.compiler.step.tuned_runs import StepRuns
+from autotune.compiler.target import kernel_threads
+from autotune.compiler.workers import Message, Worker, WorkerLost
+from autotune.errors import AutotuneError
+from autotune.measurement import Interval, median, paired_speedup
+from autotune.measurement.blocks import in_blocks
+from autotune.measurement.statistics import bootstrap_median
+from autotune.workloads import StepGraph, TrainingStep, batches, generated_samples, given_values
+
+BLOCKS = 12
+_LIMIT_S = 50.0
+"""Seconds after which no further block begins."""
+_LONGEST_S = 10.0
+"""A step that takes longer than this untuned is not run untuned."""
+_TURN_S, _MOST_STEPS = 0.2, 5
+"""A turn of a side takes about as long as this, of one to so many steps."""
+_SETTLE_S = 0.05  # The threads of the side before still spin.
+_TIMEOUT_S = 300.0
+_SEED = 1
+Report = Callable[[str, int, int], None]
+_Turn = Callable[[int], list[float]]
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """What a step takes on this machine, as it was measured.
+
+    Attributes:
+        seconds: By side (`untuned`, `tuned`, `pytorch`): the median step of each block, in seconds. All sides have
+            the same blocks.
+        left_out: Why a side is missing, by its name.
+    """
+
+    seconds: Mapping[str, tuple[float, ...]]
+    left_out: Mapping[str, str]
+
+    def time_s(self, side: str) -> Interval | None:
+        """Seconds of a step; None for a side that is missing."""
+        found = self.seconds.get(side)
+        return bootstrap_median(found, positive=True, seed=_SEED) if found else None
+
+    def speedup(self, over: str) -> Interval | None:
+        """How many times as fast as another side the tuned step is; None where that is missing."""
+        found = self.seconds.get(over)
+        return paired_speedup(found, self.seconds["tuned"], seed=_SEED) if found else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `measured_step` of a result; see `docs/result-schema.md`."""
+        sides: dict[str, Any] = {}
+        for side in ("untuned", "tuned", "pytorch"):
+            taken, faster = self.time_s(side), self.speedup(side)
+            if taken is None or faster is None:
+                sides[side] = None
+                continue
+            ends = taken.ends
+            sides[side] = {
+                "ms": 1e3 * taken.estimate,
+                "ci_ms": [1e3 * end for end in ends] if ends else None,
+                "tuned_is_faster": faster.estimate,
+                "ci": faster.ends,
+            }
+        return {
+            **sides,
+            "blocks": len(self.seconds["tuned"]),
+            "threads": kernel_threads(),
+            "left_out": dict(self.left_out),
+        }
+
+
+def measure_step(
+    wanted: TrainingStep,
+    graph: StepGraph,
+    runs: StepRuns,
+    predicted_untuned_s: float | None,
+    report: Report = lambda what, done, total: None,
+) -> MeasuredStep:
+    """Runs a step with a run's kernels, with untuned ones, and in PyTorch, in interleaved blocks.
+
+    It takes less than a minute after compiling; one block at least is measured, whatever it takes.
+
+    Args:
+        wanted: The step.
+        graph: The same in the form whose kernels were tuned.
+        runs: What tuned them.
+        predicted_untuned_s: Seconds that an untuned step is predicted to take; None where that is not known.
+        report: Hears of what is done, how far it is, and of how much; what it raises ends the measurement.
+
+    Raises:
+        AutotuneError: The step cannot be compiled or run.
+    """
+    left_out: dict[str, str] = {}
+    with ExitStack() as opened:
+        eager = _EagerWorker(wanted) if importlib.util.find_spec("torch") else None
+        if eager is None:
+            left_out["pytorch"] = "PyTorch is not installed"
+        else:
+            opened.callback(eager.stop)
+        sides: dict[str, _Turn] = {}
+        known = {"tuned": runs, "untuned": replace(runs, winners={})}
+        if predicted_untuned_s is not None and predicted_untuned_s > _LONGEST_S:
+            left_out["untuned"] = f"an untuned step takes about {predicted_untuned_s:.0f} s"
+            del known["untuned"]
+        for name, some in known.items():
+            what = f"compiling the {name} step"
+
+            def told(done: int, total: int, what: str = what) -> None:
+                report(what, done, total)
+
+            library = opened.enter_context(some.library(graph, told))
+            values = wanted.values(graph, _SEED)
+            sides[name] = _turn(opened.enter_context(open_step(graph, library, values)), graph)
+        if eager is not None:
+            report("waiting for PyTorch", 0, 1)
+            if why := eager.problem():
+                left_out["pytorch"] = why
+            else:
+                sides["pytorch"] = eager.run
+        return MeasuredStep(_in_turns(sides, report), left_out)
+
+
+def _turn(session: StepSession, graph: StepGraph) -> _Turn:
+    samples = generated_samples(max(64, 2 * graph.batch), graph.sample_shape, graph.classes, _SEED)
+
+    def endless() -> Iterator[dict[str, Any]]:
+        for number, (images, labels) in zip(
+            count(), batches(samples, graph.batch, _SEED), strict=False
+        ):
+            yield given_values(graph, images, labels, _SEED, number)
+
+    given = endless()
+    return lambda steps: list(session.run(list(islice(given, steps))).seconds)
+
+
+def _in_turns(sides: Mapping[str, _Turn], report: Report) -> dict[str, tuple[float, ...]]:
+    """The median step of each side in each block."""
+    names = list(sides)
+    began = time.monotonic()
+    steps = {}
+    for at, name in enumerate(names):
+        report("warming up", at, len(names))
+        first = sides[name](1)[0]
+        steps[name] = max(1, min(_MOST_STEPS, int(_TURN_S / first)))
+        if steps[name] > 1:
+            steps[name] = max(1, min(_MOST_STEPS, int(_TURN_S / min(sides[name](2)))))
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    longest, block_began = 0.0, time.monotonic()
+    for turn, chosen in enumerate(in_blocks([BLOCKS] * len(names), _SEED)):
+        if turn % len(names) == 0:
+            now = time.monotonic()
+            longest = max(longest, now - block_began)
+            block_began = now
+            if turn and now + longest > began + _LIMIT_S:
+                break
+        report("measuring the step", turn, BLOCKS * len(names))
+        name = names[chosen]
+        time.sleep(_SETTLE_S)
+        cold = int(steps[name] > 1)  # The first step of a turn finds cold caches.
+        seconds[name].append(median(sides[name](steps[name] + cold)[cold:]))
+    return {name: tuple(some) for name, some in seconds.items()}
+
+
+class _EagerWorker:
+    """The step in PyTorch, in a process of its own; it loads while kernels are compiled."""
+
+    def __init__(self, wanted: TrainingStep) -> None:
+        self._worker = Worker("autotune.compiler.step.torch_worker")
+        step = {
+            "model": wanted.model,
+            "batch": wanted.batch,
+            "classes": wanted.classes,
+            "optimizer": wanted.optimizer.spec(),
+            "input_shape": wanted.input_shape,
+            "seed": wanted.seed,
+        }
+        request = {"op": "load", "step": step, "threads": kernel_threads()}
+        self._problem = ""
+        try:
+            self._worker.send(request, timeout=_TIMEOUT_S)
+        except WorkerLost as lost:
+            self._problem = str(lost)
+
+    def problem(self) -> str:
+        """Why there is no such step; empty where there is one. Waits until its first step is done."""
+        try:
+            return self._problem or self._error(self._worker.receive())
+        except WorkerLost as lost:
+            return str(lost)
+
+    def run(self, steps: int) -> list[float]:
+        """Seconds of each of so many steps.
+
+        Raises:
+            AutotuneError: PyTorch failed.
+        """
+        try:
+            answer = self._worker.ask({"op": "run", "steps": steps}, timeout=_TIMEOUT_S)
+        except WorkerLost as lost:
+            raise AutotuneError(f"the step in PyTorch was lost: {lost}") from lost
+        if why := self._error(answer):
+            raise AutotuneError(f"the step in PyTorch failed: {why}")
+        return [float(one) for one in answer["seconds"]]
+
+    def stop(self) -> None:
+        """Ends the process."""
+        self._worker.stop()
+
+    @staticmethod
+    def _error(answer: Message) -> str:
+        return str(answer.get("error", ""))
+
+
+__all__ = ["BLOCKS", "MeasuredStep", "measure_step"]

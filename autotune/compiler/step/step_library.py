@@ -1,0 +1,222 @@
+"""The libraries of a step: every distinct kernel compiled, with its large temporaries as operands."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.native import check_disks
+from autotune.compiler.programs import Winner, untuned_program
+from autotune.compiler.runners import Builder, BuildRequest, target_text
+from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.step.scratch_operands import Workspace, with_scratch_operands, workspace
+from autotune.compiler.target import Space, TargetSpec, cores, tvm_target
+from autotune.errors import AutotuneError
+from autotune.scratch import Scratch
+from autotune.workloads.operators import Kernel, TensorSpec
+
+_SCHEDULE = "__schedule"
+_KERNELS_A_PART = 12
+_TIMEOUT_S_A_KERNEL = 30.0
+_REPORT_S = 0.5
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class StepLibrary:
+    """A step's kernels, compiled.
+
+    Attributes:
+        parts: Shared libraries.
+        symbols: Where each kernel is, by its symbol: an index of ``parts``. The symbol of its first schedule is its
+            name; see `symbol`.
+        scratch: Scratch operands that a kernel takes after its outputs, by symbol; none where it is missing.
+        workspaces: What each kernel asks the runtime for while it runs, by symbol.
+        untuned: Names of the kernels that have no tuned schedule.
+        schedules: How many schedules of a kernel there are, by its name; 1 where it is missing.
+    """
+
+    parts: tuple[Path, ...]
+    symbols: Mapping[str, int]
+    scratch: Mapping[str, tuple[TensorSpec, ...]]
+    workspaces: Mapping[str, Workspace]
+    untuned: tuple[str, ...]
+    schedules: Mapping[str, int] = field(default_factory=dict)
+
+    def scratch_bytes(self) -> dict[str, tuple[int, ...]]:
+        """Sizes of the scratch operands by kernel name: of all its schedules the largest."""
+        found: dict[str, list[int]] = {}
+        for name, specs in self.scratch.items():
+            sizes = found.setdefault(kernel_of(name), [])
+            for number, spec in enumerate(specs):
+                if number == len(sizes):
+                    sizes.append(0)
+                sizes[number] = max(sizes[number], spec.bytes)
+        return {name: tuple(sizes) for name, sizes in found.items()}
+
+
+def symbol(kernel: str, schedule: int) -> str:
+    """The symbol of a kernel's schedule: the kernel's name, and for further ones their number behind it."""
+    return f"{kernel}{_SCHEDULE}{schedule}" if schedule else kernel
+
+
+def kernel_of(symbol_: str) -> str:
+    """The name of the kernel that a symbol is of."""
+    return symbol_.partition(_SCHEDULE)[0]
+
+
+@dataclass(frozen=True)
+class StepFunction:
+    """A kernel as a step calls it.
+
+    Attributes:
+        function: The scheduled `tvm.tirx.PrimFunc`.
+        scratch: Operands that it takes after its outputs.
+        workspace: What it asks the runtime for beside them.
+    """
+
+    function: Any
+    scratch: tuple[TensorSpec, ...]
+    workspace: Workspace
+
+
+def step_function(kernel: Kernel, winner: Winner | None, target: Any) -> StepFunction:
+    """A kernel as its winner, or the untuned default, computes it in a step."""
+    program = winner.program(kernel, target) if winner else untuned_program(kernel, target)
+    function, scratch_operands = with_scratch_operands(program["main"])
+    return StepFunction(function, scratch_operands, workspace(function))
+
+
+@contextmanager
+def step_library(
+    kernels: Sequence[Kernel],
+    winners: Mapping[str, Sequence[Winner]],
+    target: TargetSpec,
+    space: Space,
+    cache: Path | None,
+    report: Report = lambda done, total: None,
+) -> Iterator[StepLibrary]:
+    """Compiles kernels, each with the options that it was measured with, unless the cache has them.
+
+    Args:
+        kernels: Distinct kernels.
+        winners: How each is to be computed, in one or several ways; one that is missing gets the untuned default.
+        target: What to compile for.
+        space: Its space: limits and compiler options.
+        cache: Folder that keeps the libraries; None, or one that cannot be written, compiles them anew.
+        report: Hears of libraries done, of all.
+
+    Yields:
+        The libraries, valid inside the context.
+
+    Raises:
+        AutotuneError: A kernel could not be compiled.
+        ToolchainError: There is no linker.
+        RecordError: A winner's schedule is damaged.
+    """
+    groups: dict[bool, list[tuple[str, Kernel, Winner | None]]] = {True: [], False: []}
+    for kernel in kernels:
+        for number, winner in enumerate(winners.get(kernel.name) or (None,)):
+            tuned = winner is not None and winner.tuned
+            groups[tuned].append((symbol(kernel.name, number), kernel, winner))
+    functions: dict[str, StepFunction] = {}
+    parts: list[_Part] = []
+    total = sum(-(-len(group) // _KERNELS_A_PART) for group in groups.values())
+    for tuned, group in groups.items():
+        options = tvm_target(target, space.limits, space.compile if tuned else None)
+        for start in range(0, len(group), _KERNELS_A_PART):
+            some = group[start : start + _KERNELS_A_PART]
+            report(0, total)
+            made = {name: step_function(kernel, one, options) for name, kernel, one in some}
+            functions |= made
+            parts.append(_Part.of(made, options))
+    with Scratch("run") as work:
+        folder = _compiled(parts, cache, work, report)
+        yield StepLibrary(
+            tuple(folder / _name(number) for number in range(len(parts))),
+            {name: number for number, part in enumerate(parts) for name in part.names},
+            {name: one.scratch for name, one in functions.items() if one.scratch},
+            {name: one.workspace for name, one in functions.items()},
+            tuple(
+                kernel.name
+                for kernel in kernels
+                if not any(one.tuned for one in winners.get(kernel.name, ()))
+            ),
+            {name: len(some) for name, some in winners.items() if len(some) > 1},
+        )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One library: its kernels' names, their module as TVM JSON, and the target as JSON text."""
+
+    names: tuple[str, ...]
+    module: str
+    target: str
+
+    @classmethod
+    def of(cls, functions: Mapping[str, StepFunction], target: Any) -> _Part:
+        import tvm
+
+        module = tvm.IRModule(
+            {n: one.function.with_attr("global_symbol", n) for n, one in functions.items()}
+        )
+        return cls(tuple(functions), str(tvm.ir.save_json(module)), target_text(target))
+
+
+def _name(number: int) -> str:
+    return f"part{number}.so"
+
+
+def _compiled(parts: Sequence[_Part], cache: Path | None, work: Path, report: Report) -> Path:
+    """The folder with the libraries: the cache's where it has them or takes them, else a temporary one."""
+    text = version("apache-tvm") + "".join(part.target + part.module for part in parts)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    if cache is not None and (cache / digest).is_dir():
+        return cache / digest
+    made = None
+    if cache is not None:
+        with suppress(OSError):  # a run that may only be read is compiled elsewhere
+            cache.mkdir(exist_ok=True)
+            made = Scratch("new", cache)
+    fresh = work / digest if made is None else made.path
+    fresh.mkdir(exist_ok=True)
+    try:
+        _compile(parts, fresh, work, report)
+        if made is None:
+            return fresh
+        with suppress(OSError):  # another process was faster
+            fresh.rename(made.path.parent / digest)
+        return made.path.parent / digest
+    finally:
+        if made is not None:
+            made.close()
+
+
+def _compile(parts: Sequence[_Part], folder: Path, work: Path, report: Report) -> None:
+    requests = [
+        BuildRequest(part.module, part.target, folder / _name(number))
+        for number, part in enumerate(parts)
+    ]
+    linker("", fast=True)  # says so here where there is none
+    limit = _TIMEOUT_S_A_KERNEL * _KERNELS_A_PART
+    builder = Builder(workers=cores(), timeout_s=limit, temporary=work)
+    try:
+        builder.start()
+        failures = builder.submit(requests)
+        while not wait([failures], timeout=_REPORT_S).done:
+            report(sum(request.output.exists() for request in requests), len(requests))
+        for failure in filter(None, failures.result()):
+            check_disks(failure.message, [folder])
+            raise AutotuneError(
+                f"the step's kernels cannot be compiled: {failure.message}",
+                hint="run it again; if it fails again, report it",
+            )
+    finally:
+        builder.stop()

@@ -1,0 +1,191 @@
+"""What a kernel run was asked to do, frozen, and its form in `run.json`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from autotune.compiler.target.spaces import Space
+from autotune.compiler.target.targets import Family, TargetSpec, check_attributes
+from autotune.errors import RecordError, UsageError
+from autotune.reading import Count, Unreadable, typed
+from autotune.records.folder import Run
+from autotune.workloads.graph import Task
+from autotune.workloads.spec import parse_kernel
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Devices behind a tracker: its address as `HOST:PORT`, and the key that it has them under."""
+
+    tracker: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Cores:
+    """The cores that kernels are tuned for.
+
+    Attributes:
+        cluster: Name of a cluster, or `hybrid` for all of them.
+        cpus: Their numbers.
+        emulated: The emulated device whose model tells the times; empty where kernels run.
+    """
+
+    cluster: str
+    cpus: tuple[int, ...]
+    emulated: str = ""
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """A kernel run.
+
+    Attributes:
+        target: What to compile for.
+        space: The search space.
+        workload: Name for people and for the folder: the model's, or the operator's.
+        batch: Batch size, as the user gave it; None for a single operator.
+        tasks: Distinct kernels with their counts.
+        trials: Candidates to measure in all.
+        seed: Seed of everything random, between 1 and 2^31-1.
+        fleet: Where the devices are; None for this host, or what stands in for the target on it.
+        cores: The cores that kernels are tuned for; None for all that there are.
+        start_from: Folders of earlier runs, whose best schedules of the same kernels are tried first.
+        records: Where databases of records are; empty without any.
+    """
+
+    target: TargetSpec
+    space: Space
+    workload: str
+    batch: int | None
+    tasks: tuple[Task, ...]
+    trials: int
+    seed: int
+    fleet: Fleet | None = None
+    cores: Cores | None = None
+    start_from: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, enough to carry the run on later."""
+        return {
+            "kind": "kernels",
+            "target": {
+                "name": self.target.name,
+                "family": self.target.family,
+                "space_file": self.target.space_file,
+                "description": self.target.description,
+                "triple": self.target.triple,
+                "tvm": dict(self.target.tvm),
+            },
+            "space": self.space.model_dump(mode="json"),
+            "workload": self.workload,
+            "batch": self.batch,
+            "tasks": [
+                {
+                    "spec": task.kernel.spec,
+                    "role": task.kernel.role,
+                    "count": task.count,
+                    "places": list(task.places),
+                }
+                for task in self.tasks
+            ],
+            "trials": self.trials,
+            "seed": self.seed,
+            "fleet": asdict(self.fleet) if self.fleet else None,
+            "cores": asdict(self.cores) if self.cores else None,
+            "start_from": list(self.start_from),
+            "records": list(self.records),
+        }
+
+    @classmethod
+    def of_run(cls, run: Run) -> TuneRequest:
+        """What a run was asked to do.
+
+        Raises:
+            UsageError: It is no run of kernels.
+            RecordError: Its request is damaged.
+        """
+        content = run.about.get("request", {})
+        if isinstance(content, dict) and content.get("kind") != "kernels":
+            plan = run.path / "plans" / "best.json"
+            raise UsageError(
+                f"{run.path} is no run of `autotune kernels`",
+                hint=f"its plans are in {plan.parent}, such as {plan}"
+                if plan.is_file()
+                else "give a folder that `autotune kernels` has made",
+            )
+        return cls.from_json(content)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> TuneRequest:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            RecordError: It is not the request of a kernel run, or it is damaged.
+        """
+        if not isinstance(content, dict) or content.get("kind") != "kernels":
+            raise RecordError("the run's request is damaged, or not one of a kernel run")
+        try:
+            found = typed(_Written, content)
+            check_attributes(found.target.tvm)
+            tvm = tuple(
+                (key, tuple(value) if isinstance(value, list) else value)
+                for key, value in found.target.tvm.items()
+            )
+            return cls(
+                target=TargetSpec(**{**vars(found.target), "tvm": tvm}),
+                space=found.space,
+                workload=found.workload,
+                batch=found.batch,
+                tasks=tuple(
+                    Task(parse_kernel(one.spec, one.role), one.count, one.places)
+                    for one in found.tasks
+                ),
+                trials=found.trials,
+                seed=found.seed,
+                fleet=found.fleet,
+                cores=found.cores,
+                start_from=found.start_from,
+                records=found.records,
+            )
+        except (Unreadable, UsageError) as error:
+            raise RecordError(f"the run's request is damaged: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Target:
+    name: str
+    family: Family
+    space_file: Annotated[str, Field(pattern=r"^[\w.-]+$")]
+    description: str
+    triple: Annotated[str, Field(pattern=r"^[\w.-]*$")]
+    tvm: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Task:
+    spec: Annotated[str, Field(max_length=4000)]
+    role: str
+    count: Count
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A request as `run.json` has it."""
+
+    target: _Target
+    space: Space
+    workload: str
+    batch: Count | None
+    tasks: tuple[_Task, ...]
+    trials: Count
+    seed: Count
+    fleet: Fleet | None = None
+    cores: Cores | None = None
+    start_from: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()

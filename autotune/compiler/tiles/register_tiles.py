@@ -1,0 +1,158 @@
+"""Tiles of a matrix product on a CPU, each kept in vector registers: no TVM here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.compiler.target import RegisterProduct
+from autotune.compiler.tiles.tile_space import Choices, TileSpace, dividing, names_of
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of products over a reduction.
+
+    Attributes:
+        outer: Matrices of results.
+        rows, columns: Of each; columns are neighbours in memory.
+        depth: Steps of the innermost reduction.
+        around: Steps of all others.
+        stacked: Matrices along the innermost of their axes.
+        whole: Whether tiles have all columns.
+    """
+
+    outer: int
+    rows: int
+    columns: int
+    depth: int
+    around: int
+    stacked: int
+    whole: bool
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """Every decision of the schedule.
+
+    Attributes:
+        jobs: Shares of the tiles, which threads take.
+        stack: Matrices of which a tile has a part.
+        rows, lanes: Its rows of each, and its columns as vectors.
+        steps: Steps of the reduction that are straight-line code.
+        along: Whether the next tile lies along the columns, rather than the rows.
+        parts, cuts: Parts of the outer reduction and of the innermost one. A share's tiles all add up one part
+            before the next, so that what they read of it stays in a cache.
+    """
+
+    jobs: int
+    stack: int
+    rows: int
+    lanes: int
+    steps: int
+    along: int
+    parts: int
+    cuts: int
+
+    @property
+    def results(self) -> int:
+        """Results of a tile."""
+        return self.stack * self.rows * self.lanes
+
+    @property
+    def parted(self) -> bool:
+        """Whether the reduction has parts."""
+        return self.parts * self.cuts > 1
+
+    @property
+    def vector(self) -> int:
+        """Lanes of a vector: a power of two, and as many as divide a tile's."""
+        return math.gcd(self.lanes, _WIDEST)
+
+
+_WIDEST = 16
+"""Lanes of a vector: those of the widest registers that there are. Narrower ones share them among several."""
+REGISTER_DECISIONS = names_of(RegisterTile)
+
+
+class RegisterTiles(TileSpace[RegisterTile]):
+    """The tiles of a product that a rule has.
+
+    Args:
+        sums: What is cut.
+        rule: The choices.
+        seed: Seed of what is drawn.
+    """
+
+    def __init__(self, sums: Sums, rule: RegisterProduct, seed: int) -> None:
+        choices = {
+            "jobs": rule.jobs if rule.threads else (1,),
+            "stack": dividing(rule.stacks, sums.stacked),
+            "rows": dividing(rule.rows, sums.rows),
+            "lanes": [sums.columns] if sums.whole else dividing(rule.lanes, sums.columns),
+            "steps": dividing(rule.steps, sums.depth),
+            "along": (0, 1),
+            "parts": _spaced_divisors(sums.around),
+            "cuts": _spaced_divisors(sums.depth),
+        }
+        super().__init__(RegisterTile, choices, seed)
+        self.sums = sums
+        self._rule = rule
+        # A small product has no tile of so many results, or only one tile, which is no work for two threads.
+        most = math.prod(max(choices[name]) for name in ("stack", "rows", "lanes"))
+        self._fewest = min(rule.fewest_accumulators, most // 2)
+
+    def tiles(self, tile: RegisterTile) -> int:
+        """Tiles of all results."""
+        return self.sums.outer * self.sums.rows * self.sums.columns // tile.results
+
+    def alike(self, tile: RegisterTile) -> Choices:
+        """What the decisions of a tile may be in schedules of its kind."""
+        lanes = [one for one in self.choices["lanes"] if math.gcd(one, _WIDEST) == tile.vector]
+        same = {
+            name: [n for n in self.choices[name] if (n > 1) == (getattr(tile, name) > 1)]
+            for name in ("parts", "cuts")
+        }
+        return {**self.choices, "lanes": lanes, **same}
+
+    def steps_of_a_part(self, tile: RegisterTile) -> int:
+        """Steps of the reduction in a part."""
+        return self.sums.around * self.sums.depth // (tile.parts * tile.cuts)
+
+    def fits(self, tile: RegisterTile) -> bool:
+        """See `TileSpace`."""
+        rule, sums = self._rule, self.sums
+        return (
+            self.tiles(tile) % tile.jobs == 0
+            and sums.stacked % tile.stack == 0
+            and sums.rows % tile.rows == 0
+            and sums.columns % tile.lanes == 0
+            and sums.around % tile.parts == 0
+            and sums.depth % (tile.cuts * tile.steps) == 0
+            and (not tile.parted or self.steps_of_a_part(tile) >= rule.fewest_steps)
+            and self._fewest <= tile.results <= rule.most_accumulators
+            and tile.results * tile.steps <= rule.most_unrolled
+        )
+
+    def features(self, tile: RegisterTile) -> NDArray[np.float32]:
+        """See `TileSpace`."""
+        sums, results, tiles = self.sums, tile.results, self.tiles(tile)
+        part = self.steps_of_a_part(tile)
+        sizes = (
+            sums.outer, sums.rows, sums.columns, sums.depth, sums.around,
+            sums.stacked, tile.jobs, tile.stack, tile.rows, tile.lanes, tile.steps,
+            results, results * tile.steps, tiles, tiles // tile.jobs,
+            results / (tile.stack * tile.rows + tile.lanes), sums.rows // tile.rows, sums.columns // tile.lanes,
+            tile.parts, tile.cuts, part, part * tile.lanes, part * sums.columns, part * sums.rows,
+        )  # fmt: skip
+        return np.array([*map(math.log2, sizes), tile.along], dtype=np.float32)
+
+
+def _spaced_divisors(extent: int) -> list[int]:
+    """Divisors of an extent that are nearest to 1, 2, 4 and so on."""
+    divisors = [one for one in range(1, extent + 1) if extent % one == 0]
+    powers = range(extent.bit_length())
+    return sorted({min(divisors, key=lambda one: abs(math.log2(one) - power)) for power in powers})

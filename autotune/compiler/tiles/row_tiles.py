@@ -1,0 +1,76 @@
+"""Tiles of sums over rows on a CPU: no TVM here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.compiler.target import RowSums
+from autotune.compiler.tiles.tile_space import TileSpace, dividing, names_of
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Sums over the rows of a matrix, block by block.
+
+    Attributes:
+        blocks: Blocks of rows, which are summed on their own.
+        sums: Sums that are taken at once.
+        columns: Columns, which are neighbours in memory.
+        rows: Rows of a block.
+    """
+
+    blocks: int
+    sums: int
+    columns: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """Every decision of the schedule.
+
+    Attributes:
+        columns: Neighbouring columns whose sums are kept in registers, as vectors.
+        unrolled: Rows that are straight-line code.
+    """
+
+    columns: int
+    unrolled: int
+
+
+ROW_DECISIONS = names_of(RowTile)
+
+
+class RowTiles(TileSpace[RowTile]):
+    """The tiles of sums over rows that a rule has.
+
+    Args:
+        rows: What is cut.
+        rule: The choices.
+        seed: Seed of what is drawn.
+    """
+
+    def __init__(self, rows: Rows, rule: RowSums, seed: int) -> None:
+        choices = {
+            "columns": dividing(rule.columns, rows.columns),
+            "unrolled": dividing(rule.unrolled, rows.rows),
+        }
+        super().__init__(RowTile, choices, seed)
+        self.rows = rows
+
+    def fits(self, tile: RowTile) -> bool:
+        """See `TileSpace`."""
+        return self.rows.columns % tile.columns == 0 and self.rows.rows % tile.unrolled == 0
+
+    def features(self, tile: RowTile) -> NDArray[np.float32]:
+        """See `TileSpace`."""
+        rows = self.rows
+        sizes = (
+            rows.blocks, rows.sums, rows.columns, rows.rows, tile.columns, tile.unrolled,
+            tile.columns * rows.sums, rows.columns // tile.columns, tile.columns * tile.unrolled,
+        )  # fmt: skip
+        return np.array([*map(math.log2, sizes)], dtype=np.float32)

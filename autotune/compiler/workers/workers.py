@@ -1,0 +1,449 @@
+"""Worker processes that live for a whole run, and are killed and replaced when they hang or crash.
+
+A worker is a Python module run as a child process. Requests and answers are JSON objects over a private
+socket, so nothing that a compiler or a driver prints can be taken for an answer, and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import IO, Any
+
+import psutil
+
+from autotune import scratch
+from autotune.compiler.workers.kills import (
+    MOST_KILLS,
+    MOST_MEMORY_KILLS,
+    Kill,
+    Told,
+    of_outside,
+    oom_kills,
+    warn,
+)
+
+Message = dict[str, Any]
+_START_TIMEOUT_S = 120.0
+_TAIL_BYTES = 2000
+_CANCEL_POLL_S = 0.2
+_START_S = 2.5
+"""What it takes a worker to import TVM, about."""
+_JOB_S = 0.5
+"""What is taken for the seconds of a job before one was done."""
+_RECENT_JOBS = 4
+"""Jobs that the mean of their seconds goes over, about."""
+
+
+class WorkerLost(Exception):  # noqa: N818  # what happened, as KeyboardInterrupt is
+    """The worker crashed, was killed at its time limit, or by somebody else; the text says which."""
+
+    def __init__(self, message: str, *, timed_out: bool, killed: Kill = "") -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+        self.killed = killed
+
+
+class ToolKilled(Exception):  # noqa: N818  # as above
+    """A program that a worker called was killed from outside."""
+
+
+class Worker:
+    """One child process that answers requests one at a time.
+
+    Args:
+        module: Python module with a `serve` loop, run with `python -m`.
+        arguments: Further command-line arguments.
+        environment: Variables added to this process's own.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Iterable[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._module = module
+        self._arguments = list(arguments)
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection[Any, Any] | None = None
+        self._log: IO[bytes] | None = None
+        self._deadline = 0.0
+        self._ready = False
+        self._oom_kills = 0
+
+    @property
+    def connection(self) -> Connection[Any, Any]:
+        """The socket to wait on; only valid after `send`."""
+        if self._connection is None:
+            raise RuntimeError("the worker has not been started")
+        return self._connection
+
+    @property
+    def deadline(self) -> float:
+        """`time.monotonic()` at which the request in flight is given up, or the start."""
+        return self._deadline
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a process, which may have ended meanwhile."""
+        return self._process is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether its process has taken a request."""
+        return self._ready
+
+    def start(self) -> None:
+        """Starts the process if none is alive; returns at once."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.stop()
+        ours, theirs = socket.socketpair()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", self._module, str(theirs.fileno()), *self._arguments],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env=self._environment,
+            start_new_session=True,
+        )
+        theirs.close()
+        self._connection = Connection(ours.detach())
+        self._ready = False
+        self._deadline = time.monotonic() + _START_TIMEOUT_S
+
+    def send(self, request: Message, *, timeout: float) -> None:
+        """Sends a request; the answer must come within `timeout` seconds (start-up comes on top).
+
+        Raises:
+            WorkerLost: The process is gone and could not be started again.
+        """
+        self._oom_kills = oom_kills()
+        self.start()
+        self._await_ready()
+        try:
+            self.connection.send_bytes(json.dumps(request).encode())
+        except OSError as error:
+            raise self._lost(timed_out=False) from error
+        self._deadline = time.monotonic() + timeout
+
+    def receive(self) -> Message:
+        """Waits for the answer to the request in flight.
+
+        Raises:
+            WorkerLost: The process died, or the time was over and it was killed.
+        """
+        remaining = max(0.0, self._deadline - time.monotonic())
+        return self._read(remaining)
+
+    def ask(self, request: Message, *, timeout: float) -> Message:
+        """Sends one request and waits for its answer; see `send` and `receive`."""
+        self.send(request, timeout=timeout)
+        return self.receive()
+
+    def ask_again(self, request: Message, *, timeout: float, told: Told = warn) -> Message:
+        """As `ask`, and once more where the worker was killed by somebody else.
+
+        Args:
+            request: The request.
+            timeout: Seconds for each answer.
+            told: Is told of kills.
+
+        Raises:
+            WorkerLost: It crashed, its time was over, or it was killed too often.
+        """
+        kills = Kills()
+        while True:
+            try:
+                return self.ask(request, timeout=timeout)
+            except WorkerLost as lost:
+                kills.count(lost, told, alone=True)
+
+    def stop(self) -> None:
+        """Kills the process, if there is one, and closes the socket."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):  # its session has a process group of its own
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        if self._connection is not None:
+            self._connection.close()
+        if self._log is not None:
+            self._log.close()
+        self._process = self._connection = self._log = None
+        self._ready = False
+
+    def _await_ready(self) -> None:
+        if not self._ready:
+            self._read(_START_TIMEOUT_S)
+            self._ready = True
+
+    def _read(self, timeout: float) -> Message:
+        try:
+            if not self.connection.poll(timeout):
+                raise self._lost(timed_out=True)
+            answer: Message = json.loads(self.connection.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise self._lost(timed_out=False) from error
+        if "killed" in answer:
+            raise _killed(str(answer["killed"]), self._oom_kills)
+        return answer
+
+    def _lost(self, *, timed_out: bool) -> WorkerLost:
+        tail = self._tail()
+        code: int | None = None
+        if not timed_out and self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(timeout=5)
+        self.stop()
+        if timed_out:
+            return WorkerLost("no answer within its time limit; killed", timed_out=True)
+        if of_outside(code):
+            return _killed(f"worker was killed by {_death(code)}", self._oom_kills)
+        return WorkerLost(f"worker died by {_death(code)}{tail}", timed_out=False)
+
+    def _tail(self) -> str:
+        if self._log is None:
+            return ""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _TAIL_BYTES))
+        text = self._log.read().decode(errors="replace").strip()
+        return f": {text}" if text else ""
+
+
+def _death(code: int | None) -> str:
+    if code is None:
+        return "an unknown cause"
+    if code < 0:
+        return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
+def killed_by(code: int, before: int) -> WorkerLost:
+    """A process that a signal from outside has ended.
+
+    Args:
+        code: Its exit code, as `subprocess` gives it.
+        before: What `oom_kills` told before it was started.
+    """
+    return _killed(f"process was killed by {_death(code)}", before)
+
+
+def _killed(message: str, before: int) -> WorkerLost:
+    if oom_kills() > before:
+        return WorkerLost(f"out of memory: {message}", timed_out=False, killed="memory")
+    return WorkerLost(f"{message} from outside", timed_out=False, killed="outside")
+
+
+class Kills:
+    """The kills that a request has survived."""
+
+    def __init__(self) -> None:
+        self._all = self._alone = 0
+
+    def count(self, lost: WorkerLost, told: Told, *, alone: bool) -> None:
+        """Counts a lost worker; returns where the request is to be made once more, and tells that.
+
+        Args:
+            lost: What became of the worker.
+            told: Is told of a kill.
+            alone: Whether no other request was at work, which may have taken the memory.
+
+        Raises:
+            WorkerLost: It was no kill, or one too many.
+        """
+        if not lost.killed:
+            raise lost
+        self._all += 1
+        self._alone += alone and lost.killed == "memory"
+        if self._alone >= MOST_MEMORY_KILLS:
+            times = f"{self._alone} times with nothing else at work"
+            raise WorkerLost(f"{lost}, {times}", timed_out=False, killed="memory")
+        if self._all >= MOST_KILLS + MOST_MEMORY_KILLS or (
+            lost.killed == "outside" and self._all >= MOST_KILLS
+        ):
+            raise WorkerLost(f"{lost}, {self._all} times", timed_out=False, killed=lost.killed)
+        told(f"{lost}; its candidate is tried again")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request of a pool, with its own time limit in seconds."""
+
+    request: Message
+    timeout: float
+
+
+class WorkerPool:
+    """Several equal workers that share a list of jobs.
+
+    Args:
+        make: Makes a worker.
+        size: How many at most.
+        told: Is told of workers that were killed by somebody else.
+        start_s: Seconds that it takes to start one; further ones are started where the waiting jobs take longer.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Worker],
+        size: int,
+        told: Told = warn,
+        start_s: float = _START_S,
+    ) -> None:
+        self._workers = [make() for _ in range(size)]
+        self._told = told
+        self._start_s = start_s
+        self._job_s = _JOB_S
+        self._cancelled = threading.Event()
+
+    def start(self) -> None:
+        """Starts the first worker, without waiting for it."""
+        self._workers[0].start()
+
+    def run(self, jobs: Iterable[Job]) -> list[Message | WorkerLost]:
+        """Carries out all jobs, and returns their answers in order; a lost worker is an answer too.
+
+        A job whose worker was killed by somebody else is done again; where memory had run out, after the others and
+        with no other at work.
+
+        Raises:
+            CancelledError: `cancel` was called meanwhile.
+        """
+        waiting = list(jobs)
+        pending = list(range(len(waiting)))
+        pending.reverse()
+        alone: list[int] = []
+        kills = [Kills() for _ in waiting]
+        answers: dict[int, Message | WorkerLost] = {}
+        idle = [worker for worker in self._workers if worker.ready]
+        coming = [worker for worker in self._workers if worker.started and not worker.ready]
+        cold = [worker for worker in self._workers if not worker.started]
+        flying: dict[Connection[Any, Any], tuple[Worker, int, float]] = {}
+        apart = False
+
+        def lose(index: int, lost: WorkerLost) -> None:
+            try:
+                kills[index].count(lost, self._told, alone=apart)
+            except WorkerLost as final:
+                answers[index] = final
+            else:
+                (alone if lost.killed == "memory" else pending).append(index)
+
+        while len(answers) < len(waiting):
+            if self._cancelled.is_set():
+                raise CancelledError
+            if not pending and not flying and alone:
+                apart = True
+                for worker in (*idle, *coming):  # What they hold of memory is free then.
+                    worker.stop()
+                cold += coming
+                coming = []
+                pending.append(alone.pop())
+            while idle and pending and not (apart and flying):
+                worker = idle.pop()
+                index = pending.pop()
+                job = waiting[index]
+                try:
+                    worker.send(job.request, timeout=job.timeout)
+                except WorkerLost as lost:
+                    lose(index, lost)
+                    idle.append(worker)
+                    continue
+                flying[worker.connection] = (worker, index, time.monotonic())
+            while cold and self._wants_another(len(pending), len(idle) + len(coming) + len(flying)):
+                worker = cold.pop(0)
+                worker.start()
+                coming.append(worker)
+            at_work = [*coming, *(worker for worker, _, _ in flying.values())]
+            if not at_work:
+                continue
+            nearest = min(worker.deadline for worker in at_work) - time.monotonic()
+            timeout = max(0.0, min(nearest, _CANCEL_POLL_S))
+            ready = wait([worker.connection for worker in at_work], timeout=timeout)
+            there = [w for w in at_work if w.connection in ready or w.deadline <= time.monotonic()]
+            idle += [worker for worker in coming if worker in there]
+            coming = [worker for worker in coming if worker not in there]
+            for connection in [c for c, (worker, _, _) in flying.items() if worker in there]:
+                worker, index, began = flying.pop(connection)
+                self._job_s += (time.monotonic() - began - self._job_s) / _RECENT_JOBS
+                try:
+                    answers[index] = worker.receive()
+                except WorkerLost as lost:
+                    lose(index, lost)
+                idle.append(worker)
+        return [answers[index] for index in range(len(waiting))]
+
+    def _wants_another(self, waiting: int, there: int) -> bool:
+        """Whether one more worker would be ready before those that are there have done what waits."""
+        return waiting > 0 and (not there or waiting * self._job_s > self._start_s * there)
+
+    def cancel(self) -> None:
+        """Makes `run` give up, in whatever thread it is; the pool is only good for `stop` then."""
+        self._cancelled.set()
+
+    def stop(self) -> None:
+        """Kills all workers."""
+        for worker in self._workers:
+            worker.stop()
+
+
+def serve(argv: list[str], handle: Callable[[Message], Message]) -> None:
+    """The loop of a worker process: answers requests until its parent goes away.
+
+    Args:
+        argv: Command-line arguments of the process; the first is the socket's file descriptor.
+        handle: Maps a request to an answer; exceptions become `{"error": text}`.
+    """
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection: Connection[Any, Any] = Connection(int(argv[0]))
+    connection.send_bytes(b"{}")
+    for request in _requests(connection):
+        try:
+            answer = handle(request)
+        except ToolKilled as killed:
+            answer = {"killed": str(killed)}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        connection.send_bytes(json.dumps(answer).encode())
+
+
+def _requests(connection: Connection[Any, Any]) -> Iterator[Message]:
+    while True:
+        try:
+            yield json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            return
+
+
+def die_with_parent() -> None:
+    """Asks Linux to kill this process when its parent dies, so that none outlives a killed run."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
+
+
+def abandon() -> None:
+    """Kills what this process has started, and removes its temporary folders."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            child.kill()
+            child.wait(timeout=1)
+    scratch.abandon()

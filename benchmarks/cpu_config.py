@@ -29,14 +29,14 @@ from autotune.emulator.clock import VirtualClock
 from autotune.emulator.profile import load
 from autotune.emulator.soc import Soc
 from autotune.emulator.step_model import ALEXNET_B16, estimate
-from autotune.studies.bench import Measured
-from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.objective import NO_LIMITS, Figures, Objective, values
-from autotune.studies.pareto import hypervolume
-from autotune.studies.ranges import CpuRanges
-from autotune.studies.replay import read_paper_table, search
-from autotune.studies.space import CpuSpace
-from autotune.studies.study import SamplerName, StudyRequest, study_of
+from autotune.studies.bench.bench import Measured
+from autotune.studies.replay.replay import read_paper_table, search
+from autotune.studies.run.study import SamplerName, StudyRequest, study_of
+from autotune.studies.space.configuration import CpuConfiguration
+from autotune.studies.space.objective import NO_LIMITS, Figures, Objective, values
+from autotune.studies.space.pareto import hypervolume
+from autotune.studies.space.ranges import CpuRanges
+from autotune.studies.space.space import CpuSpace
 
 TABLE = Path(__file__).parents[1] / "tests" / "data" / "meizu16t_alexnet_b16.csv"
 PROFILES = ("meizu-16t", "three-cluster")

@@ -1,6 +1,6 @@
 """Phones of foreign physics, for benchmarks/cpu_config.py alone: the search's models do not have their form.
 
-They share no code with `autotune/emulator` or `autotune/studies/physics.py`, and the search was not adjusted to
+They share no code with `autotune/emulator` or `autotune/studies/models/physics.py`, and the search was not adjusted to
 them. Their constants are invented, of a plausible size. What they have and the search's models have not:
 
 - `tabulated`: rates and volts are tables over the clock, with jumps and flat parts. Cores of a cluster add up by
@@ -21,9 +21,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from autotune.devices.topology import Cluster
-from autotune.studies.bench import Measured
-from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.objective import Figures
+from autotune.studies.bench.bench import Measured
+from autotune.studies.space.configuration import CpuConfiguration
+from autotune.studies.space.objective import Figures
 
 SPREAD = 0.04
 """Relative standard deviation of a measurement's seconds and of its watts."""

@@ -30,7 +30,7 @@ from autotune.compiler.target.targets import tvm_target
 from autotune.measurement.statistics import Interval, bootstrap_median, paired_speedup
 from autotune.records import read_run
 from autotune.records.folder import Run
-from autotune.studies.pareto import front
+from autotune.studies.space.pareto import front
 from autotune.workloads.operators import Kernel
 
 OPERATOR = "conv2d:n=16,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1"

@@ -34,16 +34,16 @@ from bars import Report, run
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import schedule_estimate
-from autotune.studies.bench import Measured
-from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.joint import Choice, JointBench
-from autotune.studies.joint_run import KeptSchedules
-from autotune.studies.objective import NO_LIMITS, Figures
-from autotune.studies.pareto import front, gain
-from autotune.studies.ranges import CpuRanges
-from autotune.studies.schedule_pools import HYBRID, TaskPool, pools
-from autotune.studies.space import CpuSpace
-from autotune.studies.study import StudyRequest, study_of
+from autotune.studies.bench.bench import Measured
+from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.joint.joint_run import KeptSchedules
+from autotune.studies.models.schedule_pools import HYBRID, TaskPool, pools
+from autotune.studies.run.study import StudyRequest, study_of
+from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.space.objective import NO_LIMITS, Figures
+from autotune.studies.space.pareto import front, gain
+from autotune.studies.space.ranges import CpuRanges
+from autotune.studies.space.space import CpuSpace
 
 POOLS = Path(__file__).parents[1] / "logs" / "samples" / "mobilenet-v2-b8-pools"
 PROFILES = ("meizu-16t", "three-cluster")

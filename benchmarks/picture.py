@@ -17,7 +17,7 @@ from autotune.records.folder import write_text
 from autotune.report.charts import Point, scatter
 from autotune.report.page import picture
 from autotune.report.svg import Axis
-from autotune.studies.pareto import front
+from autotune.studies.space.pareto import front
 
 PHONE, TRIALS, SEED = "meizu-16t", 150, 1
 METHODS = {

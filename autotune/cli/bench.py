@@ -29,8 +29,7 @@ from autotune.power.stream import Stream
 from autotune.scratch import Scratch
 
 if TYPE_CHECKING:
-    from autotune.studies.objective import Limits
-    from autotune.studies.ranges import CpuRanges
+    from autotune.studies.space import CpuRanges, Limits
 
 _Word = TypeVar("_Word", bound=str)
 Bring = Callable[[Observer], Workload]
@@ -231,7 +230,7 @@ def ranges(space: str | None) -> CpuRanges:
         UsageError: There is no such file, or it says something that is not known.
     """
     from autotune.compiler.target import spaces
-    from autotune.studies.ranges import CpuRanges, read_ranges
+    from autotune.studies.space import CpuRanges, read_ranges
 
     if space is None:
         return CpuRanges()
@@ -279,7 +278,7 @@ def limits(
         UsageError: One is no quantity.
     """
     from autotune.cli.step import parse_size
-    from autotune.studies.objective import Limits
+    from autotune.studies.space import Limits
 
     number("--max-temperature", temperature)
     return Limits(

@@ -57,9 +57,9 @@ def apply(
     from autotune.devices.topology import cpu_list_text
     from autotune.errors import UsageError
     from autotune.records import read_run
-    from autotune.studies.applied import apply as set_on
-    from autotune.studies.configuration import CpuConfiguration
-    from autotune.studies.plan_file import is_plan, read_plan
+    from autotune.studies.plans import is_plan, read_plan
+    from autotune.studies.space import CpuConfiguration
+    from autotune.studies.space import apply as set_on
 
     if is_plan(run):
         if point is not None:

@@ -57,9 +57,8 @@ def compare(
     from autotune.errors import StableDeviceError, UsageError
     from autotune.measurement.verdicts import LOOKS, versus
     from autotune.records import RunFolder, read_run
-    from autotune.studies.configuration import CpuConfiguration
-    from autotune.studies.device_bench import DeviceBench, setting_of
-    from autotune.studies.texts import compared_text, configuration_text
+    from autotune.studies.bench import DeviceBench, setting_of
+    from autotune.studies.space import CpuConfiguration, compared_text, configuration_text
 
     if not 0 <= seed < 2**32:
         raise UsageError(f"--seed is {seed}", hint="give a whole number from 0 to 4294967295")

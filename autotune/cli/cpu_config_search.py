@@ -53,23 +53,24 @@ from autotune.measurement.conditions import body_zone
 from autotune.measurement.step_bench import StepBench
 from autotune.reading import reading
 from autotune.records import RunFolder, read_run
-from autotune.studies.bench import Measured
-from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.cpu_config import CpuConfigRun, Outcome
-from autotune.studies.device_bench import DeviceBench, setting_of
-from autotune.studies.joint import JointBench
-from autotune.studies.joint_run import JointRun, KeptSchedules
-from autotune.studies.joint_steps import FormOnDevice
-from autotune.studies.objective import OBJECTIVES, needs_energy
-from autotune.studies.per_operator import PlanRun, candidates
-from autotune.studies.repeats import REFERENCE_EVERY
-from autotune.studies.results import Found, found_of, nearest_text, result
-from autotune.studies.space import CpuSpace
-from autotune.studies.storage import (
+from autotune.studies.bench import DeviceBench, Measured, setting_of
+from autotune.studies.joint import FormOnDevice, JointBench, JointRun, KeptSchedules
+from autotune.studies.plans import PlanRun, candidates
+from autotune.studies.run import (
+    REFERENCE_EVERY,
+    SAMPLERS,
+    CpuConfigRun,
+    Found,
+    Outcome,
+    StudyRequest,
     faults_told,
+    found_of,
     hidden,
+    nearest_text,
+    result,
+    study_of,
 )
-from autotune.studies.study import SAMPLERS, StudyRequest, study_of
+from autotune.studies.space import OBJECTIVES, CpuConfiguration, CpuSpace, needs_energy
 
 _LARGEST_SEED = 2**32 - 1
 """Optuna's samplers draw by NumPy's older generator."""

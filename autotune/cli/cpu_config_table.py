@@ -13,7 +13,7 @@ from autotune.cli.output import (
     write_table,
     write_text,
 )
-from autotune.studies.texts import (
+from autotune.studies.space import (
     DEFAULT_POINT,
     GAINS,
     configuration_text,

@@ -15,7 +15,7 @@ from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.compiler.export.variants import Variant
-    from autotune.studies.plan_file import StepPlan
+    from autotune.studies.plans import StepPlan
 
 
 def export(
@@ -194,7 +194,7 @@ def _write_csv(file: Path, runs: Sequence[Path]) -> None:
 
 def _sources(named: Sequence[Path], plans: Sequence[Path]) -> list[Path | StepPlan]:
     """Runs and plans that are exported; of a joint search's run its best plan is meant."""
-    from autotune.studies.plan_file import is_plan, read_plan
+    from autotune.studies.plans import is_plan, read_plan
 
     best = ((path, path / "plans" / "best.json") for path in named)
     paths = [plan if plan.is_file() else path for path, plan in best]

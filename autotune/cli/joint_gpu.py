@@ -9,7 +9,7 @@ from autotune.errors import StableDeviceError
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_runner import OpenClDevice, crossing_seconds
-from autotune.studies.placing import GpuKernel, Placing, gpu_form
+from autotune.studies.joint import GpuKernel, Placing, gpu_form
 
 LOGGER = logging.getLogger("autotune.joint")
 _LIMIT_S = 600.0

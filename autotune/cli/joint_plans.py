@@ -12,14 +12,11 @@ from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_runner import MemoryKind
 from autotune.records import RunFolder
 from autotune.records.folder import write_json
-from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.device_bench import DeviceBench, setting_of
-from autotune.studies.joint import Choice, JointBench
-from autotune.studies.joint_run import ROUND
-from autotune.studies.joint_steps import DeviceSteps, FormOnDevice
-from autotune.studies.placement_run import PROBE
-from autotune.studies.step_plans import PlannedSetting, step_plan
-from autotune.studies.study import StudyRequest
+from autotune.studies.bench import DeviceBench, setting_of
+from autotune.studies.joint import PROBE, ROUND, Choice, DeviceSteps, FormOnDevice, JointBench
+from autotune.studies.plans import PlannedSetting, step_plan
+from autotune.studies.run import StudyRequest
+from autotune.studies.space import CpuConfiguration
 
 _FOLDER = "plans"
 

@@ -16,7 +16,7 @@ from autotune.cli.run_devices import other_devices
 from autotune.errors import UsageError
 from autotune.records import read_run
 from autotune.records.folder import Run
-from autotune.studies.schedule_pools import HYBRID, TaskPool, pools
+from autotune.studies.models import HYBRID, TaskPool, pools
 from autotune.workloads.memory import plan_memory
 
 if TYPE_CHECKING:

@@ -147,7 +147,7 @@ def command_line() -> str:
 def _without_password(word: str) -> str:
     if "://" not in word:
         return word
-    from autotune.studies.storage import hidden
+    from autotune.studies.run import hidden
 
     return hidden(word)
 

@@ -29,12 +29,10 @@ from autotune.measurement.setting import Setting, all_of, threads_of
 from autotune.measurement.step_bench import StepBench
 from autotune.measurement.step_run import Protocol
 from autotune.measurement.step_runner import StepRunner, settings_text
-from autotune.studies.bench import Measured
-from autotune.studies.configuration import CpuConfiguration
-from autotune.studies.device_bench import DeviceBench, crossing_shares, setting_of
-from autotune.studies.finals import Final, measure_again
-from autotune.studies.plan_file import StepPlan, read_plan
-from autotune.studies.texts import configuration_text, interval_text, moving_text
+from autotune.studies.bench import DeviceBench, Measured, crossing_shares, setting_of
+from autotune.studies.plans import StepPlan, read_plan
+from autotune.studies.run import Final, measure_again
+from autotune.studies.space import CpuConfiguration, configuration_text, interval_text, moving_text
 from autotune.workloads.graph import StepGraph
 
 _BLOCKS = 5

@@ -129,7 +129,7 @@ def profile(
     from autotune.errors import NothingMeasuredError, UsageError
     from autotune.measurement.step_run import Protocol
     from autotune.records import RunFolder
-    from autotune.studies.step_profiles import named_calls, operators, roles
+    from autotune.studies.plans import named_calls, operators, roles
 
     benches.number("--seconds", seconds)
     benches.number("--interval-ms", interval_ms)
@@ -226,8 +226,8 @@ def _setting(
     from autotune.errors import UsageError
     from autotune.measurement.setting import Setting
     from autotune.records import read_run
-    from autotune.studies.configuration import CpuConfiguration
-    from autotune.studies.device_bench import setting_of
+    from autotune.studies.bench import setting_of
+    from autotune.studies.space import CpuConfiguration
 
     clusters = chosen.info.clusters
     if of is None and point is not None:

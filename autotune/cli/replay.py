@@ -66,10 +66,9 @@ def replay(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from autotune.cli import bench as benches
     from autotune.errors import UsageError
-    from autotune.studies.objective import OBJECTIVES, needs_energy
-    from autotune.studies.replay import read, search
-    from autotune.studies.study import SAMPLERS, StudyRequest
-    from autotune.studies.traces import MISSING, read_traces
+    from autotune.studies.replay import MISSING, read, read_traces, search
+    from autotune.studies.run import SAMPLERS, StudyRequest
+    from autotune.studies.space import OBJECTIVES, needs_energy
 
     if seeds < 1:
         raise UsageError(f"--seeds is {seeds}", hint="give a number from 1 on")
@@ -167,7 +166,7 @@ def replay(
 
 def _traces(folder: Path, *, as_json: bool) -> int:
     from autotune.power import meizu_traces
-    from autotune.studies.traces import MISSING
+    from autotune.studies.replay import MISSING
 
     folders = meizu_traces.settings(folder)
     runs = [(path.resolve().name, run) for path in folders for run in meizu_traces.runs(path)]

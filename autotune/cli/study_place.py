@@ -10,16 +10,18 @@ from optuna.storages import BaseStorage
 from autotune.cli.workload import DEFAULT_BATCH
 from autotune.errors import UsageError
 from autotune.records import RunFolder
-from autotune.studies.identity import is_of
-from autotune.studies.storage import (
+from autotune.studies.run import (
     JOURNAL_PREFIX,
+    Study,
+    StudyRequest,
     default_url,
     faults_told,
     hidden,
+    is_of,
     open_storage,
+    study_of,
     without_password,
 )
-from autotune.studies.study import Study, StudyRequest, study_of
 
 _STUDY = "cpu-config"
 """What a study was called that nobody had named, until studies had names of their own."""

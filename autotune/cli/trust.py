@@ -58,7 +58,7 @@ def trust(
 def _names(path: Path) -> list[str | None]:
     from autotune.cli.step_options import StepOptions
     from autotune.records.folder import read_run
-    from autotune.studies.plan_file import read_plan
+    from autotune.studies.plans import read_plan
 
     if not path.is_dir():
         return [model_code(StepOptions.from_json(read_plan(path).step).with_model(path).model)]
@@ -74,7 +74,7 @@ def outside(asked: Mapping[str, Any]) -> list[str | None]:
     Args:
         asked: The request, as `run.json` has it.
     """
-    from autotune.studies.storage import without_password
+    from autotune.studies.run import without_password
 
     storage, fleet = asked.get("storage"), asked.get("fleet")
     return [

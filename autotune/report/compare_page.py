@@ -24,7 +24,7 @@ from autotune.report.kernel_history import histories, step_history
 from autotune.report.kernels import role_times, step_lines
 from autotune.report.page import download, facts, page, table
 from autotune.report.svg import Axis
-from autotune.studies.texts import configuration_text
+from autotune.studies.space import configuration_text
 
 _SIDES = ("first", "second")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.records.folder import Run
 from autotune.report.compare_kernels import verdict
-from autotune.studies.pareto import gain, hypervolume
+from autotune.studies.space import gain, hypervolume
 
 
 def compared_searches(first: Run, second: Run) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autotune.studies.texts import configuration_text
+from autotune.studies.space import configuration_text
 
 Row = tuple[str, ...]
 KERNEL_COLUMNS = (

@@ -13,7 +13,7 @@ from autotune.report.charts import Series
 from autotune.report.page import download_table, page, table
 from autotune.report.searches import over_search
 from autotune.report.svg import Axis
-from autotune.studies.texts import compared_text, configuration_text
+from autotune.studies.space import compared_text, configuration_text
 
 _COLUMNS = ("run", "configuration", "status", "s a step", "J a step", "C")
 

@@ -12,7 +12,7 @@ from autotune.report.page import download, download_table, page, table
 from autotune.report.points import found_points, front_plot, heat_maps
 from autotune.report.samples import over_time
 from autotune.report.searches import history, over_search
-from autotune.studies.texts import configuration_text, ratio_text
+from autotune.studies.space import configuration_text, ratio_text
 
 _COLUMNS = ("trial", "configuration", "s a step", "J a step", "C", "proposed by", "note")
 

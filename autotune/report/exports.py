@@ -10,7 +10,7 @@ from typing import Any
 
 from autotune.records.result import Result, TaskResult
 from autotune.report.csv_table import csv_text
-from autotune.studies.objective import Figures, Limits
+from autotune.studies.space import Figures, Limits
 
 T4_SCHEMA_VERSION = "1.0.0"
 _OF_KERNELS = (

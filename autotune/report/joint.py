@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.report.bars import Ratio, intervals, stacked
 from autotune.report.page import download, table
-from autotune.studies.texts import (
+from autotune.studies.space import (
     GAINS,
     configuration_text,
     fronts_text,

@@ -10,7 +10,7 @@ from autotune.report import charts
 from autotune.report.charts import Point
 from autotune.report.page import table
 from autotune.report.svg import Axis
-from autotune.studies.texts import (
+from autotune.studies.space import (
     DEFAULT_POINT,
     GAINS,
     configuration_text,

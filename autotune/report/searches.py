@@ -8,8 +8,7 @@ from typing import Any
 from autotune.report import charts
 from autotune.report.charts import Series
 from autotune.report.svg import Axis
-from autotune.studies.objective import Figures, Limits, Objective, best, values
-from autotune.studies.pareto import front, hypervolume
+from autotune.studies.space import Figures, Limits, Objective, best, front, hypervolume, values
 
 _MEASURED = ("trial", "round", "reference", "challenge", "final", "beside")
 _SEQUENTIAL = "sequential_"

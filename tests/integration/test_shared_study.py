@@ -29,7 +29,7 @@ from test_cpu_config_command import limits
 from test_phone_end_to_end import phone
 
 from autotune.devices.ports import free_port
-from autotune.studies.storage import open_storage, open_study
+from autotune.studies.run.storage import open_storage, open_study
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 needs_postgresql = pytest.mark.skipif(

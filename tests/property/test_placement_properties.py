@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.studies.placement import Crossing, cost, placed
+from autotune.studies.joint.placement import Crossing, cost, placed
 
 COSTS = st.floats(0.0, 10.0)
 

@@ -7,7 +7,7 @@ import pytest
 from steps import early_update, net
 
 from autotune.measurement.step_runner import CrossingSeconds, MemoryKind, OpenClDevice
-from autotune.studies.placing import GpuForm, GpuKernel, Placing, gpu_form
+from autotune.studies.joint.placing import GpuForm, GpuKernel, Placing, gpu_form
 from autotune.workloads import StepForm, StepGraph, formed
 from autotune.workloads.crossing import counterparts, reordered, traffic
 

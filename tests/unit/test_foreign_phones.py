@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from foreign_phones import PHONES, ForeignBench
 
-from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.ranges import CpuRanges
-from autotune.studies.space import CpuSpace
+from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.space.ranges import CpuRanges
+from autotune.studies.space.space import CpuSpace
 
 
 def space_of(name: str) -> CpuSpace:
@@ -26,9 +26,9 @@ def test_they_share_no_code_with_the_emulator_or_the_search_s_models() -> None:
     ours = {name for name in imported if name.startswith("autotune")}
     assert ours == {
         "autotune.devices.topology",
-        "autotune.studies.bench",
-        "autotune.studies.configuration",
-        "autotune.studies.objective",
+        "autotune.studies.bench.bench",
+        "autotune.studies.space.configuration",
+        "autotune.studies.space.objective",
     }
 
 

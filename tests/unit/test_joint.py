@@ -17,17 +17,17 @@ from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import schedule_estimate
 from autotune.errors import RecordError
-from autotune.studies.bench import Measured
-from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.joint import Choice, JointBench, exchange
-from autotune.studies.kernel_model import KernelModel, ScheduleTable, Seen
-from autotune.studies.objective import NO_LIMITS, Figures, Objective
-from autotune.studies.ranges import CpuRanges
-from autotune.studies.roofline import Nests, Roofline
-from autotune.studies.schedule_pools import TaskPool, pools
-from autotune.studies.space import CpuSpace
-from autotune.studies.step_plans import PlannedSetting, step_plan
-from autotune.studies.study import StudyRequest, study_of
+from autotune.studies.bench.bench import Measured
+from autotune.studies.joint.joint import Choice, JointBench, exchange
+from autotune.studies.models.kernel_model import KernelModel, ScheduleTable, Seen
+from autotune.studies.models.roofline import Nests, Roofline
+from autotune.studies.models.schedule_pools import TaskPool, pools
+from autotune.studies.plans.step_plans import PlannedSetting, step_plan
+from autotune.studies.run.study import StudyRequest, study_of
+from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.space.objective import NO_LIMITS, Figures, Objective
+from autotune.studies.space.ranges import CpuRanges
+from autotune.studies.space.space import CpuSpace
 from autotune.workloads.models import build_model
 from autotune.workloads.schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
 

@@ -12,9 +12,9 @@ from test_step_bench import bench
 from autotune.cli.joint_plans import setting_of_calls
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_runner import PROGRAM, StepRunner, settings_text
-from autotune.studies.device_bench import DeviceBench
-from autotune.studies.joint import Choice, JointBench
-from autotune.studies.joint_steps import DeviceSteps, FormOnDevice
+from autotune.studies.bench.device_bench import DeviceBench
+from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.joint.joint_steps import DeviceSteps, FormOnDevice
 
 FOLDER = "/tmp/joint"
 

@@ -11,19 +11,19 @@ import pytest
 
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.measurement.step_runner import OpenClDevice
-from autotune.studies.bench import Measured
-from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.joint import Choice, JointBench
-from autotune.studies.joint_run import JointOutcome, JointRun, KeptSchedules
-from autotune.studies.objective import NO_LIMITS, Figures, Objective
-from autotune.studies.placement import Crossing
-from autotune.studies.placement_run import PlacementRun
-from autotune.studies.placing import GpuForm, GpuKernel, Placing
-from autotune.studies.ranges import CpuRanges
-from autotune.studies.schedule_pools import pools
-from autotune.studies.space import CpuSpace
-from autotune.studies.study import StudyRequest, study_of
-from autotune.studies.texts import placement_texts
+from autotune.studies.bench.bench import Measured
+from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.joint.joint_run import JointOutcome, JointRun, KeptSchedules
+from autotune.studies.joint.placement import Crossing
+from autotune.studies.joint.placement_run import PlacementRun
+from autotune.studies.joint.placing import GpuForm, GpuKernel, Placing
+from autotune.studies.models.schedule_pools import pools
+from autotune.studies.run.study import StudyRequest, study_of
+from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.space.objective import NO_LIMITS, Figures, Objective
+from autotune.studies.space.ranges import CpuRanges
+from autotune.studies.space.space import CpuSpace
+from autotune.studies.space.texts import placement_texts
 from autotune.workloads.schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
 
 CLUSTERS = (

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from autotune.devices.topology import Cluster
 from autotune.measurement.statistics import Interval
-from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.cpu_config import Outcome
-from autotune.studies.finals import Final
-from autotune.studies.objective import Figures, Limits, Objective, best
-from autotune.studies.per_operator import candidates, shared_out
-from autotune.studies.plan import CallCosts, best_plan, figures_of, singles
-from autotune.studies.ranges import CpuRanges
-from autotune.studies.results import found_of
-from autotune.studies.space import CpuSpace
-from autotune.studies.study import StudyRequest, StudyTrial
+from autotune.studies.plans.per_operator import candidates, shared_out
+from autotune.studies.plans.plan import CallCosts, best_plan, figures_of, singles
+from autotune.studies.run.cpu_config import Outcome
+from autotune.studies.run.finals import Final
+from autotune.studies.run.results import found_of
+from autotune.studies.run.study import StudyRequest, StudyTrial
+from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.space.objective import Figures, Limits, Objective, best
+from autotune.studies.space.ranges import CpuRanges
+from autotune.studies.space.space import CpuSpace
 
 
 def drawn(seed: int, calls: int, settings: int, switch: float) -> CallCosts:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import UsageError
-from autotune.studies.plan_file import is_plan, read_plan
+from autotune.studies.plans.plan_file import is_plan, read_plan
 
 PLAN: dict[str, Any] = {
     "schema_version": 1,

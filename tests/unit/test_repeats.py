@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from autotune.devices.topology import Cluster
-from autotune.studies.bench import Measured
-from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.objective import NO_LIMITS, Figures, Objective
-from autotune.studies.ranges import CpuRanges
-from autotune.studies.repeats import CHALLENGE_SHARE, Repeats
-from autotune.studies.space import CpuSpace
-from autotune.studies.study import StudyRequest, StudyTrial
+from autotune.studies.bench.bench import Measured
+from autotune.studies.run.repeats import CHALLENGE_SHARE, Repeats
+from autotune.studies.run.study import StudyRequest, StudyTrial
+from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.space.objective import NO_LIMITS, Figures, Objective
+from autotune.studies.space.ranges import CpuRanges
+from autotune.studies.space.space import CpuSpace
 
 CLOCKS = tuple(range(100_000, 4_100_000, 100_000))
 ONE = Cluster("all", (0,), 1024, CLOCKS[0], CLOCKS[-1], CLOCKS, (), ())

@@ -37,8 +37,8 @@ from autotune.measurement.step_runner import PROGRAM, STEP_LINE, StepRunner
 from autotune.measurement.verdicts import judge, versus
 from autotune.power.channels import PATTERNS, find
 from autotune.reading import parse_json
-from autotune.studies.device_bench import DeviceBench
-from autotune.studies.objective import Limits
+from autotune.studies.bench.device_bench import DeviceBench
+from autotune.studies.space.objective import Limits
 
 TRAIN = Workload(("emulated_train", "--threads", "{threads}"), re.compile(r"^step \d+"))
 USUAL = Protocol()

@@ -26,15 +26,21 @@ from autotune.emulator.device import EmulatedDevice
 from autotune.emulator.profile import load
 from autotune.emulator.step_model import ALEXNET_B16, estimate
 from autotune.errors import RecordError, ToolchainError, TransientDeviceError, UsageError
-from autotune.studies.applied import apply
-from autotune.studies.bench import Measured
-from autotune.studies.claims import STALE_S, Claims, this_worker
-from autotune.studies.clocks import Clocks
-from autotune.studies.configuration import ClusterSetting, CpuConfiguration
-from autotune.studies.cpu_config import CpuConfigRun
-from autotune.studies.finals import measure_again, named_points
-from autotune.studies.model_search import Known, ModelSearch
-from autotune.studies.objective import (
+from autotune.studies.bench.bench import Measured
+from autotune.studies.models.physics import PowerModel, TimeModel
+from autotune.studies.models.surrogate import Surrogate
+from autotune.studies.replay.replay import TableBench, read_paper_table, search
+from autotune.studies.run.claims import STALE_S, Claims, this_worker
+from autotune.studies.run.cpu_config import CpuConfigRun
+from autotune.studies.run.finals import measure_again, named_points
+from autotune.studies.run.results import found_of, nearest_text, result
+from autotune.studies.run.storage import faults_told, hidden, open_storage, without_password
+from autotune.studies.run.study import SamplerName, StudyRequest, StudyTrial, study_of
+from autotune.studies.search.model_search import Known, ModelSearch
+from autotune.studies.space.applied import apply
+from autotune.studies.space.clocks import Clocks
+from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.space.objective import (
     NO_LIMITS,
     Figures,
     Limits,
@@ -43,16 +49,10 @@ from autotune.studies.objective import (
     value_names,
     values,
 )
-from autotune.studies.pareto import front, gain, hypervolume, improvement, knee
-from autotune.studies.physics import PowerModel, TimeModel
-from autotune.studies.ranges import CpuRanges, read_ranges, schema_text
-from autotune.studies.replay import TableBench, read_paper_table, search
-from autotune.studies.results import found_of, nearest_text, result
-from autotune.studies.space import CpuSpace
-from autotune.studies.storage import faults_told, hidden, open_storage, without_password
-from autotune.studies.study import SamplerName, StudyRequest, StudyTrial, study_of
-from autotune.studies.surrogate import Surrogate
-from autotune.studies.texts import doubts, fronts_text
+from autotune.studies.space.pareto import front, gain, hypervolume, improvement, knee
+from autotune.studies.space.ranges import CpuRanges, read_ranges, schema_text
+from autotune.studies.space.space import CpuSpace
+from autotune.studies.space.texts import doubts, fronts_text
 
 TABLE = Path(__file__).parents[1] / "data" / "meizu16t_alexnet_b16.csv"
 LITTLE = Cluster(
@@ -789,8 +789,8 @@ def test_several_workers_share_a_study_without_a_lost_or_doubled_trial(tmp_path:
     failures: list[BaseException] = []
 
     def work(number: int) -> None:
-        from autotune.studies.storage import open_study
-        from autotune.studies.study import Study, make_sampler
+        from autotune.studies.run.storage import open_study
+        from autotune.studies.run.study import Study, make_sampler
 
         try:
             asked = request(space, 15, seed=number)
@@ -828,7 +828,7 @@ def test_a_beat_is_heard_by_its_change_not_by_two_hosts_clocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("autotune.studies.claims.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("autotune.studies.run.claims.time.monotonic", lambda: now[0])
     url = f"sqlite:///{tmp_path / 'study.db'}"
     # A host of this one's name whose clock is a year behind: its process numbers mean nothing here.
     _, theirs = claimed_by(url, 1, f"{socket.gethostname()}-other/1:1")

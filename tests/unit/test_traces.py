@@ -11,10 +11,10 @@ from autotune.cli.main import main
 from autotune.cli.replay import replay
 from autotune.errors import UsageError
 from autotune.power import meizu_traces
-from autotune.studies.objective import NO_LIMITS, Objective
-from autotune.studies.replay import search
-from autotune.studies.study import StudyRequest
-from autotune.studies.traces import CLUSTERS, NAMES, read_traces
+from autotune.studies.replay.replay import search
+from autotune.studies.replay.traces import CLUSTERS, NAMES, read_traces
+from autotune.studies.run.study import StudyRequest
+from autotune.studies.space.objective import NO_LIMITS, Objective
 
 TRACES = Path(
     os.environ.get("AUTOTUNE_MEIZU_TRACES", Path(__file__).parents[3] / "shared/data/meizu_traces")

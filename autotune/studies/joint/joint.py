@@ -1,0 +1,394 @@
+"""A joint search: a study proposes the configuration, and each kernel's schedule is chosen for it from its pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from autotune.devices.topology import Cluster
+from autotune.studies.bench import Measured
+from autotune.studies.joint.placing import Placing
+from autotune.studies.models import Floats, KernelModel, Rows, Seen, TaskPool
+from autotune.studies.run import StudyTrial
+from autotune.studies.space import CpuConfiguration, Figures, Objective, front
+
+_FEW = 4
+_SMALLEST = 1e-9
+_ALIKE = 0.02
+"""Schedules that are foretold within this of the best are tried in turns: it costs little, and teaches."""
+_FEW_ERRORS = 8
+_BELIEF = 0.5
+"""What the model's word counts beside one timing under the same configuration."""
+_OFTEN, _SELDOM = 4, 0.1
+"""The models are fitted anew after each of so many steps, and later when there is so much more to learn from."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a step is computed under a configuration.
+
+    Attributes:
+        schedules: Index of each task's schedule in its pool.
+        form: Index of the step's form: its micro-batches, and what is computed again.
+        gpu: Numbers of the calls that a GPU makes, rising.
+    """
+
+    schedules: tuple[int, ...]
+    form: int = 0
+    gpu: tuple[int, ...] = ()
+
+    @property
+    def rows(self) -> Rows:
+        """The schedules as an array."""
+        return np.asarray(self.schedules, np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        """As events have it."""
+        told: dict[str, Any] = {"chosen": list(self.schedules), "form": self.form}
+        return {**told, "gpu": list(self.gpu)} if self.gpu else told
+
+    @classmethod
+    def of_event(cls, told: Mapping[str, Any]) -> Choice | None:
+        """What an event tells; None where it tells of no choice."""
+        if not told.get("chosen"):
+            return None
+        return cls(tuple(told["chosen"]), told.get("form", 0), tuple(told.get("gpu", ())))
+
+
+class StepSource(Protocol):
+    """Measures whole steps with chosen schedules."""
+
+    @property
+    def clusters(self) -> Sequence[Cluster]:
+        """The device's clusters, from slow to fast."""
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """See `Bench.device`."""
+
+    def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
+        """Measures a step.
+
+        Its `raw` has `task_s`, the seconds of a call of each task on the CPU, None where it has none; and where a
+        GPU makes calls, `gpu_s`, their numbers and seconds there.
+
+        Args:
+            configuration: None for what the system does by itself.
+            choice: What it is computed with.
+
+        Raises:
+            DeviceError: The device is gone; nothing is known of the step.
+        """
+
+
+class JointBench:
+    """A study's bench that chooses the form and the schedules of what it measures, and learns from it.
+
+    Args:
+        steps: Measures steps.
+        tasks: The pools.
+        objective: What is to be small.
+        seed: Of every draw.
+        counts: How often each form of the step runs each task, shape (forms, tasks); None for one form, which runs
+            them as often as the pools say.
+        placing: What is known of a GPU; None leaves every call to the CPU.
+
+    Attributes:
+        others: Tells what other processes of the study have measured; asked before something is chosen.
+    """
+
+    def __init__(
+        self,
+        steps: StepSource,
+        tasks: Sequence[TaskPool],
+        objective: Objective,
+        seed: int,
+        counts: Floats | None = None,
+        placing: Placing | None = None,
+    ) -> None:
+        self.steps, self._objective, self.placing = steps, objective, placing
+        self.others: Callable[[], Sequence[StudyTrial]] = tuple
+        own = np.asarray([[task.count for task in tasks]], np.float64)
+        self.counts: Floats = own if counts is None else counts
+        self.model = KernelModel(steps.clusters, tasks, self.counts.max(axis=0), seed)
+        self._known: list[Seen] = self.model.table.timings(steps.clusters)
+        self._fitted = 0
+        self._tried = np.zeros(len(self.model.table), np.int64)
+        self._forms_tried = np.zeros(len(self.counts), np.int64)
+        self._seen: dict[CpuConfiguration, dict[int, list[float]]] = {}
+        self._settled: dict[CpuConfiguration, Choice] | None = None
+        self._again: dict[CpuConfiguration, Choice] = {}
+        self.ran: dict[CpuConfiguration, Choice] = {}
+        """What each configuration was last measured with."""
+        self._points: list[tuple[float, float]] = []
+        self._errors: dict[str, list[float]] = {"time_s": [], "energy_j": [], "call_s": []}
+        self._memory: dict[int, list[int]] = {}
+        default = [
+            next((i for i, s in enumerate(task.schedules) if s.digest == "default"), 0)
+            for task in tasks
+        ]
+        self.untuned = Choice(tuple(default))
+        """The untuned default of each task, or its first schedule."""
+
+    @property
+    def clusters(self) -> Sequence[Cluster]:
+        """See `Bench.clusters`."""
+        return self.steps.clusters
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """See `Bench.device`."""
+        return self.steps.device
+
+    def measure(self, configuration: CpuConfiguration | None) -> Measured:
+        """See `Bench.measure`; the default is measured with untuned kernels."""
+        choice = self.untuned if configuration is None else self.choose(configuration)
+        told: dict[str, Any] = choice.to_json()
+        if configuration is not None and self._fitted:
+            told |= self._told(configuration, choice)
+        measured = self.steps.measure(configuration, choice)
+        raw = {**(measured.raw or {}), **told}
+        self._take(configuration, choice, measured.figures, raw)
+        memo = {**told, "task_s": raw.get("task_s"), "gpu_s": raw.get("gpu_s")}
+        return replace(measured, raw=raw, memo=memo)
+
+    def foretold(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
+        """What the calls of a step should take together: `time_s`, and `energy_j` or None."""
+        return dict(self._told(configuration, choice)["foretold"])
+
+    def _told(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
+        """What is foretold of a step, as events have it: of the step, and seconds of a call of each task."""
+        seconds, joules = self.predict(configuration)
+        rows, times = self.model.table.rows(choice.rows), self._on_cpu(choice)
+        time = float(times @ seconds[rows])
+        energy = None if joules is None else float(times @ joules[rows])
+        if self.placing is not None and choice.gpu:
+            away, watts = self.placing.away(choice.form, choice.gpu), self.placing.watts
+            time += away
+            energy = None if energy is None or watts is None else energy + away * watts
+        return {
+            "foretold": {"time_s": time, "energy_j": energy},
+            "foretold_s": [float(f"{one:.4g}") for one in seconds[rows]],
+        }
+
+    def timed(self, configuration: CpuConfiguration, choice: Choice) -> list[Sequence[float]]:
+        """Seconds that a call of each task took under a configuration with a choice, a number a measurement."""
+        seen = self._seen.get(configuration, {})
+        return [tuple(seen.get(int(row), ())) for row in self.model.table.rows(choice.rows)]
+
+    def memory(self, form: int) -> tuple[float, list[float]] | None:
+        """What steps of a form took of memory, whatever the configuration: median and 95 %; None with too few."""
+        seen = self._memory.get(form, [])
+        if len(seen) < _FEW_ERRORS:
+            return None
+        low, middle, high = np.quantile(seen, [0.025, 0.5, 0.975])
+        return float(middle), [float(low), float(high)]
+
+    def _on_cpu(self, choice: Choice) -> Floats:
+        """How often the CPU runs each task."""
+        times = np.asarray(self.counts[choice.form])
+        if self.placing is not None:
+            times = times - self.placing.counts(choice.form, choice.gpu, len(times))
+        return times
+
+    def interval(self, figure: str, value: float | None) -> list[float] | None:
+        """Where 95 % of what was measured lay, around what had been foretold for it; None with too few steps.
+
+        Args:
+            figure: `time_s` or `energy_j` of a step, or `call_s` of a call.
+            value: What is foretold.
+        """
+        errors = self._errors[figure]
+        if value is None or len(errors) < _FEW_ERRORS:
+            return None
+        low, high = np.quantile(errors, [0.025, 0.975])
+        return [float(value * np.exp(low)), float(value * np.exp(high))]
+
+    def choose(self, configuration: CpuConfiguration) -> Choice:
+        """What to compute the step with under a configuration."""
+        if self._settled is not None and configuration in self._settled:
+            return self._settled[configuration]
+        self.listen()
+        self._fit()
+        table = self.model.table
+        seconds, joules = self.predict(configuration, hopeful=self._settled is None)
+        second, joule = self._rates(seconds, joules)
+        worth = second * seconds + (0.0 if joules is None else joule * joules)
+        found = np.empty(len(table.tasks), np.int64)
+        for task, (first, end) in enumerate(table.pools()):
+            own = worth[first:end]
+            found[task] = np.argmin(own)
+            if self._settled is None:
+                found[task] = _least_tried(own, self._tried[first:end])
+        of_task = worth[table.rows(found)]
+        forms = self.counts @ of_task
+        placed: list[tuple[int, ...]] = [()] * len(forms)
+        if self.placing is not None:
+            watts = 0.0 if joules is None else float(joules.sum() / seconds.sum())
+            each = [
+                self.placing.chosen(number, of_task, second, joule, watts)
+                for number in range(len(forms))
+            ]
+            placed, forms = [calls for calls, _ in each], np.asarray([cost for _, cost in each])
+        form = int(np.argmin(forms))
+        if self._settled is None:
+            form = _least_tried(forms, self._forms_tried)
+        choice = Choice(tuple(map(int, found)), form, placed[form])
+        if self._settled is not None:
+            self._settled[configuration] = choice
+        return choice
+
+    def predict(
+        self, configuration: CpuConfiguration, *, hopeful: bool = False
+    ) -> tuple[Floats, Floats | None]:
+        """Seconds and joules of a call of each schedule, shape (schedules,).
+
+        What was timed under this very configuration counts more than what the model says. Where some was timed,
+        `hopeful` takes the rest for as much faster as the model is usually wrong, so that it is tried.
+        """
+        seconds, joules = (None if x is None else x[0] for x in self.model.predict([configuration]))
+        assert seconds is not None
+        if configuration not in self._seen:
+            return seconds, joules
+        seen = self._seen[configuration]
+        timed = np.asarray(list(seen), np.int64)
+        times = np.asarray([len(own) for own in seen.values()])
+        rest = np.asarray([np.log(own).mean() for own in seen.values()]) - np.log(seconds[timed])
+        # A step that ran slower than foretold in all its calls says nothing against the schedules in it.
+        middle = float(np.median(rest)) * len(rest) / (len(rest) + _FEW)
+        spread = float(np.std(rest)) if hopeful else 0.0
+        shift = np.full(len(seconds), middle - spread)
+        shift[timed] = (times * rest + _BELIEF * middle) / (times + _BELIEF)
+        factor = np.exp(shift)
+        return seconds * factor, None if joules is None else joules * factor
+
+    def _rates(self, seconds: Floats, joules: Floats | None) -> tuple[float, float]:
+        """What a second and a joule of a call cost: the less a call comes to, the better for the objective.
+
+        A step is the sum of its calls, so that the best of each task makes the best step. The logarithm of its
+        energy-delay product changes by each call's part of its seconds and of its joules. Of a Pareto study, the
+        front tells how many joules a second is worth where the step will lie.
+        """
+        if joules is None or self._objective in ("latency", "energy"):
+            return (0.0, 1.0) if joules is not None and self._objective == "energy" else (1.0, 0.0)
+        table = self.model.table
+        best = [
+            first + int(np.argmin(seconds[first:end] * joules[first:end]))
+            for first, end in table.pools()
+        ]
+        step_s, step_j = ((self.counts @ x[best]).min() for x in (seconds, joules))
+        time = 0.5 if self._objective == "edp" else exchange(self._points, step_s)
+        return float(time / step_s), float((1 - time) / step_j)
+
+    def listen(self) -> None:
+        """Learns what other processes have measured meanwhile."""
+        for trial in self.others():
+            if trial.memo and trial.figures is not None and trial.configuration not in self.ran:
+                told = {"event": "trial", **trial.memo, "figures": vars(trial.figures)}
+                self.recall(trial.configuration, told)
+
+    def settle(self) -> None:
+        """From here on each configuration has one choice: the best that is known now, or what it was before."""
+        self._settled = dict(self._again)
+
+    def recall(self, configuration: CpuConfiguration | None, told: Mapping[str, Any]) -> None:
+        """Takes up what an earlier part of the search, or another process, measured.
+
+        Args:
+            configuration: Under what.
+            told: `event`, `chosen`, `form`, `task_s` and `figures`, as events have them.
+        """
+        choice = Choice.of_event(told)
+        if choice is not None and told.get("figures"):
+            if told["event"] == "final" and configuration is not None:
+                self._again[configuration] = choice
+            self._take(configuration, choice, Figures(**told["figures"]), told)
+
+    def _take(
+        self,
+        configuration: CpuConfiguration | None,
+        choice: Choice,
+        figures: Figures | None,
+        told: Mapping[str, Any],
+    ) -> None:
+        task_s: Sequence[float | None] = told.get("task_s") or ()
+        if figures is None:
+            return
+        if self.placing is not None and choice.gpu:
+            self.placing.learn(
+                choice.form, told.get("gpu_s") or (), figures.energy_j, self._cpu_joules(configuration, choice)
+            )  # fmt: skip
+        if configuration is None:
+            return
+        for name, value in (told.get("foretold") or {}).items():
+            real = getattr(figures, name)
+            if value is not None and real is not None and real > 0:
+                self._errors[name].append(float(np.log(real / value)))
+        for told_s, real_s in zip(told.get("foretold_s") or (), task_s, strict=False):
+            if real_s is not None and told_s > 0 and real_s > 0:
+                self._errors["call_s"].append(float(np.log(real_s / told_s)))
+        if figures.memory_bytes is not None:
+            self._memory.setdefault(choice.form, []).append(figures.memory_bytes)
+        self.ran[configuration] = choice
+        self._forms_tried[choice.form] += 1
+        if figures.energy_j is not None:
+            self._points.append((figures.time_s, figures.energy_j))
+        ran = [task for task, seconds in enumerate(task_s) if seconds is not None]
+        if not ran:
+            return
+        rows = self.model.table.rows(choice.rows)[ran]
+        seconds = np.asarray([task_s[task] for task in ran], np.float64)
+        self._tried[rows] += 1
+        seen = self._seen.setdefault(configuration, {})
+        for row, took in zip(rows.tolist(), seconds.tolist(), strict=True):
+            seen.setdefault(row, []).append(max(took, _SMALLEST))
+        watts = None
+        # What a step draws beside a GPU says nothing of the CPU alone.
+        if figures.energy_j is not None and not choice.gpu:
+            watts = figures.energy_j / figures.time_s
+        self._known.append(Seen(configuration, rows, seconds, watts))
+
+    def _cpu_joules(self, configuration: CpuConfiguration | None, choice: Choice) -> float | None:
+        """What the calls that the CPU makes beside a GPU should draw; None where nothing tells."""
+        times = self._on_cpu(choice)
+        if not times.any():
+            return 0.0
+        if configuration is None or not self._fitted:
+            return None
+        _, joules = self.predict(configuration)
+        return None if joules is None else float(times @ joules[self.model.table.rows(choice.rows)])
+
+    def _fit(self) -> None:
+        if self._known and (
+            self._fitted == 0
+            or len(self._known) - self._fitted >= max(1, _SELDOM * (len(self._known) - _OFTEN))
+        ):
+            self.model.learn(self._known)
+            self._fitted = len(self._known)
+
+
+def _least_tried(worth: Floats, tried: Rows) -> int:
+    """Of what is about as good as the best, what was tried least."""
+    alike = np.flatnonzero(worth <= worth.min() * (1 + _ALIKE))
+    return int(np.argmin(worth) if len(alike) == 1 else alike[np.argmin(tried[alike])])
+
+
+def exchange(points: Sequence[tuple[float, float]], seconds: float) -> float:
+    """What a relative saving of time is worth beside one of energy, from 0 to 1, where a front passes some time.
+
+    Args:
+        points: Seconds and joules of what is known.
+        seconds: Where on the front.
+    """
+    known = np.log(np.maximum(np.asarray(points, np.float64).reshape(-1, 2), _SMALLEST))
+    known = known[front(known)] if len(known) else known
+    known = known[np.argsort(known[:, 0])]
+    if len(known) < _FEW:
+        return 0.5
+    at = int(np.clip(np.searchsorted(known[:, 0], np.log(seconds)), 1, len(known) - 1))
+    left, right = known[max(0, at - 2)], known[min(len(known) - 1, at + 1)]
+    slope = max(0.0, float((left[1] - right[1]) / max(right[0] - left[0], _SMALLEST)))
+    return slope / (1 + slope)

@@ -1,0 +1,295 @@
+"""Carries a joint search out: the study, rounds of schedules where it ends early, and what it gained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from autotune.devices.topology import Cluster
+from autotune.errors import StableDeviceError
+from autotune.studies.bench import Bench, Measured
+from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.joint.placement_run import PlacementRun
+from autotune.studies.run import (
+    CpuConfigRun,
+    Found,
+    Outcome,
+    Progress,
+    Record,
+    Study,
+    best_point,
+    contenders,
+    figures_of,
+    figures_ratio,
+    found_of,
+    in_both,
+    in_turns,
+)
+from autotune.studies.space import CpuConfiguration, Figures, front, gain
+
+ROUND = "round"
+"""The event of a configuration that is measured once more with other schedules."""
+_SEQUENTIAL = "sequential_"
+_BESIDE = "beside"
+_ROUNDS_OF = 3
+
+
+class KeptSchedules:
+    """A bench of kernels that were tuned first; cores and clocks are chosen afterwards.
+
+    Args:
+        bench: The joint search's.
+        choice: The schedules that were tuned for the cores of a configuration.
+    """
+
+    def __init__(
+        self, bench: JointBench, choice: Callable[[CpuConfiguration | None], Choice]
+    ) -> None:
+        self._bench, self._choice = bench, choice
+
+    @property
+    def clusters(self) -> Sequence[Cluster]:
+        """See `Bench.clusters`."""
+        return self._bench.clusters
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """See `Bench.device`."""
+        return self._bench.device
+
+    def measure(self, configuration: CpuConfiguration | None) -> Measured:
+        """See `Bench.measure`; the joint search learns nothing from it."""
+        choice = self._choice(configuration)
+        measured = self._bench.steps.measure(configuration, choice)
+        return replace(measured, raw={**(measured.raw or {}), **choice.to_json()})
+
+
+@dataclass(frozen=True)
+class JointOutcome:
+    """What a joint search found.
+
+    Attributes:
+        outcome: As of any search.
+        sequential: What tuning kernels first and choosing cores afterwards found with as many steps, and how the
+            two compare (docs/joint.md); None where that was left out.
+        placement: The best configuration's step on the CPU, on the GPU and on both; None where no GPU shares in it.
+    """
+
+    outcome: Outcome
+    sequential: dict[str, Any] | None
+    placement: dict[str, Any] | None
+
+
+class JointRun:
+    """A joint search, and the search that it is compared with.
+
+    Args:
+        study: The joint search's study.
+        bench: Its bench.
+        sequential: The study of the other search, with the same budget; None leaves it out.
+        kept: The bench of that.
+        record: See `CpuConfigRun`.
+        progress: See `CpuConfigRun`.
+        interrupted: See `CpuConfigRun`.
+        blocks: See `CpuConfigRun`.
+        reference_every: See `CpuConfigRun`.
+        events: Those of an earlier part of this run.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        bench: JointBench,
+        sequential: Study | None,
+        kept: KeptSchedules,
+        record: Record,
+        progress: Progress,
+        *,
+        interrupted: Callable[[], bool],
+        blocks: int,
+        reference_every: int,
+        events: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self._study, self._bench, self._kept = study, bench, kept
+        self._sequential, self._record, self._progress = sequential, record, progress
+        self._interrupted, self._blocks = interrupted, blocks
+        self._every, self._events = reference_every, events
+        self._names = [cluster.name for cluster in bench.clusters]
+        self._placing: PlacementRun | None = None
+        self._placed: dict[str, Any] | None = None
+
+    def run(self) -> JointOutcome | None:
+        """Measures; None where it was interrupted: what is measured is kept, and a later call goes on.
+
+        Raises:
+            DeviceError: The device is gone; as above.
+        """
+        self._placing = self._placement_run()
+        outcome = self._search(self._study, self._bench, self._record, self._events, self._ended)
+        if outcome is None:
+            return None
+        mine = found_of(self._study.request, outcome)
+        if not self._placed_again(mine):
+            return None
+        placement = self._placed
+        if self._sequential is None:
+            return JointOutcome(outcome, None, placement)
+        self._progress.notice(
+            "and now as many steps with the kernels that their own runs found fastest"
+        )
+        other = self._search(
+            self._sequential,
+            self._kept,
+            lambda kind, what, measured: self._record(_SEQUENTIAL + kind, what, measured),
+            [
+                {**event, "event": event["event"].removeprefix(_SEQUENTIAL)}
+                for event in self._events
+                if event["event"].startswith(_SEQUENTIAL)
+            ],
+            tuple,
+        )
+        if other is None:
+            return None
+        theirs = found_of(self._sequential.request, other)
+        if mine.best is None or theirs.best is None:
+            return JointOutcome(outcome, None, placement)
+        told = self._compared(mine, theirs, other)
+        return None if told is None else JointOutcome(outcome, told, placement)
+
+    def _placement_run(self) -> PlacementRun | None:
+        """Measures what the search must know of the GPU; None where none shares in the step."""
+        if self._bench.placing is None:
+            return None
+        run = PlacementRun(
+            self._bench, self._bench.placing, self._record, self._progress, interrupted=self._interrupted,
+            blocks=self._blocks, objective=self._study.request.objective, seed=self._study.request.seed,
+            events=self._events,
+        )  # fmt: skip
+        try:
+            run.probe()
+        except StableDeviceError as error:
+            self._progress.notice(f"{error.message}; all calls stay on the CPU")
+            self._bench.placing = None
+            return None
+        return run
+
+    def _search(
+        self,
+        study: Study,
+        bench: Bench,
+        record: Record,
+        events: Sequence[Mapping[str, Any]],
+        searched: Callable[[], Sequence[CpuConfiguration]],
+    ) -> Outcome | None:
+        return CpuConfigRun(
+            study, bench, record, self._progress, interrupted=self._interrupted, blocks=self._blocks,
+            reference_every=self._every, events=events, searched=searched,
+        ).run()  # fmt: skip
+
+    def _ended(self) -> list[CpuConfiguration]:
+        """A small space is soon measured whole: what is left of the budget finds its best schedules.
+
+        Returns:
+            What the CPU alone has as its best configuration, where everything stays there.
+        """
+        request = self._study.request
+        trials = self._study.trials()
+        left = request.trials - len(trials)
+        left -= sum(event["event"] == ROUND for event in self._events)
+        if left > 0:
+            self._progress.phase("other schedules", left)
+        for done, configuration in zip(range(left), self._rounds(), strict=False):
+            if self._interrupted():
+                return []
+            measured = self._bench.measure(configuration)
+            what = {"configuration": configuration.to_json(self._names)}
+            self._record(ROUND, what, measured)
+            self._progress.step(done + 1, configuration.text(self._names))
+        best = self._best()
+        if self._placing is not None and best and self._blocks:
+            self._placed = self._placing.compared(best[0], request.limits)
+        self._bench.settle()
+        if self._placed is None or self._placed["best"] != "cpu":
+            return []
+        return [CpuConfiguration.from_json(self._placed["cpu_configuration"], self._names)]
+
+    def _placed_again(self, mine: Found) -> bool:
+        """Sets the best beside the CPU alone, where it is not what was; false where that was interrupted."""
+        if self._placing is None or self._placed is None or mine.best is None:
+            return True
+        best = mine.trials[mine.best].configuration
+        known = best.to_json(self._names) == self._placed["configuration"]
+        if not known and self._bench.choose(best).gpu:
+            self._placed["again"] = self._placing.compared_again(best)
+        return not self._interrupted()
+
+    def _rounds(self) -> Iterator[CpuConfiguration]:
+        best = self._best()[:_ROUNDS_OF]
+        while best:
+            yield from best
+
+    def _best(self) -> list[CpuConfiguration]:
+        request = self._study.request
+        return contenders(request.objective, request.limits, self._study.trials())
+
+    def _compared(self, mine: Found, theirs: Found, other: Outcome) -> dict[str, Any] | None:
+        """How the two searches compare; None where it was interrupted."""
+        assert mine.best is not None and theirs.best is not None
+        rivals = (mine.trials[mine.best].configuration, theirs.trials[theirs.best].configuration)
+        pairs = self._beside(rivals)
+        if pairs is None:
+            return None
+        told: dict[str, Any] = {
+            "measured": len(other.trials),
+            "best": best_point(theirs, other, self._names),
+            "blocks": len(pairs),
+            "front": _fronts(mine, theirs),
+        }
+        for name in ("time_s", "energy_j"):
+            told[name] = _ratio(pairs, name, self._study.request.seed)
+        return told
+
+    def _beside(
+        self, rivals: tuple[CpuConfiguration, CpuConfiguration]
+    ) -> list[tuple[Figures, Figures]] | None:
+        """The best of both searches, measured in interleaved blocks; None where it was interrupted."""
+        known = [event for event in self._events if event["event"] == _BESIDE]
+        told = [rival.to_json(self._names) for rival in rivals]
+        if any(event["configuration"] != told[event["side"]] for event in known):
+            known = []  # Of another best, before more was measured.
+        self._progress.phase("both searches' best", 2 * self._blocks)
+
+        def record(side: int, measured: Measured, done: int) -> None:
+            self._record(_BESIDE, {"side": side, "configuration": told[side]}, measured)
+            self._progress.step(done, ("joint", "sequential")[side])
+
+        mine, theirs = in_turns(
+            [partial(self._bench.measure, rivals[0]), partial(self._kept.measure, rivals[1])],
+            blocks=self._blocks,
+            seed=self._study.request.seed,
+            told=record,
+            interrupted=self._interrupted,
+            earlier=[(event["side"], Measured.of_event(event)) for event in known],
+        )
+        if self._interrupted():
+            return None
+        return in_both(figures_of(mine), figures_of(theirs))
+
+
+def _fronts(mine: Found, theirs: Found) -> dict[str, Any] | None:
+    """How the fronts of both searches compare; None without joules."""
+    points = [
+        [(f.time_s, f.energy_j) for f in found.figures if f.energy_j is not None]
+        for found in (mine, theirs)
+    ]
+    if not all(points):
+        return None
+    dominated, more = gain(*([one[i] for i in front(one)] for one in points))
+    return {"dominated": dominated, "hypervolume_gain": more}
+
+
+def _ratio(pairs: Sequence[tuple[Figures, Figures]], name: str, seed: int) -> dict[str, Any] | None:
+    """Sequential over joint, with its interval; None where it was not measured."""
+    return figures_ratio([(b, a) for a, b in pairs], name, pairs[0], seed) if pairs else None

@@ -1,0 +1,286 @@
+"""A step on the CPU, on a GPU, and on both: what a search must know of the GPU, and what was best, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import StableDeviceError
+from autotune.measurement.statistics import median
+from autotune.studies.bench import WAYS, Measured
+from autotune.studies.joint.joint import Choice, JointBench
+from autotune.studies.joint.placing import Crossed, Placing
+from autotune.studies.run import Final, Progress, Record, figures_ratio, final_of, in_both, in_turns
+from autotune.studies.space import CpuConfiguration, Figures, Limits, Objective, best
+
+PROBE, PLACED = "gpu_probe", "placed"
+"""The events of the whole step on the GPU before a search, and of placements beside each other after it."""
+
+
+class PlacementRun:
+    """What is measured of placements beside a search.
+
+    Args:
+        bench: The search's, which knows of a GPU.
+        placing: What it knows.
+        record: See `CpuConfigRun`.
+        progress: See `CpuConfigRun`.
+        interrupted: See `CpuConfigRun`.
+        blocks: How often each placement is measured.
+        objective: What is to be small.
+        seed: Of the order of blocks.
+        events: Those of an earlier part of this run.
+    """
+
+    def __init__(
+        self,
+        bench: JointBench,
+        placing: Placing,
+        record: Record,
+        progress: Progress,
+        *,
+        interrupted: Callable[[], bool],
+        blocks: int,
+        objective: Objective,
+        seed: int,
+        events: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self._bench, self._placing = bench, placing
+        self._record, self._progress = record, progress
+        self._interrupted, self._blocks, self._seed = interrupted, blocks, seed
+        self._events, self._objective = events, objective
+        self._names = [cluster.name for cluster in bench.clusters]
+        self._alone: tuple[CpuConfiguration, Choice]
+
+    def probe(self) -> None:
+        """Measures the step with all that the GPU can do of it, so that the search knows what that takes.
+
+        Raises:
+            StableDeviceError: The step does not run so.
+        """
+        for event in self._events:
+            if event["event"] == PROBE:
+                self._require(Measured.of_event(event))
+                return
+        choice = replace(self._bench.untuned, gpu=self._placing.forms[0].all)
+        measured = self._bench.steps.measure(None, choice)
+        self._record(PROBE, {"configuration": None, **choice.to_json()}, measured)
+        self._require(measured)
+        assert measured.figures is not None
+        told = {"event": PROBE, **(measured.raw or {}), **choice.to_json()}
+        self._bench.recall(None, {**told, "figures": vars(measured.figures)})
+
+    @staticmethod
+    def _require(measured: Measured) -> None:
+        if measured.figures is None:
+            raise StableDeviceError(f"the step does not run on the GPU: {measured.message}")
+
+    def compared(self, configuration: CpuConfiguration, limits: Limits) -> dict[str, Any] | None:
+        """The best configuration's step on the GPU, and on both if that is best, beside the CPU alone, in turns.
+
+        The CPU alone has the configuration that should suit it best, which may be another one. From then on the
+        search stays where the step was best: the GPU only has a part in it where that is surely better than the
+        CPU alone.
+
+        Args:
+            configuration: The best of the search.
+            limits: What the CPU's own best should keep.
+
+        Returns:
+            As the search's result has it (docs/joint.md); None where it was interrupted.
+        """
+        chosen = self._bench.choose(configuration)
+        self._alone = self._best_alone(configuration, chosen, limits)
+        form = self._placing.forms[chosen.form]
+        sides = {"cpu": self._alone, "gpu": (configuration, replace(chosen, gpu=form.all))}
+        if chosen.gpu and chosen.gpu != form.all:
+            sides["mixed"] = (configuration, chosen)
+        places = self._measured(configuration, sides)
+        if places is None:
+            return None
+        place = _best(places, self._objective)
+        if place != "mixed":
+            self._placing.only = "gpu" if place == "gpu" else "cpu"
+        return {
+            "gpu": self._placing.device.name,
+            "stand_in": not self._placing.device.gpu,
+            "memory": form.memory,
+            "calls": form.calls,
+            "able": len(form.kernels),
+            "best": place,
+            "sure": place != "cpu" or _surely_best(places, self._objective),
+            "configuration": configuration.to_json(self._names),
+            "cpu_configuration": self._alone[0].to_json(self._names),
+            "places": places,
+            "again": None,
+            "crossings": [_crossed(one) for one in form.crossed],
+        }
+
+    def compared_again(self, configuration: CpuConfiguration) -> dict[str, Any] | None:
+        """Another configuration that turned out best, where its calls are now, beside the CPU alone, in turns.
+
+        Returns:
+            `configuration`, `places` and `sure` as above; None where it was interrupted.
+        """
+        chosen = self._bench.choose(configuration)
+        every = chosen.gpu == self._placing.forms[chosen.form].all
+        sides = {"cpu": self._alone, "gpu" if every else "mixed": (configuration, chosen)}
+        places = self._measured(configuration, sides)
+        if places is None:
+            return None
+        return {
+            "configuration": configuration.to_json(self._names),
+            "places": places,
+            "sure": _best(places, self._objective) != "cpu",
+        }
+
+    def _best_alone(
+        self, configuration: CpuConfiguration, chosen: Choice, limits: Limits
+    ) -> tuple[CpuConfiguration, Choice]:
+        """Of what was measured, the configuration that suits the CPU alone best, as foretold, and the choice there.
+
+        The one that is given where nothing tells of joules, or where none should keep the limits.
+        """
+        ran = {configuration: chosen, **self._bench.ran}
+        every = list(ran)
+        told = [Figures(**self._bench.foretold(one, replace(ran[one], gpu=()))) for one in every]
+        known = self._objective == "latency" or all(one.energy_j is not None for one in told)
+        found = every[(best(self._objective, limits, told) if known else None) or 0]
+        before, self._placing.only = self._placing.only, "cpu"
+        choice = self._bench.choose(found)
+        self._placing.only = before
+        return found, choice
+
+    def _measured(
+        self,
+        configuration: CpuConfiguration,
+        sides: Mapping[str, tuple[CpuConfiguration, Choice]],
+    ) -> dict[str, Any] | None:
+        """What each place takes, measured in interleaved blocks; None where it was interrupted."""
+        names = list(sides)
+        beside = configuration.to_json(self._names)
+        about = {
+            name: {
+                "configuration": own.to_json(self._names), "place": name, "gpu": list(choice.gpu),
+                "beside": beside,
+            }
+            for name, (own, choice) in sides.items()
+        }  # fmt: skip
+        known = [
+            event
+            for event in self._events
+            if event["event"] == PLACED and event.get("beside", event["configuration"]) == beside
+        ]
+        if any(
+            {"beside": beside, **{key: event[key] for key in ("configuration", "place", "gpu")}}
+            != about.get(event["place"])
+            for event in known
+        ):
+            known = []  # Of other choices, before more was measured.
+        self._progress.phase("CPU and GPU", self._blocks * len(sides))
+
+        def told(side: int, measured: Measured, done: int) -> None:
+            self._record(PLACED, about[names[side]], measured)
+            self._progress.step(done, names[side])
+
+        found = in_turns(
+            [partial(self._bench.steps.measure, *sides[name]) for name in names],
+            blocks=self._blocks,
+            seed=self._seed,
+            told=told,
+            interrupted=self._interrupted,
+            earlier=[(names.index(event["place"]), Measured.of_event(event)) for event in known],
+        )
+        if self._interrupted():
+            return None
+        choices = {name: choice for name, (_, choice) in sides.items()}
+        return self._places(choices, dict(zip(names, found, strict=True)))
+
+    def _places(
+        self, choices: Mapping[str, Choice], found: Mapping[str, Mapping[int, Measured]]
+    ) -> dict[str, Any]:
+        finals = {
+            name: final_of(None, runs, self._seed) if runs else None for name, runs in found.items()
+        }
+        cpu = finals["cpu"]
+        places: dict[str, Any] = {}
+        for name, final in finals.items():
+            if final is None:
+                places[name] = None
+                continue
+            places[name] = {**_figures(final), "gpu_calls": len(choices[name].gpu)}
+            if choices[name].gpu:
+                places[name]["data_movement"] = _shares(found[name])
+            if name != "cpu":
+                pairs = in_both(cpu.blocks if cpu else {}, final.blocks)
+                for figure in ("time_s", "energy_j"):
+                    places[name][f"cpu_over_{figure}"] = figures_ratio(
+                        pairs, figure, pairs[0] if pairs else (), self._seed
+                    )
+        return places
+
+
+def _best(places: Mapping[str, Any], objective: Objective) -> str:
+    """Where a step is best: on the CPU, unless somewhere else is surely better."""
+    found = "cpu"
+    least = np.inf
+    for name, told in _ratios(places, objective).items():
+        verdicts = {ratio["verdict"] for ratio in told}
+        value = np.prod([1 / ratio["ratio"] for ratio in told])
+        if "better" in verdicts and "worse" not in verdicts and value < least:
+            found, least = name, value
+    return found
+
+
+def _surely_best(places: Mapping[str, Any], objective: Objective) -> bool:
+    """Whether everywhere else a step is surely worse than on the CPU."""
+    ratios = _ratios(places, objective)
+    return len(ratios) == len(places) - 1 and all(
+        "worse" in verdicts and "better" not in verdicts
+        for verdicts in ({ratio["verdict"] for ratio in told} for told in ratios.values())
+    )
+
+
+def _ratios(places: Mapping[str, Any], objective: Objective) -> dict[str, list[dict[str, Any]]]:
+    """The CPU alone over each other place that could be measured, of what is to be small."""
+    names = {"latency": ("time_s",), "energy": ("energy_j",)}.get(objective, ("time_s", "energy_j"))
+    every = {
+        name: [place[f"cpu_over_{figure}"] for figure in names]
+        for name, place in places.items()
+        if name != "cpu" and place is not None
+    }
+    return {name: [one for one in told if one is not None] for name, told in every.items()}
+
+
+def _figures(final: Final) -> dict[str, Any]:
+    figures = final.figures
+    return {
+        "time_s": figures.time_s,
+        "energy_j": figures.energy_j,
+        "ci": {
+            "time_s": final.time_s.ends,
+            "energy_j": final.energy_j.ends if final.energy_j else None,
+        },
+    }
+
+
+def _shares(runs: Mapping[int, Measured]) -> dict[str, float] | None:
+    """Parts of the step that tensors took to cross, by ways; None where the program did not tell."""
+    told = [(run.raw, run.figures.time_s) for run in runs.values() if run.raw and run.figures]
+    told = [(raw, time_s) for raw, time_s in told if raw.keys() >= WAYS.keys()]
+    if not told:
+        return None
+    return {word: median([raw[way] / time_s for raw, time_s in told]) for way, word in WAYS.items()}
+
+
+def _crossed(one: Crossed) -> dict[str, Any]:
+    return {
+        "bytes": one.bytes,
+        "reordered": one.order is not None,
+        "tensors": one.tensors,
+        **{memory: vars(costs) for memory, costs in one.costs.items()},
+    }

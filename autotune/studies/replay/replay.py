@@ -1,0 +1,276 @@
+"""A recorded table of configurations as a bench, so that a search can be studied without a device."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from autotune.devices.topology import Cluster
+from autotune.errors import RecordError, UsageError
+from autotune.reading import DOCUMENT, lines, open_file, read_json, read_text, reading, typed
+from autotune.studies.bench import Measured
+from autotune.studies.run import StudyRequest, StudyTrial, study_of
+from autotune.studies.space import (
+    ClusterSetting,
+    CpuConfiguration,
+    CpuSpace,
+    Figures,
+    best,
+    front,
+    needs_energy,
+    values,
+)
+
+_MOST_CORES = 1024
+_COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "energy_j")
+_JOULES = "energy_j"
+_NOTHING = ("", "-")
+CAPACITY = {"little": 360, "big": 1024}
+"""As Linux has them for the table's phone: arch/arm64/boot/dts/qcom/sm8150.dtsi, at the highest clocks."""
+
+
+class TableBench:
+    """Answers from a table what a device would measure.
+
+    Args:
+        clusters: The recorded device's, from slow to fast.
+        figures: What was recorded.
+        about: What the recorded device was.
+        default: What the system did by itself, if that was recorded.
+        marks: What makes the energy of some doubtful.
+    """
+
+    def __init__(
+        self,
+        clusters: tuple[Cluster, ...],
+        figures: Mapping[CpuConfiguration, Figures],
+        about: dict[str, Any],
+        default: Figures | None = None,
+        marks: Mapping[CpuConfiguration, str] | None = None,
+    ) -> None:
+        self.clusters = clusters
+        self.device = about
+        self.default = default
+        self.marks = dict(marks or {})
+        self._figures = dict(figures)
+        self.measurements = 0
+
+    def with_joules(self) -> TableBench:
+        """The same without configurations whose energy is missing.
+
+        Raises:
+            UsageError: It is missing of all.
+        """
+        known = {c: f for c, f in self._figures.items() if f.energy_j is not None}
+        if not known:
+            raise UsageError(
+                f"joules are missing of all {len(self._figures)} configurations",
+                hint="search with --objective latency",
+            )
+        return TableBench(self.clusters, known, self.device, self.default, self.marks)
+
+    def space(self) -> CpuSpace:
+        """What was recorded, as a space."""
+        return CpuSpace.listed(self.clusters, self._figures)
+
+    def figures(self) -> dict[CpuConfiguration, Figures]:
+        """Everything that was recorded."""
+        return dict(self._figures)
+
+    def measure(self, configuration: CpuConfiguration | None) -> Measured:
+        """See `Bench.measure`."""
+        found = self.default if configuration is None else self._figures.get(configuration)
+        if found is None:
+            return Measured("failed", "this configuration was not recorded")
+        self.measurements += 1
+        mark = self.marks.get(configuration) if configuration else None
+        return Measured("ok", figures=found, raw={"marks": [mark]} if mark else None)
+
+
+def read_paper_table(path: Path) -> TableBench:
+    """The CSV of EMDL'21's Table 3: big, small or hybrid (both) cores, a clock for each cluster, seconds, joules.
+
+    Joules may be missing: the column, or what is in it.
+
+    Raises:
+        UsageError: It cannot be read, or is no such table.
+    """
+    try:
+        rows = list(csv.DictReader(io.StringIO(read_text(path, DOCUMENT), newline="")))
+    except csv.Error as error:
+        raise UsageError(f"{path} is no table: {error}") from error
+    if not rows or not set(_COLUMNS) - {_JOULES} <= set(rows[0]):
+        raise UsageError(f"{path} is no table of configurations", hint=f"columns {_COLUMNS}")
+    found: dict[CpuConfiguration, Figures] = {}
+    for line, row in enumerate(rows, start=2):
+        try:
+            cores = int(row["cores"])
+            if not 1 <= cores <= _MOST_CORES:
+                raise ValueError(f"{row['cores'][:20]} cores")
+            little, big = {
+                "small": (cores, 0), "big": (0, cores), "hybrid": (cores // 2, cores - cores // 2)
+            }[row["cluster"]]  # fmt: skip
+            setting = CpuConfiguration(
+                (_setting(little, row["small_freq_ghz"]), _setting(big, row["big_freq_ghz"])), cores
+            )
+            told = (row.get(_JOULES) or "").strip()
+            joules = None if told in _NOTHING else _measure(told, "J")
+            figures = Figures(_measure(row["time_s"], "s"), joules)
+            found[setting] = figures
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise UsageError(f"{path}: line {line} is no configuration: {error}") from error
+    # A cluster that no row lets train is none of the table's.
+    used = [index for index in (0, 1) if any(c.clusters[index].cores for c in found)]
+    clusters = tuple(
+        _cluster(("little", "big")[index], index, [c.clusters[index] for c in found])
+        for index in used
+    )
+    found = {
+        CpuConfiguration(tuple(c.clusters[index] for index in used), c.threads): figures
+        for c, figures in found.items()
+    }
+    about = {"name": path.stem, "emulated": f"replayed from {path.name}"}
+    return TableBench(clusters, found, about)
+
+
+def read(path: Path) -> TableBench:
+    """A recorded table: the paper's CSV, or a run of cpu-config.
+
+    Raises:
+        UsageError: It is neither, or holds no measurement.
+    """
+    return read_run_table(path) if path.is_dir() else read_paper_table(path)
+
+
+def read_run_table(path: Path) -> TableBench:
+    """What a run of cpu-config measured; of configurations that were measured again, the medians.
+
+    Raises:
+        UsageError: It is no such run, or holds no measurement.
+    """
+    with reading(path):
+        return _run_table(path)
+
+
+def _run_table(path: Path) -> TableBench:
+    run = _run(path)
+    device = run["device"]
+    clusters = tuple(Cluster(**_tuples(c)) for c in device["clusters"])
+    names = [cluster.name for cluster in clusters]
+    told: dict[CpuConfiguration | None, list[Figures]] = {}
+    with open_file(path / "events.jsonl", RecordError) as file:
+        for _, event in lines(file, torn_end=True):
+            if event["event"] not in ("trial", "final") or event["figures"] is None:
+                continue
+            what = event["configuration"]
+            key = CpuConfiguration.from_json(what, names) if what else None
+            told.setdefault(key, []).append(typed(Figures, event["figures"]))
+    found = {c: _median(figures) for c, figures in told.items()}
+    default = found.pop(None, None)
+    if not found:
+        raise UsageError(f"{path} holds no measurement")
+    emulated = device.get("emulated") or ""
+    about = {
+        "name": device["serial"],
+        "emulated": f"replayed from {path.name}" + (f"; {emulated}" if emulated else ""),
+    }
+    return TableBench(clusters, {c: f for c, f in found.items() if c}, about, default)
+
+
+def _run(path: Path) -> dict[str, Any]:
+    about: dict[str, Any] = read_json(path / "run.json", error=RecordError)
+    if "objective" not in about.get("request", {}):
+        raise UsageError(f"{path} is no run of cpu-config")
+    return about
+
+
+def _tuples(value: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+
+
+def _median(figures: list[Figures]) -> Figures:
+    joules = [f.energy_j for f in figures if f.energy_j is not None]
+    return Figures(
+        statistics.median(f.time_s for f in figures),
+        statistics.median(joules) if len(joules) == len(figures) else None,
+        max((f.celsius for f in figures if f.celsius is not None), default=None),
+        max((f.memory_bytes for f in figures if f.memory_bytes is not None), default=None),
+    )
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A search over a table.
+
+    Attributes:
+        trials: In the order in which they were measured, up to the one with which all of the goal was found.
+        goal: The best configuration, or the whole Pareto front.
+        measurements: After how many measurements all of the goal was found.
+    """
+
+    trials: tuple[StudyTrial, ...]
+    goal: frozenset[CpuConfiguration]
+    measurements: int
+
+
+def search(bench: TableBench, request: StudyRequest) -> Replayed:
+    """Searches a table until the best is found, or the whole Pareto front; what would follow tells nothing more.
+
+    Raises:
+        UsageError: The objective needs joules that were not recorded, or nothing keeps the limits.
+    """
+    recorded = list(bench.figures().items())
+    figures = [f for _, f in recorded]
+    if needs_energy(request.objective, request.limits) and any(f.energy_j is None for f in figures):
+        lacking = sum(f.energy_j is None for f in figures)
+        raise UsageError(
+            f"the objective '{request.objective}' needs joules, and they are missing of {lacking} of "
+            f"{len(figures)} configurations",
+            hint="search with --objective latency",
+        )
+    if request.objective == "pareto":
+        kept = [i for i, f in enumerate(figures) if request.limits.kept(f)]
+        goal = [kept[i] for i in front([values("pareto", figures[i]) for i in kept])]
+    else:
+        index = best(request.objective, request.limits, figures)
+        goal = [] if index is None else [index]
+    if not goal:
+        raise UsageError("nothing that was recorded keeps the limits")
+    wanted = frozenset(recorded[i][0] for i in goal)
+    ended: list[StudyTrial] = []
+    missing = set(wanted)
+
+    def told(trial: StudyTrial, _: Measured) -> None:
+        ended.append(trial)
+        missing.discard(trial.configuration)
+
+    study = study_of(request, optuna.storages.InMemoryStorage(), "replay")
+    study.run(bench, told, lambda: not missing)
+    return Replayed(tuple(ended), wanted, len(ended))
+
+
+def _setting(cores: int, ghz: str) -> ClusterSetting:
+    return ClusterSetting(cores, round(_measure(ghz, "GHz") * 1e6)) if cores else ClusterSetting(0)
+
+
+def _measure(text: str, unit: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError(f"{text} {unit}")
+    return value
+
+
+def _cluster(name: str, index: int, settings: list[ClusterSetting]) -> Cluster:
+    size = max(s.cores for s in settings)
+    clocks = tuple(sorted({s.khz for s in settings if s.khz is not None}))
+    first = index * size
+    cpus = tuple(range(first, first + size))
+    return Cluster(name, cpus, CAPACITY[name], clocks[0], clocks[-1], clocks, (), ())

@@ -1,0 +1,179 @@
+"""A search for a CPU configuration: the study, then the best and the default measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autotune.studies.bench import Bench, Measured
+from autotune.studies.run.finals import Final, contenders, measure_again
+from autotune.studies.run.repeats import REFERENCE_EVERY, Record, Reference, Repeats
+from autotune.studies.run.study import Study, StudyTrial
+from autotune.studies.space import CpuConfiguration
+
+
+class Progress(Protocol):
+    """Is told how a search goes on."""
+
+    def phase(self, name: str, total: int) -> None:
+        """A phase of so many measurements begins."""
+
+    def step(self, done: int, text: str) -> None:
+        """So many of it are done."""
+
+    def notice(self, text: str) -> None:
+        """Something that people should know at once."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search found.
+
+    Attributes:
+        trials: What was measured.
+        finals: What was measured again, the default among it.
+        references: How the reference changed meanwhile.
+        verdicts: What became of challenges.
+        marks: What makes the figures doubtful.
+        others: Of the trials, those that other processes have measured, in a study that they share.
+    """
+
+    trials: tuple[StudyTrial, ...]
+    finals: tuple[Final, ...]
+    references: tuple[Reference, ...] = ()
+    verdicts: tuple[dict[str, Any], ...] = ()
+    marks: tuple[str, ...] = ()
+    others: tuple[StudyTrial, ...] = ()
+
+
+class CpuConfigRun:
+    """Carries a search out.
+
+    Args:
+        study: The study, of one process or several.
+        bench: Measures.
+        record: Called with the kind of each measurement (`trial`, `final`, and those of `Repeats`), what it was of,
+            and what came out.
+        progress: Is told how it goes on.
+        interrupted: Asked between measurements whether to stop.
+        blocks: How often the best are measured again; 0 leaves that out, and challenges.
+        reference_every: Trials between runs of the reference; 0 leaves them out.
+        events: Those of an earlier part of this run.
+        searched: Called when the search has ended, before the best are measured again; returns what is to be
+            measured again beside them.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        bench: Bench,
+        record: Record,
+        progress: Progress,
+        *,
+        interrupted: Callable[[], bool] = lambda: False,
+        blocks: int = 5,
+        reference_every: int = REFERENCE_EVERY,
+        events: Sequence[Mapping[str, Any]] = (),
+        searched: Callable[[], Sequence[CpuConfiguration]] = tuple,
+    ) -> None:
+        self._study, self._bench, self._searched = study, bench, searched
+        self._record, self._progress = record, progress
+        self._interrupted, self._blocks = interrupted, blocks
+        self._names = [cluster.name for cluster in bench.clusters]
+        self._repeats = Repeats(
+            bench,
+            study.request,
+            record,
+            progress.notice,
+            every=reference_every,
+            challenges=blocks > 0,
+            interrupted=interrupted,
+        )
+        self._repeats.recall(events)
+        self._events = events
+        self._own = {
+            CpuConfiguration.from_json(e["configuration"], self._names)
+            for e in events
+            if e["event"] == "trial"
+        }
+
+    def run(self) -> Outcome | None:
+        """Measures; None where it was interrupted: what is measured is kept, and a later call goes on.
+
+        Raises:
+            DeviceError: The device is gone; as above.
+        """
+        request = self._study.request
+        self._progress.phase("configurations", request.trials)
+        self._study.recall(self._events)
+        self._study.run(self._bench, self._told, self._interrupted, self._recorded)
+        if self._interrupted():
+            return None
+        beside = self._searched()
+        trials = self._study.trials()
+        again = contenders(request.objective, request.limits, trials) if self._blocks else []
+        incumbent = self._repeats.incumbent
+        if again and incumbent is not None and incumbent not in again:
+            again[-1] = incumbent  # What stood its challenges, if others had luckier runs.
+        if again:
+            again += [one for one in beside if one not in again]
+        finals: list[Final] = []
+        if again:
+            self._progress.phase("best again", self._blocks * (len(again) + 1))
+            earlier = self._finals_before()
+            done = 0
+
+            def told(configuration: CpuConfiguration | None, measured: Measured) -> None:
+                nonlocal done
+                done += 1
+                what = configuration.to_json(self._names) if configuration else None
+                self._record("final", {"configuration": what}, measured)
+                self._progress.step(done, self._text(configuration))
+
+            finals = measure_again(
+                self._bench,
+                again,
+                blocks=self._blocks,
+                seed=request.seed,
+                told=told,
+                interrupted=self._interrupted,
+                earlier=earlier,
+            )
+        if self._interrupted():
+            return None
+        for final in finals:
+            if final.configuration is None:
+                self._study.tell_default(final.figures)
+        repeats = self._repeats
+        return Outcome(
+            tuple(trials),
+            tuple(finals),
+            tuple(repeats.references),
+            tuple(repeats.verdicts),
+            tuple(repeats.marks()),
+            tuple(t for t in trials if t.configuration not in self._own),
+        )
+
+    def _finals_before(self) -> list[tuple[CpuConfiguration | None, Measured]]:
+        """What this run's last timing has measured already, since its last trial."""
+        found: list[tuple[CpuConfiguration | None, Measured]] = []
+        for event in self._events:
+            if event["event"] == "trial":
+                found.clear()
+            elif event["event"] == "final":
+                what = event["configuration"]
+                key = CpuConfiguration.from_json(what, self._names) if what else None
+                found.append((key, Measured.of_event(event)))
+        return found
+
+    def _recorded(self, trial: StudyTrial, measured: Measured) -> None:
+        self._record("trial", trial.proposal(self._names), measured)
+        self._own.add(trial.configuration)
+
+    def _told(self, trial: StudyTrial, _: Measured) -> None:
+        self._progress.step(len(self._study.trials()), self._text(trial.configuration))
+        self._repeats.after(trial)
+
+    def _text(self, configuration: CpuConfiguration | None) -> str:
+        return configuration.text(self._names) if configuration else "the default"

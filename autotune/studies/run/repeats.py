@@ -1,0 +1,347 @@
+"""Runs of a study that are no trials: one of its first configurations again, and challengers beside the best.
+
+The first tell whether the device drifts, the second whether what looks better is better. Nothing that was measured
+is corrected by either.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from scipy import stats
+
+from autotune.measurement.statistics import Interval, median
+from autotune.measurement.verdicts import TIE, Winner
+from autotune.studies.bench import Bench, Measured
+from autotune.studies.run.study import StudyRequest, StudyTrial
+from autotune.studies.space import CpuConfiguration, Figures, values
+
+REFERENCE_EVERY = 8
+"""Trials between two runs of the reference."""
+_CANDIDATES = 3
+"""The reference is the fastest of so many first trials: its runs are many."""
+CHALLENGE_SHARE = 0.3
+"""Of the number of trials: so many runs may go into challenges."""
+BLOCKS = 5
+"""Blocks of a challenge, at most."""
+_PRIOR_SPREAD = 0.02
+_PRIOR_RUNS = 3
+"""What is believed of a run's spread before it is known, and how many pairs of runs that belief counts for."""
+DRIFT_CONFIDENCE = 0.98
+"""Of each interval of a drift: over the five of 40 trials, one study in twenty of a steady device is marked."""
+
+Metric = Literal["time_s", "energy_j"]
+_METRICS: tuple[Metric, ...] = ("time_s", "energy_j")
+_WORDS = {"time_s": "time", "energy_j": "energy"}
+Record = Callable[[str, dict[str, Any], Measured | None], None]
+
+
+class Spread:
+    """The relative spread of single runs, from pairs of runs of one configuration soon after each other."""
+
+    def __init__(self) -> None:
+        self._squares, self._pairs = 0.0, 0
+
+    def add(self, first: float, second: float) -> None:
+        """Takes a pair in."""
+        self._squares += math.log(second / first) ** 2 / 2
+        self._pairs += 1
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the logarithm of a run's figure."""
+        squares = _PRIOR_RUNS * _PRIOR_SPREAD**2 + self._squares
+        return math.sqrt(squares / (_PRIOR_RUNS + self._pairs))
+
+    def interval(self, ratio: float, first: int, then: int) -> Interval:
+        """A ratio of so many runs' means, with its interval of 98 % (Student's)."""
+        tail = (1 + DRIFT_CONFIDENCE) / 2
+        half = float(stats.t.ppf(tail, _PRIOR_RUNS + self._pairs)) * self.deviation
+        half *= math.sqrt(1 / first + 1 / then)
+        return Interval(ratio, ratio * math.exp(-half), ratio * math.exp(half))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """How the reference has changed since it was measured first.
+
+    Attributes:
+        after: Trials of this process by then.
+        ratios: Seconds and joules over those of its first two runs.
+        drifted: Which of them lie outside of the noise.
+    """
+
+    after: int
+    ratios: dict[Metric, Interval]
+    drifted: tuple[Metric, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain object."""
+        ratios: dict[str, Any] = {
+            name: {"ratio": r.estimate, "ci": [r.low, r.high], "drifted": name in self.drifted}
+            for name, r in self.ratios.items()
+        }
+        return {"after": self.after, **ratios}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Reference:
+        """What `to_json` gave."""
+        told = {name: value[name] for name in _METRICS if name in value}
+        return cls(
+            value["after"],
+            {name: Interval(r["ratio"], *r["ci"]) for name, r in told.items()},
+            tuple(name for name, r in told.items() if r["drifted"]),
+        )
+
+
+class Repeats:
+    """Repeats of one process, on its own device.
+
+    Args:
+        bench: Measures.
+        request: The study's.
+        record: Called with each run (`reference`, `challenge`) and what follows from it (`drift`, `verdict`).
+        notice: Told what people should know at once.
+        every: Trials between runs of the reference; 0 for none.
+        challenges: Whether there are any; of a Pareto study there are none, since it has no one best.
+        interrupted: Asked before each run whether to stop.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        request: StudyRequest,
+        record: Record,
+        notice: Callable[[str], None],
+        *,
+        every: int = REFERENCE_EVERY,
+        challenges: bool = True,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._bench, self._request, self._record = bench, request, record
+        self._notice, self._interrupted, self._every = notice, interrupted, every
+        self._names = [cluster.name for cluster in bench.clusters]
+        self._runs_left = 0
+        if challenges and request.objective != "pareto":
+            self._runs_left = int(CHALLENGE_SHARE * request.trials)
+        self._spread = {name: Spread() for name in (*_METRICS, "edp")}
+        self._order = random.Random(request.seed)
+        self._trials = self._since = 0
+        self._candidates: list[tuple[CpuConfiguration, Figures]] = []
+        self._reference: CpuConfiguration | None = None
+        self._first: list[Figures] = []
+        self.incumbent: CpuConfiguration | None = None
+        self._best = math.inf
+        self.references: list[Reference] = []
+        self.verdicts: list[dict[str, Any]] = []
+
+    def recall(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Takes up what this run's events tell of an earlier part of it."""
+        for event in events:
+            kind, figures = event["event"], event.get("figures")
+            if kind == "trial":
+                self._count(self._read(event["configuration"]), figures and Figures(**figures))
+            elif kind == "challenge":
+                self._runs_left -= 1
+            elif kind == "reference":
+                self._since = 0
+                if event["first"] and figures:
+                    self._begin(Figures(**figures))
+                elif "after" in event:
+                    self.references.append(Reference.from_json(event))
+            elif kind == "verdict":
+                told = {k: v for k, v in event.items() if k not in ("event", "time")}
+                self.verdicts.append(told)
+                side = "challenger" if told["verdict"] == "better" else "incumbent"
+                self.incumbent, self._best = self._read(told[side]), told["value"]
+
+    def after(self, trial: StudyTrial) -> None:
+        """Does what is due after a trial.
+
+        Raises:
+            DeviceError: The device is gone.
+        """
+        before = self.incumbent, self._best
+        better = self._count(trial.configuration, trial.figures)
+        if better and before[0] is not None and self._runs_left >= 2:
+            self._challenge(before[0], before[1], trial.configuration, self._best)
+        if self._reference is None or not 0 < self._every < self._request.trials:
+            return
+        if not self._interrupted() and (len(self._first) == 1 or self._since >= self._every):
+            self._refer(self._reference)
+
+    def marks(self) -> list[str]:
+        """What makes the study's figures doubtful: the largest drift of each."""
+        found = []
+        for name in _METRICS:
+            told = [r for r in self.references if name in r.drifted]
+            if told:
+                worst = max(told, key=lambda r: abs(math.log(r.ratios[name].estimate)))
+                found.append(_drift_text(worst, name) + "; no figure is corrected for it")
+        return found
+
+    def _count(self, configuration: CpuConfiguration, figures: Figures | None) -> bool:
+        """Notes a trial; whether it looks better than what is known."""
+        self._trials += 1
+        self._since += 1
+        if figures is None:
+            return False
+        if self._reference is None:
+            self._candidates.append((configuration, figures))
+            if len(self._candidates) == _CANDIDATES:
+                self._reference, first = min(self._candidates, key=lambda c: c[1].time_s)
+                self._first, self._since = [first], 0
+        if self._request.objective == "pareto" or not self._request.limits.kept(figures):
+            return False
+        (value,) = values(self._request.objective, figures)
+        if value >= self._best:
+            return False
+        self.incumbent, self._best = configuration, value
+        return True
+
+    def _read(self, configuration: dict[str, Any]) -> CpuConfiguration:
+        return CpuConfiguration.from_json(configuration, self._names)
+
+    # The reference.
+
+    def _refer(self, configuration: CpuConfiguration) -> None:
+        """Measures the reference, and at once again where it seems to have changed."""
+        self._since = 0
+        first = len(self._first) == 1
+        runs: list[Figures] = []
+        while len(runs) < 2 and not self._interrupted():
+            measured = self._bench.measure(configuration)
+            what = {"configuration": configuration.to_json(self._names), "first": first}
+            if measured.figures is None or first:
+                self._record("reference", what, measured)
+                if measured.figures is not None:
+                    self._begin(measured.figures)
+                return
+            runs.append(measured.figures)
+            if len(runs) == 2:
+                self._pair(*runs)
+            found = self._compared(runs)
+            settled = len(runs) == 2 or not found.drifted
+            self._record("reference", {**what, **(found.to_json() if settled else {})}, measured)
+            if settled:
+                self._told(found)
+                return
+
+    def _begin(self, again: Figures) -> None:
+        """Takes the second of the runs that later ones are held against."""
+        self._pair(self._first[0], again)
+        self._first.append(again)
+
+    def _compared(self, runs: Sequence[Figures]) -> Reference:
+        ratios: dict[Metric, Interval] = {}
+        for name in _METRICS:
+            sides = [[getattr(f, name) for f in side] for side in (self._first, runs)]
+            if any(value is None or value <= 0 for side in sides for value in side):
+                continue
+            before, now = (math.exp(sum(map(math.log, side)) / len(side)) for side in sides)
+            ratios[name] = self._spread[name].interval(now / before, len(self._first), len(runs))
+        drifted = tuple(
+            name for name, r in ratios.items()
+            if not r.low <= 1 <= r.high and abs(r.estimate - 1) > TIE
+        )  # fmt: skip
+        return Reference(self._trials, ratios, drifted)
+
+    def _told(self, found: Reference) -> None:
+        self.references.append(found)
+        for name in found.drifted:
+            text = _drift_text(found, name)
+            self._record("drift", {"metric": name, "text": text, **found.to_json()}, None)
+            self._notice(text)
+
+    # Challenges.
+
+    def _challenge(
+        self,
+        incumbent: CpuConfiguration,
+        old: float,
+        challenger: CpuConfiguration,
+        new: float,
+    ) -> None:
+        """Measures both in interleaved blocks of random order; one that is not told apart does not win.
+
+        The incumbent stays unless the interval of the ratio, from the spread that runs are known to have, lies
+        above 1 after some block; one that is not better on average is given up at once.
+        """
+        figure = {"latency": "time_s", "energy": "energy_j"}.get(self._request.objective, "edp")
+        spread = self._spread[figure]
+        sides: tuple[list[Figures], list[Figures]] = ([], [])
+        winner: Winner = "tie"
+        ratio: Interval | None = None
+        for block in range(BLOCKS):
+            if self._runs_left < 2 or self._interrupted():
+                winner = "tie"
+                break
+            if not self._block(block, (incumbent, challenger), sides):
+                winner = "tie"  # One of them did not run this time.
+                break
+            mine, theirs = ([values(self._request.objective, f)[0] for f in s] for s in sides)
+            if min(*mine, *theirs) <= 0:
+                winner = "tie"  # Energies that the baseline swallows have no ratio.
+                break
+            logs = [math.log(a / b) for a, b in zip(mine, theirs, strict=True)]
+            estimate = math.exp(sum(logs) / len(logs))
+            ratio = spread.interval(estimate, len(logs), len(logs))
+            winner = "second" if ratio.low > 1 else "first" if ratio.high < 1 else "tie"
+            if winner != "tie" or estimate <= 1:
+                break
+        won = winner == "second"
+        self.incumbent = challenger if won else incumbent
+        first, again = (new, sides[1]) if won else (old, sides[0])
+        # One lucky run shall not keep others from being tried.
+        self._best = median([first, *(values(self._request.objective, f)[0] for f in again)])
+        told = {
+            "incumbent": incumbent.to_json(self._names),
+            "challenger": challenger.to_json(self._names),
+            "blocks": len(sides[1]),
+            "value": self._best,
+            "ratio": ratio.estimate if ratio else None,
+            "ci": [ratio.low, ratio.high] if ratio else None,
+            "verdict": {"second": "better", "first": "worse", "tie": "tie"}[winner],
+        }  # fmt: skip
+        self.verdicts.append(told)
+        self._record("verdict", told, None)
+
+    def _block(
+        self,
+        block: int,
+        pair: tuple[CpuConfiguration, CpuConfiguration],
+        sides: tuple[list[Figures], list[Figures]],
+    ) -> bool:
+        """Measures both once, in random order; whether both gave figures."""
+        found: dict[int, Figures] = {}
+        for turn in self._order.sample((0, 1), 2):
+            measured = self._bench.measure(pair[turn])
+            self._runs_left -= 1
+            what = {"configuration": pair[turn].to_json(self._names), "block": block}
+            self._record("challenge", what, measured)
+            if measured.figures is None:
+                return False
+            found[turn] = measured.figures
+        for turn, side in enumerate(sides):
+            if side:
+                self._pair(side[-1], found[turn])
+            side.append(found[turn])
+        return True
+
+    def _pair(self, first: Figures, second: Figures) -> None:
+        for name, spread in self._spread.items():
+            a, b = getattr(first, name), getattr(second, name)
+            if a is not None and b is not None and a > 0 and b > 0:
+                spread.add(a, b)
+
+
+def _drift_text(found: Reference, name: Metric) -> str:
+    ratio = found.ratios[name]
+    return (
+        f"the device drifts: after {found.after} trials the {_WORDS[name]} of the reference is "
+        f"{ratio.estimate:.3f} ({ratio.low:.3f} to {ratio.high:.3f}) of what it was"
+    )

@@ -1,0 +1,299 @@
+"""What a search for a CPU configuration found, as plain data; docs/cpu-config.md has its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from autotune.power.checks import one_ceiling
+from autotune.studies.bench import Bench
+from autotune.studies.models import constants
+from autotune.studies.run.cpu_config import Outcome
+from autotune.studies.run.finals import Final, figures_ratio, named_points
+from autotune.studies.run.study import Study, StudyRequest, StudyTrial
+from autotune.studies.run.turns import in_both
+from autotune.studies.search import Known, ModelSearch
+from autotune.studies.space import (
+    CpuConfiguration,
+    Figures,
+    Limits,
+    Metric,
+    Objective,
+    best,
+    front,
+    values,
+)
+
+SCHEMA_VERSION = 1
+_SHOWN: dict[Metric, Callable[[float], str]] = {
+    "time_s": "{:.4g} s".format,
+    "energy_j": "{:.4g} J".format,
+    "celsius": "{:.1f} C".format,
+    "memory_bytes": lambda size: f"{size / 2**20:.1f} MiB",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has measured well, by the figures that count.
+
+    Attributes:
+        trials: Those that have figures.
+        figures: Of each: what was measured last and most often.
+        repeated: Indices of those that were measured again.
+        best: Index of the best, of those that were measured again if one keeps the limits; None where nothing does.
+    """
+
+    trials: tuple[StudyTrial, ...]
+    figures: tuple[Figures, ...]
+    repeated: tuple[int, ...]
+    best: int | None
+
+
+def found_of(request: StudyRequest, outcome: Outcome) -> Found:
+    """What of an outcome counts."""
+    measured = tuple(t for t in outcome.trials if t.figures is not None)
+    figures = tuple(_final_figures(t, outcome.finals) for t in measured)
+    again = {f.configuration for f in outcome.finals}
+    repeated = tuple(i for i, t in enumerate(measured) if t.configuration in again)
+    winner = _of(repeated, request.objective, request.limits, figures)
+    if winner is None:
+        winner = best(request.objective, request.limits, figures)
+    return Found(measured, figures, repeated, winner)
+
+
+def nearest_text(found: Found, limits: Limits, names: Sequence[str]) -> str:
+    """What was measured that breaks the limits least, and by how much; of a search without a best."""
+    if not found.figures:
+        return ""
+    at = min(range(len(found.figures)), key=lambda i: max(limits.excess(found.figures[i])))
+    broken = [
+        f"{_SHOWN[name](getattr(found.figures[at], name))} where the limit is "
+        f"{_SHOWN[name](getattr(limits, name))}"
+        for name, excess in zip(limits.names, limits.excess(found.figures[at]), strict=True)
+        if excess > 0
+    ]
+    return (
+        f"the nearest, {found.trials[at].configuration.text(names)}, takes {' and '.join(broken)}"
+    )
+
+
+def result(
+    study: Study, bench: Bench, outcome: Outcome, *, searched: int | None = None
+) -> dict[str, Any]:
+    """What a search found, as plain data; see docs/cpu-config.md for its schema.
+
+    Args:
+        study: The study.
+        bench: What it was measured with.
+        outcome: What was measured.
+        searched: Trials of the search itself, where the rest of the space was measured after it; None for all.
+    """
+    request = study.request
+    names = [cluster.name for cluster in bench.clusters]
+    settled = found_of(request, outcome)
+    measured, figures, winner = settled.trials, settled.figures, settled.best
+
+    def point(index: int) -> dict[str, Any]:
+        return _point(measured[index], figures[index], outcome.finals, names)
+
+    # Points of one lucky run each would look better than they are: where there are repeated ones, those count.
+    pool = settled.repeated or range(len(figures))
+    named = named_points(request.limits, [figures[i] for i in pool])
+    own = next((f for f in outcome.finals if f.configuration is None), None)
+    on_front = _front(request.limits, figures)
+    found: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "device": bench.device,
+        "emulated": bool(bench.device.get("emulated")),
+        "objective": request.objective,
+        "limits": request.limits.to_json(),
+        "space": request.space.size,
+        "n_measured": len(outcome.trials),
+        "n_failed": len(outcome.trials) - len(measured),
+        "best": point(winner) if winner is not None else None,
+        "points": {name: point(pool[i]) for name, i in named.items()},
+        "pareto": [point(i) for i in on_front],
+        "default": _final_point(own, names) if own else None,
+        "model_error": model_error(study, outcome.trials),
+        "reference": [reference.to_json() for reference in outcome.references],
+        "challenges": list(outcome.verdicts),
+        "marks": [*outcome.marks, *_marks(measured)],
+        "exhaustive": exhaustive(study, outcome.trials, searched),
+        "others": [_trial(trial, names) for trial in outcome.others],
+    }
+    if winner is not None and own is not None:
+        found["against_default"] = _against(
+            measured[winner].configuration, outcome.finals, request.seed
+        )
+    return found
+
+
+def _of(
+    indices: Sequence[int], objective: Objective, limits: Limits, figures: Sequence[Figures]
+) -> int | None:
+    """The best of some of several."""
+    at = best(objective, limits, [figures[i] for i in indices])
+    return None if at is None else indices[at]
+
+
+def exhaustive(
+    study: Study, trials: Sequence[StudyTrial], searched: int | None
+) -> dict[str, Any] | None:
+    """How far a search was from the optimum of a space that was measured whole; None where it was not.
+
+    By each configuration's own trial: what was measured again counts for neither side.
+    """
+    request = study.request
+    if len(trials) < request.space.size:
+        return None
+    ordered = sorted(trials, key=lambda t: t.number)
+    measured = [t for t in ordered if t.figures is not None]
+    figures = [t.figures for t in measured if t.figures is not None]
+    optimum = best(request.objective, request.limits, figures)
+    if optimum is None:
+        return None
+    first = {t.number for t in ordered[:searched]}
+    early = [f for t, f in zip(measured, figures, strict=True) if t.number in first]
+    found = best(request.objective, request.limits, early)
+    single: Objective = "edp" if request.objective == "pareto" else request.objective
+    least = values(single, figures[optimum])[0]
+    names = [cluster.name for cluster in request.space.clusters]
+    return {
+        "optimum": {
+            **measured[optimum].configuration.to_json(names),
+            "time_s": figures[optimum].time_s,
+            "energy_j": figures[optimum].energy_j,
+        },
+        "found_after": 1 + ordered.index(measured[optimum]),
+        "searched": len(first),
+        "gap": None if found is None else values(single, early[found])[0] / least - 1,
+    }
+
+
+def model_error(study: Study, trials: Sequence[StudyTrial]) -> dict[str, Any]:
+    """How well the models foretell what is measured, and their constants."""
+    request = study.request
+    known = [
+        Known(request.space.number(t.configuration), t.figures)
+        for t in trials
+        if t.figures is not None
+    ]
+    search = ModelSearch(request.space, request.objective, request.limits, seed=request.seed)
+    surrogate = search.fit(known) if len(known) > 1 else None
+    if surrogate is None:
+        return {}
+    names = [cluster.name for cluster in request.space.clusters]
+    ahead = [
+        abs(t.belief.time_s / t.figures.time_s - 1)
+        for t in trials
+        if t.belief is not None and t.figures is not None
+    ]
+    return {
+        "left_out": surrogate.errors(),
+        "ahead_time": sorted(ahead)[len(ahead) // 2] if ahead else None,
+        "constants": constants(surrogate.time, surrogate.power, names),
+    }
+
+
+def _marks(trials: Sequence[StudyTrial]) -> list[str]:
+    """What makes the figures of the whole study doubtful."""
+    figures = [t.figures for t in trials if t.figures is not None]
+    watts = [f.energy_j / f.time_s for f in figures if f.energy_j is not None]
+    return [mark for mark in (one_ceiling(watts),) if mark]
+
+
+def _trial(trial: StudyTrial, names: Sequence[str]) -> dict[str, Any]:
+    """A trial, as a run's events have it."""
+    return {
+        **trial.proposal(names),
+        "status": trial.status,
+        "message": trial.message,
+        "figures": asdict(trial.figures) if trial.figures else None,
+        "marks": list(trial.marks),
+        "khz": trial.seen_khz,
+    }
+
+
+def _front(limits: Limits, figures: Sequence[Figures]) -> list[int]:
+    kept = [i for i, f in enumerate(figures) if limits.kept(f) and f.energy_j is not None]
+    on_front = [kept[i] for i in front([values("pareto", figures[i]) for i in kept])]
+    return sorted(on_front, key=lambda i: figures[i].time_s)
+
+
+def _final_figures(trial: StudyTrial, finals: Sequence[Final]) -> Figures:
+    """What was measured last, and most often."""
+    again = next((f for f in finals if f.configuration == trial.configuration), None)
+    if again is not None:
+        return again.figures
+    assert trial.figures is not None
+    return trial.figures
+
+
+def best_point(found: Found, outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
+    """The best as a result has it; there must be one."""
+    assert found.best is not None
+    return _point(found.trials[found.best], found.figures[found.best], outcome.finals, names)
+
+
+def _point(
+    trial: StudyTrial,
+    figures: Figures,
+    finals: Sequence[Final],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    again = next((f for f in finals if f.configuration == trial.configuration), None)
+    if again is not None:
+        return _final_point(again, names)
+    return {
+        **trial.configuration.to_json(names),
+        "time_s": figures.time_s,
+        "energy_j": figures.energy_j,
+        "deviation_j": figures.deviation_j,
+        "celsius": figures.celsius,
+        "memory_bytes": figures.memory_bytes,
+        "ci": None,
+        "rails": {},
+        "seen_khz": trial.seen_khz,
+        "marks": list(trial.marks),
+    }
+
+
+def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
+    shown = final.configuration.to_json(names) if final.configuration else {"clusters": None}
+    return {
+        **shown,
+        "time_s": final.figures.time_s,
+        "energy_j": final.figures.energy_j,
+        "deviation_j": final.figures.deviation_j,
+        "celsius": final.figures.celsius,
+        "memory_bytes": final.figures.memory_bytes,
+        "ci": {
+            "time_s": final.time_s.ends,
+            "energy_j": final.energy_j.ends if final.energy_j else None,
+            "memory_bytes": final.memory_bytes.ends if final.memory_bytes else None,
+            "blocks": len(final.blocks),
+        },
+        "rails": final.rails,
+        "seen_khz": final.seen_khz,
+        "marks": list(final.marks),
+    }
+
+
+def _against(
+    configuration: CpuConfiguration, finals: Sequence[Final], seed: int
+) -> dict[str, Any] | None:
+    """The default over the best, of the blocks in which both were measured."""
+    mine = next((f for f in finals if f.configuration == configuration), None)
+    own = next((f for f in finals if f.configuration is None), None)
+    if mine is None or own is None:
+        return None
+    both = in_both(own.blocks, mine.blocks)
+    found: dict[str, Any] = {}
+    for name in ("time_s", "energy_j"):
+        ratio = figures_ratio(both, name, (own.figures, mine.figures), seed)
+        if ratio is not None:
+            doubtful = name == "energy_j" and bool(own.marks or mine.marks)
+            found[name] = {**ratio, "doubtful": doubtful}
+    return found

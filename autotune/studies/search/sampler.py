@@ -1,0 +1,253 @@
+"""A search as an Optuna sampler, and configurations as Optuna's parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import optuna
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial, TrialState
+
+from autotune.devices.topology import Cluster
+from autotune.studies.search.model_search import Known, Proposal, Search
+from autotune.studies.space import ClusterSetting, CpuConfiguration, CpuSpace, Figures, threads_of
+
+_Number = TypeVar("_Number", int, float)
+
+NUMBER = "configuration"
+"""Attribute of a trial: the number of its configuration in the space."""
+FIGURES = "figures"
+"""Attribute of a trial that was measured: what a step took."""
+
+
+THREADS = "threads per core"
+"""Name of the parameter that chooses how many threads a core has."""
+
+
+def suggest(trial: optuna.Trial, space: CpuSpace) -> CpuConfiguration:
+    """Asks a trial for a configuration, which may be one that a listed space does not hold.
+
+    Parameters are in units that people know: `big cores`, `big MHz`, `threads per core`. Cores of each cluster come
+    first; a clock is asked only of clusters that train. The last cluster trains where no other does. A value that
+    the space does not have, such as one that somebody else has queued, stands for the nearest one that it has.
+    """
+    chosen: list[ClusterSetting] = []
+    for cluster, row in zip(space.clusters, space.settings, strict=True):
+        taken = any(s.cores for s in chosen)
+        parts = any(0 < s.cores < len(c.cpus) for s, c in zip(chosen, space.clusters, strict=False))
+        if taken and (space.together == "never" or (space.together == "whole" and parts)):
+            chosen.append(ClusterSetting(0))
+            continue
+        counts = _counts(row)
+        if len(chosen) == len(space.clusters) - 1 and not taken:
+            counts = [n for n in counts if n] or counts
+        elif taken and space.together == "whole":
+            counts = [n for n in counts if n in (0, counts[-1])]
+        cores = _whole(trial, _cores(cluster), counts)
+        khz = None
+        if cores:
+            clocks = _clocks(row, cores)
+            khz = clocks[_real(trial, _clock(cluster), sorted(clocks))]
+        chosen.append(ClusterSetting(cores, khz))
+    ratio = _real(trial, THREADS, _ratios(space))
+    return CpuConfiguration(tuple(chosen), threads_of(sum(s.cores for s in chosen), ratio))
+
+
+def parameters(configuration: CpuConfiguration, space: CpuSpace) -> dict[str, float]:
+    """What `suggest` must be told for it to give this configuration."""
+    found: dict[str, float] = {}
+    for cluster, row, setting in zip(
+        space.clusters, space.settings, configuration.clusters, strict=True
+    ):
+        found[_cores(cluster)] = setting.cores
+        if setting.cores:
+            found[_clock(cluster)] = next(
+                mhz for mhz, khz in _clocks(row, setting.cores).items() if khz == setting.khz
+            )
+    found[THREADS] = next(
+        ratio
+        for ratio in space.threads_per_core
+        if threads_of(configuration.cores, ratio) == configuration.threads
+    )
+    return found
+
+
+def options(space: CpuSpace, name: str, chosen: Mapping[str, Any]) -> Sequence[float]:
+    """Values that the space has of a parameter, ascending.
+
+    Args:
+        space: What may be chosen.
+        name: The parameter's.
+        chosen: Parameters that were chosen before it.
+    """
+    for cluster, row in zip(space.clusters, space.settings, strict=True):
+        if name == _cores(cluster):
+            return _counts(row)
+        if name == _clock(cluster):
+            # Where one count of cores is all there is, nobody was asked for it.
+            cores = chosen.get(_cores(cluster), _counts(row)[-1])
+            return sorted(_clocks(row, _nearest(_counts(row), cores)))
+    return _ratios(space)
+
+
+def positions(trial: FrozenTrial, space: CpuSpace) -> dict[str, int]:
+    """Where the values of a trial's parameters stand among those that the space has."""
+    names = {name(cluster) for cluster in space.clusters for name in (_cores, _clock)} | {THREADS}
+    found = {}
+    for name in names & trial.params.keys():  # Earlier versions had parameters of other names.
+        known = list(options(space, name, trial.params))
+        found[name] = known.index(_nearest(known, trial.params[name]))
+    return found
+
+
+def _cores(cluster: Cluster) -> str:
+    return f"{cluster.name} cores"
+
+
+def _clock(cluster: Cluster) -> str:
+    return f"{cluster.name} MHz"
+
+
+def _counts(row: Sequence[ClusterSetting]) -> list[int]:
+    return sorted({setting.cores for setting in row})
+
+
+def _ratios(space: CpuSpace) -> list[float]:
+    return sorted(set(space.threads_per_core))
+
+
+def _clocks(row: Sequence[ClusterSetting], cores: int) -> dict[float, int | None]:
+    """Clocks of so many cores by their MHz.
+
+    One that is left to the system stands just above those that are held, since under load it is the highest.
+    """
+    found: dict[float, int | None] = {
+        s.khz / 1000: s.khz for s in row if s.cores == cores and s.khz is not None
+    }
+    if any(s.cores == cores and s.khz is None for s in row):
+        found[max(found, default=0.0) + 1.0] = None
+    return found
+
+
+def _whole(trial: optuna.Trial, name: str, counts: Sequence[int]) -> int:
+    """A count that the trial chooses; where there is one, nothing is asked."""
+    if len(counts) == 1:
+        return counts[0]
+    step = math.gcd(*(b - a for a, b in pairwise(counts)))
+    return _nearest(counts, trial.suggest_int(name, counts[0], counts[-1], step=step))
+
+
+def _real(trial: optuna.Trial, name: str, values: Sequence[float]) -> float:
+    """A value that the trial chooses; where there is one, nothing is asked."""
+    if len(values) == 1:
+        return values[0]
+    return _nearest(values, trial.suggest_float(name, values[0], values[-1]))
+
+
+def _nearest(values: Sequence[_Number], wanted: float) -> _Number:
+    return min(values, key=lambda value: abs(value - wanted))
+
+
+class SearchSampler(BaseSampler):
+    """What a search proposes; after its probes, at times another sampler's choice.
+
+    The other sampler is there for what the models have wrong. It works with any storage: everything that it knows
+    it reads from the study. It chooses positions among the values that the space has: clocks lie close together
+    here and far apart there.
+
+    Args:
+        space: What may be chosen.
+        base: The other sampler.
+        search: Proposes; None leaves every trial to the other sampler.
+        every: Each how manieth trial after the probes is the other sampler's; 0 for none.
+    """
+
+    def __init__(
+        self, space: CpuSpace, base: BaseSampler, search: Search | None = None, *, every: int = 5
+    ) -> None:
+        self._space, self._search = space, search
+        self._base = base
+        self._every = every
+        self._planned: dict[int, dict[str, float]] = {}
+        self.proposals: dict[int, Proposal] = {}
+        """By the trial's number, of trials that this process began."""
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """See `BaseSampler.before_trial`; the other sampler is told of each trial, whoever proposes it."""
+        self._base.before_trial(study, trial)
+        search = self._search
+        if search is None or "fixed_params" in trial.system_attrs:
+            return  # One that was queued is known already.
+        trials = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number]
+        taken = taken_numbers(trials)
+        known = known_trials(trials)
+        late = len(taken) - len(search.probes)
+        if self._every and late >= 0 and late % self._every == self._every - 1:
+            return
+        proposal = search.propose(known, taken)
+        if proposal is not None:
+            self.proposals[trial.number] = proposal
+            self._planned[trial.number] = parameters(self._space.at(proposal.number), self._space)
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """See `BaseSampler.infer_relative_search_space`."""
+        if trial.number in self._planned:
+            return {}
+        return self._base.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """See `BaseSampler.sample_relative`."""
+        if trial.number in self._planned:
+            return {}
+        return self._base.sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """See `BaseSampler.sample_independent`."""
+        planned = self._planned.get(trial.number)
+        if planned is not None:
+            return planned[param_name]
+        known = options(self._space, param_name, trial.params)
+        may = [at for at, value in enumerate(known) if param_distribution._contains(value)]
+        asked = IntDistribution(may[0], may[-1])
+        at = self._base.sample_independent(study, trial, param_name, asked)
+        return known[_nearest(may, at)]
+
+    def after_trial(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        """See `BaseSampler.after_trial`."""
+        self._planned.pop(trial.number, None)
+        self._base.after_trial(study, trial, state, values)
+
+
+def taken_numbers(trials: Collection[FrozenTrial]) -> set[int]:
+    """Configurations that are measured, failed, or under way."""
+    states = (TrialState.COMPLETE, TrialState.FAIL, TrialState.RUNNING)
+    return {t.user_attrs[NUMBER] for t in trials if t.state in states and NUMBER in t.user_attrs}
+
+
+def known_trials(trials: Collection[FrozenTrial]) -> list[Known]:
+    """What was measured and is valid."""
+    return [
+        Known(t.user_attrs[NUMBER], Figures(**t.user_attrs[FIGURES]))
+        for t in trials
+        if t.state == TrialState.COMPLETE and FIGURES in t.user_attrs
+    ]

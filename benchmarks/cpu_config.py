@@ -25,10 +25,10 @@ from bars import Report, run
 from foreign_phones import PHONES, ForeignBench
 
 from autotune.devices.topology import Cluster
-from autotune.emulator.clock import VirtualClock
-from autotune.emulator.profile import load
-from autotune.emulator.soc import Soc
-from autotune.emulator.step_model import ALEXNET_B16, estimate
+from autotune.emulator.model.clock import VirtualClock
+from autotune.emulator.model.profile import load
+from autotune.emulator.model.soc import Soc
+from autotune.emulator.model.step_model import ALEXNET_B16, estimate
 from autotune.studies.bench.bench import Measured
 from autotune.studies.replay.replay import read_paper_table, search
 from autotune.studies.run.study import SamplerName, StudyRequest, study_of

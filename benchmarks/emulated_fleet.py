@@ -15,7 +15,7 @@ from typing import Any
 from autotune.compiler.runners.session_ends import CLIENT_GONE
 from autotune.compiler.workers.workers import Message, WorkerLost
 from autotune.devices import Completed
-from autotune.emulator.device import EmulatedDevice
+from autotune.emulator.device.device import EmulatedDevice
 from autotune.errors import DeviceError, StableDeviceError
 from autotune.tracker.link import Crash, Served
 

@@ -36,9 +36,9 @@ from autotune.compiler.runners.sessions import SessionWaits
 from autotune.compiler.target.spaces import Measure
 from autotune.devices import cpufreq, journal, topology
 from autotune.devices.device import Device
-from autotune.emulator import userland
-from autotune.emulator.device import EmulatedDevice
-from autotune.emulator.faults import CallKind, FaultKind, FaultPlan
+from autotune.emulator.device.device import EmulatedDevice
+from autotune.emulator.device.faults import CallKind, FaultKind, FaultPlan
+from autotune.emulator.phone import userland
 from autotune.errors import DeviceError
 from autotune.measurement import Outcome
 from autotune.records import RunFolder, read_run

@@ -32,8 +32,8 @@ import optuna
 from bars import Report, run
 
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
-from autotune.emulator.profile import load
-from autotune.emulator.step_model import schedule_estimate
+from autotune.emulator.model.profile import load
+from autotune.emulator.model.step_model import schedule_estimate
 from autotune.studies.bench.bench import Measured
 from autotune.studies.joint.joint import Choice, JointBench
 from autotune.studies.joint.joint_run import KeptSchedules

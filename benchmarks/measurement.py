@@ -21,11 +21,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from bars import Report, run
 
-from autotune.emulator.clock import VirtualClock
-from autotune.emulator.profile import load
-from autotune.emulator.soc import Soc
-from autotune.emulator.step_model import ALEXNET_B16
-from autotune.emulator.trained import scaled
+from autotune.emulator.model.clock import VirtualClock
+from autotune.emulator.model.profile import load
+from autotune.emulator.model.soc import Soc
+from autotune.emulator.model.step_model import ALEXNET_B16
+from autotune.emulator.model.trained import scaled
 from autotune.measurement.verdicts import Verdict, versus
 from autotune.power import meizu_traces
 

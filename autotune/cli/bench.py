@@ -61,8 +61,7 @@ def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chose
     if emulate is not None:
         if serial is not None:
             raise UsageError("--emulate and --device exclude each other", hint="give one of them")
-        from autotune.emulator.device import EmulatedDevice
-        from autotune.emulator.observed import observing
+        from autotune.emulator.device import EmulatedDevice, observing
 
         device = EmulatedDevice(emulate, programs=observing())
         return Chosen(device, probe(device), device.clock.sleep)

@@ -97,8 +97,7 @@ def model_runner(request: TuneRequest) -> Runner:
         UsageError: There is no such device.
     """
     from autotune.compiler.runners import ModelRunner
-    from autotune.emulator.profile import load
-    from autotune.emulator.step_model import schedule_estimate
+    from autotune.emulator.model import load, schedule_estimate
 
     assert request.cores is not None
     profile, cpus = load(request.cores.emulated), request.cores.cpus

@@ -30,7 +30,7 @@ def models(incomplete: str) -> list[str]:
 
 def profiles(incomplete: str) -> list[str]:
     """Names of emulated devices."""
-    from autotune.emulator import profile
+    from autotune.emulator.model import profile
 
     return _beginning(incomplete, list(profile.names()))
 

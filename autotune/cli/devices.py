@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from autotune.devices.discovery import Listed
     from autotune.devices.info import DeviceInfo
     from autotune.devices.journal import LeftBehind
-    from autotune.emulator.model_phone import ModelPhone
-    from autotune.emulator.phone import EmulatedPhone
+    from autotune.emulator.phone import EmulatedPhone, ModelPhone
 
 Ssh = Annotated[
     list[str] | None,
@@ -184,7 +183,7 @@ def emulate(
       autotune devices emulate meizu-16t
       autotune devices emulate --list
     """
-    from autotune.emulator import profile as profiles
+    from autotune.emulator.model import profile as profiles
     from autotune.errors import ToolchainError, UsageError
 
     if not 0 <= port <= 65535:
@@ -206,8 +205,7 @@ def emulate(
         return
     if profile is None:
         raise UsageError("a profile is missing", hint=f"one of {', '.join(profiles.names())}")
-    from autotune.emulator import model_phone, userland
-    from autotune.emulator.phone import serve
+    from autotune.emulator.phone import model_phone, serve, userland
 
     phone = model_phone.model_phone(profile, port=port, rooted=rooted)
     missing = userland.missing_parts()
@@ -229,7 +227,7 @@ def emulate(
 
 
 def _faults_from_stdin(phone: ModelPhone) -> None:
-    from autotune.emulator import model_phone
+    from autotune.emulator.phone import model_phone
     from autotune.errors import UsageError
 
     for line in sys.stdin:

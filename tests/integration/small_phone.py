@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from autotune.devices.ports import free_port
-from autotune.emulator import userland
-from autotune.emulator.phone import Contents, EmulatedPhone
+from autotune.emulator.phone import userland
+from autotune.emulator.phone.phone import Contents, EmulatedPhone
 
 CPU = "/sys/devices/system/cpu"
 POLICY = f"{CPU}/cpufreq/policy0"

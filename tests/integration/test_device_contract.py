@@ -11,7 +11,7 @@ from boards import SSHD, ssh_board
 from autotune.devices import Completed, Device, contract
 from autotune.devices.local import LocalDevice
 from autotune.devices.ssh import SshDevice
-from autotune.emulator.device import EmulatedDevice
+from autotune.emulator.device.device import EmulatedDevice
 from autotune.errors import StableDeviceError, TransientDeviceError
 
 

@@ -16,7 +16,7 @@ from small_phone import CPU, POLICY, adb, needs_phone, private_adb, small_phone
 from autotune.devices import contract
 from autotune.devices.adb import AdbDevice, attached
 from autotune.devices.info import probe
-from autotune.emulator.phone import EmulatedPhone
+from autotune.emulator.phone.phone import EmulatedPhone
 from autotune.errors import StableDeviceError
 
 pytestmark = [needs_phone, pytest.mark.timeout(120)]

@@ -10,7 +10,7 @@ import pytest
 from small_phone import POLICY, adb, needs_phone, private_adb, small_phone
 
 from autotune.devices.adb import AdbDevice, attached
-from autotune.emulator.phone import EmulatedPhone
+from autotune.emulator.phone.phone import EmulatedPhone
 from autotune.errors import DeviceError, TransientDeviceError
 
 pytestmark = [needs_phone, pytest.mark.timeout(120)]

@@ -16,7 +16,7 @@ from small_phone import needs_phone, private_adb, small_phone
 
 from autotune.compiler.native import device_server
 from autotune.devices.adb import AdbDevice
-from autotune.emulator.phone import EmulatedPhone
+from autotune.emulator.phone.phone import EmulatedPhone
 
 pytestmark = [needs_phone, pytest.mark.timeout(300)]
 TMP = PurePosixPath("/data/local/tmp")

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.emulator import profile as profiles
-from autotune.emulator.device import EmulatedDevice
-from autotune.emulator.faults import FaultPlan
-from autotune.emulator.soc import Soc
-from autotune.emulator.step_model import ALEXNET_B16, Workload, estimate
-from autotune.emulator.sysfs import kernel_tree
+from autotune.emulator.device.device import EmulatedDevice
+from autotune.emulator.device.faults import FaultPlan
+from autotune.emulator.kernel.sysfs import kernel_tree
+from autotune.emulator.model import profile as profiles
+from autotune.emulator.model.soc import Soc
+from autotune.emulator.model.step_model import ALEXNET_B16, Workload, estimate
 from autotune.errors import DeviceError
 
 PROFILES = [profiles.load(name) for name in profiles.names()]

@@ -20,8 +20,8 @@ from autotune.devices.journal import Change, Journal
 from autotune.devices.probes import capabilities
 from autotune.devices.sensors import meters, thermal_zones
 from autotune.devices.topology import clusters
-from autotune.emulator.device import EmulatedDevice
-from autotune.emulator.faults import Fault, FaultPlan
+from autotune.emulator.device.device import EmulatedDevice
+from autotune.emulator.device.faults import Fault, FaultPlan
 from autotune.errors import DeviceError, RecordError, StableDeviceError, TransientDeviceError
 
 CPU = "/sys/devices/system/cpu"

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from autotune.emulator.kernel import KernelTree
-from autotune.emulator.profile import load
-from autotune.emulator.sensor_files import MeterState
-from autotune.emulator.soc import Soc
-from autotune.emulator.step_model import ALEXNET_B16
-from autotune.emulator.sysfs import kernel_tree
-from autotune.emulator.tree import Tree
+from autotune.emulator.kernel.kernel import KernelTree
+from autotune.emulator.kernel.sensor_files import MeterState
+from autotune.emulator.kernel.sysfs import kernel_tree
+from autotune.emulator.kernel.tree import Tree
+from autotune.emulator.model.profile import load
+from autotune.emulator.model.soc import Soc
+from autotune.emulator.model.step_model import ALEXNET_B16
 
 CPU = "/sys/devices/system/cpu"
 BIG = f"{CPU}/cpufreq/policy4"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from autotune.emulator import profile as profiles
-from autotune.emulator.clock import RealClock
-from autotune.emulator.fit import METER_LIMIT_W, Row, fit, metered_j, predict, read_table
-from autotune.emulator.soc import Soc
-from autotune.emulator.step_model import ALEXNET_B16, Workload, estimate
+from autotune.emulator.model import profile as profiles
+from autotune.emulator.model.clock import RealClock
+from autotune.emulator.model.fit import METER_LIMIT_W, Row, fit, metered_j, predict, read_table
+from autotune.emulator.model.soc import Soc
+from autotune.emulator.model.step_model import ALEXNET_B16, Workload, estimate
 from autotune.errors import UsageError
 
 TABLE = Path(__file__).parents[1] / "data" / "meizu16t_alexnet_b16.csv"

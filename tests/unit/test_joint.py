@@ -14,8 +14,8 @@ import optuna
 import pytest
 
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
-from autotune.emulator.profile import load
-from autotune.emulator.step_model import schedule_estimate
+from autotune.emulator.model.profile import load
+from autotune.emulator.model.step_model import schedule_estimate
 from autotune.errors import RecordError
 from autotune.studies.bench.bench import Measured
 from autotune.studies.joint.joint import Choice, JointBench, exchange

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from autotune.devices.info import probe
-from autotune.emulator.device import EmulatedDevice
+from autotune.emulator.device.device import EmulatedDevice
 from autotune.measurement.observation import Observation, parse
 from autotune.measurement.profile import Calls, StepProfile, attribute, calls_of, shares
 from autotune.power.channels import stream_meter

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from autotune.emulator import profile as profiles
-from autotune.emulator.fit_kernels import calibrated, main, read_pools
-from autotune.emulator.step_model import (
+from autotune.emulator.model import profile as profiles
+from autotune.emulator.model.fit_kernels import calibrated, main, read_pools
+from autotune.emulator.model.step_model import (
     ALEXNET_B16,
     VECTOR_LANES,
     Workload,

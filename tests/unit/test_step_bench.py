@@ -17,13 +17,13 @@ from autotune.cli.bench import choose, ready
 from autotune.devices.device import Completed
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal
-from autotune.emulator.clock import VirtualClock
-from autotune.emulator.device import EmulatedDevice
-from autotune.emulator.faults import Fault, FaultPlan
-from autotune.emulator.observed import observing
-from autotune.emulator.step_model import ALEXNET_B16, estimate
-from autotune.emulator.step_model import Workload as ModelWork
-from autotune.emulator.trained import NOMINAL_BYTES
+from autotune.emulator.device.device import EmulatedDevice
+from autotune.emulator.device.faults import Fault, FaultPlan
+from autotune.emulator.device.observed import observing
+from autotune.emulator.model.clock import VirtualClock
+from autotune.emulator.model.step_model import ALEXNET_B16, estimate
+from autotune.emulator.model.step_model import Workload as ModelWork
+from autotune.emulator.model.trained import NOMINAL_BYTES
 from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
 from autotune.measurement import observation
 from autotune.measurement.conditions import broken

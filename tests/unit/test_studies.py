@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from autotune.devices.info import probe
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
-from autotune.emulator.device import EmulatedDevice
-from autotune.emulator.profile import load
-from autotune.emulator.step_model import ALEXNET_B16, estimate
+from autotune.emulator.device.device import EmulatedDevice
+from autotune.emulator.model.profile import load
+from autotune.emulator.model.step_model import ALEXNET_B16, estimate
 from autotune.errors import RecordError, ToolchainError, TransientDeviceError, UsageError
 from autotune.studies.bench.bench import Measured
 from autotune.studies.models.physics import PowerModel, TimeModel

@@ -11,7 +11,7 @@ from autotune import waits
 from autotune.cli.verbosity import set_verbosity, stderr_log
 from autotune.compiler.native.native_build import NativePart, build_in
 from autotune.devices.info import probe
-from autotune.emulator.device import EmulatedDevice
+from autotune.emulator.device.device import EmulatedDevice
 from autotune.errors import ToolchainError
 from autotune.measurement.conditions import body_zone, read_celsius, wait_until_cool
 from autotune.waits import telling, waiting

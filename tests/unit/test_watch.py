@@ -12,8 +12,8 @@ import pytest
 
 from autotune.devices import Completed
 from autotune.devices.journal import Change, Journal
-from autotune.emulator.device import EmulatedDevice
-from autotune.emulator.faults import Fault, FaultPlan
+from autotune.emulator.device.device import EmulatedDevice
+from autotune.emulator.device.faults import Fault, FaultPlan
 from autotune.errors import RecordError
 from autotune.tracker.deploy import Deployment, Service
 from autotune.tracker.link import Crash, Served

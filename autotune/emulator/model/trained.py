@@ -17,7 +17,7 @@ from statistics import NormalDist
 from typing import Any, Protocol
 
 from autotune.devices.topology import cpu_list
-from autotune.emulator.step_model import ALEXNET_B16, Workload
+from autotune.emulator.model.step_model import ALEXNET_B16, Workload
 from autotune.errors import UsageError
 from autotune.workloads.schedule_traits import ScheduleTraits
 

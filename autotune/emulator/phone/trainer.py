@@ -7,9 +7,7 @@ process may use, so that clocks, heat and the battery follow.
 from __future__ import annotations
 
 from autotune.emulator.kernel import KernelFile
-from autotune.emulator.soc import Load, Soc
-from autotune.emulator.step_model import ALEXNET_B16
-from autotune.emulator.trained import TRAINER, scaled
+from autotune.emulator.model import ALEXNET_B16, TRAINER, Load, Soc, scaled
 from autotune.errors import UsageError
 
 PATH = "/sys/kernel/autotune/train"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from autotune.emulator.profile import Thermal
+from autotune.emulator.model.profile import Thermal
 
 
 class Heat:

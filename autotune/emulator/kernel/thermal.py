@@ -5,8 +5,8 @@ The words are those of AOSP's ThermalManagerService.dump (Android 10 on); phones
 
 from __future__ import annotations
 
-from autotune.emulator.kernel import KernelFile
-from autotune.emulator.soc import Soc
+from autotune.emulator.kernel.kernel import KernelFile
+from autotune.emulator.model import Soc
 
 PATH = "/sys/kernel/autotune/thermalservice"
 PROGRAM = "dumpsys"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from autotune.emulator.profile import CoreModel, Kernels, Profile
+from autotune.emulator.model.profile import CoreModel, Kernels, Profile
 from autotune.errors import UsageError
 from autotune.workloads.schedule_traits import NestTraits, ScheduleTraits
 

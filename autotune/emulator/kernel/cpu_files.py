@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from autotune.devices.topology import cpu_list_text
-from autotune.emulator.kernel import KernelFile
-from autotune.emulator.policy import Policy
-from autotune.emulator.soc import Soc
+from autotune.emulator.kernel.kernel import KernelFile
+from autotune.emulator.model import Policy, Soc
 
 _CPU = "/sys/devices/system/cpu"
 _WRITABLE = 0o644

@@ -1,6 +1,6 @@
 """Calibrates how the model's cores run schedules, so that known schedules take what the paper's step does.
 
-`python -m autotune.emulator.fit_kernels PROFILE RESULT.json...` prints the constants of a profile.
+`python -m autotune.emulator.model.fit_kernels PROFILE RESULT.json...` prints the constants of a profile.
 
 EMDL'21's table (`fit.py`) tells how many cycles, and how much waiting for memory, AlexNet's step of batch 16 costs
 one core. The best schedules that are known of its kernels are taken to be as good as the paper's library was: their
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.emulator.profile import Kernels, Profile, load
-from autotune.emulator.step_model import ALEXNET_B16, nest_bytes, nest_cycles
+from autotune.emulator.model.profile import Kernels, Profile, load
+from autotune.emulator.model.step_model import ALEXNET_B16, nest_bytes, nest_cycles
 from autotune.errors import UsageError
 from autotune.workloads.schedule_traits import NestTraits, ScheduleTraits
 
@@ -137,7 +137,8 @@ def main(argv: Sequence[str]) -> int:
     """Prints a profile's constants as its TOML file has them."""
     if len(argv) < 2:
         print(
-            "usage: python -m autotune.emulator.fit_kernels PROFILE RESULT.json...", file=sys.stderr
+            "usage: python -m autotune.emulator.model.fit_kernels PROFILE RESULT.json...",
+            file=sys.stderr,
         )
         return 2
     found, difference = calibrated(load(argv[0]), read_pools([Path(path) for path in argv[1:]]))

@@ -15,9 +15,9 @@ from autotune.emulator.adbd.connection import Authorise, Identity
 from autotune.emulator.adbd.daemon import Daemon
 from autotune.emulator.adbd.link_faults import LinkFaults
 from autotune.emulator.adbd.services import PhoneServices, Rooted
-from autotune.emulator.fuse_files import FuseFiles
-from autotune.emulator.tree import Tree
-from autotune.emulator.userland import Contents, Userland
+from autotune.emulator.kernel import Tree
+from autotune.emulator.phone.fuse_files import FuseFiles
+from autotune.emulator.phone.userland import Contents, Userland
 from autotune.errors import ToolchainError, TransientDeviceError
 
 _ADB_TIMEOUT_S = 20.0

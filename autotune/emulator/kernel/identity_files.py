@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autotune.emulator.kernel import KernelFile
-from autotune.emulator.soc import Soc
+from autotune.emulator.kernel.kernel import KernelFile
+from autotune.emulator.model import Soc
 
 EMULATED = "/etc/autotune-emulated"
 _USER_HZ = 100

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.devices.device import Completed
 from autotune.devices.topology import cpu_list, cpu_list_text
-from autotune.emulator.clock import VirtualClock
-from autotune.emulator.soc import Load
-from autotune.emulator.trained import (
+from autotune.emulator.device.view import FileView
+from autotune.emulator.model import (
     STEP_RUNNER,
     TRAINER,
+    Load,
     Piece,
     Program,
     StepRunner,
     Trainer,
+    VirtualClock,
     arguments,
 )
-from autotune.emulator.view import FileView
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.emulator.device import EmulatedDevice
-    from autotune.emulator.device import Program as DeviceProgram
+    from autotune.emulator.device.device import EmulatedDevice
+    from autotune.emulator.device.device import Program as DeviceProgram
 
 OBSERVE = "autotune_observe"
 _FIRST_PID = 4200

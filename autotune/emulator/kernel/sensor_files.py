@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from autotune.emulator.kernel import KernelFile
-from autotune.emulator.profile import Battery, Monitor, Rail, Zone
-from autotune.emulator.soc import Soc
+from autotune.emulator.kernel.kernel import KernelFile
+from autotune.emulator.model import Battery, Monitor, Rail, Soc, Zone
 
 _SUPPLY = "/sys/class/power_supply"
 _KGSL = "/sys/class/kgsl/kgsl-3d0"

@@ -12,15 +12,11 @@ from pathlib import Path, PurePosixPath
 
 from autotune.devices.device import Completed
 from autotune.devices.shell import BOOT_ID
-from autotune.emulator.clock import Clock
-from autotune.emulator.commands import Shell, run_command
-from autotune.emulator.faults import CallKind, FaultKind, FaultPlan, FaultState
-from autotune.emulator.memory_files import MemoryFiles
-from autotune.emulator.profile import Profile, load
-from autotune.emulator.sensor_files import MeterState
-from autotune.emulator.soc import Soc
-from autotune.emulator.sysfs import kernel_tree
-from autotune.emulator.view import FileView
+from autotune.emulator.device.commands import Shell, run_command
+from autotune.emulator.device.faults import CallKind, FaultKind, FaultPlan, FaultState
+from autotune.emulator.device.view import FileView
+from autotune.emulator.kernel import MemoryFiles, MeterState, kernel_tree
+from autotune.emulator.model import Clock, Profile, Soc, load
 from autotune.errors import StableDeviceError, TransientDeviceError
 
 Program = Callable[["EmulatedDevice", Sequence[str], bool], Completed]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from autotune.emulator.clock import Clock
+from autotune.emulator.model import Clock
 from autotune.errors import UsageError
 
 FaultKind = Literal[

@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from autotune.emulator import fuse_protocol as fuse
-from autotune.emulator.fuse_protocol import Attributes, Op, Request
-from autotune.emulator.tree import Tree
+from autotune.emulator.kernel import Tree
+from autotune.emulator.phone import fuse_protocol as fuse
+from autotune.emulator.phone.fuse_protocol import Attributes, Op, Request
 
 _POLL_MS = 200
 _STARTUP_S = 0.005

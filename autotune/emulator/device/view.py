@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from autotune.emulator.kernel import KernelTree, refused
-from autotune.emulator.memory_files import MemoryFiles
+from autotune.emulator.kernel import KernelTree, MemoryFiles, refused
 
 
 class FileView:

@@ -1,6 +1,6 @@
 """Fits the model's constants to the paper's table of 21 CPU configurations.
 
-`python -m autotune.emulator.fit TABLE.csv` prints the constants of the profile `meizu-16t` and each row's errors.
+`python -m autotune.emulator.model.fit TABLE.csv` prints the constants of the profile `meizu-16t` and each row's errors.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.emulator.profile import Profile, load
-from autotune.emulator.step_model import ALEXNET_B16, StepEstimate, estimate
+from autotune.emulator.model.profile import Profile, load
+from autotune.emulator.model.step_model import ALEXNET_B16, StepEstimate, estimate
 
 METER_LIMIT_W = 3.56
 """Net power in watts at which the paper's meter stopped rising; fitted with the rest.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from autotune.emulator.profile import ClusterProfile
+from autotune.emulator.model.profile import ClusterProfile
 
 _ALWAYS_HIGH = ("performance",)
 _ALWAYS_LOW = ("powersave",)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from autotune.emulator.cpu_files import cpu_files
-from autotune.emulator.identity_files import identity_files
-from autotune.emulator.kernel import KernelFile, KernelTree
-from autotune.emulator.sensor_files import MeterState, sensor_files
-from autotune.emulator.soc import Soc
-from autotune.emulator.thermal import thermal_service_files
+from autotune.emulator.kernel.cpu_files import cpu_files
+from autotune.emulator.kernel.identity_files import identity_files
+from autotune.emulator.kernel.kernel import KernelFile, KernelTree
+from autotune.emulator.kernel.sensor_files import MeterState, sensor_files
+from autotune.emulator.kernel.thermal import thermal_service_files
+from autotune.emulator.model import Soc
 
 
 def kernel_tree(

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.devices.device import Completed
-from autotune.emulator import thermal
-from autotune.emulator.memory_files import MemoryFiles
-from autotune.emulator.profile import Profile
-from autotune.emulator.view import FileView
+from autotune.emulator.device.view import FileView
+from autotune.emulator.kernel import MemoryFiles, thermal
+from autotune.emulator.model import Profile
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from autotune.emulator.clock import Clock, VirtualClock
-from autotune.emulator.heat import Heat
-from autotune.emulator.policy import Policy
-from autotune.emulator.profile import Profile
-from autotune.emulator.step_model import StepEstimate, Workload, estimate, in_sequence
+from autotune.emulator.model.clock import Clock, VirtualClock
+from autotune.emulator.model.heat import Heat
+from autotune.emulator.model.policy import Policy
+from autotune.emulator.model.profile import Profile
+from autotune.emulator.model.step_model import StepEstimate, Workload, estimate, in_sequence
 from autotune.errors import UsageError
 
 _HISTORY_S = 60.0

@@ -6,7 +6,7 @@ import errno
 from dataclasses import dataclass
 from typing import Literal
 
-from autotune.emulator.kernel import refused
+from autotune.emulator.kernel.kernel import refused
 
 _FOLDER_MODE = 0o771
 

@@ -6,15 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from autotune.emulator import thermal, trainer
-from autotune.emulator.clock import RealClock
-from autotune.emulator.commands import properties
-from autotune.emulator.phone import Contents, EmulatedPhone
-from autotune.emulator.profile import Profile, load
-from autotune.emulator.sensor_files import MeterState
-from autotune.emulator.soc import Soc
-from autotune.emulator.sysfs import kernel_tree
-from autotune.emulator.tree import Tree
+from autotune.emulator.device import properties
+from autotune.emulator.kernel import MeterState, Tree, kernel_tree, thermal
+from autotune.emulator.model import Profile, RealClock, Soc, load
+from autotune.emulator.phone import trainer
+from autotune.emulator.phone.phone import Contents, EmulatedPhone
 from autotune.errors import UsageError
 
 _KERNEL_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/etc/autotune-emulated")

@@ -16,16 +16,10 @@ import typer
 
 from autotune.cli.devices import restore_left_behind
 from autotune.cli.signals import ended_by_signals
-from autotune.devices.device import Device
-from autotune.devices.info import DeviceInfo, probe
-from autotune.devices.journal import EMULATED_KIND, Journal, held
+from autotune.devices import EMULATED_KIND, Device, DeviceInfo, Journal, held, probe
 from autotune.errors import DeviceError, TransientDeviceError, UsageError, choices
-from autotune.measurement.observer import Observer
-from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import Band, Protocol, Workload
-from autotune.power import channels, nvml, stream
-from autotune.power.channels import Meter
-from autotune.power.stream import Stream
+from autotune.measurement import Band, Observer, Protocol, StepBench, Workload
+from autotune.power import Meter, Stream, channels, nvml, stream
 from autotune.scratch import Scratch
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from autotune.errors import UsageError, choices
 if TYPE_CHECKING:
     from autotune.compiler.runners import Runner
     from autotune.compiler.target import Cores, Fleet, TargetSpec, TuneRequest
-    from autotune.devices.topology import Cluster
+    from autotune.devices import Cluster
 
 HYBRID = "hybrid"
 
@@ -42,7 +42,7 @@ def chosen_cores(
             raise UsageError(
                 f"--emulate {emulate} is no --target {target.name}", hint="give --target arm-cpu"
             )
-        from autotune.devices.info import probe
+        from autotune.devices import probe
         from autotune.emulator.device import EmulatedDevice
 
         found = probe(EmulatedDevice(emulate)).clusters
@@ -55,8 +55,7 @@ def chosen_cores(
             f"--target {target.name} has no clusters on this host",
             hint="name a device with --tracker and --key, or a model of one with --emulate",
         )
-    from autotune.devices.info import probe
-    from autotune.devices.local import LocalDevice
+    from autotune.devices import LocalDevice, probe
 
     return Cores(cluster, _cpus(cluster, probe(LocalDevice()).clusters)), None
 
@@ -76,7 +75,7 @@ def _cpus(name: str, clusters: Sequence[Cluster]) -> tuple[int, ...]:
 def _served_cores(cluster: str, fleet: Fleet) -> tuple[Cores | None, Fleet]:
     from autotune.cli.fleet import served_under
     from autotune.compiler.target import Cores
-    from autotune.devices.topology import cpu_list
+    from autotune.devices import cpu_list
 
     if cluster == HYBRID:
         return None, fleet

@@ -172,7 +172,7 @@ def _by_difference(tasks: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str,
 
 
 def _kernel(place: int, task: dict[str, Any]) -> tuple[str, ...]:
-    from autotune.workloads.spec import short_name
+    from autotune.workloads import short_name
 
     first, second = (
         time_text(None if task[f"{side}_ms"] is None else task[f"{side}_ms"] / 1e3)

@@ -12,8 +12,8 @@ from autotune.cli.output import write_json
 from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
-    from autotune.devices.info import DeviceInfo
-    from autotune.records.folder import Run
+    from autotune.devices import DeviceInfo
+    from autotune.records import Run
 
 
 def apply(
@@ -54,7 +54,7 @@ def apply(
       autotune devices restore
     """
     from autotune.cli import bench as benches
-    from autotune.devices.topology import cpu_list_text
+    from autotune.devices import cpu_list_text
     from autotune.errors import UsageError
     from autotune.records import read_run
     from autotune.studies.plans import is_plan, read_plan
@@ -116,7 +116,7 @@ def point_of(run: Run, name: str) -> dict[str, Any]:
         UsageError: It has not ended, or has no such point.
     """
     from autotune.errors import UsageError, choices
-    from autotune.records.kinds import kind_of
+    from autotune.records import kind_of
 
     if kind_of(run.about) not in ("cpu-config", "joint"):
         raise UsageError(

@@ -55,7 +55,7 @@ def compare(
     from autotune.cli.trust import check_allowed, outside
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import StableDeviceError, UsageError
-    from autotune.measurement.verdicts import LOOKS, versus
+    from autotune.measurement import LOOKS, versus
     from autotune.records import RunFolder, read_run
     from autotune.studies.bench import DeviceBench, setting_of
     from autotune.studies.space import CpuConfiguration, compared_text, configuration_text

@@ -49,8 +49,7 @@ from autotune.errors import (
     StableDeviceError,
     UsageError,
 )
-from autotune.measurement.conditions import body_zone
-from autotune.measurement.step_bench import StepBench
+from autotune.measurement import StepBench, body_zone
 from autotune.reading import reading
 from autotune.records import RunFolder, read_run
 from autotune.studies.bench import DeviceBench, Measured, setting_of

@@ -14,15 +14,11 @@ from autotune.cli.bench import Bring, Chosen, on_device
 from autotune.cli.joint_pools import JointPools, joint_pools
 from autotune.cli.step_options import StepOptions
 from autotune.cli.workload import step_feeds, step_form, training_step
-from autotune.devices.journal import EMULATED_KIND
+from autotune.devices import EMULATED_KIND
 from autotune.errors import UsageError
-from autotune.measurement.observer import Observer
-from autotune.measurement.step_run import Workload
-from autotune.measurement.step_runner import PROGRAM, MemoryKind, StepRunner
+from autotune.measurement import PROGRAM, MemoryKind, Observer, StepRunner, Workload
 from autotune.scratch import Scratch
-from autotune.workloads.graph import tasks
-from autotune.workloads.memory import plan_memory
-from autotune.workloads.training_step import LAYOUTS
+from autotune.workloads import LAYOUTS, plan_memory, tasks
 
 if TYPE_CHECKING:
     from autotune.cli.tuning import LiveProgress

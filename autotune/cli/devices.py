@@ -12,9 +12,7 @@ from autotune.cli import completion
 from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
-    from autotune.devices.discovery import Listed
-    from autotune.devices.info import DeviceInfo
-    from autotune.devices.journal import LeftBehind
+    from autotune.devices import DeviceInfo, LeftBehind, Listed
     from autotune.emulator.phone import EmulatedPhone, ModelPhone
 
 Ssh = Annotated[
@@ -92,7 +90,7 @@ def _row(one: Listed) -> tuple[str, ...]:
 
 
 def _clusters(info: DeviceInfo) -> str:
-    from autotune.devices.topology import cpu_list_text
+    from autotune.devices import cpu_list_text
 
     return "; ".join(
         f"{c.name} {cpu_list_text(c.cpus)}"
@@ -127,9 +125,7 @@ def show(
     from dataclasses import asdict
 
     from autotune.cli.settings import boards
-    from autotune.devices import discovery
-    from autotune.devices.info import probe
-    from autotune.devices.probes import capabilities
+    from autotune.devices import capabilities, discovery, probe
 
     ((serial, kind),) = discovery.choose([serial], [*boards(), *(ssh or ())])
     info = probe(discovery.reach(serial, kind))

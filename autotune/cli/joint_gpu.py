@@ -6,9 +6,7 @@ import logging
 
 from autotune.cli.device_workload import DeviceWorkload
 from autotune.errors import StableDeviceError
-from autotune.measurement.setting import Setting
-from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_runner import OpenClDevice, crossing_seconds
+from autotune.measurement import OpenClDevice, Setting, StepBench, crossing_seconds
 from autotune.studies.joint import GpuKernel, Placing, gpu_form
 
 LOGGER = logging.getLogger("autotune.joint")

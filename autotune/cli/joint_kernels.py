@@ -14,7 +14,7 @@ from autotune.cli.step_options import StepOptions
 from autotune.cli.tuning import tuned
 from autotune.cli.workload import step_form, training_step
 from autotune.compiler.target import TuneRequest, on_cores, spaces, targets
-from autotune.devices.local import LocalDevice
+from autotune.devices import LocalDevice
 from autotune.errors import UsageError
 from autotune.workloads import tasks
 

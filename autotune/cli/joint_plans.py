@@ -8,10 +8,8 @@ from typing import Any
 
 from autotune.cli.device_workload import DeviceWorkload
 from autotune.cli.joint_gpu import measured_placing
-from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_runner import MemoryKind
-from autotune.records import RunFolder
-from autotune.records.folder import write_json
+from autotune.measurement import MemoryKind, StepBench
+from autotune.records import RunFolder, write_json
 from autotune.studies.bench import DeviceBench, setting_of
 from autotune.studies.joint import PROBE, ROUND, Choice, DeviceSteps, FormOnDevice, JointBench
 from autotune.studies.plans import PlannedSetting, step_plan

@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from autotune.cli.bench import Chosen
 from autotune.cli.run_devices import other_devices
 from autotune.errors import UsageError
-from autotune.records import read_run
-from autotune.records.folder import Run
+from autotune.records import Run, read_run
 from autotune.studies.models import HYBRID, TaskPool, pools
-from autotune.workloads.memory import plan_memory
+from autotune.workloads import plan_memory
 
 if TYPE_CHECKING:
     from autotune.compiler.programs import Winner
-    from autotune.workloads import StepForm, StepGraph, TrainingStep
-    from autotune.workloads.training_step import LayoutName
+    from autotune.workloads import LayoutName, StepForm, StepGraph, TrainingStep
 
 _MOST_FORMS = 6
 

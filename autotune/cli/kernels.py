@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from autotune.compiler.target import Space, TargetSpec, TuneRequest
-    from autotune.workloads.graph import Task
+    from autotune.workloads import Task
 
 Precision = Literal["fp32", "fp16"]
 
@@ -173,8 +173,7 @@ def kernels(
     from autotune.cli.tuning import carry_out
     from autotune.compiler.target import TuneRequest, on_cores
     from autotune.errors import UsageError
-    from autotune.records import read_run
-    from autotune.records.places import place_of
+    from autotune.records import place_of, read_run
     from autotune.workloads import tasks
 
     of_model = {

@@ -65,7 +65,7 @@ def write_json(content: Mapping[str, Any]) -> None:
     Raises:
         RecordError: It has a number that JSON does not have.
     """
-    from autotune.records.json_form import json_text
+    from autotune.records import json_text
 
     _WRITTEN.set(True)
     print(json_text({"schema_version": SCHEMA_VERSION, **content}, 2), file=results())

@@ -23,17 +23,22 @@ from autotune.cli.output import (
 from autotune.cli.step_options import GIVE, StepOptions
 from autotune.cli.tuning import LiveProgress
 from autotune.cli.workload import DEFAULT_BATCH
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.errors import DeviceError, NothingMeasuredError, StableDeviceError, UsageError
-from autotune.measurement.setting import Setting, all_of, threads_of
-from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import Protocol
-from autotune.measurement.step_runner import StepRunner, settings_text
+from autotune.measurement import (
+    Protocol,
+    Setting,
+    StepBench,
+    StepRunner,
+    all_of,
+    settings_text,
+    threads_of,
+)
 from autotune.studies.bench import DeviceBench, Measured, crossing_shares, setting_of
 from autotune.studies.plans import StepPlan, read_plan
 from autotune.studies.run import Final, measure_again
 from autotune.studies.space import CpuConfiguration, configuration_text, interval_text, moving_text
-from autotune.workloads.graph import StepGraph
+from autotune.workloads import StepGraph
 
 _BLOCKS = 5
 

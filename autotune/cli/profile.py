@@ -38,8 +38,7 @@ from autotune.cli.workload import (
 
 if TYPE_CHECKING:
     from autotune.cli.bench import Chosen
-    from autotune.measurement.setting import Setting
-    from autotune.measurement.step_run import StepRun
+    from autotune.measurement import Setting, StepRun
 
 SCHEMA_VERSION = 1
 _SECONDS, _INTERVAL_MS = 20.0, 10.0
@@ -127,7 +126,7 @@ def profile(
     from autotune.cli.step_records import at_most, calibrated
     from autotune.cli.tuning import LiveProgress, about_this
     from autotune.errors import NothingMeasuredError, UsageError
-    from autotune.measurement.step_run import Protocol
+    from autotune.measurement import Protocol
     from autotune.records import RunFolder
     from autotune.studies.plans import named_calls, operators, roles
 
@@ -222,9 +221,9 @@ def _setting(
 ) -> Setting:
     """The cores and clocks that options mean."""
     from autotune.cli.cpu_config_apply import point_of
-    from autotune.devices.topology import cpu_list
+    from autotune.devices import cpu_list
     from autotune.errors import UsageError
-    from autotune.measurement.setting import Setting
+    from autotune.measurement import Setting
     from autotune.records import read_run
     from autotune.studies.bench import setting_of
     from autotune.studies.space import CpuConfiguration

@@ -24,7 +24,7 @@ from autotune.cli.output import (
 from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
-    from autotune.records.database import Database
+    from autotune.records import Database
 
 STORE = Path("records")
 
@@ -116,7 +116,7 @@ def show(
       autotune records show logs/20260102T030405Z-arm-cpu-lenet --json
     """
     from autotune.cli.output import write_json
-    from autotune.workloads.spec import short_name
+    from autotune.workloads import short_name
 
     found = _whole(database)
     rows = _tasks(found)
@@ -209,8 +209,7 @@ def merge(
       autotune records merge shipped --without googlenet --out others
     """
     from autotune.errors import UsageError, choices
-    from autotune.records.database import merged, refuse_mixture
-    from autotune.records.database_file import file_name, write_database
+    from autotune.records import file_name, merged, refuse_mixture, write_database
 
     if best is not None and best < 1:
         raise UsageError(f"--best is {best}", hint="give a whole number from 1")
@@ -281,7 +280,7 @@ def diff(
       autotune records diff records/sm8150-0a1b2c3d.records.gz logs/20260102T030405Z-arm-cpu-lenet
     """
     from autotune.cli.output import write_json
-    from autotune.records.database import Database, difference
+    from autotune.records import Database, difference
 
     sides = (_whole(a), _whole(b))
     parts = [side.parts() for side in sides]
@@ -358,7 +357,7 @@ def pull(
       autotune records pull logs --store records
     """
     from autotune.compiler.run import databases_at
-    from autotune.records.store import pulled
+    from autotune.records import pulled
 
     written = pulled([database for _, database in databases_at(folder)], store)
     _tell_written(written, "", json)
@@ -366,7 +365,7 @@ def pull(
 
 def _whole(path: Path) -> Database:
     from autotune.compiler.run import databases_at
-    from autotune.records.database import merged
+    from autotune.records import merged
 
     return merged(database for _, database in databases_at(path))
 

@@ -12,8 +12,7 @@ from autotune.cli.output import say_next
 from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
-    from autotune.records.folder import Run
-    from autotune.records.result import Result
+    from autotune.records import Result, Run
 
 
 def report(
@@ -53,8 +52,7 @@ def report(
       autotune report logs/20260102T030405Z-joint-sm8150 --out joint.html
       autotune report latest --csv kernels.csv --t4 trials.json
     """
-    from autotune.records import read_run
-    from autotune.records.json_form import json_text
+    from autotune.records import json_text, read_run
 
     for file, text in ((csv, csv_of), (t4, lambda found: json_text(_t4(found), 2) + "\n")):
         if file is not None:
@@ -76,7 +74,7 @@ def write_page(path: Path, html: str) -> None:
         UsageError: It cannot be written there.
     """
     from autotune.errors import RecordError, UsageError
-    from autotune.records.folder import write_text
+    from autotune.records import write_text
 
     try:
         write_text(path, html)
@@ -93,7 +91,7 @@ def _page(found: Run) -> str:
     """
     from autotune.errors import UsageError
     from autotune.reading import reading
-    from autotune.records.kinds import kind_of
+    from autotune.records import kind_of
 
     kind = kind_of(found.about)
     if kind is None:
@@ -123,7 +121,7 @@ def _unfinished(run: Run, kind: str) -> str:
         UsageError: There is nothing to show of it yet.
     """
     from autotune.errors import UsageError
-    from autotune.records.kinds import how_to_end
+    from autotune.records import how_to_end
 
     how = how_to_end(run.path, run.about)
     if kind == "profile":
@@ -176,7 +174,7 @@ def _of_kernels(run: Run) -> bool:
         UsageError: It is of another kind, or nothing was measured yet.
     """
     from autotune.errors import UsageError
-    from autotune.records.kinds import kind_of
+    from autotune.records import kind_of
 
     kind = kind_of(run.about)
     if kind not in ("kernels", "joint", "cpu-config"):
@@ -214,7 +212,7 @@ def _search_result(run: Run) -> dict[str, Any]:
 
 def _search(run: Run, unfinished: str) -> str:
     from autotune.errors import RecordError
-    from autotune.records.folder import read_json
+    from autotune.records import read_json
     from autotune.report.cpu_config import cpu_config_page
 
     result = _search_result(run)
@@ -238,8 +236,8 @@ def _profile(run: Run) -> str:
 def _timeline(run: Run) -> dict[str, Any]:
     """Power and calls over the time of a profile, from its raw records."""
     from autotune.errors import RecordError
-    from autotune.measurement.timelines import Timeline, timeline
-    from autotune.power.channels import Meter
+    from autotune.measurement import Timeline, timeline
+    from autotune.power import Meter
     from autotune.reading import LINES, read_text
 
     records = sorted(run.path.glob("record-*.jsonl"))

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.cli.bench import Chosen
-from autotune.devices.local import LocalDevice
-from autotune.records.folder import Run
+from autotune.devices import LocalDevice
+from autotune.records import Run
 
 
 def other_devices(runs: Sequence[Run], chosen: Chosen) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def runs(
 def _runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The runs of a folder with their `run.json`, the newest first; those that cannot be read are left out."""
     from autotune.errors import RecordError
-    from autotune.records.folder import read_json
+    from autotune.records import read_json
 
     made = [(path.stat().st_mtime_ns, path) for path in folder.glob("*/run.json")]
     # The name begins with the second that a run was made in; runs of one second are told apart by their files.
@@ -129,13 +129,13 @@ def _runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _kind(about: dict[str, Any]) -> str | None:
-    from autotune.records.kinds import kind_of
+    from autotune.records import kind_of
 
     return kind_of(about)
 
 
 def _described(run: Path, about: dict[str, Any]) -> dict[str, Any]:
-    from autotune.records.kinds import how_to_end
+    from autotune.records import how_to_end
 
     request = about.get("request")
     request = request if isinstance(request, dict) else {}

@@ -125,8 +125,7 @@ def step(
     from autotune.compiler.step import fitting_form, open_step, step_runs
     from autotune.errors import INTERRUPTED, UsageError
     from autotune.measurement import median
-    from autotune.workloads.recompute import output_again
-    from autotune.workloads.training_step import LAYOUTS
+    from autotune.workloads import LAYOUTS, output_again
 
     if plan is not None:
         from autotune.cli.planned_step import run_plan

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.cli.trust import allow, check_allowed, model_code
 from autotune.errors import UsageError
-from autotune.records.places import place_of
+from autotune.records import place_of
 
 if TYPE_CHECKING:
-    from autotune.measurement.step_runner import MemoryKind
+    from autotune.measurement import MemoryKind
 
 GIVE = "say where its runs are with --run"
 PUT_BACK = "put it back there, or in the same folder as the run"

@@ -9,9 +9,7 @@ from typing import Any
 
 from autotune.cli.tuning import LiveProgress
 from autotune.errors import StableDeviceError
-from autotune.measurement.setting import Setting
-from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import Band, Protocol
+from autotune.measurement import Band, Protocol, Setting, StepBench
 from autotune.records import RunFolder
 from autotune.studies.bench import Measured
 

@@ -12,9 +12,8 @@ from autotune.cli.devices import Json, Ssh, restore_left_behind
 from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
-    from autotune.devices.info import DeviceInfo
-    from autotune.tracker.deploy import Deployment
-    from autotune.tracker.state import FleetState
+    from autotune.devices import DeviceInfo
+    from autotune.tracker import Deployment, FleetState
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 _READY_TIMEOUT_S = 180.0
@@ -68,9 +67,7 @@ def up(
     from autotune.cli.settings import boards
     from autotune.devices import discovery
     from autotune.errors import DeviceError, UsageError
-    from autotune.tracker import launch, state
-    from autotune.tracker.deploy import LOOPBACK
-    from autotune.tracker.supervisor import UpRequest, public_address, refuse_taken
+    from autotune.tracker import LOOPBACK, UpRequest, launch, public_address, refuse_taken, state
 
     running = state.read()
     if running is not None:
@@ -128,12 +125,10 @@ def _deployment(
     serial: str, kind: str, key: str | None, per_cluster: bool, server: Path | None
 ) -> Deployment:
     from autotune.compiler.native import device_server, platform_of
-    from autotune.devices import discovery
-    from autotune.devices.info import probe
-    from autotune.devices.topology import cpu_list_text
+    from autotune.devices import cpu_list_text, discovery, probe
     from autotune.errors import UsageError
-    from autotune.measurement.conditions import body_zone
-    from autotune.tracker.deploy import Deployment, Service
+    from autotune.measurement import body_zone
+    from autotune.tracker import Deployment, Service
 
     info = probe(discovery.reach(serial, kind))
     services = [Service(key or _key(info))]

@@ -19,7 +19,7 @@ import typer
 
 from autotune.cli.output import write_json
 from autotune.cli.runs import run_path
-from autotune.devices.journal import state_root
+from autotune.devices import state_root
 from autotune.errors import UsageError, printable
 
 
@@ -57,7 +57,7 @@ def trust(
 
 def _names(path: Path) -> list[str | None]:
     from autotune.cli.step_options import StepOptions
-    from autotune.records.folder import read_run
+    from autotune.records import read_run
     from autotune.studies.plans import read_plan
 
     if not path.is_dir():

@@ -68,11 +68,9 @@ from autotune.compiler.runners.build_worker import linker
 from autotune.compiler.target import TuneRequest
 from autotune.compiler.workers import abandon
 from autotune.errors import INTERRUPTED, AutotuneError, TransientDeviceError, UsageError
-from autotune.records import Result, RunFolder, TaskResult
-from autotune.records.database import merged
-from autotune.records.folder import Run
+from autotune.records import Result, Run, RunFolder, TaskResult, merged
 from autotune.waits import AGAIN_S, telling
-from autotune.workloads.spec import short_name
+from autotune.workloads import short_name
 
 
 class LiveProgress:

@@ -106,8 +106,7 @@ def _remote(serial: str, ssh: Sequence[str]) -> Remote:
     """The device of a serial, and what is built for it."""
     from autotune.compiler.export.verify import Remote
     from autotune.compiler.native import platform_of
-    from autotune.devices.discovery import choose, reach
-    from autotune.devices.info import probe
+    from autotune.devices import choose, probe, reach
 
     restore_left_behind()
     ((name, kind),) = choose([serial], ssh)

@@ -3,4 +3,8 @@
 from autotune.doctor.check import Check, is_ready
 from autotune.doctor.checks import run_checks
 
-__all__ = ["Check", "is_ready", "run_checks"]
+__all__ = [
+    "Check",
+    "is_ready",
+    "run_checks",
+]

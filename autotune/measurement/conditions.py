@@ -8,10 +8,15 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
-from autotune.devices.device import Device
-from autotune.devices.info import DeviceInfo
-from autotune.devices.sensors import ThermalZone, celsius
-from autotune.devices.topology import Cluster, cpu_list, cpu_list_text
+from autotune.devices import (
+    Cluster,
+    Device,
+    DeviceInfo,
+    ThermalZone,
+    celsius,
+    cpu_list,
+    cpu_list_text,
+)
 from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.observation import Observation
 from autotune.measurement.setting import Setting

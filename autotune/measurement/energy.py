@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from autotune.measurement.observation import Line, Observation
-from autotune.power import checks
-from autotune.power.channels import Meter
-from autotune.power.printed import samples
-from autotune.power.trace import (
+from autotune.power import (
     Baseline,
     Joules,
+    Meter,
     Trace,
     baseline,
+    checks,
     net_energy,
     resolution,
+    samples,
     trace_of,
 )
 

@@ -6,8 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from autotune.devices.sensors import celsius
-from autotune.devices.topology import cpu_list_text
+from autotune.devices import celsius, cpu_list_text
 from autotune.measurement.conditions import BODY
 from autotune.measurement.snapshot import Clock, Conditions
 

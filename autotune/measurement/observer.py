@@ -11,12 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from autotune.devices.device import Device
-from autotune.devices.journal import Change, Journal
-from autotune.devices.shell import BOOT_ID
+from autotune.devices import BOOT_ID, Change, Device, Journal
 from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.observation import Observation, Record
-from autotune.power.stream import Stream
+from autotune.power import Stream
 
 LOGGER = logging.getLogger("autotune.measurement")
 

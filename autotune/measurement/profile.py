@@ -17,12 +17,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.devices.info import DeviceInfo
-from autotune.devices.sensors import ThermalZone, celsius
+from autotune.devices import DeviceInfo, ThermalZone, celsius
 from autotune.measurement.energy import idle_power, power
 from autotune.measurement.observation import Observation
-from autotune.power.channels import Meter
-from autotune.power.trace import Trace, baseline, resolution
+from autotune.power import Meter, Trace, baseline, resolution
 
 CALLS, NAMES, GPU, STEP = "calls", "names", "gpu", "step"
 """First words of the lines that a program prints of its calls; docs/measurement.md has them."""

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from autotune.devices import cpufreq
-from autotune.devices.device import Device
-from autotune.devices.journal import Journal
-from autotune.devices.topology import Cluster, cpu_list_text
+from autotune.devices import Cluster, Device, Journal, cpu_list_text, cpufreq
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autotune.devices.topology import cpu_list, cpu_list_text
+from autotune.devices import cpu_list, cpu_list_text
 from autotune.measurement.conditions import BODY
 
 

@@ -10,10 +10,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from autotune.devices.device import Device
-from autotune.devices.info import DeviceInfo
-from autotune.devices.journal import SETTINGS, Journal
-from autotune.devices.sensors import ThermalZone, celsius
+from autotune.devices import SETTINGS, Device, DeviceInfo, Journal, ThermalZone, celsius
 from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
 from autotune.measurement import conditions
 from autotune.measurement.energy import Energy, Windows, energy
@@ -22,9 +19,7 @@ from autotune.measurement.observer import Observer, RestartedError, Task, words
 from autotune.measurement.profile import Calls, StepProfile, calls_of
 from autotune.measurement.setting import Setting, clocks_held
 from autotune.measurement.step_run import Band, Protocol, StepRun, Workload
-from autotune.power import checks
-from autotune.power.battery import Calibration, calibrate
-from autotune.power.channels import Meter
+from autotune.power import Calibration, Meter, calibrate, checks
 from autotune.scratch import Scratch
 from autotune.waits import lasting, waiting
 

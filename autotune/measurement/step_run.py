@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from autotune.measurement.statistics import median
-from autotune.power.trace import Joules
+from autotune.power import Joules
 
 RunStatus = Literal["ok", "unstable", "throttled", "run_error"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from autotune.devices.topology import Cluster, cpu_list_text
+from autotune.devices import Cluster, cpu_list_text
 from autotune.measurement.observation import Line
 from autotune.measurement.profile import PROC_STAT, PROC_STATUS
 from autotune.measurement.setting import Setting

@@ -10,8 +10,7 @@ from typing import Any
 from autotune.measurement.energy import idle_power, power
 from autotune.measurement.observation import parted
 from autotune.measurement.profile import Calls, calls_of
-from autotune.power.channels import Meter
-from autotune.power.trace import Trace, baseline
+from autotune.power import Meter, Trace, baseline
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from autotune.devices.topology import Files, number, text
+from autotune.devices import Files, number, text
 from autotune.power import nvml
 
 Kind = Literal["battery", "usb", "odpm", "iio", "hwmon", "rapl", "nvml", "csv"]

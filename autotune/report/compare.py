@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.records.folder import Run
-from autotune.records.kinds import Kind, kind_of
+from autotune.records import Kind, Run, kind_of
 from autotune.report.about import device_name
 from autotune.report.compare_kernels import compared_kernels
 from autotune.report.compare_searches import compared_searches

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.measurement.statistics import Interval, ratio_of_sums
-from autotune.records import TaskResult
-from autotune.records.folder import Run
+from autotune.measurement import Interval, ratio_of_sums
+from autotune.records import Run, TaskResult
 from autotune.report.kernel_history import DEFAULT
 
 _SEED = 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autotune.records.folder import Run
+from autotune.records import Run
 from autotune.report import charts
 from autotune.report.bars import Ratio, intervals, stacked
 from autotune.report.charts import Point

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.records.folder import Run
+from autotune.records import Run
 from autotune.report.compare_kernels import verdict
 from autotune.studies.space import gain, hypervolume
 

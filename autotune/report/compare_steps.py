@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotune.records.folder import Run
+from autotune.records import Run
 
 
 def compared_profiles(first: Run, second: Run) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.measurement.statistics import median
+from autotune.measurement import median
 from autotune.report import charts
 from autotune.report.charts import Series
 from autotune.report.svg import Axis

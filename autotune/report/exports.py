@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from autotune.records.result import Result, TaskResult
+from autotune.records import Result, TaskResult
 from autotune.report.csv_table import csv_text
 from autotune.studies.space import Figures, Limits
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.measurement.statistics import median
+from autotune.measurement import median
 from autotune.records import Result, TaskResult
-from autotune.workloads.spec import parse_kernel
+from autotune.workloads import parse_kernel
 
 Events = Sequence[Mapping[str, Any]]
 DEFAULT = "default"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from autotune.records.json_form import json_text
+from autotune.records import json_text
 from autotune.report.csv_table import csv_text
 from autotune.report.svg import BANDS, COLOURS, LEFT, TOP, WIDTH, label
 

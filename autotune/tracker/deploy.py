@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from autotune.devices import Device
-from autotune.devices.journal import Change, Journal
-from autotune.devices.ports import free_port
+from autotune.devices import Change, Device, Journal, free_port
 from autotune.errors import DeviceError, StableDeviceError, TransientDeviceError
 from autotune.tracker.programs import Offer, program_named
 from autotune.tracker.relay import Relay

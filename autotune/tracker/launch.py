@@ -104,7 +104,7 @@ def stop(running: FleetState) -> bool:
             return False
         time.sleep(0.1)
     state.forget()
-    from autotune.devices.journal import left_behind
+    from autotune.devices import left_behind
 
     serials = {device.serial for device in running.devices}
     return not any(left.serial in serials and left.changes for left in left_behind())

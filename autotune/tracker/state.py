@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.devices.journal import state_root
+from autotune.devices import state_root
 from autotune.errors import RecordError
 from autotune.reading import read_json
 from autotune.tracker.watch import DeviceStatus, KeyStatus

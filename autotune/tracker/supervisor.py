@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from autotune.devices.discovery import reach
+from autotune.devices import reach
 from autotune.errors import (
     AutotuneError,
     RecordError,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from autotune.devices import Device
-from autotune.devices.journal import Journal
+from autotune.devices import Device, Journal
 from autotune.errors import AutotuneError, DeviceError, RecordError, StableDeviceError
 from autotune.tracker.deploy import LOOPBACK, Deployment, DeviceServers
 from autotune.tracker.link import Served

@@ -14,8 +14,7 @@ from autotune.compiler.export.checks import DATA
 from autotune.compiler.export.findings import ResultFinding, results_of
 from autotune.compiler.export.rounds import Round
 from autotune.compiler.native import NativePart, Platform, check_disks, for_platform, native_build
-from autotune.devices.device import Device
-from autotune.devices.journal import Change, Journal
+from autotune.devices import Change, Device, Journal
 from autotune.errors import ToolchainError
 from autotune.scratch import Scratch
 

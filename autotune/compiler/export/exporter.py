@@ -18,8 +18,7 @@ from autotune.compiler.export.variants import Variant, kernels_of
 from autotune.compiler.native import Platform
 from autotune.errors import UsageError, choices
 from autotune.reading import read_json
-from autotune.records.folder import write_json
-from autotune.records.places import is_run
+from autotune.records import is_run, write_json
 from autotune.scratch import Scratch, sweep
 
 Format = Literal["tvm", "c", "opencl"]

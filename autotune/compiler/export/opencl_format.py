@@ -25,7 +25,7 @@ from autotune.compiler.native import rpc_sources
 from autotune.compiler.opencl_c import HINT, BeyondLimitsError
 from autotune.compiler.target import Limits, TargetSpec
 from autotune.errors import UsageError
-from autotune.records.folder import write_json
+from autotune.records import write_json
 from autotune.workloads.operators import Kernel
 
 LAUNCH_TABLE_SCHEMA_VERSION = 1

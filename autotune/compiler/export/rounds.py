@@ -18,9 +18,9 @@ from autotune.compiler.export.manifest import MANIFEST, check_entry
 from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import SAFE
 from autotune.errors import AutotuneError, RecordError
-from autotune.records.folder import write_json
+from autotune.records import write_json
+from autotune.workloads import parse_kernel
 from autotune.workloads.operators import Kernel
-from autotune.workloads.spec import parse_kernel
 
 _ROUND_BYTES = 256 << 20
 _ROUND_FLOPS = 10**11

@@ -20,8 +20,7 @@ from autotune.compiler.programs import (
 )
 from autotune.compiler.target import Limits, Space, TargetSpec, TuneRequest, same_code
 from autotune.errors import RecordError, UsageError
-from autotune.records import Result, TaskResult, read_run
-from autotune.records.folder import Run
+from autotune.records import Result, Run, TaskResult, read_run
 from autotune.workloads.operators import Kernel
 
 SAFE = "default"

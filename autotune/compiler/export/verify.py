@@ -29,10 +29,10 @@ from autotune.compiler.export.rounds import (
 )
 from autotune.compiler.export.tree import copied, folders_of, is_plain
 from autotune.compiler.native import Platform
-from autotune.devices.device import Device
+from autotune.devices import Device
 from autotune.errors import RecordError, UsageError
 from autotune.reading import read_json
-from autotune.records.folder import write_json
+from autotune.records import write_json
 from autotune.scratch import Scratch
 
 Where = Literal["host", "qemu"]

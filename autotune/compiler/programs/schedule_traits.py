@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.workloads.schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
+from autotune.workloads import CACHE_SIZES, NestTraits, ScheduleTraits
 
 
 @dataclass(frozen=True)

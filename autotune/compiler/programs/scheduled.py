@@ -13,8 +13,7 @@ from autotune.compiler.programs.trace_replay import replay_trace
 from autotune.compiler.programs.untuned import default_schedule, plain_gpu_schedule
 from autotune.errors import RecordError, UsageError
 from autotune.reading import reading
-from autotune.records import TaskResult, read_run
-from autotune.records.folder import Run
+from autotune.records import Run, TaskResult, read_run
 from autotune.workloads.operators import Kernel
 
 _AGAIN = "the record is damaged or of another version of autotune or TVM: tune again"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotune.errors import RecordError
-from autotune.records.trace_grammar import ANNOTATION_KEYS, check_trace
+from autotune.records import ANNOTATION_KEYS, check_trace
 
 # What scheduling itself puts into programs, beside the operations that a formulation has.
 _OF_SCHEDULING = frozenset({"prim.likely", "prim.if_then_else"})

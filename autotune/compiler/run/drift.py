@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.measurement import Outcome
-from autotune.measurement.verdicts import judge
+from autotune.measurement import Outcome, judge
 from autotune.reading import typed
 from autotune.records import Drift
 

@@ -13,7 +13,7 @@ from autotune.compiler.run.finals import Verdict, finalists
 from autotune.compiler.search import Lane
 from autotune.measurement import Outcome, median
 from autotune.records import PooledSchedule, TaskResult
-from autotune.workloads.graph import Task
+from autotune.workloads import Task
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from autotune.errors import UsageError
-from autotune.records.database import Database, Schedule, SearchedTask
+from autotune.records import Database, Schedule, SearchedTask
+from autotune.workloads import parse_kernel
 from autotune.workloads.operators import Kernel, Operator
-from autotune.workloads.spec import parse_kernel
 
 _NEAREST = 3
 # What is known of other sizes is worth so many trials of a kernel's own.

@@ -10,8 +10,7 @@ from pathlib import Path
 from autotune.compiler.runners import CompareRequest, Comparison, Runner
 from autotune.compiler.target import Measure
 from autotune.compiler.workers import WorkerLost
-from autotune.measurement import Interval, median, verdicts
-from autotune.measurement.verdicts import TIE, judge
+from autotune.measurement import TIE, Interval, judge, median, verdicts
 
 _SLOW_S = 0.25
 _FEW_BLOCKS = 5

@@ -11,8 +11,7 @@ from autotune.compiler.run.run_records import databases_at, target_words
 from autotune.compiler.target import Measure, TargetSpec, TuneRequest
 from autotune.errors import UsageError
 from autotune.reading import reading
-from autotune.records import read_run
-from autotune.records.places import is_run
+from autotune.records import is_run, read_run
 
 Known = Mapping[tuple[str, str], Sequence[tuple[str, Any]]]
 """Digests and traces by kernel and formulation, those that were fastest first."""

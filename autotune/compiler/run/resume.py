@@ -12,7 +12,7 @@ from autotune.compiler.run.entries import Entry, Trial
 from autotune.compiler.search import Lane
 from autotune.errors import RecordError
 from autotune.measurement import Outcome
-from autotune.records.folder import Run
+from autotune.records import Run
 
 
 @dataclass(frozen=True)

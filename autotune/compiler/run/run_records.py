@@ -12,10 +12,17 @@ from autotune.compiler.target import TargetSpec, TuneRequest
 from autotune.errors import UsageError
 from autotune.measurement import median
 from autotune.reading import reading
-from autotune.records import read_run
-from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
-from autotune.records.database_file import SUFFIX, read_database
-from autotune.records.folder import Run
+from autotune.records import (
+    SUFFIX,
+    Database,
+    Identity,
+    Run,
+    Schedule,
+    SearchedTask,
+    Source,
+    read_database,
+    read_run,
+)
 
 
 def identity_of(request: TuneRequest, device: Mapping[str, Any], tvm: str) -> tuple[Identity, str]:

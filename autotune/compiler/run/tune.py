@@ -31,10 +31,9 @@ from autotune.compiler.search import Lane, ScheduleRanker
 from autotune.compiler.target import TuneRequest, cores, tvm_target
 from autotune.errors import NothingMeasuredError, UsageError
 from autotune.measurement import Outcome
-from autotune.records import Result, RunFolder
-from autotune.records.folder import Run
+from autotune.records import Result, Run, RunFolder
 from autotune.scratch import Scratch
-from autotune.workloads.graph import Task
+from autotune.workloads import Task
 from autotune.workloads.operators import Kernel
 
 LOGGER = logging.getLogger("autotune.run")

@@ -10,8 +10,7 @@ from autotune.compiler.run.entries import Entry
 from autotune.compiler.run.experience import Experience, Experiences, KnownKernel
 from autotune.compiler.search import Lane, Lesson
 from autotune.errors import UsageError
-from autotune.records import RecordsUse
-from autotune.records.database import spread
+from autotune.records import RecordsUse, spread
 from autotune.workloads.operators import Kernel
 
 _NEAR = 1.05

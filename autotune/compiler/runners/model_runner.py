@@ -16,7 +16,7 @@ from autotune.compiler.runners.runner import (
 )
 from autotune.compiler.workers import Told, warn
 from autotune.measurement import Outcome
-from autotune.workloads.schedule_traits import ScheduleTraits
+from autotune.workloads import ScheduleTraits
 
 NOISE = 0.02
 """Relative standard deviation of a sample, as of a step of the emulated step runner."""

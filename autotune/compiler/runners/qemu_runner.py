@@ -32,8 +32,7 @@ from autotune.compiler.workers import (
     oom_kills,
     warn,
 )
-from autotune.measurement import Outcome
-from autotune.measurement.blocks import in_blocks
+from autotune.measurement import Outcome, in_blocks
 from autotune.workloads.references import max_relative_error
 
 _SYMBOL = "__tvm_ffi_main"

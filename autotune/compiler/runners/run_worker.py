@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler.workers import Message, serve
-from autotune.measurement.blocks import in_blocks
+from autotune.measurement import in_blocks
 from autotune.workloads.references import max_relative_error
 
 _POISON_INT = 0x7F7F7F7F

@@ -20,9 +20,7 @@ from autotune.compiler.target import (
     runtime_environment,
 )
 from autotune.compiler.workers import Message, Told, Worker, WorkerLost, warn
-from autotune.measurement import Outcome, Status
-from autotune.measurement.host import host_conditions
-from autotune.measurement.snapshot import Conditions
+from autotune.measurement import Conditions, Outcome, Status, host_conditions
 from autotune.scratch import Scratch
 
 if TYPE_CHECKING:

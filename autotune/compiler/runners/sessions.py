@@ -14,7 +14,7 @@ from typing import Protocol
 from autotune.compiler.runners.session_ends import SeenServer, SessionLost
 from autotune.compiler.workers import Message, WorkerLost
 from autotune.errors import TransientDeviceError
-from autotune.measurement.snapshot import Conditions
+from autotune.measurement import Conditions
 
 LOGGER = logging.getLogger("autotune.devices")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from autotune.errors import TransientDeviceError
-from autotune.measurement.snapshot import Best, Broken, Conditions
+from autotune.measurement import Best, Broken, Conditions
 
 LOGGER = logging.getLogger("autotune.devices")
 

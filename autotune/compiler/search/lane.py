@@ -32,7 +32,7 @@ from autotune.compiler.search.transfer import adapted, passes
 from autotune.compiler.target import Space
 from autotune.errors import RecordError, ToolchainError
 from autotune.measurement import Outcome
-from autotune.records.database import Schedule
+from autotune.records import Schedule
 from autotune.workloads.operators import Kernel
 
 LOGGER = logging.getLogger("autotune.search")

@@ -15,8 +15,7 @@ from autotune.compiler.export.variants import (
     variants_of_runs,
 )
 from autotune.errors import UsageError
-from autotune.workloads.crossing import Order, counterparts, reordered
-from autotune.workloads.graph import StepGraph
+from autotune.workloads import Order, StepGraph, counterparts, reordered
 
 VARIANT = "gpu"
 

@@ -15,9 +15,7 @@ from autotune.compiler.step.tuned_runs import StepRuns
 from autotune.compiler.target import kernel_threads
 from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.errors import AutotuneError
-from autotune.measurement import Interval, median, paired_speedup
-from autotune.measurement.blocks import in_blocks
-from autotune.measurement.statistics import bootstrap_median
+from autotune.measurement import Interval, bootstrap_median, in_blocks, median, paired_speedup
 from autotune.workloads import StepGraph, TrainingStep, batches, generated_samples, given_values
 
 BLOCKS = 12

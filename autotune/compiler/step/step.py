@@ -21,8 +21,7 @@ from autotune.compiler.target import kernel_threads, runtime_environment
 from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.errors import AutotuneError
 from autotune.scratch import Scratch
-from autotune.workloads.graph import StepGraph
-from autotune.workloads.memory import MemoryPlan, plan_memory
+from autotune.workloads import MemoryPlan, StepGraph, plan_memory
 
 _TIMEOUT_S = 3600.0
 # Stacks and small buffers: 2 to 24 kB were seen.

@@ -15,9 +15,7 @@ from autotune.compiler.native import Log, NativePart, for_platform, native_build
 from autotune.compiler.step.gpu_side import VARIANT, GpuSide
 from autotune.compiler.step.step_library import StepLibrary
 from autotune.compiler.step.step_program import Operands, Shape, StepProgram, step_program
-from autotune.workloads.crossing import GPU_ALIGNMENT
-from autotune.workloads.graph import StepGraph
-from autotune.workloads.memory import ALIGNMENT, plan_memory
+from autotune.workloads import ALIGNMENT, GPU_ALIGNMENT, StepGraph, plan_memory
 
 PROGRAM = "autotune_step_runner"
 PLAN, VALUES, FEEDS, GPU_FOLDER = "step.plan", "values.bin", "feeds.bin", "gpu"

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.step.step_library import StepLibrary, symbol
-from autotune.workloads.graph import StepGraph
-from autotune.workloads.memory import MemoryPlan, replaced_in_place
+from autotune.workloads import MemoryPlan, StepGraph, replaced_in_place
 from autotune.workloads.operators import DType
 
 Shape = tuple[int, ...]

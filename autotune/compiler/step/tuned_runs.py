@@ -30,17 +30,18 @@ from autotune.compiler.target import (
 )
 from autotune.errors import UsageError
 from autotune.records import read_run
-from autotune.workloads.graph import StepGraph, tasks
-from autotune.workloads.memory import plan_memory
-from autotune.workloads.operators import Kernel
-from autotune.workloads.spec import parse_kernel
-from autotune.workloads.training_step import (
+from autotune.workloads import (
     LAYOUTS,
     LayoutName,
     StepForm,
+    StepGraph,
     TrainingStep,
     formed,
+    parse_kernel,
+    plan_memory,
+    tasks,
 )
+from autotune.workloads.operators import Kernel
 
 # A kernel of a kind that nobody has measured is guessed at, with TVM's default schedule on one core in mind.
 _GUESSED_FLOPS_A_SECOND = 1e9

@@ -11,9 +11,8 @@ from autotune.compiler.target.spaces import Space
 from autotune.compiler.target.targets import Family, TargetSpec, check_attributes
 from autotune.errors import RecordError, UsageError
 from autotune.reading import Count, Unreadable, typed
-from autotune.records.folder import Run
-from autotune.workloads.graph import Task
-from autotune.workloads.spec import parse_kernel
+from autotune.records import Run
+from autotune.workloads import Task, parse_kernel
 
 
 @dataclass(frozen=True)

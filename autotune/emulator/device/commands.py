@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autotune.devices.device import Completed
+from autotune.devices import Completed
 from autotune.emulator.device.view import FileView
 from autotune.emulator.kernel import MemoryFiles, thermal
 from autotune.emulator.model import Profile

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from autotune.devices.device import Completed
-from autotune.devices.shell import BOOT_ID
+from autotune.devices import BOOT_ID, Completed
 from autotune.emulator.device.commands import Shell, run_command
 from autotune.emulator.device.faults import CallKind, FaultKind, FaultPlan, FaultState
 from autotune.emulator.device.view import FileView

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from autotune.devices.device import Completed
-from autotune.devices.topology import cpu_list, cpu_list_text
+from autotune.devices import Completed, cpu_list, cpu_list_text
 from autotune.emulator.device.view import FileView
 from autotune.emulator.model import (
     STEP_RUNNER,

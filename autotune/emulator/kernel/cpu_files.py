@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from autotune.devices.topology import cpu_list_text
+from autotune.devices import cpu_list_text
 from autotune.emulator.kernel.kernel import KernelFile
 from autotune.emulator.model import Policy, Soc
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from autotune.emulator.model.profile import Kernels, Profile, load
 from autotune.emulator.model.step_model import ALEXNET_B16, nest_bytes, nest_cycles
 from autotune.errors import UsageError
-from autotune.workloads.schedule_traits import NestTraits, ScheduleTraits
+from autotune.workloads import NestTraits, ScheduleTraits
 
 _LARGEST = 1e4
 _ROUNDS = 60

@@ -8,7 +8,7 @@ from functools import cache
 
 from autotune.emulator.model.profile import CoreModel, Kernels, Profile
 from autotune.errors import UsageError
-from autotune.workloads.schedule_traits import NestTraits, ScheduleTraits
+from autotune.workloads import NestTraits, ScheduleTraits
 
 GIGA = 1e9
 REGISTERS_BYTES = 512

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Protocol
 
-from autotune.devices.topology import cpu_list
+from autotune.devices import cpu_list
 from autotune.emulator.model.step_model import ALEXNET_B16, Workload
 from autotune.errors import UsageError
-from autotune.workloads.schedule_traits import ScheduleTraits
+from autotune.workloads import ScheduleTraits
 
 TRAINER, STEP_RUNNER = "emulated_train", "autotune_step_runner"
 CLOCK_CHANGE_S = 300e-6

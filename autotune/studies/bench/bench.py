@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.studies.space import CpuConfiguration, Figures
 
 TrialStatus = Literal["ok", "invalid", "failed"]

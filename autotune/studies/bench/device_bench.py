@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from autotune.devices.topology import Cluster
-from autotune.measurement.profile import Calls
-from autotune.measurement.setting import Setting
-from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import StepRun
+from autotune.devices import Cluster
+from autotune.measurement import Calls, Setting, StepBench, StepRun
 from autotune.studies.bench.bench import WAYS, Measured
 from autotune.studies.space import NO_LIMITS, CpuConfiguration, Figures, Limits
 

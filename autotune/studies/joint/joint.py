@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.studies.bench import Measured
 from autotune.studies.joint.placing import Placing
 from autotune.studies.models import Floats, KernelModel, Rows, Seen, TaskPool

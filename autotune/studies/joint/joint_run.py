@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.errors import StableDeviceError
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.joint.joint import Choice, JointBench

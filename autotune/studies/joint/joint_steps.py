@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from autotune.devices.topology import Cluster
-from autotune.measurement.setting import threads_of
-from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_runner import MemoryKind, OnGpu, StepRunner, settings_text
+from autotune.devices import Cluster
+from autotune.measurement import MemoryKind, OnGpu, StepBench, StepRunner, settings_text, threads_of
 from autotune.studies.bench import DeviceBench, Measured, setting_of
 from autotune.studies.joint.joint import Choice
 from autotune.studies.space import CpuConfiguration

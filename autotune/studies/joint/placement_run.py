@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import StableDeviceError
-from autotune.measurement.statistics import median
+from autotune.measurement import median
 from autotune.studies.bench import WAYS, Measured
 from autotune.studies.joint.joint import Choice, JointBench
 from autotune.studies.joint.placing import Crossed, Placing

@@ -10,10 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.measurement.step_runner import CrossingSeconds, MemoryKind, OpenClDevice
+from autotune.measurement import CrossingSeconds, MemoryKind, OpenClDevice
 from autotune.studies.joint.placement import Crossing, cost, placed
-from autotune.workloads.crossing import Order, Traffic, traffic
-from autotune.workloads.graph import StepGraph
+from autotune.workloads import Order, StepGraph, Traffic, traffic
 
 Floats = NDArray[np.float64]
 _LEAST_S = 1e-9

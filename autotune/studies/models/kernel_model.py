@@ -11,7 +11,7 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.studies.models.roofline import Nests, Roofline
 from autotune.studies.models.schedule_pools import HYBRID, TaskPool
 from autotune.studies.space import Clocks, ClusterSetting, CpuConfiguration

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.studies.space import Clocks, Floats
 
 _NOISE = 0.05

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.studies.models.physics import top_ghz
 from autotune.studies.space import Clocks, CpuConfiguration
-from autotune.workloads.schedule_traits import CACHE_SIZES, ScheduleTraits
+from autotune.workloads import CACHE_SIZES, ScheduleTraits
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import RecordError
-from autotune.workloads.schedule_traits import ScheduleTraits
+from autotune.workloads import ScheduleTraits
 
 HYBRID = "hybrid"
 """What a run for all clusters together is called."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.studies.models.gaussian import GaussianProcess
 from autotune.studies.models.physics import PowerModel, TimeModel, top_ghz
 from autotune.studies.space import Clocks, CpuConfiguration

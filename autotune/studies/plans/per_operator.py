@@ -14,14 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.errors import StableDeviceError
-from autotune.measurement.profile import StepProfile
-from autotune.measurement.setting import Setting, all_of, threads_of
-from autotune.measurement.step_bench import StepBench
-from autotune.measurement.step_run import StepRun
-from autotune.measurement.step_runner import StepRunner, settings_text, switch_seconds
-from autotune.measurement.verdicts import TIE, judge
+from autotune.measurement import (
+    TIE,
+    Setting,
+    StepBench,
+    StepProfile,
+    StepRun,
+    StepRunner,
+    all_of,
+    judge,
+    settings_text,
+    switch_seconds,
+    threads_of,
+)
 from autotune.studies.bench import DeviceBench, Measured, setting_of
 from autotune.studies.plans.plan import CallCosts, Plan, best_plan, singles
 from autotune.studies.run import Found
@@ -34,7 +41,7 @@ from autotune.studies.space import (
     needs_energy,
     values,
 )
-from autotune.workloads.graph import StepGraph
+from autotune.workloads import StepGraph
 
 MOST = 6
 """Configurations that a plan may go through."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.measurement.step_runner import MemoryKind, OnGpu
+from autotune.measurement import MemoryKind, OnGpu
 from autotune.reading import DOCUMENT, Unreadable, parse_json, read_bytes
 from autotune.studies.plans.plan_schema import check, damaged
 

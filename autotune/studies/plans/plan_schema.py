@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autotune.errors import UsageError
-from autotune.measurement.step_runner import MemoryKind
+from autotune.measurement import MemoryKind
 from autotune.studies.space import CpuConfiguration
 
 _SHOWN = 60

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.measurement.statistics import bootstrap_median
+from autotune.measurement import bootstrap_median
 from autotune.studies.joint import Choice, GpuKernel, JointBench
 from autotune.studies.plans.plan_file import KIND, PLAN_SCHEMA_VERSION
 from autotune.studies.space import CpuConfiguration
-from autotune.workloads.crossing import GPU_ALIGNMENT
-from autotune.workloads.graph import StepGraph
-from autotune.workloads.memory import ALIGNMENT, plan_memory
+from autotune.workloads import ALIGNMENT, GPU_ALIGNMENT, StepGraph, plan_memory
 
 _SEED = 1
 """Of bootstrap intervals."""

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.measurement.profile import CallProfile, StepProfile
-from autotune.workloads.graph import StepGraph
-from autotune.workloads.memory import live_bytes
+from autotune.measurement import CallProfile, StepProfile
+from autotune.workloads import StepGraph, live_bytes
 from autotune.workloads.operators import ROLES
 
 _OUTSIDE = "program"

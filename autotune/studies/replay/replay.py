@@ -13,7 +13,7 @@ from typing import Any
 
 import optuna
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.errors import RecordError, UsageError
 from autotune.reading import DOCUMENT, lines, open_file, read_json, read_text, reading, typed
 from autotune.studies.bench import Measured

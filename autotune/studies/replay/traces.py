@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.errors import UsageError
-from autotune.power import meizu_traces
-from autotune.power.meizu_traces import TracedRun
+from autotune.power import TracedRun, meizu_traces
 from autotune.studies.replay.replay import CAPACITY, TableBench
 from autotune.studies.space import ClusterSetting, CpuConfiguration, Figures
 

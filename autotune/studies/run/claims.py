@@ -19,7 +19,7 @@ import psutil
 from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, TrialState
 
-from autotune.devices.shell import BOOT_ID
+from autotune.devices import BOOT_ID
 from autotune.studies.search import NUMBER, parameters, suggest, taken_numbers
 from autotune.studies.space import LARGEST_LISTED, CpuConfiguration, CpuSpace
 

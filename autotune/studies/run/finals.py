@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from autotune.measurement.statistics import Interval, bootstrap_median, median, paired_speedup
+from autotune.measurement import Interval, bootstrap_median, median, paired_speedup
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.run.study import StudyTrial
 from autotune.studies.run.turns import figures_of, in_turns

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from scipy import stats
 
-from autotune.measurement.statistics import Interval, median
-from autotune.measurement.verdicts import TIE, Winner
+from autotune.measurement import TIE, Interval, Winner, median
 from autotune.studies.bench import Bench, Measured
 from autotune.studies.run.study import StudyRequest, StudyTrial
 from autotune.studies.space import CpuConfiguration, Figures, values

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autotune.power.checks import one_ceiling
+from autotune.power import one_ceiling
 from autotune.studies.bench import Bench
 from autotune.studies.models import constants
 from autotune.studies.run.cpu_config import Outcome

@@ -12,7 +12,7 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.studies.search.model_search import Known, Proposal, Search
 from autotune.studies.space import ClusterSetting, CpuConfiguration, CpuSpace, Figures, threads_of
 

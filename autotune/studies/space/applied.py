@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from autotune.devices import cpufreq
-from autotune.devices.device import Device
-from autotune.devices.info import DeviceInfo
-from autotune.devices.journal import Journal, held
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster, Device, DeviceInfo, Journal, cpufreq, held
 from autotune.errors import StableDeviceError
 from autotune.studies.space.configuration import CpuConfiguration
 

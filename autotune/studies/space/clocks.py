@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.studies.space.configuration import CpuConfiguration
 
 Floats = NDArray[np.float64]

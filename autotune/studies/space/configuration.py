@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.errors import UsageError
 from autotune.studies.space.texts import configuration_text
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.devices.topology import Cluster
+from autotune.devices import Cluster
 from autotune.errors import UsageError
 from autotune.studies.space.clocks import Clocks
 from autotune.studies.space.configuration import (

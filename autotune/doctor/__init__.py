@@ -1,10 +1,5 @@
 """What the machine has and lacks for each kind of work, with the command that mends it."""
 
-from autotune.doctor.check import Check, is_ready
-from autotune.doctor.checks import run_checks
+import lazy_loader
 
-__all__ = [
-    "Check",
-    "is_ready",
-    "run_checks",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,11 +1,5 @@
 """Formulations of the training operators, one file an operator and role."""
 
-from autotune.compiler.formulations.registry import (
-    Formulation,
-    formulation,
-    formulations,
-    prim_func,
-    registered,
-)
+import lazy_loader
 
-__all__ = ["Formulation", "formulation", "formulations", "prim_func", "registered"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,25 +1,5 @@
 """Schedule rules: how a formulation becomes a TVM schedule, and which rules a search space asks for."""
 
-from autotune.compiler.rules.rules import (
-    NO_SCHEDULE,
-    cuts,
-    design_spaces,
-    no_tensor_intrinsics,
-    space_generator,
-    tile_rule,
-)
-from autotune.compiler.rules.tile_rules import Sketches, TileRule, recorded_tile, tile_of, tiles_of
+import lazy_loader
 
-__all__ = [
-    "cuts",
-    "design_spaces",
-    "NO_SCHEDULE",
-    "no_tensor_intrinsics",
-    "recorded_tile",
-    "Sketches",
-    "space_generator",
-    "tile_of",
-    "tile_rule",
-    "TileRule",
-    "tiles_of",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,15 +1,5 @@
 """A kernel run from request to result: budget, trials, warm start, final benchmark, records, resume."""
 
-from autotune.compiler.run.experience import Experiences, experiences
-from autotune.compiler.run.known import known_schedules
-from autotune.compiler.run.run_records import databases_at, identity_of
-from autotune.compiler.run.tune import KernelRun
+import lazy_loader
 
-__all__ = [
-    "databases_at",
-    "experiences",
-    "Experiences",
-    "identity_of",
-    "KernelRun",
-    "known_schedules",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

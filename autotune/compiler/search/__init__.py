@@ -1,10 +1,5 @@
 """The search for a kernel's schedule: one formulation's search, the XGBoost cost model, and schedules of similar kernels."""
 
-from autotune.compiler.search.cost_model import Lesson, ScheduleRanker
-from autotune.compiler.search.lane import Lane
+import lazy_loader
 
-__all__ = [
-    "Lane",
-    "Lesson",
-    "ScheduleRanker",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

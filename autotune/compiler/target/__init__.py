@@ -2,59 +2,6 @@
 
 Plain data that a command can read without TVM."""
 
-from autotune.compiler.target import spaces, targets
-from autotune.compiler.target.host import cores, kernel_threads, runtime_environment
-from autotune.compiler.target.request import Cores, Fleet, TuneRequest
-from autotune.compiler.target.spaces import (
-    Depthwise,
-    FewChannels,
-    ImplicitGemm,
-    JoinedParts,
-    Limits,
-    Measure,
-    RegisterProduct,
-    RowSums,
-    Space,
-    VectorRows,
-    folder,
-)
-from autotune.compiler.target.targets import (
-    ARM_TRIPLE,
-    TARGETS,
-    TargetSpec,
-    find,
-    given_limits,
-    on_cores,
-    same_code,
-    tvm_target,
-)
+import lazy_loader
 
-__all__ = [
-    "ARM_TRIPLE",
-    "cores",
-    "Cores",
-    "Depthwise",
-    "FewChannels",
-    "find",
-    "Fleet",
-    "folder",
-    "given_limits",
-    "ImplicitGemm",
-    "JoinedParts",
-    "kernel_threads",
-    "Limits",
-    "Measure",
-    "on_cores",
-    "RegisterProduct",
-    "RowSums",
-    "runtime_environment",
-    "same_code",
-    "Space",
-    "spaces",
-    "TARGETS",
-    "targets",
-    "TargetSpec",
-    "TuneRequest",
-    "tvm_target",
-    "VectorRows",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

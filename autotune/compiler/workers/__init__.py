@@ -1,34 +1,5 @@
 """Child processes that do one request at a time, and whose fault it is when one ends."""
 
-from autotune.compiler.workers.kills import Told, of_outside, oom_kills, warn
-from autotune.compiler.workers.workers import (
-    Job,
-    Kills,
-    Message,
-    ToolKilled,
-    Worker,
-    WorkerLost,
-    WorkerPool,
-    abandon,
-    die_with_parent,
-    killed_by,
-    serve,
-)
+import lazy_loader
 
-__all__ = [
-    "abandon",
-    "die_with_parent",
-    "Job",
-    "killed_by",
-    "Kills",
-    "Message",
-    "of_outside",
-    "oom_kills",
-    "serve",
-    "Told",
-    "ToolKilled",
-    "warn",
-    "Worker",
-    "WorkerLost",
-    "WorkerPool",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,11 +1,5 @@
 """An emulated device in this process, behind the `Device` protocol."""
 
-from autotune.emulator.device.commands import properties
-from autotune.emulator.device.device import EmulatedDevice
-from autotune.emulator.device.observed import observing
+import lazy_loader
 
-__all__ = [
-    "EmulatedDevice",
-    "observing",
-    "properties",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

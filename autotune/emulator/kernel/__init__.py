@@ -1,19 +1,5 @@
 """The files of an emulated kernel, answered by the model: cpufreq, sensors, identity."""
 
-from autotune.emulator.kernel import thermal
-from autotune.emulator.kernel.kernel import KernelFile, KernelTree, refused
-from autotune.emulator.kernel.memory_files import MemoryFiles
-from autotune.emulator.kernel.sensor_files import MeterState
-from autotune.emulator.kernel.sysfs import kernel_tree
-from autotune.emulator.kernel.tree import Tree
+import lazy_loader
 
-__all__ = [
-    "kernel_tree",
-    "KernelFile",
-    "KernelTree",
-    "MemoryFiles",
-    "MeterState",
-    "refused",
-    "thermal",
-    "Tree",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,13 +1,5 @@
 """An emulated phone that the real adb server sees."""
 
-from autotune.emulator.phone import model_phone, userland
-from autotune.emulator.phone.model_phone import ModelPhone
-from autotune.emulator.phone.phone import EmulatedPhone, serve
+import lazy_loader
 
-__all__ = [
-    "EmulatedPhone",
-    "model_phone",
-    "ModelPhone",
-    "serve",
-    "userland",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,13 +1,5 @@
 """What a study measures with: a device, behind one protocol."""
 
-from autotune.studies.bench.bench import WAYS, Bench, Measured
-from autotune.studies.bench.device_bench import DeviceBench, crossing_shares, setting_of
+import lazy_loader
 
-__all__ = [
-    "Bench",
-    "crossing_shares",
-    "DeviceBench",
-    "Measured",
-    "setting_of",
-    "WAYS",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,11 +1,5 @@
 """Recorded tables and published traces, in the place of a device."""
 
-from autotune.studies.replay.replay import read, search
-from autotune.studies.replay.traces import MISSING, read_traces
+import lazy_loader
 
-__all__ = [
-    "MISSING",
-    "read",
-    "read_traces",
-    "search",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

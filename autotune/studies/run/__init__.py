@@ -1,50 +1,5 @@
 """A study from request to result: trials that processes share, storage, repeats, the final benchmark."""
 
-from autotune.studies.run.cpu_config import CpuConfigRun, Outcome, Progress
-from autotune.studies.run.finals import Final, contenders, figures_ratio, final_of, measure_again
-from autotune.studies.run.identity import is_of
-from autotune.studies.run.repeats import REFERENCE_EVERY, Record
-from autotune.studies.run.results import Found, best_point, found_of, nearest_text, result
-from autotune.studies.run.storage import (
-    JOURNAL_PREFIX,
-    default_url,
-    faults_told,
-    hidden,
-    open_storage,
-    without_password,
-)
-from autotune.studies.run.study import SAMPLERS, Study, StudyRequest, StudyTrial, study_of
-from autotune.studies.run.turns import figures_of, in_both, in_turns
+import lazy_loader
 
-__all__ = [
-    "best_point",
-    "contenders",
-    "CpuConfigRun",
-    "default_url",
-    "faults_told",
-    "figures_of",
-    "figures_ratio",
-    "Final",
-    "final_of",
-    "Found",
-    "found_of",
-    "hidden",
-    "in_both",
-    "in_turns",
-    "is_of",
-    "JOURNAL_PREFIX",
-    "measure_again",
-    "nearest_text",
-    "open_storage",
-    "Outcome",
-    "Progress",
-    "Record",
-    "REFERENCE_EVERY",
-    "result",
-    "SAMPLERS",
-    "Study",
-    "study_of",
-    "StudyRequest",
-    "StudyTrial",
-    "without_password",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,5 +1,5 @@
 """Turns a user's PyTorch module into a training step; the only place that imports torch, and only when called."""
 
-from autotune.workloads.capture.captured import Captured, capture, capture_module
+import lazy_loader
 
-__all__ = ["Captured", "capture", "capture_module"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,39 @@
+from .builder import Builder, BuildRequest, target_text
+from .device_limits import asked, assumed
+from .model_runner import ModelRunner
+from .reference_data import TOLERANCE, ReferenceData
+from .rpc_runner import RpcRunner
+from .runner import (
+    CompareRequest,
+    Comparison,
+    DeviceFingerprint,
+    LocalRunner,
+    MeasureRequest,
+    Runner,
+    host_device,
+    opencl_fingerprint,
+    runner_for,
+    stand_in_notice,
+)
+
+__all__ = [
+    "asked",
+    "assumed",
+    "Builder",
+    "BuildRequest",
+    "CompareRequest",
+    "Comparison",
+    "DeviceFingerprint",
+    "host_device",
+    "LocalRunner",
+    "MeasureRequest",
+    "ModelRunner",
+    "opencl_fingerprint",
+    "ReferenceData",
+    "RpcRunner",
+    "Runner",
+    "runner_for",
+    "stand_in_notice",
+    "target_text",
+    "TOLERANCE",
+]

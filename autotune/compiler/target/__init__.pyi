@@ -1,0 +1,56 @@
+from . import spaces, targets
+from .host import cores, kernel_threads, runtime_environment
+from .request import Cores, Fleet, TuneRequest
+from .spaces import (
+    Depthwise,
+    FewChannels,
+    ImplicitGemm,
+    JoinedParts,
+    Limits,
+    Measure,
+    RegisterProduct,
+    RowSums,
+    Space,
+    VectorRows,
+    folder,
+)
+from .targets import (
+    ARM_TRIPLE,
+    TARGETS,
+    TargetSpec,
+    find,
+    given_limits,
+    on_cores,
+    same_code,
+    tvm_target,
+)
+
+__all__ = [
+    "ARM_TRIPLE",
+    "cores",
+    "Cores",
+    "Depthwise",
+    "FewChannels",
+    "find",
+    "Fleet",
+    "folder",
+    "given_limits",
+    "ImplicitGemm",
+    "JoinedParts",
+    "kernel_threads",
+    "Limits",
+    "Measure",
+    "on_cores",
+    "RegisterProduct",
+    "RowSums",
+    "runtime_environment",
+    "same_code",
+    "Space",
+    "spaces",
+    "TARGETS",
+    "targets",
+    "TargetSpec",
+    "TuneRequest",
+    "tvm_target",
+    "VectorRows",
+]

@@ -1,0 +1,32 @@
+from .kills import Told, of_outside, oom_kills, warn
+from .workers import (
+    Job,
+    Kills,
+    Message,
+    ToolKilled,
+    Worker,
+    WorkerLost,
+    WorkerPool,
+    abandon,
+    die_with_parent,
+    killed_by,
+    serve,
+)
+
+__all__ = [
+    "abandon",
+    "die_with_parent",
+    "Job",
+    "killed_by",
+    "Kills",
+    "Message",
+    "of_outside",
+    "oom_kills",
+    "serve",
+    "Told",
+    "ToolKilled",
+    "warn",
+    "Worker",
+    "WorkerLost",
+    "WorkerPool",
+]

@@ -1,0 +1,50 @@
+from .device import Completed, Device, quoted
+from .discovery import Listed, choose, reach
+from .info import DeviceInfo, probe
+from .journal import (
+    EMULATED_KIND,
+    SETTINGS,
+    Change,
+    Journal,
+    LeftBehind,
+    held,
+    left_behind,
+    state_root,
+)
+from .local import LocalDevice
+from .ports import free_port
+from .probes import capabilities
+from .sensors import ThermalZone, celsius
+from .shell import BOOT_ID
+from .topology import Cluster, Files, cpu_list, cpu_list_text, number, text
+
+__all__ = [
+    "BOOT_ID",
+    "capabilities",
+    "celsius",
+    "Change",
+    "choose",
+    "Cluster",
+    "Completed",
+    "cpu_list",
+    "cpu_list_text",
+    "Device",
+    "DeviceInfo",
+    "EMULATED_KIND",
+    "Files",
+    "free_port",
+    "held",
+    "Journal",
+    "left_behind",
+    "LeftBehind",
+    "Listed",
+    "LocalDevice",
+    "number",
+    "probe",
+    "quoted",
+    "reach",
+    "SETTINGS",
+    "state_root",
+    "text",
+    "ThermalZone",
+]

@@ -1,0 +1,42 @@
+from . import profile
+from .clock import Clock, RealClock, VirtualClock
+from .policy import Policy
+from .profile import Battery, Monitor, Profile, Rail, Zone, load
+from .soc import Load, Soc
+from .step_model import ALEXNET_B16, schedule_estimate
+from .trained import (
+    STEP_RUNNER,
+    TRAINER,
+    Piece,
+    Program,
+    StepRunner,
+    Trainer,
+    arguments,
+    scaled,
+)
+
+__all__ = [
+    "ALEXNET_B16",
+    "arguments",
+    "Battery",
+    "Clock",
+    "load",
+    "Load",
+    "Monitor",
+    "Piece",
+    "Policy",
+    "Profile",
+    "profile",
+    "Program",
+    "Rail",
+    "RealClock",
+    "scaled",
+    "schedule_estimate",
+    "Soc",
+    "STEP_RUNNER",
+    "StepRunner",
+    "Trainer",
+    "TRAINER",
+    "VirtualClock",
+    "Zone",
+]

@@ -1,0 +1,26 @@
+from .battery import Calibration, calibrate
+from .channels import Channel, Meter, find
+from .checks import one_ceiling
+from .meizu_traces import TracedRun
+from .printed import samples
+from .stream import Stream
+from .trace import Baseline, Joules, Trace, baseline, net_energy, resolution, trace_of
+
+__all__ = [
+    "Baseline",
+    "baseline",
+    "calibrate",
+    "Calibration",
+    "Channel",
+    "find",
+    "Joules",
+    "Meter",
+    "net_energy",
+    "one_ceiling",
+    "resolution",
+    "samples",
+    "Stream",
+    "Trace",
+    "trace_of",
+    "TracedRun",
+]

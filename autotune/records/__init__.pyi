@@ -1,0 +1,59 @@
+from .database import (
+    Database,
+    Identity,
+    Schedule,
+    SearchedTask,
+    Source,
+    difference,
+    merged,
+    refuse_mixture,
+    spread,
+)
+from .database_file import SUFFIX, file_name, read_database, write_database
+from .folder import Run, RunFolder, read_json, read_run, write_json, write_text
+from .json_form import json_text
+from .kinds import Kind, how_to_end, kind_of
+from .places import is_run, place_of
+from .result import Drift, PooledSchedule, RecordsUse, Result, TaskResult
+from .shares import MOVEMENT, Share, step_shares
+from .store import pulled
+from .trace_grammar import ANNOTATION_KEYS, check_trace
+
+__all__ = [
+    "ANNOTATION_KEYS",
+    "check_trace",
+    "Database",
+    "difference",
+    "Drift",
+    "file_name",
+    "how_to_end",
+    "Identity",
+    "is_run",
+    "json_text",
+    "Kind",
+    "kind_of",
+    "merged",
+    "MOVEMENT",
+    "place_of",
+    "PooledSchedule",
+    "pulled",
+    "read_database",
+    "read_json",
+    "read_run",
+    "RecordsUse",
+    "refuse_mixture",
+    "Result",
+    "Run",
+    "RunFolder",
+    "Schedule",
+    "SearchedTask",
+    "Share",
+    "Source",
+    "spread",
+    "step_shares",
+    "SUFFIX",
+    "TaskResult",
+    "write_database",
+    "write_json",
+    "write_text",
+]

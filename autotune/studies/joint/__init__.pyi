@@ -1,0 +1,19 @@
+from .joint import Choice, JointBench
+from .joint_run import ROUND, JointRun, KeptSchedules
+from .joint_steps import DeviceSteps, FormOnDevice
+from .placement_run import PROBE
+from .placing import GpuKernel, Placing, gpu_form
+
+__all__ = [
+    "Choice",
+    "DeviceSteps",
+    "FormOnDevice",
+    "gpu_form",
+    "GpuKernel",
+    "JointBench",
+    "JointRun",
+    "KeptSchedules",
+    "Placing",
+    "PROBE",
+    "ROUND",
+]

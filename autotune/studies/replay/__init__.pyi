@@ -1,0 +1,9 @@
+from .replay import read, search
+from .traces import MISSING, read_traces
+
+__all__ = [
+    "MISSING",
+    "read",
+    "read_traces",
+    "search",
+]

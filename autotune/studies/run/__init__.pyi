@@ -1,0 +1,48 @@
+from .cpu_config import CpuConfigRun, Outcome, Progress
+from .finals import Final, contenders, figures_ratio, final_of, measure_again
+from .identity import is_of
+from .repeats import REFERENCE_EVERY, Record
+from .results import Found, best_point, found_of, nearest_text, result
+from .storage import (
+    JOURNAL_PREFIX,
+    default_url,
+    faults_told,
+    hidden,
+    open_storage,
+    without_password,
+)
+from .study import SAMPLERS, Study, StudyRequest, StudyTrial, study_of
+from .turns import figures_of, in_both, in_turns
+
+__all__ = [
+    "best_point",
+    "contenders",
+    "CpuConfigRun",
+    "default_url",
+    "faults_told",
+    "figures_of",
+    "figures_ratio",
+    "Final",
+    "final_of",
+    "Found",
+    "found_of",
+    "hidden",
+    "in_both",
+    "in_turns",
+    "is_of",
+    "JOURNAL_PREFIX",
+    "measure_again",
+    "nearest_text",
+    "open_storage",
+    "Outcome",
+    "Progress",
+    "Record",
+    "REFERENCE_EVERY",
+    "result",
+    "SAMPLERS",
+    "Study",
+    "study_of",
+    "StudyRequest",
+    "StudyTrial",
+    "without_password",
+]

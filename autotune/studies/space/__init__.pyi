@@ -1,0 +1,77 @@
+from . import objective
+from .applied import apply
+from .clocks import Clocks, Floats
+from .configuration import ClusterSetting, CpuConfiguration
+from .objective import (
+    NO_LIMITS,
+    OBJECTIVES,
+    Figures,
+    Limits,
+    Metric,
+    Objective,
+    best,
+    needs_energy,
+    value_names,
+    values,
+)
+from .pareto import front, gain, hypervolume, improvement, knee
+from .ranges import CpuRanges, read_ranges
+from .space import LARGEST_LISTED, CpuSpace, Indices, threads_of
+from .texts import (
+    DEFAULT_POINT,
+    GAINS,
+    compared_text,
+    configuration_text,
+    doubts,
+    exhaustive_text,
+    fronts_text,
+    gain_text,
+    interval_text,
+    joules_text,
+    moving_text,
+    placement_texts,
+    ratio_text,
+)
+
+__all__ = [
+    "apply",
+    "best",
+    "Clocks",
+    "ClusterSetting",
+    "compared_text",
+    "configuration_text",
+    "CpuConfiguration",
+    "CpuRanges",
+    "CpuSpace",
+    "DEFAULT_POINT",
+    "doubts",
+    "exhaustive_text",
+    "Figures",
+    "Floats",
+    "front",
+    "fronts_text",
+    "gain",
+    "gain_text",
+    "GAINS",
+    "hypervolume",
+    "improvement",
+    "Indices",
+    "interval_text",
+    "joules_text",
+    "knee",
+    "LARGEST_LISTED",
+    "Limits",
+    "Metric",
+    "moving_text",
+    "needs_energy",
+    "NO_LIMITS",
+    "objective",
+    "Objective",
+    "OBJECTIVES",
+    "placement_texts",
+    "ratio_text",
+    "read_ranges",
+    "threads_of",
+    "value_names",
+    "values",
+]

@@ -1,0 +1,17 @@
+from .deploy import LOOPBACK, Deployment, Service
+from .link import Crash, Served, TrackerLink
+from .state import FleetState
+from .supervisor import UpRequest, public_address, refuse_taken
+
+__all__ = [
+    "Crash",
+    "Deployment",
+    "FleetState",
+    "LOOPBACK",
+    "public_address",
+    "refuse_taken",
+    "Served",
+    "Service",
+    "TrackerLink",
+    "UpRequest",
+]

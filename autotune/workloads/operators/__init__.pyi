@@ -1,0 +1,40 @@
+from .activation import Relu
+from .base import ROLES, DType, Operator, Role, TensorSpec
+from .convolution import Conv2d
+from .dense import Matmul
+from .elementwise import Add, Bias, Concat, Dropout
+from .kernel import Kernel
+from .loss import CrossEntropy
+from .normalization import BatchNorm, BatchStats, RunningStats
+from .optimizers import Adam, Momentum, RunningPower, Sgd
+from .pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
+from .registry import OPERATORS, operator_from_spec
+
+__all__ = [
+    "OPERATORS",
+    "ROLES",
+    "Adam",
+    "Add",
+    "AvgPool2d",
+    "BatchNorm",
+    "BatchStats",
+    "Bias",
+    "Concat",
+    "Conv2d",
+    "CrossEntropy",
+    "DType",
+    "Dropout",
+    "GlobalAvgPool",
+    "Kernel",
+    "Matmul",
+    "MaxPool2d",
+    "Momentum",
+    "Operator",
+    "Relu",
+    "Role",
+    "RunningPower",
+    "RunningStats",
+    "Sgd",
+    "TensorSpec",
+    "operator_from_spec",
+]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bars import Report
-from duel import in_turns, turn_of
+from interleaved import interleaved_blocks, turn_of
 from pytorch import torch
 from torch_kernels import kept_memory, torch_call
 from tuned_kernels import TunedKernels, tuned_kernels
@@ -72,7 +72,7 @@ def one_against_torch(
     for last in (False, True) if isinstance(operator, Conv2d) else (False,):
         turns[f"torch {last}"] = turn_of(torch_call(natural, given, last=last))
     with torch.no_grad(), kept_memory():
-        ours_s, *rivals = in_turns(turns, 3 if report.quick else BLOCKS, _SEED).values()
+        ours_s, *rivals = interleaved_blocks(turns, 3 if report.quick else BLOCKS, _SEED).values()
     best = min(rivals, key=median)
     speed = paired_speedup(best, ours_s, seed=_SEED)
     one = Compared(task, operator, 1e3 * median(ours_s), 1e3 * median(best), speed.estimate)

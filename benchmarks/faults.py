@@ -28,7 +28,7 @@ from bars import Report, run
 from emulated_fleet import SERVER, EmulatedSession, EmulatedTracker, programs
 
 from autotune.compiler.programs.candidate import Candidate
-from autotune.compiler.run.trials import Bench, Building
+from autotune.compiler.run.trials import Building, CandidateExecutor
 from autotune.compiler.runners.reference_data import ReferenceData
 from autotune.compiler.runners.rpc_runner import RpcRunner
 from autotune.compiler.runners.runner import DeviceFingerprint
@@ -151,7 +151,7 @@ def measured(
     folder: Path, runner: RpcRunner, data: ReferenceData, library: Path
 ) -> tuple[Path, list[str]]:
     """Measures the candidates through the project's own round, into a run folder."""
-    bench = Bench(
+    executor = CandidateExecutor(
         None,  # type: ignore[arg-type]  # everything is built already
         runner,
         data,
@@ -179,11 +179,11 @@ def measured(
             )
 
         try:
-            bench.trial(KERNEL, Building(candidates, paths, built), 1.0, done, lambda: False)
+            executor.trial(KERNEL, Building(candidates, paths, built), 1.0, done, lambda: False)
         except DeviceError as error:
             problems.append(f"the run was given up: {error.message}")
         finally:
-            bench.close()
+            executor.close()
     return records.path, problems
 
 

@@ -39,7 +39,7 @@ import stock_search
 from bars import Report, positive, run
 from clblast import ClBlast
 from clblast import available as clblast_available
-from duel import Turn, exported, finished_run, in_turns, tuning, turn_of
+from interleaved import Turn, exported, finished_run, interleaved_blocks, tuning, turn_of
 from numpy.typing import NDArray
 
 from autotune.compiler.native import opencl_sidecar
@@ -48,7 +48,7 @@ from autotune.compiler.programs.scheduled import replayed
 from autotune.compiler.run.experience import experiences
 from autotune.compiler.run.warm_start import MOST_TAUGHT
 from autotune.compiler.runners.builder import Builder, BuildRequest, target_text
-from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.device_limits import with_device_limits
 from autotune.compiler.runners.reference_data import TOLERANCE
 from autotune.compiler.runners.runner import runner_for
 from autotune.compiler.target import spaces, targets
@@ -292,7 +292,7 @@ def rebuilt(
     spec = targets.find("opencl")
     space = spaces.load(spec.space_path())
     device = runner_for(spec).device
-    limits = asked(TuneRequest(spec, space, "", None, (), 1, 1), device).space.limits
+    limits = with_device_limits(TuneRequest(spec, space, "", None, (), 1, 1), device).space.limits
     target = target_text(targets.tvm_target(spec, limits, space.compile))
     requests = {}
     for name, candidate in known.items():
@@ -469,7 +469,7 @@ def compare(
                 stock = {UNENDED if searched is None else "stock": best}
             with sides_of(kernel, library, stock, torch, blast, number + 1) as (turns, errors):
                 blocks = 3 if report.quick else BLOCKS
-                samples = in_turns(turns, blocks, number, by=_GRAPH)
+                samples = interleaved_blocks(turns, blocks, number, by=_GRAPH)
             worst = max(worst, *(errors[side] for side in ("ours", "stock") if side in errors))
             shown = [f"ours {1e3 * median(samples['ours']):.4g} ms"]
             intervals: dict[str, list[float] | None] = dict.fromkeys(gains)

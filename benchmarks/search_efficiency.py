@@ -27,7 +27,7 @@ from typing import Any
 
 import stock_search
 from bars import Report, positive, run
-from duel import duel, exported, finished_run, tuning
+from interleaved import exported, finished_run, interleaved_benchmark, tuning
 
 from autotune.compiler.target.host import cores
 from autotune.measurement import median, paired_speedup
@@ -98,7 +98,9 @@ def duels(
     errors = dict.fromkeys(sides, 0.0)
     for _ in range(1 if quick else PROCESSES):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            seen, wrong = pool.submit(duel, kernel, sides, 3 if quick else BLOCKS).result()
+            seen, wrong = pool.submit(
+                interleaved_benchmark, kernel, sides, 3 if quick else BLOCKS
+            ).result()
         for side in sides:
             times[side] += seen[side]
             errors[side] = max(errors[side], wrong[side])

@@ -28,9 +28,9 @@ from board import Board
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.programs.candidate import Candidate
 from autotune.compiler.rules.rules import no_tensor_intrinsics
-from autotune.compiler.run.trials import Bench, BuildTargets
+from autotune.compiler.run.trials import BuildTargets, CandidateExecutor
 from autotune.compiler.runners.builder import Builder, target_text
-from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.device_limits import with_device_limits
 from autotune.compiler.runners.reference_data import ReferenceData
 from autotune.compiler.runners.runner import LocalRunner, runner_for
 from autotune.compiler.target import spaces, targets
@@ -81,7 +81,7 @@ def search(
     runner = runner_for(spec)
     assert isinstance(runner, LocalRunner)  # This host measures.
     request = TuneRequest(spec, space, "stock", None, (Task(kernel, 1, ()),), trials, _SEED)
-    limits = asked(request, runner.device).space.limits
+    limits = with_device_limits(request, runner.device).space.limits
     target = targets.tvm_target(spec, limits)
     work = Path(tempfile.mkdtemp(prefix="stock-"))
     builder = Builder(workers=workers, timeout_s=_BUILD_S, temporary=work, programs=runner.programs)
@@ -94,7 +94,7 @@ def search(
         builder.start()
         data = ReferenceData(work / "data", _SEED)
         data.of(kernel)  # Takes long, and no search shall wait for it with the lock.
-        bench = Bench(
+        executor = CandidateExecutor(
             builder,
             runner,
             data,
@@ -111,7 +111,7 @@ def search(
             # and keeps it as long as the process lives.
             nonlocal kept
             before = board.memory().used if board else 0
-            outcome = measuring.submit(bench.run, kernel, library, best_s).result()
+            outcome = measuring.submit(executor.run, kernel, library, best_s).result()
             if board:
                 after = board.memory()
                 kept += max(0, after.used - before)
@@ -121,9 +121,9 @@ def search(
                     measuring.submit(runner.start)
             return outcome
 
-        with closing(bench):
+        with closing(executor):
             device = runner.device.name
-            _tuned(bench, measure, kernel, target, trials, workers, folder, lock, device)
+            _tuned(executor, measure, kernel, target, trials, workers, folder, lock, device)
     finally:
         builder.stop()
         runner.stop()
@@ -142,7 +142,7 @@ def board_of(target_name: str) -> Board | None:
 
 
 def _tuned(
-    bench: Bench,
+    executor: CandidateExecutor,
     measure: Callable[[Path, float], Outcome],
     kernel: Kernel,
     target: Any,
@@ -194,7 +194,7 @@ def _tuned(
         def build(self, build_inputs: Any) -> Any:
             candidates = [Candidate.of(f"stock-{next(numbers)}", one.mod) for one in build_inputs]
             with timed("build"):
-                libraries = bench.build(candidates)
+                libraries = executor.build(candidates)
             not_built.update(one.message for one in libraries if isinstance(one, Outcome))
             return [
                 BuilderResult(None, built.message)

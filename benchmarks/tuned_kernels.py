@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from duel import Turn, turn_of
+from interleaved import Turn, turn_of
 
 from autotune.compiler.target.host import runtime_environment
 from autotune.compiler.workers.workers import Message, Worker, serve

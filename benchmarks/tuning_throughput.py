@@ -25,7 +25,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from bars import Report, run
-from duel import duel, exported
+from interleaved import exported, interleaved_benchmark
 
 from autotune.measurement import median, paired_speedup
 from autotune.records import read_run
@@ -136,7 +136,7 @@ def compare(report: Report, spec: str, folder: Path) -> tuple[float, float] | No
         report.row(operator=spec, note="stock found no valid kernel")
         return None
     kernel = Kernel(parse_operator(spec), "forward")
-    times, errors = duel(
+    times, errors = interleaved_benchmark(
         kernel,
         {"stock": (folder / "stock.so", "main"), "ours": (Path(mine["library"]), kernel.name)},
         blocks=31,

@@ -21,7 +21,7 @@ def run_path(*kinds: str) -> Callable[[str], Path]:
     in `latest/plans/best.json`. A file or folder of that name counts before it.
 
     Args:
-        kinds: Of `autotune.records.kinds.Kind`; none for all.
+        kinds: Of `autotune.records.run_kinds.Kind`; none for all.
     """
 
     def path(text: str) -> Path:

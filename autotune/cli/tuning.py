@@ -60,9 +60,9 @@ from autotune.compiler.runners import (
     LocalRunner,
     RpcRunner,
     Runner,
-    asked,
     runner_for,
     stand_in_notice,
+    with_device_limits,
 )
 from autotune.compiler.runners.build_worker import linker
 from autotune.compiler.target import TuneRequest
@@ -243,10 +243,15 @@ def carry_out(
 
 
 def _with_measured_step(
-    request: TuneRequest, done: Tuned, step: StepToMeasure | None, asked: bool, *, show: bool
+    request: TuneRequest,
+    done: Tuned,
+    step: StepToMeasure | None,
+    with_device_limits: bool,
+    *,
+    show: bool,
 ) -> tuple[dict[str, Any], int]:
     """A run's result with its step as it was measured here, which is written too, and the exit code."""
-    why, ended = why_predicted(request, done, asked, step), 0
+    why, ended = why_predicted(request, done, with_device_limits, step), 0
     content = done.content
     if not why:
         assert step is not None
@@ -271,7 +276,7 @@ def _with_measured_step(
         write_text(f"the step is predicted only, and not measured: {why}")
     elif show:
         show_measured(content["measured_step"])
-    elif why and asked:
+    elif why and with_device_limits:
         LOGGER.info("the step is predicted only, and not measured: %s", why)
     return content, ended
 
@@ -310,7 +315,7 @@ def tuned(
     if earlier is not None:
         _same_conditions(earlier, runner)
     else:
-        request = asked(request, runner.device)
+        request = with_device_limits(request, runner.device)
     known = known_schedules([Path(name) for name in request.start_from], request.target)
     told, what = _told(request, runner, earlier)
     cluster = request.cores.cluster if request.cores else ""

@@ -12,10 +12,10 @@ from .database import (
 from .database_file import SUFFIX, file_name, read_database, write_database
 from .folder import Run, RunFolder, read_json, read_run, write_json, write_text
 from .json_form import json_text
-from .kinds import Kind, how_to_end, kind_of
-from .places import is_run, place_of
 from .result import Drift, PooledSchedule, RecordsUse, Result, TaskResult
-from .shares import MOVEMENT, Share, step_shares
+from .run_kinds import Kind, how_to_end, kind_of
+from .run_paths import is_run, place_of
+from .step_time import MOVEMENT, Share, step_shares
 from .store import pulled
 from .trace_grammar import ANNOTATION_KEYS, check_trace
 

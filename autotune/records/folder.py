@@ -17,10 +17,10 @@ from autotune.errors import RecordError, UsageError
 from autotune.reading import Unreadable
 from autotune.records.events import check_event, check_request
 from autotune.records.json_form import json_text
-from autotune.records.kinds import how_to_end
 from autotune.records.lines import LineFile, cut_torn_line, disk_error, read_lines
-from autotune.records.places import is_run
 from autotune.records.result import Result
+from autotune.records.run_kinds import how_to_end
+from autotune.records.run_paths import is_run
 
 RUN_SCHEMA_VERSION = 1
 _RUN, _EVENTS, _RESULT, _LOCK = "run.json", "events.jsonl", "result.json", "run.lock"

@@ -76,7 +76,7 @@ def _measure(
     import tvm
 
     from autotune.compiler.native import opencl_sidecar
-    from autotune.compiler.runners.run_worker import Bench
+    from autotune.compiler.runners.run_worker import KernelTimer
 
     opencl_sidecar.load()
-    sender.send(Bench(tvm.device("opencl", 0)).carry_out(request))
+    sender.send(KernelTimer(tvm.device("opencl", 0)).carry_out(request))

@@ -22,7 +22,7 @@ from autotune.compiler.rules.implicit_gemm import Products
 from autotune.compiler.rules.rules import NO_SCHEDULE, tile_rule
 from autotune.compiler.rules.tile_rules import recorded_tile, tile_of, tiles_of
 from autotune.compiler.search.cost_model import ScheduleRanker
-from autotune.compiler.search.lane import Lane
+from autotune.compiler.search.formulation_search import FormulationSearch
 from autotune.errors import RecordError
 from autotune.records.database import Schedule as Recorded
 from autotune.workloads import parse_kernel
@@ -65,8 +65,10 @@ def test_a_sliced_product_needs_no_more_than_its_tile_says(spec: str, role: str,
             source = str(built.mod.imports[0].inspect_source())
             needed = [
                 sum(
-                    (2 if kind in ("half", "ushort") else 4) * int(lanes or 1) * int(size)
-                    for kind, lanes, size in re.findall(r"__local ([a-z]+)(\d*) \w+\[(\d+)\]", part)
+                    (2 if kind in ("half", "ushort") else 4) * int(searchers or 1) * int(size)
+                    for kind, searchers, size in re.findall(
+                        r"__local ([a-z]+)(\d*) \w+\[(\d+)\]", part
+                    )
                 )
                 for part in source.split("// Function: ")
             ]
@@ -111,27 +113,29 @@ def test_what_was_measured_before_is_a_lesson_or_is_recalled_and_not_learnt_twic
     (product,) = (one for one in formulations(kernel) if one.name == "gemm")
     rule, module, sketches = sketched(kernel.spec, "forward")
 
-    def lane() -> tuple[Lane, ScheduleRanker]:
+    def searcher() -> tuple[FormulationSearch, ScheduleRanker]:
         ranker = ScheduleRanker(seed=1, warmup=64, members=4)
-        made = Lane(kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1)
+        made = FormulationSearch(
+            kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1
+        )
         return made, ranker
 
     tiles = [*tiles_of(rule, module, seed=1).drawn(8)]
     traces = [
         json.loads(json.dumps(plain(sketches.schedule(one).trace.as_json()))) for one in tiles
     ]
-    digests = [lane()[0].replay(trace).digest for trace in traces]
+    digests = [searcher()[0].replay(trace).digest for trace in traces]
     known = [
         Recorded.of(kernel.name, "gemm", digest, trace, {"run": 1e-3 * number})
         for number, (digest, trace) in enumerate(zip(digests, traces, strict=True), start=1)
     ]
     broken = Recorded.of(kernel.name, "gemm", "0", [], {"run": 1.0})
-    taught, ranker = lane()
+    taught, ranker = searcher()
     lesson = taught.lesson([*known, broken])
     assert lesson.seconds == [one.best_s for one in known]
     assert [one.digest for one in taught.recall(known, learn=False)] == digests
     assert ranker.measurements == 0
-    recalled, ranker = lane()
+    recalled, ranker = searcher()
     assert [one.digest for one in recalled.recall(known)] == digests
     assert ranker.measurements == len(known)
 
@@ -145,11 +149,13 @@ def test_what_two_sources_know_is_proposed_once_and_what_is_recalled_when_it_is_
     tile = next(tiles_of(tile_rule(SPACE, product.rule), module, 1).drawn(8))
     trace = json.loads(json.dumps(plain(sketches.schedule(tile).trace.as_json())))
 
-    def lane() -> Lane:
+    def searcher() -> FormulationSearch:
         ranker = ScheduleRanker(seed=1, warmup=64, members=4)
-        return Lane(kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1)
+        return FormulationSearch(
+            kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1
+        )
 
-    same, both = lane().replay(trace), lane()
+    same, both = searcher().replay(trace), searcher()
     both.give([(same.digest, trace)])
     assert both.adapt([same], variants=1, count=1) == 1  # Its own kernel is most like it.
     assert [one.digest for one in both.propose(2)].count(same.digest) == 1
@@ -166,7 +172,7 @@ def test_tiles_that_cannot_be_scheduled_are_left_out(
     kernel = parse_kernel("matmul:m=64,n=64,k=64", "forward")
     (product,) = formulations(kernel, ["gemm"])
 
-    def proposed(*pipelined: bool) -> tuple[Lane, list[Candidate]]:
+    def proposed(*pipelined: bool) -> tuple[FormulationSearch, list[Candidate]]:
         def some(self: Products, sch: Any, block: Any, tiles: Any, tile: Any) -> Any:
             if tile.pipelined in pipelined:
                 raise ValueError("no way to schedule it")
@@ -174,16 +180,18 @@ def test_tiles_that_cannot_be_scheduled_are_left_out(
 
         monkeypatch.setattr(Products, "sketch", some)
         ranker = ScheduleRanker(seed=1, warmup=24)
-        lane = Lane(kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1)
+        searcher = FormulationSearch(
+            kernel, product, space=SPACE, target=TARGET, ranker=ranker, seed=1, threads=1
+        )
         found: list[Candidate] = []
-        while not (found or lane.state.exhausted):
-            found = lane.propose(8)
-        return lane, found
+        while not (found or searcher.state.exhausted):
+            found = searcher.propose(8)
+        return searcher, found
 
-    lane, found = proposed(True)
+    searcher, found = proposed(True)
     assert found
-    assert lane.state.failure == ""
+    assert searcher.state.failure == ""
     assert "no way to schedule it" in caplog.text
-    lane, found = proposed(True, False)
-    assert (found, lane.state.exhausted) == ([], True)
-    assert lane.state.failure == NO_SCHEDULE
+    searcher, found = proposed(True, False)
+    assert (found, searcher.state.exhausted) == ([], True)
+    assert searcher.state.failure == NO_SCHEDULE

@@ -26,11 +26,11 @@ from autotune.compiler.programs.untuned import default_schedule
 from autotune.compiler.rules.rules import tile_rule
 from autotune.compiler.rules.tile_rules import Sketches, tiles_of
 from autotune.compiler.runners.build_worker import linker
-from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.device_limits import with_device_limits
 from autotune.compiler.runners.reference_data import TOLERANCE, ReferenceData
 from autotune.compiler.runners.runner import DeviceFingerprint, MeasureRequest, measurement_message
 from autotune.compiler.search.cost_model import ScheduleRanker
-from autotune.compiler.search.lane import Lane
+from autotune.compiler.search.formulation_search import FormulationSearch
 from autotune.compiler.target import spaces
 from autotune.compiler.target.request import TuneRequest
 from autotune.compiler.target.targets import TargetSpec, find, tvm_target
@@ -164,7 +164,7 @@ def _space(name: str) -> tuple[TargetSpec, spaces.Space]:
     target, *ways = name.split()
     spec = find(target)
     asking = TuneRequest(spec, spaces.load(spec.space_path()), "", None, (), 1, 1)
-    space = asked(asking, DeviceFingerprint("", "opencl", "", (), stand_in=True)).space
+    space = with_device_limits(asking, DeviceFingerprint("", "opencl", "", (), stand_in=True)).space
     if "fp16" in ways:
         space = space.with_half_storage()
     if "wave64" in ways:
@@ -189,10 +189,12 @@ def _programs(
         few = space.model_copy(
             update={"search": space.search.model_copy(update={"min_unmeasured": _SAMPLES})}
         )
-        lane = Lane(kernel, formulation, space=few, target=target, ranker=ranker, seed=1, threads=1)
+        searcher = FormulationSearch(
+            kernel, formulation, space=few, target=target, ranker=ranker, seed=1, threads=1
+        )
         programs = [
             _of_record(kernel, formulation, candidate.trace, candidate.digest)
-            for candidate in lane.propose(_SAMPLES)
+            for candidate in searcher.propose(_SAMPLES)
         ]
         if programs:  # The first of them; where none compiles this ends the test.
             yield next(program for program in programs if _compiles(program, target))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autotune.compiler.runners.builder import target_text
-from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.device_limits import with_device_limits
 from autotune.compiler.runners.runner import DeviceFingerprint
 from autotune.compiler.target.request import TuneRequest
 from autotune.compiler.target.spaces import Compile, load
@@ -85,7 +85,7 @@ def test_the_work_group_of_a_file_narrows_the_limits_by_either_name(
     spec = from_json(written(tmp_path, {"kind": "opencl", name: 8}))
     space = load(spec.space_path())
     request = TuneRequest(spec, space, "", None, (), 1, 1)
-    limits = asked(
+    limits = with_device_limits(
         request, DeviceFingerprint("none", "opencl", "", (), stand_in=False)
     ).space.limits
     assert limits is not None

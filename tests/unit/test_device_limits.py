@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autotune.compiler.native import opencl_sidecar
-from autotune.compiler.runners.device_limits import asked
+from autotune.compiler.runners.device_limits import with_device_limits
 from autotune.compiler.runners.runner import DeviceFingerprint, opencl_fingerprint
 from autotune.compiler.target import spaces
 from autotune.compiler.target.request import TuneRequest
@@ -65,7 +65,7 @@ def test_a_processor_stands_in_whoever_made_it(
 
 
 def test_a_device_tells_its_own_limits() -> None:
-    limits = _limits(asked(_request("adreno"), _device(stand_in=False, **TOLD)))
+    limits = _limits(with_device_limits(_request("adreno"), _device(stand_in=False, **TOLD)))
     assert limits == Limits(
         max_threads_per_block=1024,
         max_item_sizes=(1024, 512, 64),
@@ -84,7 +84,7 @@ def test_a_device_tells_its_own_limits() -> None:
 def test_a_stand_in_only_narrows_what_the_target_is_assumed_to_have() -> None:
     small = {**TOLD, "local_mem_bytes": 16384, "local_mem_type": "global"}
     for target, local_memory in (("mali", "global"), ("adreno", "local"), ("opencl", "global")):
-        limits = _limits(asked(_request(target), _device(stand_in=True, **small)))
+        limits = _limits(with_device_limits(_request(target), _device(stand_in=True, **small)))
         assert (limits.max_threads_per_block, limits.max_local_memory_bytes) == (256, 16384)
         assert limits.local_memory == local_memory
         assert limits.image_buffer_max == (65536 if target == "adreno" else 0)
@@ -92,7 +92,7 @@ def test_a_stand_in_only_narrows_what_the_target_is_assumed_to_have() -> None:
 
 
 def test_without_an_answer_the_limits_are_what_any_gpu_has() -> None:
-    assert _limits(asked(_request("opencl"), _device(stand_in=False))) == Limits()
+    assert _limits(with_device_limits(_request("opencl"), _device(stand_in=False))) == Limits()
 
 
 def test_a_space_and_a_target_of_the_users_own_narrow_them() -> None:
@@ -102,11 +102,11 @@ def test_a_space_and_a_target_of_the_users_own_narrow_them() -> None:
         space=request.space.model_copy(update={"limits": Limits(max_local_memory_bytes=8192)}),
         target=replace(request.target, tvm=(*request.target.tvm, ("max_threads_per_block", 96))),
     )
-    limits = _limits(asked(request, _device(stand_in=False, **TOLD)))
+    limits = _limits(with_device_limits(request, _device(stand_in=False, **TOLD)))
     assert (limits.max_threads_per_block, limits.max_local_memory_bytes) == (96, 8192)
     assert limits.sub_group_size == 64
 
 
 def test_a_processor_has_none() -> None:
     request = _request("cpu")
-    assert asked(request, _device(stand_in=False, cores=2)) == request
+    assert with_device_limits(request, _device(stand_in=False, cores=2)) == request

@@ -5,7 +5,7 @@ import math
 import pytest
 from test_budget import lane, task
 
-from autotune.compiler.run.budget import next_turn
+from autotune.compiler.run.budget import next_allocation
 from autotune.compiler.run.experience import experiences
 from autotune.compiler.search.transfer import nearest_tiles
 from autotune.records.database import Database, Identity, Schedule, SearchedTask, Source
@@ -94,11 +94,11 @@ def test_a_known_formulation_needs_no_warmup_and_a_slow_one_waits() -> None:
     fast = lane(1, 0.1, credit=8, expected=1.0)
     slow = lane(0, math.inf, credit=8, expected=3.0)
     both = task(1, 1.0, fast, slow, warmup=4)
-    turn = next_turn([both], 50, 8)
+    turn = next_allocation([both], 50, 8)
     assert turn is not None
     assert turn.lane is fast
     fast.state.trials = 300  # It has had its trials: the other may be better after all.
-    turn = next_turn([both], 50, 8)
+    turn = next_allocation([both], 50, 8)
     assert turn is not None
     assert turn.lane is slow
 
@@ -106,14 +106,14 @@ def test_a_known_formulation_needs_no_warmup_and_a_slow_one_waits() -> None:
 def test_the_fastest_known_formulation_goes_on_while_its_first_trials_are_on_their_way() -> None:
     waiting = lane(2, math.inf, credit=8, expected=1.0)
     slow = lane(0, math.inf, credit=8, expected=3.0)
-    turn = next_turn([task(1, 1.0, slow, waiting, warmup=4)], 50, 8)
+    turn = next_allocation([task(1, 1.0, slow, waiting, warmup=4)], 50, 8)
     assert turn is not None
     assert turn.lane is waiting
 
 
 def test_a_formulation_that_nobody_has_tried_is_tried_before_one_that_is_known() -> None:
     told, new = lane(1, 0.1, credit=8, expected=1.0), lane(0)
-    turn = next_turn([task(1, 1.0, told, new, warmup=4)], 50, 8)
+    turn = next_allocation([task(1, 1.0, told, new, warmup=4)], 50, 8)
     assert turn is not None
     assert (turn.lane, turn.trials) == (new, 4)
 
@@ -121,7 +121,7 @@ def test_a_formulation_that_nobody_has_tried_is_tried_before_one_that_is_known()
 def test_a_kernel_that_is_known_leaves_the_budget_to_those_that_are_not() -> None:
     known, new = task(1, 1.0, lane(4, 0.5), warmup=4), task(1, 1.0, lane(4, 0.5), warmup=4)
     known.known_trials = 40
-    turn = next_turn([known, new], 50, 8)
+    turn = next_allocation([known, new], 50, 8)
     assert turn is not None
     assert turn.task == 1
 
@@ -129,7 +129,7 @@ def test_a_kernel_that_is_known_leaves_the_budget_to_those_that_are_not() -> Non
 def test_a_kernel_that_is_slower_than_records_let_expect_comes_first_and_little_by_little() -> None:
     settled, short = task(1, 9.0, lane(8, 2.0), warmup=4), task(1, 9.0, lane(8, 1.5), warmup=4)
     settled.expected_s, short.expected_s = 1.9, 0.2
-    turn = next_turn([settled, short], 50, 16)
+    turn = next_allocation([settled, short], 50, 16)
     assert turn is not None
     assert (turn.task, turn.trials) == (1, 4)
     assert settled.shortfall() == 0

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.compiler.programs.annotations import HALF
 from autotune.compiler.programs.candidate import Candidate
-from autotune.compiler.run.finals import Entrant, Verdict, finalists, settle
+from autotune.compiler.run.final_benchmark import Finalist, Verdict, benchmark_finalists, finalists
 from autotune.compiler.runners.runner import (
     CompareRequest,
     Comparison,
@@ -49,8 +49,8 @@ class RecordedRunner:
         )
 
 
-def entrant(name: str, seconds: float = 1e-3) -> Entrant:
-    return Entrant(name, Path(name), seconds)
+def entrant(name: str, seconds: float = 1e-3) -> Finalist:
+    return Finalist(name, Path(name), seconds)
 
 
 def verdict(
@@ -61,7 +61,7 @@ def verdict(
 ) -> Verdict:
     runner = RecordedRunner(seconds, errors or {})
     first = entrant(default) if default else None
-    return settle(runner, Path(), first, [entrant(n) for n in names], Measure(), 1)
+    return benchmark_finalists(runner, Path(), first, [entrant(n) for n in names], Measure(), 1)
 
 
 def test_the_faster_candidate_wins_with_its_interval() -> None:
@@ -76,7 +76,7 @@ def test_what_is_slow_is_in_few_blocks_and_does_not_keep_the_others_from_theirs(
     def blocks(**seconds: float) -> list[int]:
         first, *others = (entrant(name, one) for name, one in seconds.items())
         runner = RecordedRunner(seconds, {})
-        found = settle(runner, Path(), first, others, Measure(final_blocks=11), 1)
+        found = benchmark_finalists(runner, Path(), first, others, Measure(final_blocks=11), 1)
         assert found.winner == min(seconds, key=lambda name: seconds[name])
         assert found.speedup is not None
         return [len(found.samples[name]) for name in seconds]
@@ -119,7 +119,7 @@ def test_a_wrong_result_cannot_win() -> None:
 def test_only_a_kernel_in_half_precision_may_be_off_by_more() -> None:
     runner = RecordedRunner({"half": 1e-3, "a": 2e-3}, {"half": 1e-2, "a": 1e-2})
     half = replace(entrant("half"), half=True)
-    won = settle(runner, Path(), None, [half, entrant("a")], Measure(), 1)
+    won = benchmark_finalists(runner, Path(), None, [half, entrant("a")], Measure(), 1)
     assert (won.winner, won.right) == ("half", ("half",))
 
 

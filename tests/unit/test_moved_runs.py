@@ -13,7 +13,7 @@ from autotune.cli.step_options import StepOptions, step_options
 from autotune.cli.trust import allow, model_code
 from autotune.errors import UsageError
 from autotune.records import read_run
-from autotune.records.places import is_run, place_of
+from autotune.records.run_paths import is_run, place_of
 
 POINT = {"clusters": {"big": {"cores": 4, "khz": 2419200}}, "threads": 4}
 

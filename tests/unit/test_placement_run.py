@@ -20,10 +20,10 @@ from autotune.studies.joint.placing import GpuForm, GpuKernel, Placing
 from autotune.studies.models.schedule_pools import pools
 from autotune.studies.run.study import StudyRequest, study_of
 from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.space.configuration_text import placement_texts
 from autotune.studies.space.objective import NO_LIMITS, Figures, Objective
 from autotune.studies.space.ranges import CpuRanges
 from autotune.studies.space.space import CpuSpace
-from autotune.studies.space.texts import placement_texts
 from autotune.workloads.schedule_traits import CACHE_SIZES, NestTraits, ScheduleTraits
 
 CLUSTERS = (

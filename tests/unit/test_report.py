@@ -15,7 +15,7 @@ from autotune.report.charts import Point, Series, heat_map, lines, scatter
 from autotune.report.cpu_config import cpu_config_page
 from autotune.report.points import heat_maps
 from autotune.report.svg import Axis
-from autotune.studies.space.texts import exhaustive_text
+from autotune.studies.space.configuration_text import exhaustive_text
 
 EVIL = "<script>alert('x')</script>"
 

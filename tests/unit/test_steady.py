@@ -11,11 +11,11 @@ import pytest
 
 from autotune.compiler.programs.candidate import Candidate
 from autotune.compiler.run.drift import DriftWatch
-from autotune.compiler.run.entries import Entry, Trial
+from autotune.compiler.run.task_state import TaskState, Trial
 from autotune.compiler.runners.rpc_runner import RpcRunner
 from autotune.compiler.runners.runner import CompareRequest, DeviceFingerprint, MeasureRequest
 from autotune.compiler.runners.sessions import SessionWaits
-from autotune.compiler.runners.steady import Limits
+from autotune.compiler.runners.stable import Limits
 from autotune.compiler.workers.workers import Message
 from autotune.errors import TransientDeviceError
 from autotune.measurement import Outcome
@@ -257,6 +257,6 @@ def test_the_best_of_each_side_of_a_drift_comes_into_the_last_timing() -> None:
         candidate = Candidate("", None, "", None)
         return Trial(candidate, None, Outcome("ok", (seconds,)), epoch)  # type: ignore[arg-type]
 
-    entry = Entry(None, None, None)  # type: ignore[arg-type]  # its trials are all that counts
-    entry.trials = {"a": trial(1, 0), "b": trial(2, 0), "c": trial(3, 1), "d": trial(4, 1)}
-    assert entry.leaders(2) == [("a", 1), ("b", 2), ("c", 3)]
+    task_state = TaskState(None, None, None)  # type: ignore[arg-type]  # its trials are all that counts
+    task_state.trials = {"a": trial(1, 0), "b": trial(2, 0), "c": trial(3, 1), "d": trial(4, 1)}
+    assert task_state.leaders(2) == [("a", 1), ("b", 2), ("c", 3)]

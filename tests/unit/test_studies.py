@@ -30,16 +30,17 @@ from autotune.studies.bench.bench import Measured
 from autotune.studies.models.physics import PowerModel, TimeModel
 from autotune.studies.models.surrogate import Surrogate
 from autotune.studies.replay.replay import TableBench, read_paper_table, search
-from autotune.studies.run.claims import STALE_S, Claims, this_worker
 from autotune.studies.run.cpu_config import CpuConfigRun
 from autotune.studies.run.finals import measure_again, named_points
 from autotune.studies.run.results import found_of, nearest_text, result
 from autotune.studies.run.storage import faults_told, hidden, open_storage, without_password
 from autotune.studies.run.study import SamplerName, StudyRequest, StudyTrial, study_of
+from autotune.studies.run.trial_leases import STALE_S, TrialLeases, this_worker
 from autotune.studies.search.model_search import Known, ModelSearch
 from autotune.studies.space.applied import apply
 from autotune.studies.space.clocks import Clocks
 from autotune.studies.space.configuration import ClusterSetting, CpuConfiguration
+from autotune.studies.space.configuration_text import doubts, fronts_text
 from autotune.studies.space.objective import (
     NO_LIMITS,
     Figures,
@@ -52,7 +53,6 @@ from autotune.studies.space.objective import (
 from autotune.studies.space.pareto import front, gain, hypervolume, improvement, knee
 from autotune.studies.space.ranges import CpuRanges, read_ranges, schema_text
 from autotune.studies.space.space import CpuSpace
-from autotune.studies.space.texts import doubts, fronts_text
 
 TABLE = Path(__file__).parents[1] / "data" / "meizu16t_alexnet_b16.csv"
 LITTLE = Cluster(
@@ -810,14 +810,14 @@ def test_several_workers_share_a_study_without_a_lost_or_doubled_trial(tmp_path:
     assert len(ended) == len({t.configuration for t in ended}) == 15
 
 
-def claimed_by(url: str, seed: int, worker: str = "") -> tuple[Claims, optuna.Trial]:
+def claimed_by(url: str, seed: int, worker: str = "") -> tuple[TrialLeases, optuna.Trial]:
     """One process's claims, and the trial that it has begun."""
     space = read_paper_table(TABLE).space()
     made = optuna.create_study(
         storage=open_storage(url), study_name="s", sampler=optuna.samplers.RandomSampler(seed=seed),
         load_if_exists=True,
     )  # fmt: skip
-    claims = Claims(made, space, 9, 1, worker)
+    claims = TrialLeases(made, space, 9, 1, worker)
     while (claimed := claims.claim()) is not None and claimed[1] is None:
         pass  # Passed over: not in the space, or taken.
     assert claimed is not None
@@ -828,7 +828,7 @@ def test_a_beat_is_heard_by_its_change_not_by_two_hosts_clocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("autotune.studies.run.claims.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("autotune.studies.run.trial_leases.time.monotonic", lambda: now[0])
     url = f"sqlite:///{tmp_path / 'study.db'}"
     # A host of this one's name whose clock is a year behind: its process numbers mean nothing here.
     _, theirs = claimed_by(url, 1, f"{socket.gethostname()}-other/1:1")

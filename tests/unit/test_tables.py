@@ -22,7 +22,7 @@ from autotune.cli.profile import show as show_profile
 from autotune.cli.tuning import show as show_kernels
 from autotune.doctor.check import Check
 from autotune.records import Result, TaskResult
-from autotune.studies.space.texts import compared_text, gain_text
+from autotune.studies.space.configuration_text import compared_text, gain_text
 from autotune.workloads import StepForm, build_model, formed, tasks
 from autotune.workloads.spec import short_name
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.compiler.search import Lane
+from autotune.compiler.search import FormulationSearch
 
 _OPTIMISM = 0.2
 # A kernel is short of what records let expect where it takes so many times as long.
@@ -23,14 +23,14 @@ _PROGRESS = 0.35
 
 
 @dataclass
-class TaskLanes:
-    """One task with its lanes.
+class TaskSearches:
+    """One task with its searches.
 
     Attributes:
         count: Times the kernel runs in a step.
         default_s: Seconds of the untuned default; infinity when it failed.
-        warmup: Trials that each lane gets first.
-        lanes: One lane a formulation.
+        warmup: Trials that each search gets first.
+        searches: One search a formulation.
         expected_s: Seconds that records let expect; infinity without records.
         known_trials: Trials that earlier runs spent on this very kernel; they count as tried.
     """
@@ -38,33 +38,33 @@ class TaskLanes:
     count: int
     default_s: float
     warmup: int
-    lanes: Sequence[Lane]
+    searchers: Sequence[FormulationSearch]
     expected_s: float = math.inf
     known_trials: int = 0
 
     @property
     def best_s(self) -> float:
         """Best known seconds, the default included."""
-        return min(self.default_s, *(lane.state.best_s for lane in self.lanes))
+        return min(self.default_s, *(searcher.state.best_s for searcher in self.searchers))
 
     @property
     def trials(self) -> int:
-        return sum(lane.state.trials for lane in self.lanes)
+        return sum(searcher.state.trials for searcher in self.searchers)
 
     @property
     def weight(self) -> float:
         """Seconds a step that it takes now; tasks without any time come first."""
         return self.count * self.best_s if math.isfinite(self.best_s) else math.inf
 
-    def open_lanes(self) -> list[Lane]:
-        return [lane for lane in self.lanes if not lane.state.exhausted]
+    def open_searchers(self) -> list[FormulationSearch]:
+        return [searcher for searcher in self.searchers if not searcher.state.exhausted]
 
     def promise(self) -> float:
         """Expected seconds a step saved by the next trial."""
         best = self.best_s
         if not math.isfinite(best):
-            return math.inf if self.trials < _HOPE * self.warmup * len(self.lanes) else 0.0
-        # Of the lane that would have the trial; what one gains that is not the fastest, the step does not.
+            return math.inf if self.trials < _HOPE * self.warmup * len(self.searchers) else 0.0
+        # Of the search that would have the trial; what one gains that is not the fastest, the step does not.
         state = self.arm().state
         recent = state.recent_gain_s if state.best_s <= best else 0.0
         known = _OPTIMISM * best / max(1, self.trials + self.known_trials)
@@ -75,31 +75,33 @@ class TaskLanes:
         best = self.best_s
         return max(0.0, best - self.expected_s) if best > _SHORT * self.expected_s else 0.0
 
-    def arm(self) -> Lane:
-        """The open lane to try next: the one whose best would be fastest had it had all the task's trials."""
+    def arm(self) -> FormulationSearch:
+        """The open search to try next: the one whose best would be fastest had it had all the task's trials."""
 
-        def prospect(lane: Lane) -> float:
-            state = lane.state
+        def prospect(searcher: FormulationSearch) -> float:
+            state = searcher.state
             if math.isfinite(state.best_s):
-                return float(lane.outlook * state.best_s * state.tried**_PROGRESS)
+                return float(searcher.outlook * state.best_s * state.tried**_PROGRESS)
             if state.expected is not None:  # Its first trials may be on their way.
                 return float(self.best_s * state.expected * state.tried**_PROGRESS)
             return math.inf if state.trials else 0.0
 
-        return min(self.open_lanes(), key=prospect)
+        return min(self.open_searchers(), key=prospect)
 
 
 @dataclass(frozen=True)
-class Turn:
+class Allocation:
     """Whose turn it is, and for how many trials at most."""
 
     task: int
-    lane: Lane
+    searcher: FormulationSearch
     trials: int
 
 
-def next_turn(tasks: Sequence[TaskLanes], remaining: int, round_size: int) -> Turn | None:
-    """Chooses the next round; None when the budget is spent or every lane is exhausted.
+def next_allocation(
+    tasks: Sequence[TaskSearches], remaining: int, round_size: int
+) -> Allocation | None:
+    """Chooses the next round; None when the budget is spent or every search is exhausted.
 
     Args:
         tasks: All tasks of the run.
@@ -112,22 +114,24 @@ def next_turn(tasks: Sequence[TaskLanes], remaining: int, round_size: int) -> Tu
     order = sorted(range(len(tasks)), key=lambda i: -tasks[i].weight)
     # What is known of this very kernel saves more a trial than any warm-up.
     for index in order:
-        for lane in tasks[index].lanes if tasks[index].known_trials else ():
-            if lane.given:
-                return Turn(index, lane, min(lane.given, remaining))
+        for searcher in tasks[index].searchers if tasks[index].known_trials else ():
+            if searcher.given:
+                return Allocation(index, searcher, min(searcher.given, remaining))
     for lap in range(max((task.warmup for task in tasks), default=0)):
         for index in order:
             task = tasks[index]
-            for lane in task.lanes:
-                if lane.given:  # What others found comes before anything new.
-                    return Turn(index, lane, min(lane.given, remaining))
-            for lane in task.open_lanes():
-                if lane.state.tried <= lap < task.warmup:
-                    return Turn(index, lane, min(task.warmup - lane.state.tried, remaining))
-    open_tasks = [index for index, task in enumerate(tasks) if task.open_lanes()]
+            for searcher in task.searchers:
+                if searcher.given:  # What others found comes before anything new.
+                    return Allocation(index, searcher, min(searcher.given, remaining))
+            for searcher in task.open_searchers():
+                if searcher.state.tried <= lap < task.warmup:
+                    return Allocation(
+                        index, searcher, min(task.warmup - searcher.state.tried, remaining)
+                    )
+    open_tasks = [index for index, task in enumerate(tasks) if task.open_searchers()]
     if not open_tasks:
         return None
     index = max(open_tasks, key=lambda i: tasks[i].promise())
     if math.isfinite(tasks[index].expected_s):  # Little by little: one of the next trials may do.
         round_size = min(round_size, tasks[index].warmup)
-    return Turn(index, tasks[index].arm(), min(round_size, remaining))
+    return Allocation(index, tasks[index].arm(), min(round_size, remaining))

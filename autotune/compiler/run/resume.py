@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.programs import DEFAULT, Candidate
-from autotune.compiler.run.entries import Entry, Trial
-from autotune.compiler.search import Lane
+from autotune.compiler.run.task_state import TaskState, Trial
+from autotune.compiler.search import FormulationSearch
 from autotune.errors import RecordError
 from autotune.measurement import Outcome
 from autotune.records import Run
@@ -17,9 +17,9 @@ from autotune.records import Run
 
 @dataclass(frozen=True)
 class Replayed:
-    """One lane's earlier trials."""
+    """One search's earlier trials."""
 
-    lane: Lane
+    searcher: FormulationSearch
     candidates: list[Candidate]
     outcomes: list[Outcome]
 
@@ -41,17 +41,17 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
     return fields
 
 
-def restore(entries: Sequence[Entry], run: Run) -> tuple[list[Replayed], float]:
-    """Gives the entries their earlier trials back, and teaches the lanes and the cost model.
+def restore(task_states: Sequence[TaskState], run: Run) -> tuple[list[Replayed], float]:
+    """Gives the entries their earlier trials back, and teaches the searches and the cost model.
 
     Returns:
-        The replayed trials by lane, and the seconds that the earlier parts of the run took.
+        The replayed trials by search, and the seconds that the earlier parts of the run took.
 
     Raises:
         RecordError: An event does not belong to the run's request.
     """
-    by_name = {entry.task.kernel.name: entry for entry in entries}
-    lanes: dict[str, Replayed] = {}
+    by_name = {task_state.task.kernel.name: task_state for task_state in task_states}
+    searchers: dict[str, Replayed] = {}
     epoch = 0
     for event in run.events:
         if event["event"] == "drift":
@@ -59,20 +59,20 @@ def restore(entries: Sequence[Entry], run: Run) -> tuple[list[Replayed], float]:
         elif event["event"] == DEFAULT:
             outcome = _outcome(event, run.path)
             if not outcome.of_device:  # Else it is measured again.
-                _entry(by_name, event, run.path).note_default(outcome)
+                _task_state(by_name, event, run.path).note_default(outcome)
         elif event["event"] == "trial":
-            entry = _entry(by_name, event, run.path)
-            lane = _lane(entry, event, run.path)
-            candidate, outcome = _candidate(lane, event, run.path), _outcome(event, run.path)
-            if candidate.digest in entry.trials:
+            task_state = _task_state(by_name, event, run.path)
+            searcher = _searcher(task_state, event, run.path)
+            candidate, outcome = _candidate(searcher, event, run.path), _outcome(event, run.path)
+            if candidate.digest in task_state.trials:
                 continue
-            entry.trials[candidate.digest] = Trial(candidate, lane, outcome, epoch)
-            replayed = lanes.setdefault(lane.name, Replayed(lane, [], []))
+            task_state.trials[candidate.digest] = Trial(candidate, searcher, outcome, epoch)
+            replayed = searchers.setdefault(searcher.name, Replayed(searcher, [], []))
             replayed.candidates.append(candidate)
             replayed.outcomes.append(outcome)
-    for replayed in lanes.values():
-        replayed.lane.observe(list(zip(replayed.candidates, replayed.outcomes, strict=True)))
-    return list(lanes.values()), _working_seconds(run)
+    for replayed in searchers.values():
+        replayed.searcher.observe(list(zip(replayed.candidates, replayed.outcomes, strict=True)))
+    return list(searchers.values()), _working_seconds(run)
 
 
 def _working_seconds(run: Run) -> float:
@@ -86,9 +86,9 @@ def _working_seconds(run: Run) -> float:
     return total + last - began
 
 
-def _candidate(lane: Lane, event: dict[str, Any], path: Path) -> Candidate:
+def _candidate(searcher: FormulationSearch, event: dict[str, Any], path: Path) -> Candidate:
     try:
-        candidate = lane.replay(event["trace"])
+        candidate = searcher.replay(event["trace"])
     except RecordError as error:
         raise RecordError(
             f"{path}: trial {event.get('digest')}: {error.message}", hint=error.hint
@@ -107,17 +107,17 @@ def _candidate(lane: Lane, event: dict[str, Any], path: Path) -> Candidate:
     return candidate
 
 
-def _entry(by_name: dict[str, Entry], event: dict[str, Any], path: Path) -> Entry:
-    entry = by_name.get(event.get("task", ""))
-    if entry is None:
+def _task_state(by_name: dict[str, TaskState], event: dict[str, Any], path: Path) -> TaskState:
+    task_state = by_name.get(event.get("task", ""))
+    if task_state is None:
         raise RecordError(f"{path}: a record of an unknown task {event.get('task')!r}")
-    return entry
+    return task_state
 
 
-def _lane(entry: Entry, event: dict[str, Any], path: Path) -> Lane:
-    for lane in entry.lanes.lanes:
-        if lane.formulation.name == event.get("formulation"):
-            return lane
+def _searcher(task_state: TaskState, event: dict[str, Any], path: Path) -> FormulationSearch:
+    for searcher in task_state.searchers.searchers:
+        if searcher.formulation.name == event.get("formulation"):
+            return searcher
     raise RecordError(f"{path}: a record of an unknown formulation {event.get('formulation')!r}")
 
 

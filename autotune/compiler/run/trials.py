@@ -70,7 +70,7 @@ class Building:
         return [failure or path for failure, path in zip(failures, self._paths, strict=True)]
 
 
-class Bench:
+class CandidateExecutor:
     """Builds and measures candidates; owns their artifacts.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autotune.compiler.programs import Candidate
 from autotune.compiler.run.resume import Replayed
-from autotune.compiler.search import Lane
+from autotune.compiler.search import FormulationSearch
 from autotune.measurement import Outcome
 from autotune.records import RunFolder
 
@@ -24,13 +24,13 @@ class TuningDatabase:
         self._folder = folder
         self._workloads: dict[str, int] = {}
 
-    def store(self, lane: Lane, candidate: Candidate, outcome: Outcome) -> None:
+    def store(self, searcher: FormulationSearch, candidate: Candidate, outcome: Outcome) -> None:
         """Adds one valid trial."""
-        if lane.name not in self._workloads:
-            self._folder.database_workload(lane.workload_record())
-            self._workloads[lane.name] = len(self._workloads)
-        index = self._workloads[lane.name]
-        self._folder.database_record(index, lane.tuning_record(candidate, outcome))
+        if searcher.name not in self._workloads:
+            self._folder.database_workload(searcher.workload_record())
+            self._workloads[searcher.name] = len(self._workloads)
+        index = self._workloads[searcher.name]
+        self._folder.database_record(index, searcher.tuning_record(candidate, outcome))
 
     def rewrite(self, replayed: Sequence[Replayed]) -> None:
         """Writes both files anew from the trials of a run that is taken up again.
@@ -39,7 +39,7 @@ class TuningDatabase:
         """
         self._folder.clear_database()
         self._workloads = {}
-        for lane in replayed:
-            for candidate, outcome in zip(lane.candidates, lane.outcomes, strict=True):
+        for searcher in replayed:
+            for candidate, outcome in zip(searcher.candidates, searcher.outcomes, strict=True):
                 if outcome.ok:
-                    self.store(lane.lane, candidate, outcome)
+                    self.store(searcher.searcher, candidate, outcome)

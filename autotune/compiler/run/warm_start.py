@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from autotune.compiler.programs import Candidate
-from autotune.compiler.run.entries import Entry
 from autotune.compiler.run.experience import Experience, Experiences, KnownKernel
-from autotune.compiler.search import Lane, Lesson
+from autotune.compiler.run.task_state import TaskState
+from autotune.compiler.search import FormulationSearch, Lesson
 from autotune.errors import UsageError
 from autotune.records import RecordsUse, spread
 from autotune.workloads.operators import Kernel
@@ -29,7 +29,7 @@ _NEGLIGIBLE = 0.0005
 _FROM_EACH = 2
 _VARIANTS = 3
 
-LaneOf = Callable[[Kernel, str], Lane]
+LaneOf = Callable[[Kernel, str], FormulationSearch]
 Report = Callable[[int, str], None]
 
 
@@ -53,70 +53,76 @@ class WarmStart:
         self.taught: dict[str, int] = {}
         """Schedules of other kernels that the cost model of each rule has learnt from."""
 
-    def steps(self, entries: Sequence[Entry]) -> int:
+    def steps(self, task_states: Sequence[TaskState]) -> int:
         """How many steps `begin` reports."""
-        return len(self._experiences.known) + 2 * len(entries)
+        return len(self._experiences.known) + 2 * len(task_states)
 
     def begin(
-        self, entries: Sequence[Entry], report: Report, interrupted: Callable[[], bool]
+        self, task_states: Sequence[TaskState], report: Report, interrupted: Callable[[], bool]
     ) -> None:
         """Brings the records into the searches.
 
         Args:
-            entries: The run's kernels; trials of an earlier part of the run are in them.
+            task_states: The run's kernels; trials of an earlier part of the run are in them.
             report: Hears of steps done: one a kernel of the records, and two a kernel of the run.
             interrupted: Asked between kernels; True ends it early.
         """
         own = {
-            (entry.task.kernel.name, lane.formulation.name): lane
-            for entry in entries
-            for lane in entry.lanes.lanes
+            (task_state.task.kernel.name, searcher.formulation.name): searcher
+            for task_state in task_states
+            for searcher in task_state.searchers.searchers
         }
         # All is learnt and recalled before anything is ranked.
         self._teach(own, report, interrupted)
         lessons = len(self._experiences.known)
-        for done, entry in enumerate(entries, start=1 + lessons):
+        for done, task_state in enumerate(task_states, start=1 + lessons):
             if interrupted():
                 return
-            for known in self._known(entry):
+            for known in self._known(task_state):
                 for name in known.formulations:
                     self._recall(known, name, own)
-            report(done, entry.task.kernel.name)
-        step = sum(e.lanes.weight for e in entries if math.isfinite(e.lanes.default_s))
-        for done, entry in enumerate(entries, start=1 + lessons + len(entries)):
-            told = self._experiences.of.get(entry.task.kernel.name)
+            report(done, task_state.task.kernel.name)
+        step = sum(e.searchers.weight for e in task_states if math.isfinite(e.searchers.default_s))
+        for done, task_state in enumerate(task_states, start=1 + lessons + len(task_states)):
+            told = self._experiences.of.get(task_state.task.kernel.name)
             if interrupted():
                 return
             if told is not None:
-                self._credit(entry, told)
-                self._seed(entry, told, entry.lanes.weight / step if step else math.inf)
-            report(done, entry.task.kernel.name)
+                self._credit(task_state, told)
+                self._seed(
+                    task_state, told, task_state.searchers.weight / step if step else math.inf
+                )
+            report(done, task_state.task.kernel.name)
 
-    def _known(self, entry: Entry) -> Sequence[KnownKernel]:
-        told = self._experiences.of.get(entry.task.kernel.name)
+    def _known(self, task_state: TaskState) -> Sequence[KnownKernel]:
+        told = self._experiences.of.get(task_state.task.kernel.name)
         return told.known if told else ()
 
     def _recall(
-        self, known: KnownKernel, formulation: str, own: Mapping[tuple[str, str], Lane]
+        self, known: KnownKernel, formulation: str, own: Mapping[tuple[str, str], FormulationSearch]
     ) -> None:
         key = (known.kernel.name, formulation)
         if key in self._recalled:
             return
-        lane = own.get(key) or self._lane_apart(known.kernel, formulation)
-        if lane is None:
+        searcher = own.get(key) or self._separate_searcher(known.kernel, formulation)
+        if searcher is None:
             return
-        taught = lane.formulation.rule and key not in own  # By its lesson.
+        taught = searcher.formulation.rule and key not in own  # By its lesson.
         some = spread(known.of(formulation), _MOST_RECALLED)
-        self._recalled[key] = lane.recall(some, learn=not taught)
+        self._recalled[key] = searcher.recall(some, learn=not taught)
 
     def _teach(
         self,
-        own: Mapping[tuple[str, str], Lane],
+        own: Mapping[tuple[str, str], FormulationSearch],
         report: Report,
         interrupted: Callable[[], bool],
     ) -> None:
         """Teaches the cost models of tiles; what is known of the run's own kernels is learnt as it is recalled."""
-        pupils = {lane.formulation.rule: lane for lane in own.values() if lane.formulation.rule}
+        pupils = {
+            searcher.formulation.rule: searcher
+            for searcher in own.values()
+            if searcher.formulation.rule
+        }
         lessons: dict[str, list[Lesson]] = {rule: [] for rule in pupils}
         for done, known in enumerate(self._experiences.known.values(), start=1):
             for name in known.formulations if pupils else ():
@@ -124,45 +130,51 @@ class WarmStart:
                     return
                 if (known.kernel.name, name) in own:
                     continue
-                lane = self._lane_apart(known.kernel, name)
-                if lane is not None and lane.formulation.rule in pupils:
-                    told = lane.lesson(spread(known.of(name), MOST_TAUGHT))
-                    lessons[lane.formulation.rule].append(told)
+                searcher = self._separate_searcher(known.kernel, name)
+                if searcher is not None and searcher.formulation.rule in pupils:
+                    told = searcher.lesson(spread(known.of(name), MOST_TAUGHT))
+                    lessons[searcher.formulation.rule].append(told)
             report(done, known.kernel.name)
         for rule, some in lessons.items():
             if count := sum(len(one.seconds) for one in some):
                 pupils[rule].teach(some)
                 self.taught[rule] = count
 
-    def _lane_apart(self, kernel: Kernel, formulation: str) -> Lane | None:
+    def _separate_searcher(self, kernel: Kernel, formulation: str) -> FormulationSearch | None:
         """A search of a kernel that is not the run's own; None where this version, or the space, has none."""
         try:
             return self._lane_of(kernel, formulation)
         except UsageError:
             return None
 
-    def _credit(self, entry: Entry, told: Experience) -> None:
-        for lane in entry.lanes.lanes:
-            name = lane.formulation.name
+    def _credit(self, task_state: TaskState, told: Experience) -> None:
+        for searcher in task_state.searchers.searchers:
+            name = searcher.formulation.name
             known = told.told(name)
             if known is not None and self._recalled.get((known.kernel.name, name)):
-                lane.state.credit = max(told.trials(name), entry.lanes.warmup)
-                lane.state.expected = told.expected(name)
+                searcher.state.credit = max(told.trials(name), task_state.searchers.warmup)
+                searcher.state.expected = told.expected(name)
 
-    def _seed(self, entry: Entry, told: Experience, share: float) -> None:
-        lanes = {lane.formulation.name: lane for lane in entry.lanes.lanes}
-        entry.lanes.expected_s = _expected_s(told, entry)
+    def _seed(self, task_state: TaskState, told: Experience, share: float) -> None:
+        searchers = {
+            searcher.formulation.name: searcher for searcher in task_state.searchers.searchers
+        }
+        task_state.searchers.expected_s = _expected_s(told, task_state)
         if told.equal:
-            entry.lanes.known_trials = sum(lane.state.credit for lane in lanes.values())
-            most = _REPEATED if entry.task.kernel.is_compute else 1
+            task_state.searchers.known_trials = sum(
+                searcher.state.credit for searcher in searchers.values()
+            )
+            most = _REPEATED if task_state.task.kernel.is_compute else 1
             (known,) = told.known
             if known.default_is_best:
                 return
             near = [one for one in known.schedules if one.best_s <= _NEAR * known.best_s]
             for one in near[:most]:
-                if one.formulation in lanes and one.digest not in entry.trials:
+                if one.formulation in searchers and one.digest not in task_state.trials:
                     recalled = self._recalled.get((known.kernel.name, one.formulation), [])
-                    lanes[one.formulation].repeat([c for c in recalled if c.digest == one.digest])
+                    searchers[one.formulation].repeat(
+                        [c for c in recalled if c.digest == one.digest]
+                    )
             return
         if share < _NEGLIGIBLE:
             return
@@ -170,9 +182,9 @@ class WarmStart:
         names = [
             name
             for name in told.formulations()
-            if name in lanes and (told.expected(name) or math.inf) <= _MUCH_SLOWER
+            if name in searchers and (told.expected(name) or math.inf) <= _MUCH_SLOWER
         ][: min(most, _FORMULATIONS)]
-        if any(lane.state.trials for lane in lanes.values()):
+        if any(searcher.state.trials for searcher in searchers.values()):
             return  # The run goes on, and has had them.
         made = 0
         for number, name in enumerate(names):
@@ -182,45 +194,45 @@ class WarmStart:
                 if not known.default_is_best
                 for candidate in self._recalled.get((known.kernel.name, name), [])[:_FROM_EACH]
             ]
-            made += lanes[name].adapt(alike, _VARIANTS, (most + number) // len(names))
+            made += searchers[name].adapt(alike, _VARIANTS, (most + number) // len(names))
         if made:
             return
         if not all(known.default_is_best for known in told.known):
-            for lane in lanes.values():  # Nothing fits: its search begins as any other.
-                lane.state.credit, lane.state.expected = 0, None
+            for searcher in searchers.values():  # Nothing fits: its search begins as any other.
+                searcher.state.credit, searcher.state.expected = 0, None
 
-    def use(self, entries: Sequence[Entry]) -> RecordsUse:
+    def use(self, task_states: Sequence[TaskState]) -> RecordsUse:
         """What the records were good for, once the run has ended."""
         equal = similar = saved = 0
-        for entry in entries:
-            told = self._experiences.of.get(entry.task.kernel.name)
+        for task_state in task_states:
+            told = self._experiences.of.get(task_state.task.kernel.name)
             if told is None:
                 continue
             equal += told.equal
             similar += not told.equal
-            saved += _saved(told, entry)
-        return RecordsUse(equal, similar, len(entries) - equal - similar, saved)
+            saved += _saved(told, task_state)
+        return RecordsUse(equal, similar, len(task_states) - equal - similar, saved)
 
 
-def _expected_s(told: Experience, entry: Entry) -> float:
+def _expected_s(told: Experience, task_state: TaskState) -> float:
     """Seconds that records let expect: the best that is known, or the nearest kernel's gain over its default."""
     nearest = told.known[0]
     if told.equal:
         return nearest.best_s
     before = nearest.default_s
-    return math.inf if before is None else nearest.best_s * entry.lanes.default_s / before
+    return math.inf if before is None else nearest.best_s * task_state.searchers.default_s / before
 
 
-def _saved(told: Experience, entry: Entry) -> int:
+def _saved(told: Experience, task_state: TaskState) -> int:
     """Trials that a kernel took less than the nearest known one until it was as good; 0 where it never was.
 
     A similar kernel is as good where it gained as much over its untuned default.
     """
     nearest = told.known[0]
-    goal = _NEAR * _expected_s(told, entry)
+    goal = _NEAR * _expected_s(told, task_state)
     if nearest.default_is_best or not math.isfinite(goal):
         return 0
-    outcomes = enumerate((trial.outcome for trial in entry.trials.values()), start=1)
+    outcomes = enumerate((trial.outcome for trial in task_state.trials.values()), start=1)
     now = next((n for n, outcome in outcomes if outcome.seconds <= goal), None)
     before = [one.trials_until(_NEAR * nearest.best_s) for one in nearest.searched if one.curve]
     return min(before) - now if before and now is not None else 0

@@ -1,5 +1,5 @@
 from .builder import Builder, BuildRequest, target_text
-from .device_limits import asked, assumed
+from .device_limits import assumed, with_device_limits
 from .model_runner import ModelRunner
 from .reference_data import TOLERANCE, ReferenceData
 from .rpc_runner import RpcRunner
@@ -17,7 +17,7 @@ from .runner import (
 )
 
 __all__ = [
-    "asked",
+    "with_device_limits",
     "assumed",
     "Builder",
     "BuildRequest",

@@ -14,7 +14,7 @@ _PLAIN_LOCAL_MEMORY = ("mali",)
 _IMAGE_TEXELS = {"adreno": 1 << 27}
 
 
-def asked(request: TuneRequest, device: DeviceFingerprint) -> TuneRequest:
+def with_device_limits(request: TuneRequest, device: DeviceFingerprint) -> TuneRequest:
     """A request whose space has the limits of the device that it is measured on.
 
     A device that only stands in for the target's narrows what the target's devices are assumed to allow. What the

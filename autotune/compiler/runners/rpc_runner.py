@@ -26,7 +26,7 @@ from autotune.compiler.runners.runner import (
 )
 from autotune.compiler.runners.session_ends import SessionEnds, SessionLost
 from autotune.compiler.runners.sessions import WAITS, Asked, Sessions, SessionWaits, Tracker
-from autotune.compiler.runners.steady import USUAL, Limits, Steady
+from autotune.compiler.runners.stable import USUAL, Limits, StabilityWatch
 from autotune.compiler.target import runtime_environment
 from autotune.compiler.workers import Message, Told, Worker, warn
 from autotune.errors import ToolchainError, TransientDeviceError
@@ -78,7 +78,7 @@ class RpcRunner:
         """Asked while it waits for a device: whether nobody wants the measurement any more."""
         self._sessions = Sessions(tracker, key, make or self._process, waits, self._wanted)
         self._ends = SessionEnds(lambda: tracker.served(key), waits.verdict_s, self._stopped)
-        self._steady = Steady(device.kind, limits, self._wanted)
+        self._steady = StabilityWatch(device.kind, limits, self._wanted)
 
     def _wanted(self) -> bool:
         return not (self._stopped.is_set() or self.give_up())

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.runners.run_worker import Bench
+from autotune.compiler.runners.run_worker import KernelTimer
 from autotune.compiler.workers import Message, serve
 from autotune.reading import parse_json
 
@@ -66,7 +66,7 @@ class Session:
             return {"lost": text}
         return answer
 
-    def _timed(self, bench: Bench, request: Message) -> Message:
+    def _timed(self, bench: KernelTimer, request: Message) -> Message:
         """Carries out a request that runs a candidate, and asks for the conditions on both sides of it."""
         self._say(request["candidate"])
         before = self._conditions()
@@ -125,7 +125,7 @@ class Session:
         return True
 
 
-class SessionBench(Bench):
+class SessionBench(KernelTimer):
     """Measures over a session."""
 
     def __init__(self, session: Any, kind: str) -> None:

@@ -35,7 +35,7 @@ _SURELY_LONG_S = 1.0
 """What took longer before is long, whatever becomes of the device."""
 
 
-class Bench:
+class KernelTimer:
     """A device, and the data of the kernel that is being measured.
 
     Args:
@@ -226,4 +226,4 @@ if __name__ == "__main__":
         from autotune.compiler.native import opencl_sidecar
 
         opencl_sidecar.load()
-    serve(sys.argv[1:], Bench(tvm.device(sys.argv[2], 0)).handle)
+    serve(sys.argv[1:], KernelTimer(tvm.device(sys.argv[2], 0)).handle)

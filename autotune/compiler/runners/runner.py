@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.compiler.native import PROGRAMS_VARIABLE, check_disks
-from autotune.compiler.runners.steady import USUAL, Held, Steady
+from autotune.compiler.runners.stable import USUAL, StabilityWatch, StableMeasurement
 from autotune.compiler.target import (
     ARM_TRIPLE,
     TargetSpec,
@@ -191,7 +191,7 @@ class LocalRunner:
         self.give_up: Callable[[], bool] = lambda: False
         """Asked while the device rests: whether nobody wants the measurement any more."""
         self.told: Told = warn
-        self._steady = Steady(
+        self._steady = StabilityWatch(
             device.kind, USUAL, lambda: not (self._stopped.is_set() or self.give_up())
         )
 
@@ -244,7 +244,7 @@ class LocalRunner:
             self._programs.close()
 
 
-def outcome_of(held: Held[Outcome]) -> Outcome:
+def outcome_of(held: StableMeasurement[Outcome]) -> Outcome:
     """What became of a candidate that was measured until it counts."""
     if held.value is not None:
         return replace(held.value, rejected=held.rejected)
@@ -259,7 +259,9 @@ def outcome_of(held: Held[Outcome]) -> Outcome:
     )
 
 
-def comparison_of(held: Held[Comparison], anyway: Callable[[], Comparison]) -> Comparison:
+def comparison_of(
+    held: StableMeasurement[Comparison], anyway: Callable[[], Comparison]
+) -> Comparison:
     """What a comparison came to that was made until it counts; one that never did is in doubt.
 
     Args:

@@ -1,8 +1,8 @@
 from .cost_model import Lesson, ScheduleRanker
-from .lane import Lane
+from .formulation_search import FormulationSearch
 
 __all__ = [
-    "Lane",
+    "FormulationSearch",
     "Lesson",
     "ScheduleRanker",
 ]

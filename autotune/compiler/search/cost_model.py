@@ -228,7 +228,7 @@ def metaschedule_model(ranker: ScheduleRanker, features: FeatureExtractor) -> An
             raise NotImplementedError("the model is learnt anew from a run's records")
 
         def update(self, context: Any, candidates: Any, results: Any) -> None:
-            """Learning happens in `Lane.observe`, which knows the failures too."""
+            """Learning happens in `FormulationSearch.observe`, which knows the failures too."""
 
         def predict(self, context: Any, candidates: Any) -> NDArray[np.float64]:
             if not ranker.version:

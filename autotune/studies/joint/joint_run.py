@@ -25,7 +25,7 @@ from autotune.studies.run import (
     figures_ratio,
     found_of,
     in_both,
-    in_turns,
+    interleaved_blocks,
 )
 from autotune.studies.space import CpuConfiguration, Figures, front, gain
 
@@ -265,7 +265,7 @@ class JointRun:
             self._record(_BESIDE, {"side": side, "configuration": told[side]}, measured)
             self._progress.step(done, ("joint", "sequential")[side])
 
-        mine, theirs = in_turns(
+        mine, theirs = interleaved_blocks(
             [partial(self._bench.measure, rivals[0]), partial(self._kept.measure, rivals[1])],
             blocks=self._blocks,
             seed=self._study.request.seed,

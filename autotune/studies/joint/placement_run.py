@@ -14,7 +14,15 @@ from autotune.measurement import median
 from autotune.studies.bench import WAYS, Measured
 from autotune.studies.joint.joint import Choice, JointBench
 from autotune.studies.joint.placing import Crossed, Placing
-from autotune.studies.run import Final, Progress, Record, figures_ratio, final_of, in_both, in_turns
+from autotune.studies.run import (
+    Final,
+    Progress,
+    Record,
+    figures_ratio,
+    final_of,
+    in_both,
+    interleaved_blocks,
+)
 from autotune.studies.space import CpuConfiguration, Figures, Limits, Objective, best
 
 PROBE, PLACED = "gpu_probe", "placed"
@@ -187,7 +195,7 @@ class PlacementRun:
             self._record(PLACED, about[names[side]], measured)
             self._progress.step(done, names[side])
 
-        found = in_turns(
+        found = interleaved_blocks(
             [partial(self._bench.steps.measure, *sides[name]) for name in names],
             blocks=self._blocks,
             seed=self._seed,

@@ -1,6 +1,7 @@
 from .cpu_config import CpuConfigRun, Outcome, Progress
 from .finals import Final, contenders, figures_ratio, final_of, measure_again
 from .identity import is_of
+from .interleaving import figures_of, in_both, interleaved_blocks
 from .repeats import REFERENCE_EVERY, Record
 from .results import Found, best_point, found_of, nearest_text, result
 from .storage import (
@@ -12,7 +13,6 @@ from .storage import (
     without_password,
 )
 from .study import SAMPLERS, Study, StudyRequest, StudyTrial, study_of
-from .turns import figures_of, in_both, in_turns
 
 __all__ = [
     "best_point",
@@ -28,7 +28,7 @@ __all__ = [
     "found_of",
     "hidden",
     "in_both",
-    "in_turns",
+    "interleaved_blocks",
     "is_of",
     "JOURNAL_PREFIX",
     "measure_again",

@@ -10,8 +10,8 @@ from typing import Any
 
 from autotune.measurement import Interval, bootstrap_median, median, paired_speedup
 from autotune.studies.bench import Bench, Measured
+from autotune.studies.run.interleaving import figures_of, interleaved_blocks
 from autotune.studies.run.study import StudyTrial
-from autotune.studies.run.turns import figures_of, in_turns
 from autotune.studies.space import (
     CpuConfiguration,
     Figures,
@@ -136,7 +136,7 @@ def measure_again(
         earlier: What an earlier part of the run measured of the same, in order; blocks that it ended count.
     """
     everyone: list[CpuConfiguration | None] = [*configurations, None]
-    found = in_turns(
+    found = interleaved_blocks(
         [partial(bench.measure, one) for one in everyone],
         blocks=blocks,
         seed=seed,

@@ -11,8 +11,8 @@ from autotune.studies.bench import Bench
 from autotune.studies.models import constants
 from autotune.studies.run.cpu_config import Outcome
 from autotune.studies.run.finals import Final, figures_ratio, named_points
+from autotune.studies.run.interleaving import in_both
 from autotune.studies.run.study import Study, StudyRequest, StudyTrial
-from autotune.studies.run.turns import in_both
 from autotune.studies.search import Known, ModelSearch
 from autotune.studies.space import (
     CpuConfiguration,

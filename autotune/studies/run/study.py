@@ -15,9 +15,9 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.studies.bench import Bench, Measured
-from autotune.studies.run.claims import MESSAGE, STATUS, Claims, counts
 from autotune.studies.run.identity import claim
 from autotune.studies.run.storage import open_study
+from autotune.studies.run.trial_leases import MESSAGE, STATUS, TrialLeases, counts
 from autotune.studies.search import (
     FIGURES,
     NUMBER,
@@ -147,7 +147,7 @@ class Study:
         self.request = request
         self._study = study
         claim(study, request.space, request.objective, request.limits, request.workload)
-        self._claims = Claims(study, request.space, request.trials, request.seed, worker)
+        self._claims = TrialLeases(study, request.space, request.trials, request.seed, worker)
 
     def run(
         self,

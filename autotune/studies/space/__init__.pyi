@@ -2,6 +2,21 @@ from . import objective
 from .applied import apply
 from .clocks import Clocks, Floats
 from .configuration import ClusterSetting, CpuConfiguration
+from .configuration_text import (
+    DEFAULT_POINT,
+    GAINS,
+    compared_text,
+    configuration_text,
+    doubts,
+    exhaustive_text,
+    fronts_text,
+    gain_text,
+    interval_text,
+    joules_text,
+    moving_text,
+    placement_texts,
+    ratio_text,
+)
 from .objective import (
     NO_LIMITS,
     OBJECTIVES,
@@ -17,21 +32,6 @@ from .objective import (
 from .pareto import front, gain, hypervolume, improvement, knee
 from .ranges import CpuRanges, read_ranges
 from .space import LARGEST_LISTED, CpuSpace, Indices, threads_of
-from .texts import (
-    DEFAULT_POINT,
-    GAINS,
-    compared_text,
-    configuration_text,
-    doubts,
-    exhaustive_text,
-    fronts_text,
-    gain_text,
-    interval_text,
-    joules_text,
-    moving_text,
-    placement_texts,
-    ratio_text,
-)
 
 __all__ = [
     "apply",

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.devices import Cluster
 from autotune.errors import UsageError
-from autotune.studies.space.texts import configuration_text
+from autotune.studies.space.configuration_text import configuration_text
 
 MOST_THREADS_PER_CORE = 8
 """More than these for each core that trains are a slip, and no configuration."""

@@ -21,7 +21,7 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Finalist:
     """A built candidate in the last timing.
 
     Attributes:
@@ -70,11 +70,11 @@ class Verdict:
     rejected: tuple[dict[str, tuple[float, ...]], ...] = ()
 
 
-def settle(
+def benchmark_finalists(
     runner: Runner,
     data: Path,
-    default: Entrant | None,
-    entrants: Sequence[Entrant],
+    default: Finalist | None,
+    entrants: Sequence[Finalist],
     measure: Measure,
     seed: int,
 ) -> Verdict:
@@ -121,7 +121,7 @@ def _blocks(seconds: Sequence[float], measure: Measure) -> tuple[int, ...]:
 
 
 def _request(
-    contestants: Sequence[Entrant],
+    contestants: Sequence[Finalist],
     data: Path,
     blocks: tuple[int, ...],
     measure: Measure,
@@ -137,7 +137,7 @@ def _request(
     )
 
 
-def _survives(runner: Runner, entrant: Entrant, data: Path, measure: Measure, seed: int) -> bool:
+def _survives(runner: Runner, entrant: Finalist, data: Path, measure: Measure, seed: int) -> bool:
     """Whether a contestant runs alone; asked when one of several brought the process down."""
     try:
         runner.compare(_request([entrant], data, (1,), measure, seed))
@@ -146,11 +146,11 @@ def _survives(runner: Runner, entrant: Entrant, data: Path, measure: Measure, se
     return True
 
 
-def _by_digest(contestants: Sequence[Entrant], timed: Comparison) -> dict[str, tuple[float, ...]]:
+def _by_digest(contestants: Sequence[Finalist], timed: Comparison) -> dict[str, tuple[float, ...]]:
     return {e.digest: row for e, row in zip(contestants, timed.samples, strict=True)}
 
 
-def _ties(verdict: Verdict, default: Entrant | None, seed: int) -> tuple[str, ...]:
+def _ties(verdict: Verdict, default: Finalist | None, seed: int) -> tuple[str, ...]:
     """Those of the default and the second best that cannot be told from the winner."""
     rows = dict(verdict.samples)
     if verdict.winner not in rows:
@@ -175,8 +175,8 @@ def _judged(first: Sequence[float], second: Sequence[float], seed: int) -> verdi
 
 
 def _judge(
-    default: Entrant | None,
-    contestants: Sequence[Entrant],
+    default: Finalist | None,
+    contestants: Sequence[Finalist],
     timed: Comparison,
     right: Collection[str],
     seed: int,
@@ -214,7 +214,7 @@ def _judge(
     )
 
 
-def _right(contestants: Sequence[Entrant], timed: Comparison, measure: Measure) -> set[str]:
+def _right(contestants: Sequence[Finalist], timed: Comparison, measure: Measure) -> set[str]:
     """Digests of those whose result is right; of all where a model told the times."""
     return {
         entrant.digest

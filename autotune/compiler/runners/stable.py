@@ -52,7 +52,7 @@ USUAL = Limits()
 
 
 @dataclass(frozen=True)
-class Held(Generic[T]):
+class StableMeasurement(Generic[T]):
     """A measurement, and what it took.
 
     Attributes:
@@ -73,7 +73,7 @@ class Held(Generic[T]):
         return _words(self.broken)
 
 
-class NotSteady(Exception):  # noqa: N818  # what happened
+class UnstableDevice(Exception):  # noqa: N818  # what happened
     """A device was not as it was when its rest was over."""
 
     def __init__(self, serial: str, broken: Sequence[Broken]) -> None:
@@ -82,7 +82,7 @@ class NotSteady(Exception):  # noqa: N818  # what happened
         self.broken = tuple(broken)
 
 
-class Steady:
+class StabilityWatch:
     """Watches the devices of a run. May be used by several threads, a device by one at a time.
 
     Args:
@@ -101,7 +101,7 @@ class Steady:
         self._silent: set[str] = set()
         self._in_vain = 0
 
-    def hold(self, measure: Callable[[], T]) -> Held[T]:
+    def hold(self, measure: Callable[[], T]) -> StableMeasurement[T]:
         """Measures until it counts, a few times at most.
 
         Args:
@@ -115,13 +115,13 @@ class Steady:
         for _ in range(1 + self._limits.again):
             try:
                 timed = measure()
-            except NotSteady as found:
+            except UnstableDevice as found:
                 serial, broken = found.serial, found.broken
                 break
             serial, broken = timed.device, self._judge(timed)
             if not broken:
                 self._in_vain = 0
-                return Held(timed, serial, (), tuple(rejected))
+                return StableMeasurement(timed, serial, (), tuple(rejected))
             LOGGER.warning("%s: a measurement does not count: %s", _name(serial), _words(broken))
             rejected.append(timed)
         self._in_vain += 1
@@ -130,7 +130,7 @@ class Steady:
                 f"measurements came to nothing {self._in_vain} times in a row: {_words(broken)}",
                 hint="let the device cool; all that was measured is kept: --resume goes on",
             )
-        return Held(None, serial, broken, tuple(rejected))
+        return StableMeasurement(None, serial, broken, tuple(rejected))
 
     def _judge(self, timed: Timed) -> tuple[Broken, ...]:
         """What was wrong before or after a measurement; nothing of one that failed by itself."""
@@ -163,7 +163,7 @@ class Steady:
             look: Asks it.
 
         Raises:
-            NotSteady: It is not within the limit.
+            UnstableDevice: It is not within the limit.
             TransientDeviceError: Nobody wants it any more.
         """
         if not self._resting.get(serial):
@@ -181,7 +181,7 @@ class Steady:
                     "%s rests before it is measured on: %s", _name(serial), _words(broken)
                 )
             if time.monotonic() - began > self._limits.rest_s:
-                raise NotSteady(serial, broken)
+                raise UnstableDevice(serial, broken)
             if not self._wanted():
                 raise TransientDeviceError(f"{_name(serial)} was still resting")
             time.sleep(self._limits.look_s)

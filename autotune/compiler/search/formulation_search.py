@@ -1,4 +1,4 @@
-"""One lane of the search: a kernel in one formulation, explored by MetaSchedule's evolutionary search."""
+"""One search of the search: a kernel in one formulation, explored by MetaSchedule's evolutionary search."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _EMPTY_ROUNDS = 3
 
 @dataclass
 class LaneState:
-    """What the budget needs to know of a lane.
+    """What the budget needs to know of a search.
 
     Attributes:
         trials: Candidates handed out: measured, failed or on their way.
@@ -70,7 +70,7 @@ class LaneState:
         return self.trials + self.credit
 
 
-class Lane:
+class FormulationSearch:
     """Proposes schedules of one kernel in one formulation, and learns from their outcomes.
 
     Args:
@@ -78,7 +78,7 @@ class Lane:
         formulation: How to compute it.
         space: The search space.
         target: The TVM target.
-        ranker: The cost model that all lanes share whose formulations one rule schedules.
+        ranker: The cost model that all searches share whose formulations one rule schedules.
         seed: Seed of the search, at least 1.
         threads: Threads that sampling may use.
     """
@@ -145,7 +145,7 @@ class Lane:
         )
 
     def _open(self) -> None:
-        """Makes the tuning context at the first use, so that a lane without budget costs nothing.
+        """Makes the tuning context at the first use, so that a search without budget costs nothing.
 
         While the cost model knows nothing, evolution would only pick at random what sampling picks at random
         for less; so the context is made anew, with generations, once it has learnt.
@@ -238,7 +238,7 @@ class Lane:
         return Lesson(features, seconds)
 
     def teach(self, lessons: Sequence[Lesson]) -> None:
-        """Teaches the cost model, which all lanes of this rule share, what was measured of other kernels."""
+        """Teaches the cost model, which all searches of this rule share, what was measured of other kernels."""
         self._ranker.teach(lessons)
 
     def recall(self, known: Sequence[Schedule], *, learn: bool = True) -> list[Candidate]:
@@ -328,7 +328,7 @@ class Lane:
 
         MetaSchedule proposes a whole round at once; what is over `count` waits for the next call, where it
         competes with fresh proposals if the cost model has learnt something since.
-        A lane that finds nothing new in several rounds is exhausted, and so is one whose space makes no schedule.
+        A search that finds nothing new in several rounds is exhausted, and so is one whose space makes no schedule.
         """
         if self._given:
             if self._context is None:

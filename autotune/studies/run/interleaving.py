@@ -9,7 +9,7 @@ from autotune.studies.bench import Measured
 from autotune.studies.space import Figures
 
 
-def in_turns(
+def interleaved_blocks(
     sides: Sequence[Callable[[], Measured]],
     *,
     blocks: int,

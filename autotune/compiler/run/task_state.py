@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.programs import DEFAULT, Candidate
-from autotune.compiler.run.budget import TaskLanes
-from autotune.compiler.run.finals import Verdict, finalists
-from autotune.compiler.search import Lane
+from autotune.compiler.run.budget import TaskSearches
+from autotune.compiler.run.final_benchmark import Verdict, finalists
+from autotune.compiler.search import FormulationSearch
 from autotune.measurement import Outcome, median
 from autotune.records import PooledSchedule, TaskResult
 from autotune.workloads import Task
@@ -22,24 +22,24 @@ class Trial:
 
     Attributes:
         candidate: It.
-        lane: The search that it is from.
+        search: The search that it is from.
         outcome: What became of it.
         epoch: Drifts that were seen before it.
     """
 
     candidate: Candidate
-    lane: Lane
+    searcher: FormulationSearch
     outcome: Outcome
     epoch: int = 0
 
 
 @dataclass
-class Entry:
+class TaskState:
     """A task of the run.
 
     Attributes:
         task: The kernel with its count.
-        lanes: Its searches, and what the budget knows of them.
+        searches: Its searches, and what the budget knows of them.
         default: The untuned default.
         default_outcome: Its outcome; None before it was measured.
         default_library: Its library, where this process has built it.
@@ -47,7 +47,7 @@ class Entry:
     """
 
     task: Task
-    lanes: TaskLanes
+    searchers: TaskSearches
     default: Candidate
     default_outcome: Outcome | None = None
     default_library: Path | None = None
@@ -56,7 +56,7 @@ class Entry:
     def note_default(self, outcome: Outcome) -> None:
         """Takes down what became of the untuned default."""
         self.default_outcome = outcome
-        self.lanes.default_s = outcome.seconds
+        self.searchers.default_s = outcome.seconds
 
     def leaders(self, count: int) -> list[tuple[str, float]]:
         """The best candidates so far: (digest, seconds).
@@ -143,7 +143,7 @@ class Entry:
 
     def _formulation(self, digest: str) -> str:
         won = self.trials.get(digest)
-        return won.lane.formulation.name if won else "direct"
+        return won.searcher.formulation.name if won else "direct"
 
 
 def _ms(seconds: float | None) -> float | None:

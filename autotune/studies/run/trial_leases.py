@@ -35,7 +35,7 @@ _DECIDED_S = 10.0
 """Longest that another process takes from a trial's beginning to its configuration."""
 
 
-class Claims:
+class TrialLeases:
     """One process's claims on the trials of a study; everything it knows of others' it reads from the study.
 
     Args:

@@ -27,7 +27,7 @@ Turn = Callable[[int], float | None]
 os.environ.setdefault("TVM_NUM_THREADS", str(kernel_threads()))
 
 
-def in_turns(
+def interleaved_blocks(
     turns: Mapping[str, Turn], blocks: int, seed: int, *, turn_s: float = _TURN_S, by: int = 1
 ) -> dict[str, list[float]]:
     """Times sides in interleaved blocks of random order.
@@ -107,7 +107,7 @@ def exported(run: Path, out: Path) -> Path:
     return library
 
 
-def duel(
+def interleaved_benchmark(
     kernel: Kernel, sides: Mapping[str, tuple[Path, str]], blocks: int
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Times libraries in interleaved blocks of random order.
@@ -136,4 +136,4 @@ def duel(
         arguments[-1].copyfrom(poison())
         turns[side](1)
         errors[side] = max_relative_error(arguments[-1].numpy(), expected)
-    return in_turns(turns, blocks, _SEED), errors
+    return interleaved_blocks(turns, blocks, _SEED), errors

@@ -42,9 +42,7 @@ from autotune.cli.workload import (
     StepsFrom,
 )
 
-TRIALS = 40
-LARGEST = 500
-"""Configurations of a space that is measured as a whole."""
+TRIALS, LARGEST = 40, 500
 
 
 @with_wide
@@ -136,23 +134,22 @@ def search(
     """
     if context.invoked_subcommand is not None:
         return 0
-    from autotune.cli.cpu_config_search import run_search
-    from autotune.cli.step_options import step_options
+    from autotune.cli.search_result import carry_out
+    from autotune.jobs import SearchRequest, requested_step
 
-    step = step_options(
+    step = requested_step(
         model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
     )
-    asked = {
-        "objective": objective, "step": step.to_json() if step else None,
-        "command": command, "steps_from": steps_from, "device": device,
-        "ssh": ssh, "emulate": emulate, "deadline": deadline, "energy_budget": energy_budget,
-        "max_temperature": max_temperature, "memory_limit": memory_limit, "sampler": sampler,
-        "model": model_start, "space": space, "meter": meter, "blocks": blocks,
-        "start_temperature": start_temperature, "least_seconds": least_seconds, "storage": storage,
-        "study": study, "seed": seed, "per_operator": per_operator,
-        "exhaustive": exhaustive, "reference_every": reference_every,
-    }  # fmt: skip
-    return run_search(asked, trials, logs, resume, as_json=json)
+    request = SearchRequest(
+        objective=objective, step=step, command=command, steps_from=steps_from, device=device,
+        ssh=tuple(ssh or ()), emulate=emulate, deadline=deadline, energy_budget=energy_budget,
+        max_temperature=max_temperature, memory_limit=memory_limit, trials=trials, sampler=sampler,
+        model=model_start, space=space, meter=meter, blocks=blocks,
+        start_temperature=start_temperature, least_seconds=least_seconds, storage=storage,
+        study=study, seed=seed, per_operator=per_operator, exhaustive=exhaustive,
+        reference_every=reference_every,
+    )  # fmt: skip
+    return carry_out(request, logs, resume, as_json=json)
 
 
 __all__ = ["search"]

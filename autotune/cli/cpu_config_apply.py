@@ -13,7 +13,6 @@ from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.devices import DeviceInfo
-    from autotune.records import Run
 
 
 def apply(
@@ -53,9 +52,9 @@ def apply(
       autotune cpu-config apply logs/20260102T030405Z-joint-sm8150/plans/least_energy.json
       autotune devices restore
     """
-    from autotune.cli import bench as benches
     from autotune.devices import cpu_list_text
     from autotune.errors import UsageError
+    from autotune.jobs import choose, point_of
     from autotune.records import read_run
     from autotune.studies.plans import is_plan, read_plan
     from autotune.studies.space import CpuConfiguration
@@ -83,7 +82,7 @@ def apply(
             f"{run} was measured on a model in the process that searched, which is gone",
             hint="apply needs a device: search with --device",
         )
-    ready = benches.choose(device or before["serial"], ssh or (), None)
+    ready = choose(device or before["serial"], ssh or (), None)
     _same_kind(before, ready.info)
     configuration = CpuConfiguration.from_json(chosen, [c.name for c in ready.info.clusters])
     said = set_on(ready.device, ready.info, configuration)
@@ -107,38 +106,6 @@ def apply(
     else:
         typer.echo("no clock was set: the search left them to the system")
     return 0
-
-
-def point_of(run: Run, name: str) -> dict[str, Any]:
-    """A named point of a search that has ended.
-
-    Raises:
-        UsageError: It has not ended, or has no such point.
-    """
-    from autotune.errors import UsageError, choices
-    from autotune.records import kind_of
-
-    if kind_of(run.about) not in ("cpu-config", "joint"):
-        raise UsageError(
-            f"{run.path} is no run of cpu-config or joint",
-            hint="`autotune cpu-config` finds configurations",
-        )
-    result = run.ended()
-    known: dict[str, Any] = {
-        "best": result["best"],
-        "default": result["default"],
-        **result["points"],
-        "sequential": (result.get("sequential") or {}).get("best"),
-    }
-    front = {f"pareto_{number}": one for number, one in enumerate(result["pareto"], start=1)}
-    point = {**known, **front}.get(name.replace("-", "_"))
-    if point is None:
-        raise UsageError(
-            f"the run has no point '{name}'",
-            hint=choices(name, (n for n, p in known.items() if p))
-            + (f", or pareto-1 to pareto-{len(front)}" if front else ""),
-        )
-    return dict(point)
 
 
 def _same_kind(before: dict[str, Any], info: DeviceInfo) -> None:

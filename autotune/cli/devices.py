@@ -12,7 +12,7 @@ from autotune.cli import completion
 from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
 
 if TYPE_CHECKING:
-    from autotune.devices import DeviceInfo, LeftBehind, Listed
+    from autotune.devices import DeviceInfo, Listed
     from autotune.emulator.phone import EmulatedPhone, ModelPhone
 
 Ssh = Annotated[
@@ -33,8 +33,8 @@ def list_unless_subcommand(context: typer.Context, ssh: Ssh = None, json: Json =
       autotune devices
       autotune devices --ssh pi@raspberrypi --json
     """
-    from autotune.cli.settings import boards
     from autotune.devices import discovery
+    from autotune.jobs import boards
 
     if context.invoked_subcommand is not None:
         return
@@ -124,8 +124,8 @@ def show(
     """
     from dataclasses import asdict
 
-    from autotune.cli.settings import boards
     from autotune.devices import capabilities, discovery, probe
+    from autotune.jobs import boards
 
     ((serial, kind),) = discovery.choose([serial], [*boards(), *(ssh or ())])
     info = probe(discovery.reach(serial, kind))
@@ -266,7 +266,9 @@ def restore(
         for left in dropped:
             left.path.unlink(missing_ok=True)
             typer.echo(f"{forget}: {len(left.changes)} changes are given up", err=True)
-    outcomes = list(journal.restore(_still_there(), discovery.reach))
+    from autotune.jobs import still_there
+
+    outcomes = list(journal.restore(still_there(), discovery.reach))
     if json:
         write_json(
             {
@@ -287,32 +289,17 @@ def restore(
     return 3 if any(failures for _, failures in outcomes) else 0
 
 
-def restore_left_behind() -> None:
-    """Undoes what died runs have left changed, before a run that changes devices itself, and says so."""
-    from autotune.devices import discovery, journal
-
-    for left, failures in journal.restore(_still_there(), discovery.reach):
-        said = (
-            f"not undone: {'; '.join(failures)}" if failures else "undone what an earlier run left"
-        )
-        typer.echo(f"autotune: {left.serial}: {said}", err=True)
-
-
 def _say(notices: list[str]) -> None:
-    from autotune.cli.verbosity import LOGGER
+    from autotune.console import LOGGER
 
     for notice in notices:
         LOGGER.warning("%s", notice)
 
 
-def _still_there() -> list[LeftBehind]:
-    from autotune.devices import journal
-
-    return journal.without_models(journal.left_behind())
-
-
 def _left_behind() -> None:
-    for left in _still_there():
+    from autotune.jobs import still_there
+
+    for left in still_there():
         if left.changes:
             typer.echo(
                 f"{left.serial}: a run that died left {len(left.changes)} changes; "
@@ -321,4 +308,4 @@ def _left_behind() -> None:
             )
 
 
-__all__ = ["emulate", "list_unless_subcommand", "restore", "restore_left_behind", "show"]
+__all__ = ["emulate", "list_unless_subcommand", "restore", "show"]

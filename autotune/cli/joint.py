@@ -123,11 +123,11 @@ def joint(
       autotune joint --model mobilenet_v2 --batch 8 --run logs/2026-arm-cpu --gpu-run logs/2026-adreno
       autotune joint --resume logs/20260102T030405Z-joint-sm8150
     """
-    from autotune.cli.cpu_config_search import run_search
-    from autotune.cli.step_options import step_options
+    from autotune.cli.search_result import carry_out
     from autotune.errors import UsageError
+    from autotune.jobs import SearchRequest, requested_step
 
-    step = step_options(model, batch, classes, optimizer, input_shape, run, None, None, layout)
+    step = requested_step(model, batch, classes, optimizer, input_shape, run, None, None, layout)
     if resume is None and step is None:
         raise UsageError(
             "--model says which step is meant", hint="such as --model mobilenet_v2 --batch 8"
@@ -144,14 +144,12 @@ def joint(
             "--kernel-trials is for kernels that are tuned first, and the run has some",
             hint="leave it out, or leave --run out",
         )
-    asked = {
-        "joint": True, "objective": objective, "step": step.to_json() if step else None,
-        "command": None, "steps_from": None, "device": device, "ssh": ssh, "emulate": emulate,
-        "deadline": deadline, "energy_budget": energy_budget, "max_temperature": max_temperature,
-        "memory_limit": memory_limit, "sampler": None, "model": None, "space": space, "meter": meter,
-        "blocks": blocks, "start_temperature": start_temperature, "least_seconds": least_seconds,
-        "storage": storage, "study": study, "seed": seed, "per_operator": per_operator, "exhaustive": None,
-        "reference_every": None, "sequential": sequential, "kernel_trials": kernel_trials,
-    }  # fmt: skip
-    wanted = TRIALS if trials is None and resume is None else trials
-    return run_search(asked, wanted, logs, resume, as_json=json)
+    request = SearchRequest(
+        joint=True, objective=objective, step=step, device=device, ssh=tuple(ssh or ()),
+        emulate=emulate, deadline=deadline, energy_budget=energy_budget,
+        max_temperature=max_temperature, memory_limit=memory_limit, trials=trials, space=space,
+        meter=meter, blocks=blocks, start_temperature=start_temperature,
+        least_seconds=least_seconds, storage=storage, study=study, seed=seed,
+        per_operator=per_operator, sequential=sequential, kernel_trials=kernel_trials,
+    )  # fmt: skip
+    return carry_out(request, logs, resume, as_json=json)

@@ -29,26 +29,20 @@ from autotune.cli.help import Command, Group
 from autotune.cli.joint import joint
 from autotune.cli.kernels import kernels
 from autotune.cli.models import models
-from autotune.cli.output import command_of, next_command, terminal_width, write_error
+from autotune.cli.output import command_of, terminal_width, write_error
 from autotune.cli.profile import profile
 from autotune.cli.replay import replay
 from autotune.cli.report import report
 from autotune.cli.runs import runs
-from autotune.cli.signals import ended_by_signals
 from autotune.cli.step import step
 from autotune.cli.streams import drop_results, own_stdout, results, wants_json
 from autotune.cli.targets import targets
 from autotune.cli.trust import trust
-from autotune.cli.verbosity import (
-    Quiet,
-    Verbose,
-    is_verbose,
-    set_verbosity,
-    stderr_log,
-    with_verbosity,
-)
+from autotune.cli.verbosity import Quiet, Verbose, with_verbosity
 from autotune.cli.verify import verify
+from autotune.console import ended_by_signals, is_verbose, set_verbosity, stderr_log
 from autotune.errors import INTERRUPTED, AutotuneError, UsageError, meant
+from autotune.jobs import RunInterrupted
 
 _BUG = "bug"
 _BY_PYDANTIC = "Value error, "
@@ -195,13 +189,18 @@ def main(argv: Sequence[str] | None = None) -> int:
                 )
             )
             if code == INTERRUPTED and as_json:
-                hint = f"go on with: {next_command()}" if next_command() else ""
-                write_error("interrupted; everything measured is kept", hint, "interrupted")
+                write_error("interrupted; everything measured is kept", "", "interrupted")
         except AutotuneError as error:
             code = _fail(error.kind, error.message, error.hint, error.exit_code, as_json)
         except typer.TyperException as error:
             message, hint = _usage(error)
             code = _fail(UsageError.kind, message, hint, error.exit_code, as_json)
+        except RunInterrupted as stopped:
+            print(stopped, file=sys.stderr)
+            code = INTERRUPTED
+            if as_json:
+                hint = f"go on with: autotune {stopped.command} --resume {stopped.run}"
+                write_error("interrupted; everything measured is kept", hint, "interrupted")
         except (KeyboardInterrupt, typer.Abort):
             print("autotune: interrupted", file=sys.stderr)
             if as_json:

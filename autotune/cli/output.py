@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from autotune.cli.streams import results
+from autotune.jobs import command_line_of
 
 SCHEMA_VERSION = 1
 _NARROWEST, _UNKNOWN = 80, 100
@@ -27,7 +27,6 @@ _SHORTEST = 8
 _NOTHING = ("", "-")
 _WIDE: ContextVar[bool] = ContextVar("wide", default=False)
 _WRITTEN: ContextVar[bool] = ContextVar("written", default=False)
-_COMMAND: ContextVar[str] = ContextVar("command", default="")
 _NEXT: ContextVar[str] = ContextVar("next", default="")
 
 Wide = Annotated[bool, typer.Option("--wide", help="Show every column, however wide the table.")]
@@ -71,30 +70,6 @@ def write_json(content: Mapping[str, Any]) -> None:
     print(json_text({"schema_version": SCHEMA_VERSION, **content}, 2), file=results())
 
 
-def named(
-    content: Mapping[str, Any],
-    *,
-    folder: Path | None = None,
-    model: str | None = None,
-    batch: int | None = None,
-) -> dict[str, Any]:
-    """A result with what it is the result of.
-
-    Args:
-        content: The result; what it says itself of the names below counts.
-        folder: The run's folder; None where none was made.
-        model: The model; None for another program, or for one operator.
-        batch: Samples in a step.
-    """
-    from autotune.cli.versions import versions
-
-    names = {
-        "run_folder": None if folder is None else str(folder), "model": model, "batch": batch,
-        "command": command_line(), "versions": versions(),
-    }  # fmt: skip
-    return {**names, **content}
-
-
 def write_error(message: str, hint: str, kind: str) -> None:
     """Writes an error as JSON, unless a result was written."""
     if not _WRITTEN.get():
@@ -108,7 +83,7 @@ def write_next(*words: object) -> None:
 
 def say_next(program: str, *words: object) -> None:
     """The same of another program."""
-    from autotune.cli.verbosity import is_quiet
+    from autotune.console import is_quiet
 
     command = " ".join([program, shlex.join(map(str, words))]).rstrip()
     remember_next(command)
@@ -129,27 +104,13 @@ def next_command() -> str:
 @contextmanager
 def command_of(arguments: Sequence[str]) -> Iterator[None]:
     """Keeps what the command line was, for results and runs, and what was written of the result."""
-    command = _COMMAND.set(shlex.join(["autotune", *map(_without_password, arguments)]))
     after, written = _NEXT.set(""), _WRITTEN.set(False)
     try:
-        yield
+        with command_line_of(arguments):
+            yield
     finally:
-        _COMMAND.reset(command)
         _NEXT.reset(after)
         _WRITTEN.reset(written)
-
-
-def command_line() -> str:
-    """The command line, with `***` for the password of a URL in it; empty where there is none."""
-    return _COMMAND.get()
-
-
-def _without_password(word: str) -> str:
-    if "://" not in word:
-        return word
-    from autotune.studies.run import hidden
-
-    return hidden(word)
 
 
 def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:

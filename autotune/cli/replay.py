@@ -64,8 +64,9 @@ def replay(
 
     # The models' matrices are small: more threads only wait for each other. It is read when numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from autotune.cli import bench as benches
     from autotune.errors import UsageError
+    from autotune.jobs import limits as limits_of
+    from autotune.jobs import one_of
     from autotune.studies.replay import MISSING, read, read_traces, search
     from autotune.studies.run import SAMPLERS, StudyRequest
     from autotune.studies.space import OBJECTIVES, needs_energy
@@ -86,8 +87,8 @@ def replay(
         bench = read(recorded)
     else:
         bench = read_traces(recorded, network, batch, usb_alone=usb_alone)
-    limits = benches.limits(deadline, None, None, None)
-    objective = benches.one_of("--objective", objective, OBJECTIVES)
+    limits = limits_of(deadline, None, None, None)
+    objective = one_of("--objective", objective, OBJECTIVES)
     everything = bench.figures()
     if needs_energy(objective, limits):
         bench = bench.with_joules()
@@ -102,7 +103,7 @@ def replay(
                 objective,
                 limits,
                 space.size,
-                benches.one_of("--sampler", sampler, SAMPLERS),
+                one_of("--sampler", sampler, SAMPLERS),
                 model,
                 seed,
             ),

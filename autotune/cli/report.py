@@ -200,7 +200,7 @@ def _kernels(run: Run, unfinished: str) -> str:
 
 
 def _search_result(run: Run) -> dict[str, Any]:
-    from autotune.cli.bench import limits
+    from autotune.jobs import limits
     from autotune.report.searches import so_far
 
     if run.result is not None:

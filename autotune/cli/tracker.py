@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.devices import Json, Ssh, restore_left_behind
+from autotune.cli.devices import Json, Ssh
 from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
+from autotune.jobs import restore_left_behind
 
 if TYPE_CHECKING:
     from autotune.devices import DeviceInfo
@@ -64,9 +65,9 @@ def up(
       autotune tracker up --ssh pi@raspberrypi --per-cluster
       autotune kernels --target arm-cpu --model lenet --batch 4 --tracker 127.0.0.1:9190 --key sd855
     """
-    from autotune.cli.settings import boards
     from autotune.devices import discovery
     from autotune.errors import DeviceError, UsageError
+    from autotune.jobs import boards
     from autotune.tracker import LOOPBACK, UpRequest, launch, public_address, refuse_taken, state
 
     running = state.read()

@@ -1,89 +1,18 @@
-"""`-v` and `-q`, before or after the command, and the one log handler of the project."""
+"""`-v` and `-q`, before or after the command."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import logging
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from autotune.errors import UsageError
-from autotune.waits import telling
-
-LOGGER = logging.getLogger("autotune")
+from autotune.console import set_verbosity
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")]
-
-
-class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to what `sys.stderr` is then, so that a live progress display can take it; each warning once."""
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-        self._warned: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno == logging.WARNING:
-            text = record.getMessage()
-            if text in self._warned:
-                return
-            self._warned.add(text)
-        super().emit(record)
-
-    @property
-    def stream(self) -> Any:
-        return sys.stderr
-
-    def format(self, record: logging.LogRecord) -> str:
-        return f"autotune: {record.levelname.lower()}: {super().format(record)}"
-
-
-@contextmanager
-def stderr_log() -> Iterator[None]:
-    """Sends the log under "autotune" to stderr, warnings and worse until `set_verbosity`."""
-    handler = _StderrHandler()
-    before = LOGGER.level
-    LOGGER.addHandler(handler)
-    LOGGER.setLevel(logging.WARNING)
-    try:
-        with telling(_tell):
-            yield
-    finally:
-        LOGGER.removeHandler(handler)
-        LOGGER.setLevel(before)
-
-
-def _tell(wait: str) -> None:
-    if not is_quiet():
-        print(f"autotune: waiting: {wait}", file=sys.stderr)
-
-
-def set_verbosity(*, verbose: bool, quiet: bool) -> None:
-    """Sets the level of the log; with neither flag it stays as it is.
-
-    Raises:
-        UsageError: Both are asked for.
-    """
-    if verbose and quiet:
-        raise UsageError("--verbose and --quiet exclude each other", hint="give one of them")
-    if verbose or quiet:
-        LOGGER.setLevel(logging.INFO if verbose else logging.ERROR)
-
-
-def is_verbose() -> bool:
-    """Whether `-v` was given."""
-    return LOGGER.isEnabledFor(logging.INFO)
-
-
-def is_quiet() -> bool:
-    """Whether `-q` was given."""
-    return not LOGGER.isEnabledFor(logging.WARNING)
 
 
 def with_verbosity(command: Callable[..., Any]) -> Callable[..., Any]:

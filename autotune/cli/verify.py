@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.devices import Ssh, restore_left_behind
+from autotune.cli.devices import Ssh
 from autotune.cli.output import Column, number, with_wide, write_json, write_table
 from autotune.errors import UsageError
+from autotune.jobs import restore_left_behind
 
 if TYPE_CHECKING:
     from autotune.compiler.export.verify import Remote
@@ -54,9 +55,9 @@ def verify(
       autotune verify build/lenet-arm --device qemu --json
       autotune verify build/lenet-arm --ssh pi@raspberrypi --device pi@raspberrypi
     """
-    from autotune.cli.tuning import LiveProgress
     from autotune.compiler.export.verify import WHERE
     from autotune.compiler.export.verify import verify as verify_export
+    from autotune.console import LiveProgress
 
     if sample is not None and sample < 1:
         raise UsageError(f"--sample is {sample}", hint="give a number from 1 on")

@@ -1,3 +1,4 @@
+from . import cpufreq, discovery, journal
 from .device import Completed, Device, quoted
 from .discovery import Listed, choose, reach
 from .info import DeviceInfo, probe
@@ -28,13 +29,16 @@ __all__ = [
     "Completed",
     "cpu_list",
     "cpu_list_text",
+    "cpufreq",
     "Device",
     "DeviceInfo",
+    "discovery",
     "EMULATED_KIND",
     "Files",
     "free_port",
     "held",
     "Journal",
+    "journal",
     "left_behind",
     "LeftBehind",
     "Listed",

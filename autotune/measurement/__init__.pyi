@@ -1,3 +1,4 @@
+from . import verdicts
 from .blocks import in_blocks
 from .conditions import body_zone
 from .host import host_conditions
@@ -6,13 +7,7 @@ from .outcome import Outcome, Status
 from .profile import CallProfile, Calls, StepProfile
 from .setting import Setting, all_of, threads_of
 from .snapshot import Best, Broken, Conditions
-from .statistics import (
-    Interval,
-    bootstrap_median,
-    median,
-    paired_speedup,
-    ratio_of_sums,
-)
+from .statistics import Interval, bootstrap_median, median, paired_speedup, ratio_of_sums
 from .step_bench import StepBench
 from .step_run import Band, Protocol, StepRun, Workload
 from .step_runner import (
@@ -27,7 +22,7 @@ from .step_runner import (
     switch_seconds,
 )
 from .timelines import Timeline, timeline
-from .verdicts import LOOKS, TIE, Winner, judge, versus
+from .verdicts import LOOKS, TIE, Verdict, Winner, judge, versus
 
 __all__ = [
     "all_of",
@@ -68,6 +63,8 @@ __all__ = [
     "TIE",
     "Timeline",
     "timeline",
+    "Verdict",
+    "verdicts",
     "versus",
     "Winner",
     "Workload",

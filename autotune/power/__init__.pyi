@@ -1,3 +1,4 @@
+from . import channels, checks, meizu_traces, nvml, stream
 from .battery import Calibration, calibrate
 from .channels import Channel, Meter, find
 from .checks import one_ceiling
@@ -12,14 +13,19 @@ __all__ = [
     "calibrate",
     "Calibration",
     "Channel",
+    "channels",
+    "checks",
     "find",
     "Joules",
+    "meizu_traces",
     "Meter",
     "net_energy",
+    "nvml",
     "one_ceiling",
     "resolution",
     "samples",
     "Stream",
+    "stream",
     "Trace",
     "trace_of",
     "TracedRun",

@@ -1,3 +1,4 @@
+from . import launch, state
 from .deploy import LOOPBACK, Deployment, Service
 from .link import Crash, Served, TrackerLink
 from .state import FleetState
@@ -7,11 +8,13 @@ __all__ = [
     "Crash",
     "Deployment",
     "FleetState",
+    "launch",
     "LOOPBACK",
     "public_address",
     "refuse_taken",
     "Served",
     "Service",
+    "state",
     "TrackerLink",
     "UpRequest",
 ]

@@ -1,24 +1,11 @@
 from .autodiff import Value
 from .builder import StepBuilder
 from .capture import Captured, capture, capture_module
-from .crossing import (
-    GPU_ALIGNMENT,
-    Order,
-    Traffic,
-    counterparts,
-    reordered,
-    traffic,
-)
+from .crossing import GPU_ALIGNMENT, Order, Traffic, counterparts, reordered, traffic
 from .data import Samples, batches, generated_samples, load_samples
 from .graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
 from .initial import given_values, initial_values
-from .memory import (
-    ALIGNMENT,
-    MemoryPlan,
-    live_bytes,
-    plan_memory,
-    replaced_in_place,
-)
+from .memory import ALIGNMENT, MemoryPlan, live_bytes, plan_memory, replaced_in_place
 from .models import MODELS, ModelInfo, build_model
 from .operators import (
     OPERATORS,

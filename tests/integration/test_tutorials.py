@@ -16,9 +16,9 @@ import pytest
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from autotune.cli.kernels_table import show
 from autotune.cli.main import app, main
 from autotune.cli.reference import commands
-from autotune.cli.tuning import show
 from autotune.errors import UsageError
 from autotune.records import Result, read_run
 

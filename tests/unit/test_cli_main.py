@@ -15,7 +15,6 @@ import pytest
 
 import autotune
 import autotune.workloads
-from autotune.cli.bench import ranges
 from autotune.cli.main import main
 from autotune.compiler.target import spaces
 from autotune.errors import (
@@ -26,6 +25,7 @@ from autotune.errors import (
     ToolchainError,
     UsageError,
 )
+from autotune.jobs.chosen_device import ranges
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COMMANDS = ("kernels", "export", "verify", "targets", "models", "doctor")

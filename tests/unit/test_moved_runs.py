@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from autotune.cli.cpu_config_apply import point_of
-from autotune.cli.step_options import StepOptions, step_options
 from autotune.cli.trust import allow, model_code
 from autotune.errors import UsageError
+from autotune.jobs import point_of
+from autotune.jobs.step_request import StepRequest, requested_step
 from autotune.records import read_run
 from autotune.records.run_paths import is_run, place_of
 
@@ -59,7 +59,7 @@ def test_a_name_that_no_folder_above_has_is_of_the_working_directory(
 
 def test_options_keep_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    step = step_options("lenet", None, None, None, None, [Path("logs/kernels")], None, None, None)
+    step = requested_step("lenet", None, None, None, None, [Path("logs/kernels")], None, None, None)
     assert step is not None
     assert step.runs == (str(tmp_path / "logs" / "kernels"),)
 
@@ -67,7 +67,7 @@ def test_options_keep_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_runs_that_are_named_anew_stand_for_those_that_are_gone(tmp_path: Path) -> None:
     here, renamed = run_in(tmp_path / "logs" / "a"), run_in(tmp_path / "away" / "renamed")
     plan = run_in(tmp_path / "logs" / "joint") / "plans" / "best.json"
-    step = StepOptions("lenet", runs=("logs/a", "logs/b"), gpu_runs=("logs/c",))
+    step = StepRequest("lenet", runs=("logs/a", "logs/b"), gpu_runs=("logs/c",))
     gpu = run_in(tmp_path / "away" / "c")
     with pytest.raises(
         UsageError, match="takes its kernels from logs/b, which is not there"
@@ -91,9 +91,9 @@ def test_a_model_in_a_file_is_found_too(tmp_path: Path, monkeypatch: pytest.Monk
         model_code(one)
         for one in (f"{tmp_path / 'net.py'}:make", "package.net:make", "/other.py:make")
     )
-    assert StepOptions("net.py:make").placed(joint, "").model == f"{tmp_path / 'net.py'}:make"
+    assert StepRequest("net.py:make").placed(joint, "").model == f"{tmp_path / 'net.py'}:make"
     for model in ("lenet", "package.net:make", "other.py:make"):
-        assert StepOptions(model).placed(joint, "").model == model
+        assert StepRequest(model).placed(joint, "").model == model
 
 
 @pytest.mark.parametrize(

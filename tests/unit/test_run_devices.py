@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from autotune.cli import bench
-from autotune.cli.bench import Chosen
-from autotune.cli.run_devices import other_devices
 from autotune.compiler.runners.runner import host_device
 from autotune.devices.local import LocalDevice
+from autotune.jobs import chosen_device as bench
+from autotune.jobs.chosen_device import ChosenDevice
+from autotune.jobs.run_devices import other_devices
 from autotune.records import read_run
 from autotune.records.folder import Run
 
@@ -36,7 +36,7 @@ def run_on(folder: Path, kind: str, name: str, *serials: str, cluster: str = "")
     return read_run(folder)
 
 
-def device(kind: str, serial: str) -> Chosen:
+def device(kind: str, serial: str) -> ChosenDevice:
     model = bench.choose(None, (), "meizu-16t")
     if kind == "emulated":
         return model

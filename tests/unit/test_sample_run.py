@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from autotune import waits
-from autotune.cli.tuning import LiveProgress, show
+from autotune.cli.kernels_table import show
+from autotune.console import LiveProgress
 from autotune.records import Result, read_run
 from autotune.waits import lasting, waiting
 
@@ -66,7 +67,7 @@ def test_progress_without_a_terminal_begins_at_nothing_done_and_is_a_line_each_t
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("autotune.cli.tuning.time.monotonic", lambda: now)
+    monkeypatch.setattr("autotune.console.progress.time.monotonic", lambda: now)
     with LiveProgress() as progress:
         progress.phase("best again", 21)
         for done in range(1, 8):
@@ -81,7 +82,7 @@ def test_waits_are_told_beside_progress_and_of_many_one_in_ten_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waits, "FIRST_S", 0.05)
-    monkeypatch.setattr("autotune.cli.tuning.AGAIN_S", 0.5)
+    monkeypatch.setattr("autotune.console.progress.AGAIN_S", 0.5)
     began = time.monotonic()
     with LiveProgress():
         while time.monotonic() - began < 1.4:

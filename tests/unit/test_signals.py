@@ -14,7 +14,7 @@ import pytest
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from autotune.cli.signals import ended_by_signals
+from autotune.console.signals import ended_by_signals
 
 changed = Path(sys.argv[1])
 with ended_by_signals():

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from autotune.cli.bench import choose, ready
 from autotune.devices.device import Completed
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal
@@ -25,6 +24,7 @@ from autotune.emulator.model.step_model import ALEXNET_B16, estimate
 from autotune.emulator.model.step_model import Workload as ModelWork
 from autotune.emulator.model.trained import NOMINAL_BYTES
 from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
+from autotune.jobs.chosen_device import choose, ready
 from autotune.measurement import observation
 from autotune.measurement.conditions import broken
 from autotune.measurement.observation import Line, Record, parse, steps

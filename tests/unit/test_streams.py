@@ -12,8 +12,8 @@ import pytest
 from autotune.cli.main import main
 from autotune.cli.output import command_line, command_of
 from autotune.cli.streams import wants_json
-from autotune.cli.tuning import about_this
 from autotune.errors import UsageError
+from autotune.jobs import about_run
 from autotune.workloads import StepForm, TrainingStep
 
 NET = """
@@ -181,7 +181,7 @@ def test_help_is_no_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_command_keeps_no_password() -> None:
     url = "postgresql+psycopg://me:secret@host/db"
     with command_of(["cpu-config", "--storage", url, "a b"]):
-        assert about_this({}, {})["command"] == command_line()
+        assert about_run({}, {})["command"] == command_line()
         assert command_line().endswith("me:***@host/db' 'a b'") or "secret" not in command_line()
         assert "secret" not in command_line()
     assert command_line() == ""

@@ -9,6 +9,7 @@ import pytest
 
 from autotune.cli.cpu_config_table import show as show_search
 from autotune.cli.doctor import write_report
+from autotune.cli.kernels_table import show as show_kernels
 from autotune.cli.main import main
 from autotune.cli.output import (
     Column,
@@ -19,7 +20,6 @@ from autotune.cli.output import (
     write_table,
 )
 from autotune.cli.profile import show as show_profile
-from autotune.cli.tuning import show as show_kernels
 from autotune.doctor.check import Check
 from autotune.records import Result, TaskResult
 from autotune.studies.space.configuration_text import compared_text, gain_text

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from autotune.cli.main import main
-from autotune.cli.step_options import StepOptions, step_options
 from autotune.errors import UsageError
+from autotune.jobs.step_request import StepRequest, requested_step
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 COMMAND = "emulated_train --threads {threads} --noise 0.02"
@@ -70,13 +70,13 @@ def test_a_model_in_a_file_is_allowed_by_its_place(tmp_path: Path) -> None:
     for folder in (tmp_path, plan.parent):
         (folder / "net.py").write_text("")
     mine = f"{tmp_path / 'net.py'}:make"
-    step_options(mine, None, None, None, None, None, None, None, None)
-    assert StepOptions(mine).placed(plan, "").model == mine
+    requested_step(mine, None, None, None, None, None, None, None, None)
+    assert StepRequest(mine).placed(plan, "").model == mine
     for model in (f"{plan.parent / 'net.py'}:make", f"{tmp_path / 'net.py'}:other", "os:getcwd"):
         with pytest.raises(UsageError, match="was not used on this machine before") as caught:
-            StepOptions(model).placed(plan, "")
+            StepRequest(model).placed(plan, "")
         assert caught.value.hint.endswith(f"autotune trust {plan}")
-    assert StepOptions("lenet").placed(plan, "").model == "lenet"
+    assert StepRequest("lenet").placed(plan, "").model == "lenet"
 
 
 def test_a_run_of_built_in_models_names_no_code(
@@ -101,11 +101,11 @@ def test_a_package_is_allowed_by_its_place(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name / "nets_of_this_test.py").write_text("raise SystemExit")
     monkeypatch.chdir(tmp_path / "mine")
     model = "nets_of_this_test:make"
-    step_options(model, None, None, None, None, None, None, None, None)
-    assert StepOptions(model).placed(plan, "").model == model
+    requested_step(model, None, None, None, None, None, None, None, None)
+    assert StepRequest(model).placed(plan, "").model == model
     monkeypatch.chdir(tmp_path / "theirs")
     with pytest.raises(UsageError, match="was not used on this machine before"):
-        StepOptions(model).placed(plan, "")
+        StepRequest(model).placed(plan, "")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from autotune.compiler.export.texts import template, write
 from autotune.compiler.export.variants import Variant
 from autotune.compiler.native import kernel_runner
 from autotune.compiler.opencl_c import checked, improved_source
-from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.runners import linker
 from autotune.compiler.target import ARM_TRIPLE
 from autotune.workloads.operators import TensorSpec
 

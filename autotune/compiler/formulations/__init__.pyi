@@ -1,9 +1,29 @@
-from .registry import (
-    Formulation,
-    formulation,
-    formulations,
-    prim_func,
-    registered,
+from .marks import (
+    ALL_COLUMNS,
+    FEW_CHANNELS,
+    JOINED,
+    PRODUCT,
+    REGISTER_PRODUCT,
+    ROWS,
+    TRANSFORM,
+    VECTOR_ROWS,
+    WINDOW,
 )
+from .registry import Formulation, formulation, formulations, prim_func, registered
 
-__all__ = ["Formulation", "formulation", "formulations", "prim_func", "registered"]
+__all__ = [
+    "ALL_COLUMNS",
+    "FEW_CHANNELS",
+    "Formulation",
+    "formulation",
+    "formulations",
+    "JOINED",
+    "prim_func",
+    "PRODUCT",
+    "REGISTER_PRODUCT",
+    "registered",
+    "ROWS",
+    "TRANSFORM",
+    "VECTOR_ROWS",
+    "WINDOW",
+]

@@ -1,10 +1,4 @@
-from . import (
-    device_server,
-    kernel_runner,
-    native_build,
-    observe_program,
-    opencl_sidecar,
-)
+from . import device_server, kernel_runner, native_build, observe_program, opencl_sidecar
 from .device_server import PROGRAM
 from .disk_space import check_disks, no_space
 from .native_build import Log, NativePart, package_folder, rpc_sources

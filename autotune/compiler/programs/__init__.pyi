@@ -1,22 +1,9 @@
-from .annotations import (
-    HALF,
-    IMAGE,
-    functions_of,
-    noted_blocks,
-    reads_images,
-)
+from .annotations import HALF, IMAGE, functions_of, noted_blocks, reads_images
 from .candidate import DEFAULT, Candidate, digest_of, program_hash
 from .data_movement import movement_stages, only_stages
 from .plain_data import plain
 from .schedule_traits import traits
-from .scheduled import (
-    Winner,
-    plain_gpu_program,
-    pooled,
-    untuned_program,
-    winners,
-    winners_of,
-)
+from .scheduled import Winner, plain_gpu_program, pooled, untuned_program, winners, winners_of
 from .trace_replay import replay_trace
 from .untuned import default_schedule
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.formulations.marks import FEW_CHANNELS
+from autotune.compiler.formulations import FEW_CHANNELS
 from autotune.compiler.programs import IMAGE, reads_images
 from autotune.compiler.rules.tile_rules import (
     among_items,

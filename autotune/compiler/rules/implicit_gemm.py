@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.formulations.marks import PRODUCT, TRANSFORM
+from autotune.compiler.formulations import PRODUCT, TRANSFORM
 from autotune.compiler.programs import HALF, IMAGE
 from autotune.compiler.rules.tile_rules import (
     add_parts,

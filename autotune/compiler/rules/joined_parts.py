@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.compiler.formulations.marks import JOINED
+from autotune.compiler.formulations import JOINED
 from autotune.compiler.rules.tile_rules import PlainTiles, followers, is_result, sampled
 from autotune.compiler.target import JoinedParts
 from autotune.compiler.tiles import TileSpace, dividing

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from autotune.compiler.formulations.marks import ALL_COLUMNS, REGISTER_PRODUCT
+from autotune.compiler.formulations import ALL_COLUMNS, REGISTER_PRODUCT
 from autotune.compiler.rules.tile_rules import PlainTiles, followers, is_result, sampled
 from autotune.compiler.target import RegisterProduct
 from autotune.compiler.tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums

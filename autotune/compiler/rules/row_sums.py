@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotune.compiler.formulations.marks import ROWS
+from autotune.compiler.formulations import ROWS
 from autotune.compiler.rules.tile_rules import PlainTiles, sampled
 from autotune.compiler.target import RowSums
 from autotune.compiler.tiles import ROW_DECISIONS, Rows, RowTile, RowTiles

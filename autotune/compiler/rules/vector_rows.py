@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotune.compiler.formulations.marks import VECTOR_ROWS
+from autotune.compiler.formulations import VECTOR_ROWS
 from autotune.compiler.rules.tile_rules import PlainTiles, joined_chain, sampled
 from autotune.compiler.target import VectorRows
 from autotune.compiler.tiles import VECTOR_ROW_DECISIONS, Planes, VectorRowTile, VectorRowTiles

@@ -5,8 +5,8 @@ from .tune import KernelRun
 
 __all__ = [
     "databases_at",
-    "experiences",
     "Experiences",
+    "experiences",
     "identity_of",
     "KernelRun",
     "known_schedules",

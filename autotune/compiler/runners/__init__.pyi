@@ -1,3 +1,4 @@
+from .build_worker import linker
 from .builder import Builder, BuildRequest, target_text
 from .device_limits import assumed, with_device_limits
 from .model_runner import ModelRunner
@@ -17,7 +18,6 @@ from .runner import (
 )
 
 __all__ = [
-    "with_device_limits",
     "assumed",
     "Builder",
     "BuildRequest",
@@ -25,6 +25,7 @@ __all__ = [
     "Comparison",
     "DeviceFingerprint",
     "host_device",
+    "linker",
     "LocalRunner",
     "MeasureRequest",
     "ModelRunner",
@@ -36,4 +37,5 @@ __all__ = [
     "stand_in_notice",
     "target_text",
     "TOLERANCE",
+    "with_device_limits",
 ]

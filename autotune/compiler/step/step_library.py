@@ -13,8 +13,7 @@ from typing import Any
 
 from autotune.compiler.native import check_disks
 from autotune.compiler.programs import Winner, untuned_program
-from autotune.compiler.runners import Builder, BuildRequest, target_text
-from autotune.compiler.runners.build_worker import linker
+from autotune.compiler.runners import Builder, BuildRequest, linker, target_text
 from autotune.compiler.step.scratch_operands import Workspace, with_scratch_operands, workspace
 from autotune.compiler.target import Space, TargetSpec, cores, tvm_target
 from autotune.errors import AutotuneError

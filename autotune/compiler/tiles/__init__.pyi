@@ -11,20 +11,10 @@ from .product_tiles import (
     ProductTile,
     ProductTiles,
 )
-from .register_tiles import (
-    REGISTER_DECISIONS,
-    RegisterTile,
-    RegisterTiles,
-    Sums,
-)
+from .register_tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums
 from .row_tiles import ROW_DECISIONS, Rows, RowTile, RowTiles
 from .tile_space import Tile, TileSpace, dividing, names_of
-from .vector_row_tiles import (
-    VECTOR_ROW_DECISIONS,
-    Planes,
-    VectorRowTile,
-    VectorRowTiles,
-)
+from .vector_row_tiles import VECTOR_ROW_DECISIONS, Planes, VectorRowTile, VectorRowTiles
 from .window_tiles import WINDOW_DECISIONS, Window, WindowTile, WindowTiles
 
 __all__ = [

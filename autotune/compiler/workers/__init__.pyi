@@ -14,7 +14,6 @@ from .workers import (
 )
 
 __all__ = [
-    "abandon",
     "die_with_parent",
     "Job",
     "killed_by",

@@ -23,9 +23,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any
 
-import psutil
-
-from autotune import scratch
 from autotune.compiler.workers.kills import (
     MOST_KILLS,
     MOST_MEMORY_KILLS,
@@ -438,12 +435,3 @@ def die_with_parent() -> None:
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
-
-
-def abandon() -> None:
-    """Kills what this process has started, and removes its temporary folders."""
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            child.kill()
-            child.wait(timeout=1)
-    scratch.abandon()

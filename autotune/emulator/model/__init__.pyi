@@ -4,16 +4,7 @@ from .policy import Policy
 from .profile import Battery, Monitor, Profile, Rail, Zone, load
 from .soc import Load, Soc
 from .step_model import ALEXNET_B16, schedule_estimate
-from .trained import (
-    STEP_RUNNER,
-    TRAINER,
-    Piece,
-    Program,
-    StepRunner,
-    Trainer,
-    arguments,
-    scaled,
-)
+from .trained import STEP_RUNNER, TRAINER, Piece, Program, StepRunner, Trainer, arguments, scaled
 
 __all__ = [
     "ALEXNET_B16",
@@ -25,8 +16,8 @@ __all__ = [
     "Monitor",
     "Piece",
     "Policy",
-    "Profile",
     "profile",
+    "Profile",
     "Program",
     "Rail",
     "RealClock",
@@ -35,8 +26,8 @@ __all__ = [
     "Soc",
     "STEP_RUNNER",
     "StepRunner",
-    "Trainer",
     "TRAINER",
+    "Trainer",
     "VirtualClock",
     "Zone",
 ]

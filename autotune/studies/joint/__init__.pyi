@@ -1,5 +1,5 @@
 from .joint import Choice, JointBench
-from .joint_run import ROUND, JointRun, KeptSchedules
+from .joint_run import ROUND, JointOutcome, JointRun, KeptSchedules
 from .joint_steps import DeviceSteps, FormOnDevice
 from .placement_run import PROBE
 from .placing import GpuKernel, Placing, gpu_form
@@ -11,6 +11,7 @@ __all__ = [
     "gpu_form",
     "GpuKernel",
     "JointBench",
+    "JointOutcome",
     "JointRun",
     "KeptSchedules",
     "Placing",

@@ -1,9 +1,9 @@
 from .acquisition import below, expected_hypervolume, expected_improvement
 from .gaussian import GaussianProcess
-from .kernel_model import Floats, KernelModel, Rows, Seen
+from .kernel_model import KernelModel, Rows, Seen
 from .physics import PowerModel, TimeModel, constants
 from .schedule_pools import HYBRID, TaskPool, pools
-from .surrogate import Belief, Surrogate, features
+from .surrogate import Belief, Floats, Surrogate, features
 
 __all__ = [
     "Belief",

@@ -1,13 +1,6 @@
 from .evolution import Evolution
 from .model_search import GridSearch, Known, ModelSearch
-from .sampler import (
-    FIGURES,
-    NUMBER,
-    SearchSampler,
-    parameters,
-    suggest,
-    taken_numbers,
-)
+from .sampler import FIGURES, NUMBER, SearchSampler, parameters, suggest, taken_numbers
 from .tree_parzen import TreeParzen
 
 __all__ = [

@@ -1,6 +1,6 @@
 from . import objective
 from .applied import apply
-from .clocks import Clocks, Floats
+from .clocks import Clocks
 from .configuration import ClusterSetting, CpuConfiguration
 from .configuration_text import (
     DEFAULT_POINT,
@@ -29,7 +29,7 @@ from .objective import (
     value_names,
     values,
 )
-from .pareto import front, gain, hypervolume, improvement, knee
+from .pareto import Floats, front, gain, hypervolume, improvement, knee
 from .ranges import CpuRanges, read_ranges
 from .space import LARGEST_LISTED, CpuSpace, Indices, threads_of
 

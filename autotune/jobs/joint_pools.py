@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.cli.bench import Chosen
-from autotune.cli.run_devices import other_devices
 from autotune.errors import UsageError
+from autotune.jobs.chosen_device import ChosenDevice
+from autotune.jobs.run_devices import other_devices
 from autotune.records import Run, read_run
 from autotune.studies.models import HYBRID, TaskPool, pools
 from autotune.workloads import plan_memory
@@ -98,7 +98,7 @@ def joint_pools(
     layout: LayoutName,
     only: StepForm | None,
     memory_bytes: int | None,
-    chosen: Chosen,
+    chosen: ChosenDevice,
 ) -> JointPools:
     """The pools of runs, and the forms of a step whose kernels they know.
 

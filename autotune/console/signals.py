@@ -5,10 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
+
+import psutil
+
+from autotune import scratch
+from autotune.errors import INTERRUPTED
 
 _STANDARD = (0, 1, 2)
 
@@ -56,3 +63,48 @@ def leave_lost_terminal() -> None:
                 nowhere = os.open(os.devnull, os.O_RDWR)
                 os.dup2(nowhere, number)
                 os.close(nowhere)
+
+
+@contextmanager
+def stop_on_interrupt(said: str, *, after: str = "this trial") -> Iterator[Any]:
+    """Yields a function that returns whether to stop: after Ctrl-C, SIGTERM or SIGHUP. A second signal ends the process.
+
+    SIGHUP counts once: a shell that is closed may send it twice.
+
+    An exception would do the same where only Python runs; raised inside TVM's C++ it is a crash.
+
+    Args:
+        said: The line that is printed if the process ends at once, such as how to resume.
+        after: What is finished before the command stops.
+    """
+    pressed = False
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if number == signal.SIGHUP:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            leave_lost_terminal()
+        elif pressed:
+            abandon()
+            show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+            os.write(2, f"{show_cursor}{said}\n".encode())
+            os._exit(INTERRUPTED)
+        pressed = True
+        print(f"autotune: stopping after {after}; Ctrl-C again to stop at once", file=sys.stderr)
+
+    before = {number: signal.signal(number, handler) for number in stopping_signals()}
+    try:
+        yield lambda: pressed
+    finally:
+        for number, handled in before.items():
+            if signal.getsignal(number) is handler:
+                signal.signal(number, handled)
+
+
+def abandon() -> None:
+    """Kills what this process has started, and removes its temporary folders."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            child.kill()
+            child.wait(timeout=1)
+    scratch.abandon()

@@ -7,22 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from autotune.cli.tuning import LiveProgress
+from autotune.console import LiveProgress
 from autotune.errors import StableDeviceError
+from autotune.jobs.search_request import SearchRequest
 from autotune.measurement import Band, Protocol, Setting, StepBench
 from autotune.records import RunFolder
 from autotune.studies.bench import Measured
 
 
-def protocol_of(asked: dict[str, Any]) -> Protocol:
+def protocol_of(request: SearchRequest) -> Protocol:
     """How a run of cpu-config measures, by what was asked for."""
-    least = asked["least_seconds"]
+    least = request.least_seconds
     return Protocol() if least is None else replace(Protocol(), least_s=least)
 
 
-def start_band(asked: dict[str, Any], events: Sequence[dict[str, Any]]) -> Band | None:
+def start_band(request: SearchRequest, events: Sequence[dict[str, Any]]) -> Band | None:
     """Temperatures at which a run of cpu-config begins its measurements: as asked for, or else as it did before."""
-    if (most_c := asked["start_temperature"]) is not None:
+    if (most_c := request.start_temperature) is not None:
         return at_most(most_c)
     return next(
         (Band(e["low_c"], e["high_c"]) for e in events if e["event"] == "start_temperature"), None

@@ -10,20 +10,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.cli.bench import Bring, Chosen, on_device
-from autotune.cli.joint_pools import JointPools, joint_pools
-from autotune.cli.step_options import StepOptions
-from autotune.cli.workload import step_feeds, step_form, training_step
 from autotune.devices import EMULATED_KIND
 from autotune.errors import UsageError
+from autotune.jobs.chosen_device import ChosenDevice, Program, on_device
+from autotune.jobs.joint_pools import JointPools, joint_pools
+from autotune.jobs.step_request import StepRequest, step_feeds
 from autotune.measurement import PROGRAM, MemoryKind, Observer, StepRunner, Workload
 from autotune.scratch import Scratch
 from autotune.workloads import LAYOUTS, plan_memory, tasks
 
 if TYPE_CHECKING:
-    from autotune.cli.tuning import LiveProgress
     from autotune.compiler.programs import Winner
     from autotune.compiler.step import GpuRuns, GpuSide, StepRuns
+    from autotune.console import LiveProgress
     from autotune.workloads import StepForm, StepGraph, TrainingStep
 
 _EMULATED_COMMAND = "emulated_train --threads {threads} --noise 0.02"
@@ -34,8 +33,8 @@ _SEED = 1
 
 
 def given_command(
-    step: StepOptions | None, command: str | None, steps_from: str | None, *, emulated: bool
-) -> Bring | None:
+    step: StepRequest | None, command: str | None, steps_from: str | None, *, emulated: bool
+) -> Program | None:
     """The program that is measured; None where it is a tuned step.
 
     Raises:
@@ -79,7 +78,7 @@ class DeviceWorkload:
         gpu_memory: How tensors are to get to a GPU; None for what costs less.
     """
 
-    def __init__(self, command: Bring | None, step: DeviceStep | None, *, trace: bool) -> None:
+    def __init__(self, command: Program | None, step: DeviceStep | None, *, trace: bool) -> None:
         self._command, self._step, self._trace = command, step, trace
         self.graph = step.forms[0].graph if step else None
         self.pools = step.pools if step else None
@@ -107,9 +106,9 @@ class DeviceWorkload:
 
 @contextmanager
 def brought(
-    step: StepOptions | None,
-    command: Bring | None,
-    chosen: Chosen,
+    step: StepRequest | None,
+    command: Program | None,
+    chosen: ChosenDevice,
     progress: LiveProgress,
     *,
     trace: bool = False,
@@ -212,8 +211,8 @@ class DeviceStep:
 
 @contextmanager
 def device_step(
-    options: StepOptions,
-    chosen: Chosen,
+    options: StepRequest,
+    chosen: ChosenDevice,
     progress: LiveProgress,
     choice: OpenChoice | PlannedChoice | None = None,
 ) -> Iterator[DeviceStep]:
@@ -238,14 +237,10 @@ def device_step(
     # An emulated phone has Debian's C library.
     android = chosen.info.sdk is not None and not chosen.info.emulated
     here = not emulated and platform_of(chosen.info.abi, android=android) == "host"
-    wanted = training_step(
-        options.model, options.batch, options.classes, options.optimizer, options.input_shape
-    )
+    wanted = options.training_step()
     paths = [Path(run) for run in options.runs]
     runs = step_runs(paths, triple="" if here else ARM_TRIPLE)
-    form = step_form(
-        wanted.batch, options.micro_batch, options.recompute, options.layout, runs.space.layout
-    )
+    form = options.form(wanted.batch, runs.space.layout)
     if options.layout is None:
         form = replace(form, layout=runs.layout(wanted, form.micro_batches, form.segments))
     on_gpu = gpu_runs([Path(run) for run in options.gpu_runs]) if options.gpu_runs else None

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-import typer
-
-from autotune.cli.devices import restore_left_behind
-from autotune.cli.signals import ended_by_signals
+from autotune.console import ended_by_signals
 from autotune.devices import EMULATED_KIND, Device, DeviceInfo, Journal, held, probe
 from autotune.errors import DeviceError, TransientDeviceError, UsageError, choices
+from autotune.jobs.left_behind import restore_left_behind
+from autotune.jobs.settings import boards
 from autotune.measurement import Band, Observer, Protocol, StepBench, Workload
 from autotune.power import Meter, Stream, channels, nvml, stream
 from autotune.scratch import Scratch
 
 if TYPE_CHECKING:
-    from autotune.studies.space import CpuRanges, Limits
+    from autotune.studies.space import CpuRanges
 
-_Word = TypeVar("_Word", bound=str)
-Bring = Callable[[Observer], Workload]
+Program = Callable[[Observer], Workload]
 _METERS = ("odpm", "hwmon", "iio", "rapl", "battery", "nvml")
 _CALL_S = 20.0
 _GPU_INTERVAL_S = 0.1
@@ -34,7 +32,7 @@ _GPU_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenDevice:
     """A device that was chosen, and how its time passes."""
 
     device: Device
@@ -42,14 +40,13 @@ class Chosen:
     sleep: Callable[[float], None]
 
 
-def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chosen:
+def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> ChosenDevice:
     """The one device to measure on; what an earlier run left changed on it is undone.
 
     Raises:
         UsageError: None or several are meant.
         DeviceError: It is not there, or another run holds it.
     """
-    from autotune.cli.settings import boards
     from autotune.devices import discovery
 
     if emulate is not None:
@@ -58,7 +55,7 @@ def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chose
         from autotune.emulator.device import EmulatedDevice, observing
 
         device = EmulatedDevice(emulate, programs=observing())
-        return Chosen(device, probe(device), device.clock.sleep)
+        return ChosenDevice(device, probe(device), device.clock.sleep)
     restore_left_behind()
     found = discovery.choose([serial] if serial else [], [*boards(), *ssh])
     if len(found) > 1:
@@ -69,10 +66,10 @@ def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chose
     # What another run holds is refused now, and not once a step has been built for it.
     with held(*found[0]):
         reached = discovery.reach(*found[0])
-        return Chosen(reached, probe(reached), time.sleep)
+        return ChosenDevice(reached, probe(reached), time.sleep)
 
 
-def meter(chosen: Chosen, name: str, *, needed: bool) -> Meter | None:
+def find_meter(chosen: ChosenDevice, name: str, *, needed: bool) -> Meter | None:
     """The meter of a name, or the best one for `auto`.
 
     Raises:
@@ -129,7 +126,7 @@ def _gpu_meter(device: Device) -> list[Meter]:
     return []
 
 
-def on_device(command: str, step: str) -> Bring:
+def on_device(command: str, step: str) -> Program:
     """A program that is on the device already.
 
     Args:
@@ -152,8 +149,8 @@ def on_device(command: str, step: str) -> Bring:
 
 @contextmanager
 def ready(
-    chosen: Chosen,
-    bring: Bring,
+    chosen: ChosenDevice,
+    bring: Program,
     meter: Meter | None,
     protocol: Protocol,
     band: Band | None,
@@ -162,7 +159,7 @@ def ready(
 
     Args:
         chosen: The device.
-        bring: Brings the workload there.
+        bring: Programs the workload there.
         meter: What joules are taken from; None for times only.
         protocol: How runs are measured.
         band: See `StepBench`.
@@ -205,14 +202,14 @@ def ready(
         )
 
 
-def _program(chosen: Chosen) -> Path:
+def _program(chosen: ChosenDevice) -> Path:
     from autotune.compiler.native import observe_program
 
     if chosen.device.kind == EMULATED_KIND:
         # The model answers for the program; any file stands in for it.
         return Path(__file__)
     return observe_program.ensure(
-        chosen.info.abi, lambda line: typer.echo(f"autotune: {line}", err=True)
+        chosen.info.abi, lambda line: print(f"autotune: {line}", file=sys.stderr)
     )
 
 
@@ -237,61 +234,3 @@ def ranges(space: str | None) -> CpuRanges:
             hint=f"{choices(space, names)}; or give a TOML file",
         )
     return read_ranges(Path(space))
-
-
-def number(option: str, value: float | None, least: float = -math.inf) -> None:
-    """Refuses an option that is no finite number, or below the least.
-
-    Raises:
-        UsageError: It is.
-    """
-    if value is not None and not (math.isfinite(value) and value >= least):
-        wanted = "a finite number" if math.isinf(least) else f"a number from {least:g} on"
-        raise UsageError(f"{option} is {value:g}", hint=f"give {wanted}")
-
-
-def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
-    """The one of the known words that an option gives.
-
-    Raises:
-        UsageError: It is none of them.
-    """
-    for word in known:
-        if word == value:
-            return word
-    raise UsageError(f"{option} '{value}' is not known", hint=choices(value, known))
-
-
-def limits(
-    deadline: str | None, energy: str | None, temperature: float | None, memory: str | None
-) -> Limits:
-    """The limits of the command line.
-
-    Raises:
-        UsageError: One is no quantity.
-    """
-    from autotune.cli.step import parse_size
-    from autotune.studies.space import Limits
-
-    number("--max-temperature", temperature)
-    return Limits(
-        time_s=_quantity("--deadline", deadline, {"s": 1.0, "ms": 1e-3, "min": 60.0}),
-        energy_j=_quantity("--energy-budget", energy, {"J": 1.0, "mJ": 1e-3, "kJ": 1e3}),
-        celsius=temperature,
-        memory_bytes=None if memory is None else parse_size(memory),
-    )
-
-
-def _quantity(option: str, text: str | None, units: dict[str, float]) -> float | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*([0-9.]+(?:e-?\d+)?)\s*([A-Za-z]*)\s*", text)
-    try:
-        value = float(match[1]) * units[match[2] or next(iter(units))] if match else 0.0
-    except (ValueError, KeyError):
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise UsageError(
-            f"{option} '{text}' is no quantity", hint=f"a number and one of {', '.join(units)}"
-        )
-    return value

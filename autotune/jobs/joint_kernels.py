@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from autotune.cli.bench import Chosen
-from autotune.cli.cluster import HYBRID, chosen_cores
-from autotune.cli.device_workload import side_of
-from autotune.cli.step_options import StepOptions
-from autotune.cli.tuning import tuned
-from autotune.cli.workload import step_form, training_step
 from autotune.compiler.target import TuneRequest, on_cores, spaces, targets
 from autotune.devices import LocalDevice
 from autotune.errors import UsageError
+from autotune.jobs.chosen_device import ChosenDevice
+from autotune.jobs.cores import HYBRID, chosen_cores
+from autotune.jobs.device_workload import side_of
+from autotune.jobs.interrupted import RunInterrupted
+from autotune.jobs.kernels import tune
+from autotune.jobs.search_request import SearchRequest
+from autotune.jobs.step_request import StepRequest
 from autotune.workloads import tasks
 
 TRIALS = 512
@@ -23,28 +22,29 @@ _LARGEST = 2**31
 
 
 def kernels_first(
-    asked: Mapping[str, Any], step: StepOptions, chosen: Chosen, logs: Path
-) -> Path | None:
-    """Tunes a step's kernels for all cores of this host, or of a model; the run's folder, None if interrupted.
+    search: SearchRequest, step: StepRequest, chosen: ChosenDevice, logs: Path
+) -> Path:
+    """Tunes a step's kernels for all cores of this host, or of a model; the run's folder.
 
     Args:
-        asked: What was asked for, as a run's folder keeps it.
+        search: What is searched.
         step: The step.
         chosen: The device.
         logs: Where the run's folder is made.
 
     Raises:
+        RunInterrupted: Ctrl-C.
         UsageError: The device is reached over a tracker alone, or an option makes no sense.
     """
-    trials = TRIALS if asked["kernel_trials"] is None else asked["kernel_trials"]
+    trials = TRIALS if search.kernel_trials is None else search.kernel_trials
     if not 1 <= trials < _LARGEST:
         raise UsageError(f"--kernel-trials is {trials}", hint="give a whole number from 1 on")
-    if asked["storage"] is not None:
+    if search.storage is not None:
         raise UsageError(
             "--storage: processes that share a study choose from the same runs",
             hint="give them with --run",
         )
-    emulate = asked["emulate"]
+    emulate = search.emulate
     if emulate is None and chosen.device.kind != LocalDevice.kind:
         raise UsageError(
             "--run says which runs have tuned the step's kernels: for phones and boards, that takes a tracker",
@@ -55,8 +55,8 @@ def kernels_first(
     if cores is not None:
         target = on_cores(target, len(cores.cpus))
     space = spaces.load(target.space_path())
-    wanted = training_step(step.model, step.batch, step.classes, step.optimizer, step.input_shape)
-    form = step_form(wanted.batch, step.micro_batch, step.recompute, step.layout, space.layout)
+    wanted = step.training_step()
+    form = step.form(wanted.batch, space.layout)
     graph = wanted.graph(form)
     if step.gpu_runs:  # What is wrong with them is told before all is tuned.
         from autotune.compiler.step import gpu_runs
@@ -67,8 +67,8 @@ def kernels_first(
         target=target, space=space, workload=graph.name, batch=wanted.batch, tasks=tasks(graph),
         trials=trials, seed=1, cores=cores,
     )  # fmt: skip
-    done = tuned(request, logs, None)
-    if done is None:
+    try:
+        return tune(request, logs).path
+    except RunInterrupted as stopped:
         told = "and then search with them: the same `autotune joint` with --run and that folder"
-        print(f"autotune: {told}", file=sys.stderr)
-    return None if done is None else done.path
+        raise RunInterrupted(stopped.run, stopped.command, f"autotune: {told}") from None

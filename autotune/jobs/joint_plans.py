@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.cli.device_workload import DeviceWorkload
-from autotune.cli.joint_gpu import measured_placing
+from autotune.jobs.device_workload import DeviceWorkload
+from autotune.jobs.joint_gpu import measured_placing
+from autotune.jobs.search_request import SearchRequest
 from autotune.measurement import MemoryKind, StepBench
 from autotune.records import RunFolder, write_json
 from autotune.studies.bench import DeviceBench, setting_of
@@ -96,7 +97,7 @@ def write_plans(
     folder: RunFolder,
     bench: JointBench,
     workload: DeviceWorkload,
-    asked: Mapping[str, Any],
+    search: SearchRequest,
     points: Mapping[str, PlanPoint],
 ) -> dict[str, str]:
     """Writes a plan for each point; their files in the run's folder, by the points' names.
@@ -105,17 +106,18 @@ def write_plans(
         folder: The run's.
         bench: What measured.
         workload: The step.
-        asked: What was asked for.
+        search: What was searched.
         points: What was measured, and with what, by name.
     """
     assert workload.pools is not None
+    assert search.step is not None
     (folder.path / _FOLDER).mkdir(exist_ok=True)
     written = {}
     for name, point in points.items():
         form = workload.pools.forms[point.settings[0].choice.form]
         parts, batch = form.form.micro_batches, form.graph.batch
         step = {
-            **asked["step"],
+            **search.step.to_json(),
             "batch": batch,
             "micro_batch": batch // parts if parts > 1 else None,
             "recompute": form.form.segments or None,
@@ -123,7 +125,7 @@ def write_plans(
         }
         of_call = point.of_call or (0,) * len(form.graph.nodes)
         plan = step_plan(
-            bench, form.graph, form.of_call, step, point.figures, point.settings, of_call, asked["emulate"]
+            bench, form.graph, form.of_call, step, point.figures, point.settings, of_call, search.emulate
         )  # fmt: skip
         file = f"{_FOLDER}/{name}.json"
         write_json(folder.path / file, plan)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.cli.bench import Chosen
 from autotune.devices import LocalDevice
+from autotune.jobs.chosen_device import ChosenDevice
 from autotune.records import Run
 
 
-def other_devices(runs: Sequence[Run], chosen: Chosen) -> tuple[str, ...]:
+def other_devices(runs: Sequence[Run], chosen: ChosenDevice) -> tuple[str, ...]:
     """What speaks against kernel runs whose times are of another device than the one that is searched, in words.
 
     A tracker's key says nothing of a device: behind one, serials tell, where they are none of TVM's own server.
@@ -40,7 +40,7 @@ def other_devices(runs: Sequence[Run], chosen: Chosen) -> tuple[str, ...]:
     return ()
 
 
-def _name(chosen: Chosen) -> str:
+def _name(chosen: ChosenDevice) -> str:
     """What a kernel run on the device would be of, as far as that is known."""
     from autotune.compiler.runners import host_device
     from autotune.emulator.device import EmulatedDevice
@@ -52,7 +52,7 @@ def _name(chosen: Chosen) -> str:
     return f"{chosen.info.serial} ({chosen.info.soc})"
 
 
-def _is_other(device: Mapping[str, Any], chosen: Chosen, here: str) -> bool:
+def _is_other(device: Mapping[str, Any], chosen: ChosenDevice, here: str) -> bool:
     """Whether a kernel run's device is surely not the chosen one."""
     serials = (device.get("details") or {}).get("serials", ())
     if serials and not any(":" in serial for serial in serials):

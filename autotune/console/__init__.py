@@ -1,0 +1,8 @@
+"""What a job shows and hears at a terminal or in a notebook: progress, the log, Ctrl-C.
+
+Stdout is not written here: it belongs to the results of commands.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

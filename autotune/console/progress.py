@@ -1,0 +1,107 @@
+"""Progress on stderr, with the time that is left."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+
+from autotune.console.logs import LOGGER
+from autotune.waits import AGAIN_S, telling
+
+
+class LiveProgress:
+    """Draws a run's progress with its ETA on stderr; where stderr is no terminal, a line each ten seconds at most.
+
+    It tells of waits too.
+    """
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, soft_wrap=True, highlight=False)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("elapsed"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn(
+                "{task.fields[detail]}",
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
+            console=self._console,
+            transient=True,
+            expand=True,
+            disable=not self._console.is_terminal or LOGGER.getEffectiveLevel() > 30,
+        )
+        self._task: Any = None
+        self._name = ""
+        self._total = 0
+        self._began = self._told = -math.inf
+        self._first: int | None = None
+        self._waits = ExitStack()
+
+    def __enter__(self) -> LiveProgress:
+        self._waits.enter_context(telling(self._wait))
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+        self._waits.close()
+
+    def notice(self, text: str) -> None:
+        if LOGGER.getEffectiveLevel() <= 30:
+            self._console.print(text, markup=False)
+
+    def phase(self, name: str, total: int) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(name, total=total, detail="")
+        self._name, self._total, self._began, self._first = name, total, time.monotonic(), None
+        if not self._console.is_terminal and total:
+            self._tell(f"{name}: 0/{total}")
+
+    def at(self, name: str, done: int, total: int) -> None:
+        """Shows how far a phase is, which begins when it is first named."""
+        if name != self._name:
+            self.phase(name, total)
+        self.step(done, "")
+
+    def step(self, done: int, text: str) -> None:
+        self._bar.update(self._task, completed=min(done, self._total), detail=text)
+        if self._first is None:
+            self._first = (
+                done - 1 if done else 0
+            )  # What an earlier part of the run has done took no time now.
+        if not self._console.is_terminal and self._silent():
+            one_s = (time.monotonic() - self._began) / max(done - self._first, 1)
+            left = f", about {one_s * (self._total - done):.0f} s left" if done else ""
+            self._tell(f"{self._name}: {done}/{self._total}{left}")
+
+    def _wait(self, text: str) -> None:
+        """Of many short waits one in ten seconds is told."""
+        if self._console.is_terminal and self._task is not None:
+            self._bar.update(self._task, detail=f"waiting: {text}")
+        elif self._silent():
+            self._tell(f"autotune: waiting: {text}")
+
+    def _silent(self) -> bool:
+        return time.monotonic() - self._told >= AGAIN_S
+
+    def _tell(self, text: str) -> None:
+        self._told = time.monotonic()
+        self.notice(text)

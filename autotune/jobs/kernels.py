@@ -1,0 +1,308 @@
+"""Kernel runs: from a request, or a run that goes on, to a result on disk and a measured step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.compiler.run import (
+    Experiences,
+    KernelRun,
+    databases_at,
+    experiences,
+    identity_of,
+    known_schedules,
+)
+from autotune.compiler.runners import (
+    LocalRunner,
+    RpcRunner,
+    Runner,
+    linker,
+    runner_for,
+    stand_in_notice,
+    with_device_limits,
+)
+from autotune.compiler.target import TuneRequest
+from autotune.console import LiveProgress, stop_on_interrupt
+from autotune.errors import AutotuneError, TransientDeviceError, UsageError
+from autotune.jobs.cores import model_runner
+from autotune.jobs.fleet import fleet_runner
+from autotune.jobs.interrupted import RunInterrupted, how_to_resume
+from autotune.jobs.kernels_request import ResolvedRequest, positive
+from autotune.jobs.provenance import about_run, named
+from autotune.jobs.trust import check_allowed, outside
+from autotune.records import Result, Run, RunFolder, merged, place_of, read_run
+
+if TYPE_CHECKING:
+    from autotune.compiler.step import MeasuredStep
+
+COMMAND = "kernels"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A kernel run that has ended.
+
+    Attributes:
+        path: Its folder.
+        result: Its result.
+        content: Content of its `result.json`.
+        notice: What to say of a device that stands in for another; None where it does not.
+    """
+
+    path: Path
+    result: Result
+    content: dict[str, Any]
+    notice: str | None
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What became of the measurement of a tuned step.
+
+    Attributes:
+        content: The run's result, with `measured_step`.
+        why_not: Why the step was not measured; empty where it was.
+        interrupted: Whether that was Ctrl-C.
+    """
+
+    content: dict[str, Any]
+    why_not: str = ""
+    interrupted: bool = False
+
+
+def resumed_request(path: Path, trials: int | None) -> tuple[TuneRequest, Run]:
+    """The request of a run that goes on, and the run.
+
+    Args:
+        path: The run's folder.
+        trials: Its trials from now on; None for as many as before.
+
+    Raises:
+        UsageError: It is no kernel run, or names what this user has not allowed.
+        RecordError: It is damaged.
+    """
+    earlier = read_run(path)
+    check_allowed(path, outside(earlier.about.get("request", {})))
+    request = TuneRequest.of_run(earlier)
+    start = tuple(str(place_of(one, path) or one) for one in request.start_from)
+    request = replace(request, start_from=start)
+    if trials is not None:
+        request = replace(request, trials=positive("--trials", trials))
+    return request, earlier
+
+
+def tune(
+    request: TuneRequest, logs: Path, earlier: Run | None = None, model: str | None = None
+) -> Tuned:
+    """Carries out a kernel run.
+
+    Args:
+        request: What to tune.
+        logs: Where a new run's folder is made.
+        earlier: The run to go on with; None starts a new one.
+        model: What the model is called; None for its workload's name, or for one operator.
+
+    Raises:
+        RunInterrupted: Ctrl-C; everything that was measured is kept.
+        UsageError: The device or TVM is not the one of the earlier run.
+        NothingMeasuredError: No kernel has a valid time.
+    """
+    runner = _runner(request)
+    if not runner.models:
+        linker(request.target.triple, fast=True)  # Told before anything is made.
+    if earlier is not None:
+        _check_conditions(earlier, runner)
+    else:
+        request = with_device_limits(request, runner.device)
+    known = known_schedules([Path(name) for name in request.start_from], request.target)
+    learned, what = _learned(request, runner, earlier)
+    folder = _folder(request, runner, logs, earlier)
+    resume = how_to_resume(folder.path, COMMAND)
+    with folder, LiveProgress() as progress, stop_on_interrupt(resume) as interrupted:
+        notice = stand_in_notice(request.target, runner.device)
+        limits = f"limits: {request.space.limits}" if request.space.limits else ""
+        for line in filter(None, (f"run folder: {folder.path}", notice, limits, what)):
+            progress.notice(line)
+        if isinstance(runner, RpcRunner | LocalRunner):
+            runner.give_up = interrupted
+        run = KernelRun(
+            request,
+            folder,
+            runner,
+            progress,
+            interrupted=interrupted,
+            earlier=earlier,
+            known=known,
+            experiences=learned,
+        )
+        try:
+            result = run.run()
+        except TransientDeviceError:
+            if not interrupted():
+                raise
+            result = None  # It was waiting for a device.
+        if result is None:
+            raise RunInterrupted(folder.path, COMMAND)
+        workload = request.workload if request.batch is not None else None
+        content = named(
+            {**result.to_json(), "measured_step": None},
+            folder=folder.path,
+            model=model or workload,
+            batch=request.batch,
+        )
+        folder.result(content)
+    return Tuned(folder.path, result, content, notice)
+
+
+def measure_step(request: ResolvedRequest, done: Tuned, *, wanted: bool) -> StepOutcome:
+    """Measures the step of a kernel run, where this machine can run it, and adds it to the run's result.
+
+    Args:
+        request: What was tuned.
+        done: The run.
+        wanted: Whether the step is to be measured at all.
+    """
+    if why := _why_predicted(request, done, wanted):
+        return StepOutcome(done.content, why)
+    kept = f"autotune: interrupted; the result is kept in {done.path}"
+    try:
+        with (
+            LiveProgress() as progress,
+            stop_on_interrupt(kept, after="this step") as interrupted,
+        ):
+            found = _measured(request, done, progress, interrupted)
+    except KeyboardInterrupt:
+        why = "interrupted; the result of the tuning is kept"
+        return StepOutcome(done.content, why, interrupted=True)
+    except AutotuneError as error:
+        return StepOutcome(done.content, error.message)
+    content = {**done.content, "measured_step": found.to_json()}
+    with RunFolder.reopen(done.path) as folder:
+        folder.result(content)
+    return StepOutcome(content)
+
+
+def _why_predicted(request: ResolvedRequest, done: Tuned, wanted: bool) -> str:
+    """Why a run's step is not measured; empty where it can be."""
+    tuned, device = request.tuned, done.result.device["name"]
+    if done.result.stand_in:
+        return f"{device} stands in for {tuned.target.name}, and its times are not that target's"
+    if tuned.fleet is not None:
+        return f"the kernels are for {device}, and the step was not run there"
+    if tuned.target.family != "cpu" or tuned.target.triple:
+        return f"a step whose kernels are for {tuned.target.name} cannot be run by this processor"
+    if tuned.cores is not None:
+        return "the kernels are for some of the cores, and a step is run on all of them"
+    if not wanted:
+        return "--no-step"
+    if request.graph is None:
+        return "a run that is resumed does not know its model; `autotune step` measures it"
+    return ""
+
+
+def _measured(
+    request: ResolvedRequest, done: Tuned, progress: LiveProgress, interrupted: Callable[[], bool]
+) -> MeasuredStep:
+    from autotune.compiler.step import measure_step as measured
+    from autotune.compiler.step import step_runs
+
+    def report(what: str, at: int, total: int) -> None:
+        # Raised here and not by the signal: TVM's own code does not bear an exception.
+        if interrupted():
+            raise KeyboardInterrupt
+        progress.at(what, at, total)
+
+    assert request.wanted is not None
+    assert request.graph is not None
+    untuned_ms = done.result.step_ms(tuned=False)
+    return measured(
+        request.wanted,
+        request.graph,
+        step_runs([done.path]),
+        None if untuned_ms is None else untuned_ms / 1e3,
+        report,
+    )
+
+
+def _runner(request: TuneRequest) -> Runner:
+    cores = request.cores
+    if cores is not None and cores.emulated:
+        return model_runner(request)
+    if request.fleet is not None:
+        return fleet_runner(request)
+    return runner_for(request.target, cores.cpus if cores else ())
+
+
+def _folder(request: TuneRequest, runner: Runner, logs: Path, earlier: Run | None) -> RunFolder:
+    if earlier is not None:
+        return RunFolder.reopen(earlier.path)
+    cluster = request.cores.cluster if request.cores else ""
+    name = "-".join(filter(None, (request.target.name, cluster, request.workload)))
+    return RunFolder.create(logs, name, about_run(request.to_json(), runner.device.to_json()))
+
+
+def _learned(
+    request: TuneRequest, runner: Runner, earlier: Run | None
+) -> tuple[Experiences | None, str]:
+    """What the request's records tell of its kernels, and a line that says so; None where it asks for none.
+
+    Raises:
+        UsageError: There are no records where the request says.
+        RecordError: They are damaged.
+    """
+    if not request.records:
+        return None, ""
+    device = runner.device.to_json()
+    identity, cores = identity_of(request, device, version("apache-tvm"))
+    found = [
+        one
+        for path in request.records
+        for place, one in databases_at(Path(path))
+        if earlier is None or place.resolve() != earlier.path.resolve()
+    ]
+    own = merged(found).of_device(identity, cores)
+    learned = experiences([task.kernel for task in request.tasks], own)
+    others = len({key for one in found for key in one.sources} - set(own.sources))
+    equal = sum(one.equal for one in learned.of.values())
+    line = (
+        f"records: {len(own.schedules)} schedules of {len(own.sources)} runs on {identity}, {cores}: "
+        f"{equal} of {len(request.tasks)} kernels are known, {len(learned.of) - equal} are like known ones"
+    )
+    if others:
+        line += f"; {others} runs of other devices, drivers, TVM versions or cores are left out"
+    return learned, line
+
+
+def _check_conditions(earlier: Run, runner: Runner) -> None:
+    """Refuses to mix measurements of two devices or two compilers in one run.
+
+    Raises:
+        UsageError: The device or TVM's version is another one than the run's.
+    """
+    device = earlier.about.get("device") or {}
+    here = runner.device
+    if (device.get("name"), device.get("kind")) != (here.name, here.kind):
+        raise UsageError(
+            f"run {earlier.path} was measured on {device.get('name')}, and this is {here.name}",
+            hint="go on with it on its own device, or start a new run here",
+        )
+    before = (earlier.about.get("versions") or {}).get("apache-tvm")
+    if before != version("apache-tvm"):
+        raise UsageError(
+            f"run {earlier.path} was made with apache-tvm {before}, and this is {version('apache-tvm')}",
+            hint="install that version to go on with it, or start a new run",
+        )
+
+
+__all__ = [
+    "COMMAND",
+    "StepOutcome",
+    "Tuned",
+    "measure_step",
+    "resumed_request",
+    "tune",
+]

@@ -1,0 +1,219 @@
+"""What `autotune kernels` is asked to tune, before it is known what that means on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from autotune.compiler.formulations import formulations, registered
+from autotune.compiler.target import (
+    ImplicitGemm,
+    Space,
+    TargetSpec,
+    TuneRequest,
+    on_cores,
+    spaces,
+    targets,
+)
+from autotune.errors import UsageError
+from autotune.jobs.cores import chosen_cores
+from autotune.jobs.fleet import fleet_of, target_on
+from autotune.jobs.step_request import StepRequest
+from autotune.jobs.trust import allow, outside
+from autotune.workloads import (
+    StepGraph,
+    Task,
+    TrainingStep,
+    parse_kernel,
+    parse_operator,
+    parse_roles,
+    tasks,
+)
+
+Precision = Literal["fp32", "fp16"]
+TRIALS, SEED = 256, 1
+_LARGEST = 2**31
+
+
+@dataclass(frozen=True)
+class KernelsRequest:
+    """Which kernels are tuned, for what, and how long. None stands for an option that was not given.
+
+    Attributes:
+        step: The training step whose kernels are tuned; None with `op`.
+        op: One operator, as `--op` takes it; None with `step`.
+        role: Roles of `op`, with commas; None for all of them.
+        target: Name of a target; `cpu` by default.
+        target_json: File with a TVM target, instead of `target`.
+        trials: Candidates to measure, over all kernels; 256 by default.
+        seed: Seed of the search; 1 by default.
+        space: File with a search space, instead of the target's own.
+        precision: `fp16` tries kernels that keep operands of products in half precision.
+        tracker, key: Devices behind a TVM tracker.
+        cluster: The cluster of cores that kernels are tuned for.
+        emulate: Profile of an emulated device, whose model gives the times.
+        start_from: Runs or records whose best schedules are tried first.
+        records: Databases of records that the search begins with.
+    """
+
+    step: StepRequest | None = None
+    op: str | None = None
+    role: str | None = None
+    target: str | None = None
+    target_json: Path | None = None
+    trials: int | None = None
+    seed: int | None = None
+    space: Path | None = None
+    precision: Precision | None = None
+    tracker: str | None = None
+    key: str | None = None
+    cluster: str | None = None
+    emulate: str | None = None
+    start_from: tuple[Path, ...] = ()
+    records: tuple[Path, ...] = ()
+
+    def resolved(self) -> ResolvedRequest:
+        """What is to be tuned on the device that was named; asks a tracker where one was.
+
+        Raises:
+            UsageError: An option makes no sense.
+            DeviceError: The tracker does not answer, or has no such device.
+        """
+        if (self.step is None) == (self.op is None):
+            raise UsageError(
+                "give either --model or --op", hint="`autotune models` lists the models"
+            )
+        if self.step is not None and self.role is not None:
+            raise UsageError("--role goes with --op", hint="a model is tuned in all its roles")
+        trials = positive("--trials", TRIALS if self.trials is None else self.trials)
+        seed = positive("--seed", SEED if self.seed is None else self.seed)
+        target = self._target()
+        cores, fleet = chosen_cores(
+            self.cluster, self.emulate, target, fleet_of(self.tracker, self.key)
+        )
+        if fleet is not None:
+            allow(outside({"fleet": asdict(fleet)}))
+            target = target_on(target, fleet)
+        if cores is not None:
+            target = on_cores(target, len(cores.cpus))
+        space = self._space(target)
+        wanted = graph = None
+        if self.step is not None:
+            wanted = self.step.training_step()
+            graph = wanted.graph(self.step.form(wanted.batch, space.layout))
+            workload, found = graph.name, tasks(graph)
+        else:
+            workload, found = str(self.op).split(":", 1)[0], _tasks(str(self.op), self.role)
+        if self.precision == "fp16":
+            _check_products(found, space)
+        tuned = TuneRequest(
+            target=target,
+            space=space,
+            workload=workload,
+            batch=wanted.batch if wanted else None,
+            tasks=found,
+            trials=trials,
+            seed=seed,
+            fleet=fleet,
+            cores=cores,
+            start_from=tuple(str(one.absolute()) for one in self.start_from),
+            records=tuple(str(one.absolute()) for one in self.records),
+        )
+        return ResolvedRequest(tuned, self.step, wanted, graph)
+
+    def _target(self) -> TargetSpec:
+        if self.target is not None and self.target_json is not None:
+            raise UsageError(
+                "--target and --target-json exclude each other", hint="give one of them"
+            )
+        if self.target_json is not None:
+            return targets.from_json(self.target_json)
+        return targets.find(self.target or ("cpu" if self.emulate is None else "arm-cpu"))
+
+    def _space(self, target: TargetSpec) -> Space:
+        path = self.space or target.space_path()
+        loaded = spaces.load(path)
+        if loaded.family != target.family:
+            raise UsageError(
+                f"search space {path}: key family: {loaded.family} does not fit target {target.name}",
+                hint=f"the target is of family {target.family}",
+            )
+        _check_formulations(path, loaded)
+        return loaded.with_half_storage() if self.precision == "fp16" else loaded
+
+
+@dataclass(frozen=True)
+class ResolvedRequest:
+    """A request of kernels on a device that was found.
+
+    Attributes:
+        tuned: What the kernel run is asked to do.
+        step: The step as it was named; None for one operator.
+        wanted: The step; None for one operator.
+        graph: The step in the form whose kernels are tuned; None for one operator.
+    """
+
+    tuned: TuneRequest
+    step: StepRequest | None = None
+    wanted: TrainingStep | None = None
+    graph: StepGraph | None = None
+
+
+def positive(option: str, value: int) -> int:
+    """A count that an option gives.
+
+    Raises:
+        UsageError: It is below 1, or does not fit 31 bits.
+    """
+    if not 1 <= value < _LARGEST:
+        raise UsageError(
+            f"{option} is {value}", hint=f"give a whole number from 1 to {_LARGEST - 1}"
+        )
+    return value
+
+
+def _check_formulations(path: Path, space: Space) -> None:
+    if not space.formulations:
+        return
+    known = {f"{operator}.{role}": names for (operator, role), names in registered().items()}
+    for key, names in space.formulations.items():
+        if key not in known:
+            raise UsageError(
+                f"search space {path}: key formulations.{key}: no such operator and role",
+                hint=f"known: {', '.join(known)}",
+            )
+        for name in names:
+            if name not in known[key]:
+                raise UsageError(
+                    f"search space {path}: key formulations.{key}: no formulation {name!r}",
+                    hint=f"known: {', '.join(known[key])}",
+                )
+
+
+def _check_products(kernels: Sequence[Task], space: Space) -> None:
+    """Refuses kernels of which none has operands that could be kept in half precision."""
+    kinds = {rule.kind for rule in space.rules if isinstance(rule, ImplicitGemm)}
+    tried = (
+        one
+        for kernel in (task.kernel for task in kernels)
+        for one in formulations(
+            kernel, space.formulations.get(f"{kernel.operator.name}.{kernel.role}")
+        )
+    )
+    if not any(one.rule in kinds for one in tried):
+        raise UsageError(
+            "--precision fp16 would change nothing: none of these kernels is computed as a product",
+            hint="leave it out; dense convolutions and matmuls have such kernels",
+        )
+
+
+def _tasks(op: str, role: str | None) -> tuple[Task, ...]:
+    operator = parse_operator(op.partition("+")[0])
+    roles = operator.roles() if role is None else parse_roles(role, operator)
+    if "+" in op and len(roles) != 1:
+        raise UsageError(
+            "an operator with an epilogue is tuned in one role", hint="give it with --role"
+        )
+    return tuple(Task(parse_kernel(op, one), 1, ("--op",)) for one in roles)

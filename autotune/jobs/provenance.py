@@ -1,0 +1,97 @@
+"""What a run and a result record of themselves: command line, versions, device, Git revision."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from autotune import __version__
+
+_COMMAND: ContextVar[str] = ContextVar("command", default="")
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
+
+
+def versions() -> dict[str, str]:
+    """Versions of autotune, Python and the packages that results depend on, by name."""
+    return {
+        "autotune": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in _PACKAGES},
+    }
+
+
+@contextmanager
+def command_line_of(arguments: Sequence[str]) -> Iterator[None]:
+    """Records the arguments of `autotune` for the runs and results that are made meanwhile."""
+    token = _COMMAND.set(shlex.join(["autotune", *map(_without_password, arguments)]))
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
+
+
+def command_line() -> str:
+    """The command line, with `***` for the password of a URL in it; empty where there is none."""
+    return _COMMAND.get()
+
+
+def _without_password(word: str) -> str:
+    if "://" not in word:
+        return word
+    from autotune.studies.run import hidden
+
+    return hidden(word)
+
+
+def named(
+    content: Mapping[str, Any],
+    *,
+    folder: Path | None = None,
+    model: str | None = None,
+    batch: int | None = None,
+) -> dict[str, Any]:
+    """A result with what it is the result of.
+
+    Args:
+        content: The result; what it says itself of the names below counts.
+        folder: The run's folder; None where none was made.
+        model: The model; None for another program, or for one operator.
+        batch: Samples in a step.
+    """
+    names = {
+        "run_folder": None if folder is None else str(folder), "model": model, "batch": batch,
+        "command": command_line(), "versions": versions(),
+    }  # fmt: skip
+    return {**names, **content}
+
+
+def about_run(request: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, Any]:
+    """Content of `run.json`: what was asked for, on what, by which versions."""
+    return {
+        "request": dict(request),
+        "command": command_line(),
+        "versions": versions(),
+        "device": dict(device),
+        "git": _revision(),
+    }
+
+
+def _revision() -> str:
+    """Git revision of the sources; empty outside a checkout or without git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,441 @@
+"""A search over cores and clocks, alone or together with schedules: from its request to its run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from autotune.console import LiveProgress, stop_on_interrupt
+from autotune.errors import DeviceError, NothingMeasuredError, StableDeviceError, UsageError
+from autotune.jobs.chosen_device import ChosenDevice, Program, choose, find_meter, ready
+from autotune.jobs.device_workload import DeviceWorkload, OpenChoice, brought, given_command
+from autotune.jobs.interrupted import RunInterrupted, how_to_resume
+from autotune.jobs.joint_kernels import kernels_first
+from autotune.jobs.joint_plans import (
+    forms_on_device,
+    joint_bench,
+    kept_choice,
+    plan_points,
+    write_plans,
+)
+from autotune.jobs.provenance import about_run, named
+from autotune.jobs.search_request import BLOCKS, SearchRequest
+from autotune.jobs.step_records import calibrated, protocol_of, recorder, start_band
+from autotune.jobs.step_request import DEFAULT_BATCH, PUT_BACK, StepRequest
+from autotune.jobs.study_storage import same_storage, shared_study, study_place, with_study_name
+from autotune.jobs.trust import allow, check_allowed, outside
+from autotune.measurement import StepBench, body_zone
+from autotune.power import Meter
+from autotune.reading import reading
+from autotune.records import RunFolder, read_run
+from autotune.studies.bench import DeviceBench, Measured, setting_of
+from autotune.studies.joint import FormOnDevice, JointBench, JointOutcome, JointRun, KeptSchedules
+from autotune.studies.plans import PlanRun, candidates
+from autotune.studies.run import (
+    REFERENCE_EVERY,
+    CpuConfigRun,
+    Found,
+    Outcome,
+    Study,
+    StudyRequest,
+    faults_told,
+    found_of,
+    hidden,
+    nearest_text,
+    result,
+    study_of,
+)
+from autotune.studies.space import CpuConfiguration, needs_energy
+
+Events = tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A search that has ended.
+
+    Attributes:
+        path: Its run's folder.
+        content: Content of its `result.json`.
+    """
+
+    path: Path
+    content: dict[str, Any]
+
+
+class Search:
+    """Carries out one search.
+
+    Args:
+        request: What is asked for.
+        logs: Folder that a new run's folder is made in.
+        resume: Folder of the run that goes on; None for a new one.
+        events: What that run has recorded.
+    """
+
+    def __init__(
+        self,
+        request: SearchRequest,
+        logs: Path | None,
+        *,
+        resume: Path | None = None,
+        events: Events = (),
+    ) -> None:
+        self._request = request
+        self._logs = logs or Path("logs")
+        self._resume = resume
+        self._events = events
+
+    @classmethod
+    def resumed(cls, path: Path, given: SearchRequest, logs: Path | None) -> Search:
+        """The search of a run that goes on.
+
+        Args:
+            path: The run's folder.
+            given: What is asked for beside it: only trials, and a storage for its password.
+            logs: Must be None: the run has a folder.
+
+        Raises:
+            UsageError: More is given, or it is another kind of run.
+        """
+        if logs is not None or given != SearchRequest(
+            joint=given.joint, trials=given.trials, storage=given.storage
+        ):
+            raise UsageError(
+                "--resume goes on with the run as it was asked for",
+                hint="give only --trials beside it, to measure more",
+            )
+        earlier = read_run(path)
+        about = earlier.about.get("request", {})
+        if "objective" not in about or bool(about.get("joint")) != given.joint:
+            raise UsageError(
+                f"{path} is no run of {given.command_name}",
+                hint=f"autotune joint --resume {path}" if about.get("joint") else "",
+            )
+        request = SearchRequest.of_run(earlier)
+        if given.storage is not None:
+            request = replace(request, storage=same_storage(request.storage, given.storage))
+            allow(outside({"storage": request.storage}))
+        check_allowed(path, outside(request.to_json()))
+        if given.trials is not None:
+            request = replace(request, trials=given.trials)
+        return cls(request.checked(), logs, resume=path, events=earlier.events)
+
+    @classmethod
+    def new(cls, request: SearchRequest, logs: Path | None) -> Search:
+        """A new search.
+
+        Raises:
+            UsageError: An option makes no sense.
+        """
+        checked = request.checked()
+        allow(outside(checked.to_json()))
+        return cls(checked, logs)
+
+    def run(self) -> SearchResult:
+        """Searches, and writes the run's folder.
+
+        Raises:
+            RunInterrupted: Ctrl-C; everything that was measured is kept.
+            UsageError: What was asked for makes no sense on this device.
+            NothingMeasuredError: No configuration has a valid measurement.
+            DeviceError: The device is gone, or has no meter that is needed.
+        """
+        prepared = self._prepared()
+        with self._opened(prepared) as opened:
+            outcome, content = opened.searched()
+        if content["best"] is None:
+            raise _nothing_measured(
+                found_of(prepared.study, outcome), prepared.study, outcome, opened.path
+            )
+        return SearchResult(opened.path, content)
+
+    def _prepared(self) -> _Prepared:
+        """What is known before anything is made or measured."""
+        request = self._request
+        chosen = choose(request.device, request.ssh, request.emulate)
+        study = request.study_request(chosen)
+        step = request.step
+        if step is not None and self._resume is not None:
+            step = step.placed(self._resume, PUT_BACK)
+            # The model is called as it was: processes that share a study know it by that name.
+            assert request.step is not None
+            request = replace(
+                request, step=replace(request.step, runs=step.runs, gpu_runs=step.gpu_runs)
+            )
+        command = given_command(
+            step, request.command, request.steps_from, emulated=request.emulated
+        )
+        _check_device(request, step, study, chosen)
+        wanted = needs_energy(study.objective, study.limits)
+        meter = find_meter(chosen, request.meter or "auto", needed=wanted)
+        if self._resume is None:
+            request = with_study_name(request, study, chosen.info.soc)
+        if request.joint and step is not None and not step.runs:
+            tuned = kernels_first(request, step, chosen, self._logs)
+            step = replace(step, runs=(str(tuned.absolute()),))
+            request = replace(request, step=step)
+            study = replace(study, workload=request.workload_text())
+        # A study that others share is refused before anything is made or measured.
+        shared = shared_study(request, study)
+        return _Prepared(request, chosen, study, step, command, meter, wanted, shared)
+
+    @contextmanager
+    def _opened(self, prepared: _Prepared) -> Iterator[_OpenSearch]:
+        """The search with its workload on the device and its run's folder open."""
+        request, chosen = prepared.request, prepared.chosen
+        name = request.command_name
+        choice = OpenChoice(prepared.study.limits.memory_bytes) if request.joint else None
+        with (
+            LiveProgress() as progress,
+            brought(prepared.step, prepared.command, chosen, progress, choice=choice) as workload,
+            self._folder(prepared) as folder,
+            faults_told(
+                f"what was measured is in {folder.path}: autotune {name} --resume {folder.path}"
+            ),
+            stop_on_interrupt(how_to_resume(folder.path, name)) as interrupted,
+        ):
+            progress.notice(f"run folder: {folder.path}")
+            if chosen.info.emulated:
+                progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
+            if not chosen.info.rooted:
+                progress.notice("no root: clocks are left to the system, and only observed")
+            # A run that goes on begins its measurements at the temperatures at which it began them before.
+            band = start_band(request, self._events)
+            with ready(chosen, workload.bring, prepared.meter, protocol_of(request), band) as steps:
+                if band is None and steps.band is not None:
+                    folder.event(
+                        "start_temperature", low_c=steps.band.low_c, high_c=steps.band.high_c
+                    )
+                yield _OpenSearch(
+                    prepared, self._events, steps, workload, folder, progress, interrupted
+                )
+
+    def _folder(self, prepared: _Prepared) -> RunFolder:
+        """The run's folder. Only now: a bad option leaves none behind."""
+        if self._resume is not None:
+            return RunFolder.reopen(self._resume)
+        request, info = prepared.request, prepared.chosen.info
+        kept = replace(request, storage=request.storage and hidden(request.storage))
+        about = about_run(kept.to_json(), info.to_json() | {"name": info.serial})
+        return RunFolder.create(self._logs, f"{request.command_name}-{info.soc}", about)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A search before its device is touched."""
+
+    request: SearchRequest
+    chosen: ChosenDevice
+    study: StudyRequest
+    step: StepRequest | None
+    command: Program | None
+    meter: Meter | None
+    needs_energy: bool
+    shared: Study | None
+
+
+class _OpenSearch:
+    """A search with its workload on the device.
+
+    Args:
+        prepared: What is searched.
+        events: What an earlier part of the run has recorded.
+        steps: The device.
+        workload: What is measured there.
+        folder: The run's folder.
+        progress: Is told of milestones.
+        interrupted: Whether to stop.
+    """
+
+    def __init__(
+        self,
+        prepared: _Prepared,
+        events: Events,
+        steps: StepBench,
+        workload: DeviceWorkload,
+        folder: RunFolder,
+        progress: LiveProgress,
+        interrupted: Callable[[], bool],
+    ) -> None:
+        self._prepared, self._events = prepared, events
+        self._steps, self._workload = steps, workload
+        self._folder, self._progress = folder, progress
+        self._interrupted = interrupted
+        request = prepared.request
+        self._blocks = BLOCKS if request.blocks is None else request.blocks
+        every = request.reference_every
+        self._every = REFERENCE_EVERY if every is None else every
+        self._bench = DeviceBench(
+            steps, needs_energy=prepared.needs_energy, limits=prepared.study.limits
+        )
+        self._joint: JointBench | None = None
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self._folder.path
+
+    def searched(self) -> tuple[Outcome, dict[str, Any]]:
+        """Searches; what came out, and the run's result, which is written.
+
+        Raises:
+            RunInterrupted: Ctrl-C.
+        """
+        prepared, request = self._prepared, self._prepared.request
+        calibrated(
+            self._steps,
+            setting_of(self._bench.clusters, None),
+            self._folder,
+            self._progress,
+            needed=prepared.needs_energy,
+        )
+        study = prepared.shared or study_of(prepared.study, *study_place(request, self._folder))
+        whole = self._searched_jointly(study) if request.joint else None
+        outcome = whole.outcome if whole else None if request.joint else self._searched_alone(study)
+        planned = None
+        if outcome is not None and request.per_operator:
+            planned = self._per_operator(found_of(prepared.study, outcome))
+            if planned is None and self._interrupted():
+                outcome = None
+        if outcome is None:
+            raise RunInterrupted(self.path, request.command_name)
+        assert request.trials is not None
+        content = result(study, self._bench, outcome, searched=request.trials)
+        if request.per_operator:
+            content["per_operator"] = planned
+        if whole is not None:
+            self._add_joint(content, whole)
+        step = prepared.step
+        model, batch = (step.model, step.batch or DEFAULT_BATCH) if step else (None, None)
+        content = named(content, folder=self.path, model=model, batch=batch)
+        self._folder.result(content)
+        return outcome, content
+
+    def _searched_alone(self, study: Study) -> Outcome | None:
+        with reading(self.path):
+            run = CpuConfigRun(
+                study, self._bench, recorder(self._folder), self._progress, interrupted=self._interrupted,
+                blocks=self._blocks, reference_every=self._every, events=self._events,
+            )  # fmt: skip
+        return run.run()
+
+    def _searched_jointly(self, study: Study) -> JointOutcome | None:
+        prepared = self._prepared
+        with reading(self.path):
+            joint = joint_bench(
+                self._steps, self._bench, self._workload, prepared.study, self._events
+            )
+        self._joint = joint
+        joint.others = study.trials
+        beside = None
+        if prepared.request.sequential is not False:
+            storage, label = study_place(prepared.request, self._folder)
+            alone = replace(prepared.study, workload=f"{prepared.study.workload} sequential")
+            beside = study_of(alone, storage, f"{label}-sequential")
+        names = [cluster.name for cluster in self._bench.clusters]
+        kept = KeptSchedules(joint, partial(kept_choice, self._workload, names))
+        with reading(self.path):
+            run = JointRun(
+                study, joint, beside, kept, recorder(self._folder), self._progress,
+                interrupted=self._interrupted, blocks=self._blocks, reference_every=self._every,
+                events=self._events,
+            )  # fmt: skip
+        return run.run()
+
+    def _add_joint(self, content: dict[str, Any], whole: JointOutcome) -> None:
+        """Adds to a result what a joint search has beside that of cores and clocks, and writes its plans."""
+        assert self._joint is not None
+        assert self._workload.pools is not None
+        content["sequential"], content["placement"] = whole.sequential, whole.placement
+        content["warnings"] = list(self._workload.pools.warnings)
+        self._joint.listen()
+        points = plan_points(self._joint, self._workload, content)
+        content["plans"] = write_plans(
+            self._folder, self._joint, self._workload, self._prepared.request, points
+        )
+
+    def _per_operator(self, found: Found) -> dict[str, Any] | None:
+        """Plans, and measures the plan; None where it cannot be done, or was interrupted."""
+        assert self._workload.graph is not None
+        study, joint = self._prepared.study, self._joint
+        chosen, form = candidates(found), 0
+        used = None
+        if joint is not None and chosen:
+            # A step has one form, whatever it goes through.
+            form = joint.choose(chosen[0]).form
+            chosen = [one for one in chosen if joint.choose(one).form == form]
+            used = partial(_used, joint, forms_on_device(self._workload)[form])
+        if not chosen:
+            return None  # The run has no best; it ends by saying so.
+        # The changes between configurations are measured as well.
+        self._progress.phase("per operator", len(chosen) + 1 + 2 * self._blocks)
+        done = 0
+        record = recorder(self._folder)
+
+        def told(kind: str, what: dict[str, Any], measured: Measured) -> None:
+            nonlocal done
+            done += 1
+            record(kind, what, measured)
+            self._progress.step(done, kind)
+
+        pools = self._workload.pools
+        graph = pools.forms[form].graph if pools else self._workload.graph
+        planning = PlanRun(
+            self._steps, self._workload.runners[form], graph, study.objective, study.limits, study.seed,
+            self._blocks, told, self._interrupted, used,
+        )  # fmt: skip
+        try:
+            return planning.run(chosen)
+        except StableDeviceError as error:
+            self._progress.notice(f"no plan per operator: {error.message}")
+            return None
+
+
+def _check_device(
+    request: SearchRequest, step: StepRequest | None, study: StudyRequest, chosen: ChosenDevice
+) -> None:
+    """Refuses what the device, or what is measured on it, cannot do."""
+    if step is not None and step.gpu_runs and request.emulated:
+        raise UsageError(
+            "--gpu-run: the models of phones have no GPU",
+            hint="leave it out, or search on a device",
+        )
+    if request.per_operator and step is None:
+        raise UsageError(
+            "--per-operator needs --model: another program does not go through settings",
+            hint="`autotune profile --command` tells what its calls take",
+        )
+    if study.limits.celsius is not None and body_zone(chosen.info) is None:
+        raise DeviceError(
+            f"{chosen.info.serial} has no temperature sensor that can be read, and --max-temperature needs one",
+            hint="root may be needed to read one; or leave the limit out",
+        )
+
+
+def _nothing_measured(
+    found: Found, request: StudyRequest, outcome: Outcome, folder: Path
+) -> NothingMeasuredError:
+    """Why a search has no best."""
+    count, hint = len(outcome.trials), f"see {folder}/events.jsonl"
+    if found.figures:
+        nearest = nearest_text(found, request.limits, [c.name for c in request.space.clusters])
+        return NothingMeasuredError(
+            f"none of {count} configurations keeps the limits: {nearest}", hint=hint
+        )
+    wrong = [t.message for t in outcome.trials if t.message]
+    last = f"; the last said: {wrong[-1]}" if wrong else ""
+    return NothingMeasuredError(
+        f"none of {count} configurations gave a valid measurement{last}", hint=hint
+    )
+
+
+def _used(joint: JointBench, form: FormOnDevice, configuration: CpuConfiguration) -> dict[int, int]:
+    return form.used(joint.choose(configuration))
+
+
+__all__ = ["Search", "SearchResult"]

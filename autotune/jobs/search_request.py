@@ -1,0 +1,198 @@
+"""What a search over CPU configurations, alone or together with schedules, is asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import RecordError, UsageError
+from autotune.jobs.chosen_device import ChosenDevice, ranges
+from autotune.jobs.options import finite, lasting, lasting_space, limits, one_of
+from autotune.jobs.step_request import StepRequest
+from autotune.reading import Unreadable, typed
+from autotune.records import Run
+from autotune.studies.run import SAMPLERS, StudyRequest
+from autotune.studies.space import OBJECTIVES, CpuSpace
+
+TRIALS, JOINT_TRIALS = 40, 150
+BLOCKS, SEED = 5, 1
+LARGEST = 500
+"""Configurations of a space that is measured as a whole."""
+_LARGEST_SEED = 2**32 - 1
+"""Optuna's samplers draw by NumPy's older generator."""
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A search as it is recorded in `run.json`. None stands for an option that was not given.
+
+    Attributes:
+        joint: Whether schedules are searched too.
+        objective: `latency`, `energy`, `edp` or `pareto`.
+        step: The step that is measured; None for another program.
+        command, steps_from: Another program, and what the line at the end of its steps matches.
+        device, ssh, emulate: Where it is measured.
+        deadline, energy_budget, max_temperature, memory_limit: Limits, with their units as text.
+        trials: Configurations to measure.
+        sampler, model: Who proposes; whether models of time and power lead.
+        space: A named space of cores and clocks, or a file.
+        meter: Name of a meter.
+        blocks: How often the best and the default are measured again.
+        start_temperature: Degrees Celsius at which a measurement begins at most.
+        least_seconds: Seconds of a measurement at least.
+        storage, study: Where processes share the study, and its name there.
+        seed: Seed of the search.
+        per_operator: Whether a configuration for each operator is planned too.
+        exhaustive: Whether the rest of the space is measured.
+        reference_every: Configurations between two measurements that tell drift.
+        sequential: Whether cores and clocks are searched alone too, for comparison.
+        kernel_trials: Candidates of kernels that are tuned first.
+    """
+
+    joint: bool = False
+    objective: str | None = None
+    step: StepRequest | None = None
+    command: str | None = None
+    steps_from: str | None = None
+    device: str | None = None
+    ssh: tuple[str, ...] = ()
+    emulate: str | None = None
+    deadline: str | None = None
+    energy_budget: str | None = None
+    max_temperature: float | None = None
+    memory_limit: str | None = None
+    trials: int | None = None
+    sampler: str | None = None
+    model: bool | None = None
+    space: str | None = None
+    meter: str | None = None
+    blocks: int | None = None
+    start_temperature: float | None = None
+    least_seconds: float | None = None
+    storage: str | None = None
+    study: str | None = None
+    seed: int | None = None
+    per_operator: bool | None = None
+    exhaustive: bool | None = None
+    reference_every: int | None = None
+    sequential: bool | None = None
+    kernel_trials: int | None = None
+
+    @property
+    def command_name(self) -> str:
+        """The command that such a search is made by, without `autotune`."""
+        return "joint" if self.joint else "cpu-config"
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the device is a model."""
+        return self.emulate is not None
+
+    def checked(self) -> SearchRequest:
+        """The same, with numbers that make sense, and files that are found from any working directory.
+
+        Raises:
+            UsageError: An option makes no sense.
+        """
+        finite("--blocks", self.blocks, 0)
+        finite("--reference-every", self.reference_every, 0)
+        finite("--least-seconds", self.least_seconds, 0)
+        finite("--start-temperature", self.start_temperature)
+        finite("--seed", self.seed, 0)
+        if (self.seed or 0) > _LARGEST_SEED:
+            raise UsageError(f"--seed is {self.seed}", hint=f"give one up to {_LARGEST_SEED}")
+        if self.study is not None and not self.study.strip():
+            raise UsageError("--study is empty", hint="give a name, or leave it out")
+        usual = JOINT_TRIALS if self.joint else TRIALS
+        return replace(
+            self,
+            trials=usual if self.trials is None else self.trials,
+            space=lasting_space(self.space),
+            storage=lasting(self.storage),
+        )
+
+    def study_request(self, chosen: ChosenDevice) -> StudyRequest:
+        """The study of this search on a device.
+
+        Raises:
+            UsageError: An option makes no sense, or not for this device.
+        """
+        objective = one_of("--objective", self.objective or "latency", OBJECTIVES)
+        sampler = one_of("--sampler", self.sampler or "tpe", SAMPLERS)
+        if self.trials is None or self.trials < 1:
+            raise UsageError(f"--trials is {self.trials}", hint="give a number from 1 on")
+        request = StudyRequest(
+            space=self._space(chosen),
+            objective=objective,
+            limits=limits(
+                self.deadline, self.energy_budget, self.max_temperature, self.memory_limit
+            ),
+            trials=self.trials,
+            sampler=sampler,
+            model=True if self.model is None else self.model,
+            seed=SEED if self.seed is None else self.seed,
+            workload=self.workload_text(),
+        )
+        if self.exhaustive:
+            size = request.space.size
+            if size > LARGEST:
+                raise UsageError(
+                    f"--exhaustive: the space has {size} configurations, and {LARGEST} are measured at most",
+                    hint="give a smaller --space",
+                )
+            request = replace(request, trials=size)
+        return request
+
+    def _space(self, chosen: ChosenDevice) -> CpuSpace:
+        """What the device can do and `space` allows."""
+        allowed = ranges(self.space)
+        try:
+            return CpuSpace.of(chosen.info.clusters, allowed, clocks=chosen.info.rooted)
+        except UsageError as error:
+            if self.space is None:
+                raise
+            raise UsageError(f"--space {self.space}: {error.message}", hint=error.hint) from error
+
+    def workload_text(self) -> str:
+        """What is measured, for studies that are shared; runs count by their names: hosts have them elsewhere."""
+        if self.step is None:
+            return json.dumps([self.command, self.steps_from])
+        step = self.step.to_json()
+        names = {
+            key: sorted(Path(run).name for run in step[key])
+            for key in ("runs", "gpu_runs")
+            if step.get(key)
+        }
+        others = {key: value for key, value in step.items() if key != "gpu_runs"}
+        return json.dumps({**others, **names, **({"joint": True} if self.joint else {})})
+
+    def to_json(self) -> dict[str, Any]:
+        """As `run.json` has it."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        step = None if self.step is None else self.step.to_json()
+        return {**plain, "ssh": list(self.ssh), "step": step}
+
+    @classmethod
+    def of_run(cls, run: Run) -> SearchRequest:
+        """What a run was asked for.
+
+        Raises:
+            RecordError: It is of no search, or damaged.
+        """
+        content = run.about.get("request", {})
+        if not isinstance(content, dict) or "objective" not in content:
+            raise RecordError(f"{run.path} is no run of `autotune cpu-config` or `autotune joint`")
+        known = {field.name for field in fields(cls)}
+        step = content.get("step")
+        plain = {key: value for key, value in content.items() if key in known and key != "step"}
+        plain |= {"ssh": tuple(plain.get("ssh") or ())}
+        try:
+            found = typed(cls, plain)
+        except Unreadable as error:
+            raise RecordError(f"{run.path}: the run's request is damaged: {error}") from error
+        return found if step is None else replace(found, step=StepRequest.from_json(step))
+
+
+__all__ = ["BLOCKS", "JOINT_TRIALS", "LARGEST", "SEED", "TRIALS", "SearchRequest"]

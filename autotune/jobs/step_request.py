@@ -1,0 +1,220 @@
+"""The training step that a command is about, as runs and plans record it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.errors import UsageError
+from autotune.jobs.trust import allow, check_allowed, model_code
+from autotune.records import place_of
+from autotune.workloads import (
+    Optimizer,
+    StepForm,
+    TrainingStep,
+    batches,
+    generated_samples,
+    given_values,
+    load_samples,
+)
+from autotune.workloads.models import DEFAULT_CLASSES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from autotune.measurement import MemoryKind
+    from autotune.workloads import StepGraph
+
+DEFAULT_BATCH = 4
+GIVE = "say where its runs are with --run"
+PUT_BACK = "put it back there, or in the same folder as the run"
+_SAMPLES_BYTES = 2**30
+_SHAPE = re.compile(r"[0-9]{1,6}(x[0-9]{1,6}){0,2}")
+
+
+@dataclass(frozen=True)
+class StepRequest:
+    """The training step that a command is about. None stands for an option that was not given.
+
+    Attributes:
+        model: A built-in model, `file.py:factory` or `package.module:factory`.
+        batch: Samples of a step; 4 by default.
+        classes: Classes of a built-in model.
+        optimizer: As `--optimizer` takes it.
+        input_shape: As `--input-shape` takes it.
+        runs: Folders of kernel runs, absolute.
+        micro_batch: Samples of a micro-batch.
+        recompute: Segments whose activations are computed again.
+        layout: `channels-first` or `channels-last`.
+        gpu_runs: Folders of OpenCL kernel runs, for calls on the GPU.
+        gpu_memory: How tensors get to the GPU.
+    """
+
+    model: str
+    batch: int | None = None
+    classes: int | None = None
+    optimizer: str | None = None
+    input_shape: str | None = None
+    runs: tuple[str, ...] = ()
+    micro_batch: int | None = None
+    recompute: int | None = None
+    layout: str | None = None
+    gpu_runs: tuple[str, ...] = ()
+    gpu_memory: MemoryKind | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As a run's folder keeps it."""
+        return asdict(self) | {"runs": list(self.runs), "gpu_runs": list(self.gpu_runs)}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> StepRequest:
+        """What `to_json` gave."""
+        lists = {name: tuple(found.get(name, ())) for name in ("runs", "gpu_runs")}
+        known = {
+            name: found[name] for name in found if name in {field.name for field in fields(cls)}
+        }
+        return cls(**known | lists)
+
+    def with_model(self, holder: Path) -> StepRequest:
+        """The same with the file of its model where it is now; see `placed`."""
+        file, colon, factory = self.model.rpartition(":")
+        found = place_of(file, holder, Path.is_file) if file.endswith(".py") else None
+        return self if found is None else replace(self, model=f"{found}{colon}{factory}")
+
+    def placed(self, holder: Path, mend: str, given: Sequence[Path] = ()) -> StepRequest:
+        """The same with its runs, and the file of its model, where they are now.
+
+        Args:
+            holder: The run's folder, or the plan, that has these options.
+            mend: What to do where a run is not found.
+            given: Folders of runs: one takes the place of the run of its name; what has no such name counts too.
+
+        Raises:
+            UsageError: A run is not found, or the model is code that this user has not allowed.
+        """
+        placed = self.with_model(holder)
+        check_allowed(holder, [model_code(placed.model)])
+        named = {Path(run).name for run in (*self.runs, *self.gpu_runs)}
+        by_name = {run.resolve().name: run for run in given}
+        more = [str(run) for name, run in by_name.items() if name not in named]
+
+        def place(run: str, *, needed: bool) -> list[str]:
+            found = by_name.get(Path(run).name) or place_of(run, holder)
+            if found is None and needed:
+                raise UsageError(
+                    f"{holder} takes its kernels from {run}, which is not there", hint=mend
+                )
+            return [] if found is None else [str(found)]
+
+        # What was renamed may stand for a run that is not found.
+        runs = [one for run in self.runs for one in place(run, needed=not more)]
+        return replace(
+            placed,
+            runs=(*more, *runs),
+            gpu_runs=tuple(one for run in self.gpu_runs for one in place(run, needed=True)),
+        )
+
+    def training_step(self, seed: int = 1) -> TrainingStep:
+        """The step; a PyTorch module is made with the seed.
+
+        Raises:
+            UsageError: An option makes no sense.
+        """
+        shape = None
+        if self.input_shape is not None:
+            if _SHAPE.fullmatch(self.input_shape) is None:
+                raise UsageError(
+                    f"--input-shape {self.input_shape!r} is not one to three sizes with x between them",
+                    hint="such as 3x32x32: channels, height and width",
+                )
+            shape = tuple(map(int, self.input_shape.split("x")))
+        if ":" in self.model and self.classes is not None:
+            raise UsageError(
+                "--classes goes with a built-in model", hint="a PyTorch module has its own classes"
+            )
+        return TrainingStep(
+            self.model,
+            DEFAULT_BATCH if self.batch is None else self.batch,
+            DEFAULT_CLASSES if self.classes is None else self.classes,
+            Optimizer() if self.optimizer is None else Optimizer.parse(self.optimizer),
+            shape,
+            seed,
+        )
+
+    def form(self, batch: int, usual: str) -> StepForm:
+        """The form of the step: micro-batches, recomputation, layout.
+
+        Args:
+            batch: Samples of a step.
+            usual: The target's layout, `channels_first` or `channels_last`, for a step that names none.
+
+        Raises:
+            UsageError: The micro-batches do not make up the batch, or there are no segments.
+        """
+        part = batch if self.micro_batch is None else self.micro_batch
+        if self.micro_batch is not None and (part < 1 or batch % part):
+            fitting = ", ".join(str(n) for n in range(1, batch + 1) if batch % n == 0)
+            raise UsageError(
+                f"--micro-batch {part} does not divide --batch {batch}", hint=f"it may be {fitting}"
+            )
+        if self.recompute is not None and self.recompute < 1:
+            raise UsageError(
+                f"--recompute is {self.recompute}", hint="give 1 or more segments, such as 4"
+            )
+        last = (self.layout or usual).replace("-", "_") == "channels_last"
+        parts = 1 if self.micro_batch is None else batch // part
+        return StepForm("channels_last" if last else "channels_first", parts, self.recompute or 0)
+
+
+def requested_step(
+    model: str | None,
+    batch: int | None,
+    classes: int | None,
+    optimizer: str | None,
+    input_shape: str | None,
+    runs: Sequence[Path] | None,
+    micro_batch: int | None,
+    recompute: int | None,
+    layout: str | None,
+) -> StepRequest | None:
+    """The step that options of the command line mean; None where they mean none.
+
+    A model that is code may run from now on wherever a file names it.
+
+    Raises:
+        UsageError: They say something of a step, but not which.
+    """
+    others = (batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout)
+    if model is None:
+        if any(other is not None for other in others):
+            raise UsageError("--batch, --run and the like go with --model", hint="give --model")
+        return None
+    allow([model_code(model)])
+    return StepRequest(
+        model,
+        batch,
+        classes,
+        optimizer,
+        input_shape,
+        # They are read again later, from whatever folder.
+        tuple(str(run.absolute()) for run in runs or ()),
+        micro_batch,
+        recompute,
+        layout,
+    )
+
+
+def step_feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yields what each step is given, without end."""
+    shape = graph.sample_shape
+    if data is None:
+        samples = generated_samples(max(64, 2 * graph.batch), shape, graph.classes, seed)
+    else:
+        limit = max(graph.batch, _SAMPLES_BYTES // (4 * math.prod(shape)))
+        samples = load_samples(data, shape, graph.classes, limit=limit)
+    for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
+        yield given_values(graph, images, labels, seed, number)

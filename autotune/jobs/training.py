@@ -1,0 +1,262 @@
+"""Training steps on this machine, with tuned kernels."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.console import LOGGER, LiveProgress
+from autotune.errors import UsageError
+from autotune.jobs.options import parse_size
+from autotune.jobs.provenance import named
+from autotune.jobs.step_request import StepRequest, step_feeds
+from autotune.measurement import median
+from autotune.workloads import LAYOUTS, StepForm, StepGraph, TrainingStep, output_again
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from autotune.compiler.step import StepRuns, StepSession
+
+WARM_UP, STEPS = 3, 20
+_AT_ONCE_BYTES = 64 * 2**20
+_AT_ONCE_S = 0.5
+"""Seconds of steps that Ctrl-C may lose."""
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """Some steps of training.
+
+    Attributes:
+        step: Which step, with the runs that have tuned its kernels.
+        steps: How many; the first `WARM_UP` are not timed. 20 by default.
+        data: Files with samples; None generates them.
+        seed: Seed of parameters, data and dropout.
+        memory_limit: Most memory of a step, with its unit; the fastest form that keeps it is chosen.
+    """
+
+    step: StepRequest
+    steps: int | None = None
+    data: Path | None = None
+    seed: int = 1
+    memory_limit: str | None = None
+
+    @property
+    def count(self) -> int:
+        """Steps."""
+        return STEPS if self.steps is None else self.steps
+
+    def limit_bytes(self) -> int | None:
+        """Bytes of a step at most; None without a limit.
+
+        Raises:
+            UsageError: An option of this request makes no sense.
+        """
+        if self.count <= WARM_UP:
+            raise UsageError(
+                f"--steps is {self.count}",
+                hint=f"give {WARM_UP + 1} or more: the first {WARM_UP} are not timed",
+            )
+        if not 0 <= self.seed < 2**31:
+            raise UsageError(
+                f"--seed is {self.seed}", hint="give a whole number from 0 to 2147483647"
+            )
+        limit = None if self.memory_limit is None else parse_size(self.memory_limit)
+        if limit is not None and (
+            self.step.micro_batch is not None or self.step.recompute is not None
+        ):
+            raise UsageError(
+                "--memory-limit chooses --micro-batch and --recompute itself", hint="leave them out"
+            )
+        return limit
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Steps that were run.
+
+    Attributes:
+        content: What `--json` prints.
+        interrupted: Whether Ctrl-C ended them early.
+    """
+
+    content: dict[str, Any]
+    interrupted: bool
+
+
+def train(request: TrainingRequest) -> TrainingResult:
+    """Runs the steps; Ctrl-C keeps those that are done.
+
+    Raises:
+        UsageError: An option makes no sense, or no form keeps the limit.
+        ToolchainError: A kernel cannot be compiled.
+    """
+    from autotune.compiler.step import open_step, step_runs
+
+    limit = request.limit_bytes()
+    wanted = request.step.training_step(request.seed)
+    runs = step_runs([Path(run) for run in request.step.runs])
+    form, graph = _form(request.step, wanted, runs, limit)
+    feeds = step_feeds(graph, request.data, request.seed)
+    first = next(feeds)  # Bad data is found before anything is compiled.
+    with LiveProgress() as progress:
+        with (
+            runs.library(
+                graph, lambda done, total: progress.at("compiling", done, total)
+            ) as library,
+            open_step(graph, library, wanted.values(graph, request.seed)) as session,
+        ):
+            progress.phase("steps", request.count)
+            given = _Prepared(chain([first], feeds))
+            done = _train(session, graph, given, request.count, progress)
+        untuned = list(library.untuned)
+        content = {
+            **_step(request, wanted, graph, form, runs, untuned),
+            **_figures(graph, done, given),
+            "predicted_peak_bytes": session.predicted_bytes,
+        }
+    if len(done.losses) > WARM_UP and len(set(done.losses)) == 1:
+        LOGGER.warning("the loss is the same after %d steps: nothing is learnt", len(done.losses))
+    return TrainingResult(named(content), interrupted=len(done.losses) < request.count)
+
+
+@dataclass
+class _Done:
+    """Steps that were run: the loss and the seconds of each, and the largest memory."""
+
+    losses: list[float]
+    seconds: list[float]
+    peak_bytes: int = 0
+
+
+def _form(
+    step: StepRequest, wanted: TrainingStep, runs: StepRuns, limit: int | None
+) -> tuple[StepForm, StepGraph]:
+    """The form of the step: as asked for, in the layout that is faster, or the fastest within a limit."""
+    from autotune.compiler.step import fitting_form
+
+    form = step.form(wanted.batch, runs.space.layout)
+    if step.layout is None:
+        form = replace(form, layout=runs.layout(wanted, form.micro_batches, form.segments))
+    if limit is None:
+        return form, wanted.graph(form)
+    others = [one for one in LAYOUTS if not step.layout and one != form.layout]
+    layouts = [form.layout, *others]
+    most = wanted.forms_at_most * len(layouts)
+    with LiveProgress() as progress:
+        return fitting_form(
+            wanted, runs, layouts, limit, lambda done: progress.at("memory plans", done, most)
+        )
+
+
+def _step(
+    request: TrainingRequest,
+    wanted: TrainingStep,
+    graph: StepGraph,
+    form: StepForm,
+    runs: StepRuns,
+    untuned: list[str],
+) -> dict[str, Any]:
+    """Which step it was, with which kernels."""
+    from autotune.compiler.runners import host_device
+
+    return {
+        "model": request.step.model,
+        "batch": graph.batch,
+        "micro_batch": graph.batch // form.micro_batches,
+        "recomputed_kernels": sum(output_again(node) for node in graph.nodes),
+        "layout": "channels_last" if any(t.layout for t in graph.tensors) else "channels_first",
+        "optimizer": wanted.optimizer.spec(),
+        "device": host_device().to_json(),
+        "runs": list(request.step.runs),
+        "kernels": len({node.kernel for node in graph.nodes}),
+        "never_tuned_kernels": [n for n in untuned if n not in runs.winners],
+        "kept_default_kernels": [n for n in untuned if n in runs.winners],
+        "tune_command": _tune_command(request.step, graph, form, runs),
+    }
+
+
+def _figures(graph: StepGraph, done: _Done, given: _Prepared) -> dict[str, Any]:
+    timed = done.seconds[WARM_UP:]
+    step_ms = 1e3 * median(timed) if timed else None
+    return {
+        "losses": [loss if math.isfinite(loss) else None for loss in done.losses],
+        "warm_up_steps": WARM_UP,
+        "seconds": done.seconds,
+        "prepare_ms": 1e3 * median(given.seconds),
+        "step_ms": step_ms,
+        "samples_per_s": 1e3 * graph.batch / step_ms if step_ms else None,
+        "peak_bytes": done.peak_bytes,
+    }
+
+
+class _Prepared:
+    """What steps are given, and the seconds that it takes to make."""
+
+    def __init__(self, feeds: Iterator[dict[str, NDArray[Any]]]) -> None:
+        self._feeds = feeds
+        self.seconds: list[float] = []
+
+    def __iter__(self) -> _Prepared:
+        return self
+
+    def __next__(self) -> dict[str, NDArray[Any]]:
+        start = time.perf_counter()
+        given = next(self._feeds)
+        self.seconds.append(time.perf_counter() - start)
+        return given
+
+
+def _train(
+    session: StepSession,
+    graph: StepGraph,
+    feeds: Iterator[dict[str, NDArray[Any]]],
+    steps: int,
+    progress: LiveProgress,
+) -> _Done:
+    """Runs the steps, some at a time; Ctrl-C keeps those that are done."""
+    given = sum(t.bytes for t in graph.tensors if t.kind in ("input", "label"))
+    at_once = 1
+    done = _Done([], [])
+    try:
+        while len(done.losses) < steps:
+            times = session.run(list(islice(feeds, min(at_once, steps - len(done.losses)))))
+            done.losses += times.losses
+            done.seconds += times.seconds
+            done.peak_bytes = max(done.peak_bytes, times.peak_bytes)
+            progress.step(
+                len(done.losses), f"loss {done.losses[-1]:.4f}, {1e3 * done.seconds[-1]:.4g} ms"
+            )
+            at_once = max(1, min(16, _AT_ONCE_BYTES // given, int(_AT_ONCE_S / done.seconds[-1])))
+    except KeyboardInterrupt:
+        progress.notice(f"interrupted after {len(done.losses)} of {steps} steps")
+    return done
+
+
+def _tune_command(step: StepRequest, graph: StepGraph, form: StepForm, runs: StepRuns) -> str:
+    """The command that tunes the step's kernels."""
+    parts = form.micro_batches
+    options: dict[str, object] = {
+        "--model": step.model,
+        "--batch": graph.batch,
+        "--classes": step.classes,
+        "--optimizer": step.optimizer,
+        "--input-shape": step.input_shape,
+        "--micro-batch": graph.batch // parts if parts > 1 else None,
+        "--recompute": form.segments or None,
+        "--layout": None if form.layout == runs.space.layout else form.layout.replace("_", "-"),
+    }
+    given = [
+        part for key, value in options.items() if value is not None for part in (key, str(value))
+    ]
+    return shlex.join(["autotune", "kernels", *given])
+
+
+__all__ = ["STEPS", "WARM_UP", "TrainingRequest", "TrainingResult", "train"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import (
     Column,
     number,
@@ -17,7 +18,6 @@ from autotune.cli.output import (
     write_table,
     write_text,
 )
-from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.records import Share

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import (
     Column,
     number,
@@ -19,7 +20,6 @@ from autotune.cli.output import (
     write_table,
     write_text,
 )
-from autotune.cli.runs import run_path
 
 
 @with_wide

@@ -45,7 +45,7 @@ def spaces(incomplete: str) -> list[str]:
 
 def runs(incomplete: str) -> list[str]:
     """`latest`, and the runs of the folder that is typed, or of `logs`."""
-    from autotune.cli.runs import LATEST, LOGS
+    from autotune.cli.latest import LATEST, LOGS
 
     typed = Path(incomplete).parent if "/" in incomplete else LOGS
     made = sorted((path.parent for path in typed.glob("*/run.json")), reverse=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import write_json
-from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.devices import DeviceInfo
@@ -54,7 +54,8 @@ def apply(
     """
     from autotune.devices import cpu_list_text
     from autotune.errors import UsageError
-    from autotune.jobs import choose, point_of
+    from autotune.jobs.chosen_device import choose
+    from autotune.jobs.search_points import point_of
     from autotune.records import read_run
     from autotune.studies.plans import is_plan, read_plan
     from autotune.studies.space import CpuConfiguration

@@ -10,15 +10,12 @@ import typer
 
 from autotune.cli import completion
 from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
+from autotune.cli.search_options import Ssh
 
 if TYPE_CHECKING:
     from autotune.devices import DeviceInfo, Listed
     from autotune.emulator.phone import EmulatedPhone, ModelPhone
 
-Ssh = Annotated[
-    list[str] | None,
-    typer.Option("--ssh", metavar="USER@HOST", help="A board reached by ssh; may be repeated."),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -34,7 +31,7 @@ def list_unless_subcommand(context: typer.Context, ssh: Ssh = None, json: Json =
       autotune devices --ssh pi@raspberrypi --json
     """
     from autotune.devices import discovery
-    from autotune.jobs import boards
+    from autotune.jobs.settings import boards
 
     if context.invoked_subcommand is not None:
         return
@@ -125,7 +122,7 @@ def show(
     from dataclasses import asdict
 
     from autotune.devices import capabilities, discovery, probe
-    from autotune.jobs import boards
+    from autotune.jobs.settings import boards
 
     ((serial, kind),) = discovery.choose([serial], [*boards(), *(ssh or ())])
     info = probe(discovery.reach(serial, kind))
@@ -266,7 +263,7 @@ def restore(
         for left in dropped:
             left.path.unlink(missing_ok=True)
             typer.echo(f"{forget}: {len(left.changes)} changes are given up", err=True)
-    from autotune.jobs import still_there
+    from autotune.jobs.left_behind import still_there
 
     outcomes = list(journal.restore(still_there(), discovery.reach))
     if json:
@@ -297,7 +294,7 @@ def _say(notices: list[str]) -> None:
 
 
 def _left_behind() -> None:
-    from autotune.jobs import still_there
+    from autotune.jobs.left_behind import still_there
 
     for left in still_there():
         if left.changes:

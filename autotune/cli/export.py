@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import write_json, write_next
-from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     pass
@@ -126,8 +126,8 @@ def export(
         raise UsageError(
             "nothing says where to write", hint="give a folder with --out, or a file with --csv"
         )
-    from autotune.jobs import ExportRequest
-    from autotune.jobs import export as write_export
+    from autotune.jobs.export import ExportRequest
+    from autotune.jobs.export import export as write_export
 
     done = write_export(
         ExportRequest(

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import with_wide
-from autotune.cli.runs import run_path
 from autotune.cli.search_options import (
     Blocks,
     Deadline,
@@ -125,7 +125,8 @@ def joint(
     """
     from autotune.cli.search_result import carry_out
     from autotune.errors import UsageError
-    from autotune.jobs import SearchRequest, requested_step
+    from autotune.jobs.search_request import SearchRequest
+    from autotune.jobs.step_request import requested_step
 
     step = requested_step(model, batch, classes, optimizer, input_shape, run, None, None, layout)
     if resume is None and step is None:

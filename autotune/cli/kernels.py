@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import with_wide
-from autotune.cli.runs import run_path
 from autotune.cli.workload import (
     Batch,
     Classes,
@@ -159,14 +159,9 @@ def kernels(
     from autotune.cli.kernels_table import show, show_step, write_next_of
     from autotune.cli.output import write_json
     from autotune.errors import INTERRUPTED, UsageError
-    from autotune.jobs import (
-        KernelsRequest,
-        ResolvedRequest,
-        measure_step,
-        requested_step,
-        resumed_request,
-        tune,
-    )
+    from autotune.jobs.kernels import measure_step, resumed_request, tune
+    from autotune.jobs.kernels_request import KernelsRequest, ResolvedRequest
+    from autotune.jobs.step_request import requested_step
 
     if storage is not None:
         raise UsageError(

@@ -42,7 +42,7 @@ from autotune.cli.verbosity import Quiet, Verbose, with_verbosity
 from autotune.cli.verify import verify
 from autotune.console import ended_by_signals, is_verbose, set_verbosity, stderr_log
 from autotune.errors import INTERRUPTED, AutotuneError, UsageError, meant
-from autotune.jobs import RunInterrupted
+from autotune.jobs.interrupted import RunInterrupted
 
 _BUG = "bug"
 _BY_PYDANTIC = "Value error, "

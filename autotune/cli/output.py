@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli.streams import results
-from autotune.jobs import command_line_of
+from autotune.jobs.provenance import command_line_of
 
 SCHEMA_VERSION = 1
 _NARROWEST, _UNKNOWN = 80, 100

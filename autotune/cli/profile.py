@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import (
     Column,
     number,
@@ -18,7 +19,6 @@ from autotune.cli.output import (
     write_table,
     write_text,
 )
-from autotune.cli.runs import run_path
 from autotune.cli.search_options import Device, Json, Ssh
 from autotune.cli.workload import (
     Batch,
@@ -108,8 +108,9 @@ def profile(
       autotune profile --model mobilenet_v2 --batch 8 --run logs/20260102T030405Z-arm-cpu --cpus 4-7
       autotune profile --model alexnet --batch 16 --of logs/20260102T030405Z-cpu-config-sm8150 --point knee
     """
-    from autotune.jobs import ProfileRequest, requested_step
-    from autotune.jobs import profile as profiled
+    from autotune.jobs.profile import ProfileRequest
+    from autotune.jobs.profile import profile as profiled
+    from autotune.jobs.step_request import requested_step
 
     step = requested_step(
         model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import (
     Column,
     number,
@@ -21,7 +22,6 @@ from autotune.cli.output import (
     write_table,
     write_text,
 )
-from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.records import Database

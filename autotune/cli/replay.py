@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import Column, number, with_wide, write_json, write_table, write_text
-from autotune.cli.runs import run_path
 
 
 @with_wide
@@ -65,8 +65,8 @@ def replay(
     # The models' matrices are small: more threads only wait for each other. It is read when numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from autotune.errors import UsageError
-    from autotune.jobs import limits as limits_of
-    from autotune.jobs import one_of
+    from autotune.jobs.options import limits as limits_of
+    from autotune.jobs.options import one_of
     from autotune.studies.replay import MISSING, read, read_traces, search
     from autotune.studies.run import SAMPLERS, StudyRequest
     from autotune.studies.space import OBJECTIVES, needs_energy

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import say_next
-from autotune.cli.runs import run_path
 
 if TYPE_CHECKING:
     from autotune.records import Result, Run
@@ -200,7 +200,7 @@ def _kernels(run: Run, unfinished: str) -> str:
 
 
 def _search_result(run: Run) -> dict[str, Any]:
-    from autotune.jobs import limits
+    from autotune.jobs.options import limits
     from autotune.report.searches import so_far
 
     if run.result is not None:

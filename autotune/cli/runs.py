@@ -1,58 +1,14 @@
-"""`autotune runs`: the runs that a folder holds; and `latest`, the name of the newest of them."""
+"""`autotune runs`: the runs that a folder holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from autotune.cli.latest import LOGS, all_runs
 from autotune.cli.output import Column, number, with_wide, write_json, write_table
-
-LATEST = "latest"
-LOGS = Path("logs")
-
-
-def run_path(*kinds: str) -> Callable[[str], Path]:
-    """What reads the path of a run in which `latest` stands for the newest run of some kinds, or of any.
-
-    `latest` is the newest run in `logs`, and `DIR/latest` that in another folder; what lies in a run may follow, as
-    in `latest/plans/best.json`. A file or folder of that name counts before it.
-
-    Args:
-        kinds: Of `autotune.records.run_kinds.Kind`; none for all.
-    """
-
-    def path(text: str) -> Path:
-        return newest_at(Path(text), kinds)
-
-    return path
-
-
-def newest_at(path: Path, kinds: tuple[str, ...]) -> Path:
-    """A path with its `latest` replaced, see `run_path`.
-
-    Raises:
-        UsageError: There is no such run, or nothing but a run of a similar name.
-    """
-    from autotune.errors import UsageError, meant
-
-    if path.exists():
-        return path
-    if LATEST not in path.parts:
-        beside = path.parent if len(path.parts) > 1 else LOGS
-        named = {run.name: run for run, _ in _runs(beside)} | {LATEST: path.with_name(LATEST)}
-        if near := meant(path.name, named):
-            raise UsageError(f"no run at {path}", hint=f"did you mean '{named[near]}'?")
-        return path
-    at = path.parts.index(LATEST)
-    folder = Path(*path.parts[:at]) if at else LOGS
-    for run, about in _runs(folder):
-        if not kinds or _kind(about) in kinds:
-            return run.joinpath(*path.parts[at + 1 :])
-    what = f" of {' or '.join(kinds)}" if kinds else ""
-    raise UsageError(f"{path}: no run{what} in {folder}", hint="`autotune runs` lists runs")
 
 
 @with_wide
@@ -79,7 +35,7 @@ def runs(
         raise UsageError(
             f"there is no folder {folder}", hint="give the folder that --logs made runs in"
         )
-    found = [_described(run, about) for run, about in _runs(folder)]
+    found = [_described(run, about) for run, about in all_runs(folder)]
     if json:
         write_json({"folder": str(folder), "runs": found})
         return
@@ -111,31 +67,8 @@ def runs(
     )
 
 
-def _runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The runs of a folder with their `run.json`, the newest first; those that cannot be read are left out."""
-    from autotune.errors import RecordError
-    from autotune.records import read_json
-
-    made = [(path.stat().st_mtime_ns, path) for path in folder.glob("*/run.json")]
-    # The name begins with the second that a run was made in; runs of one second are told apart by their files.
-    made.sort(key=lambda one: (one[1].parent.name[:16], one[0]), reverse=True)
-    for _, path in made:
-        try:
-            about = read_json(path)
-        except RecordError:
-            continue
-        if isinstance(about, dict):
-            yield path.parent, about
-
-
-def _kind(about: dict[str, Any]) -> str | None:
-    from autotune.records import kind_of
-
-    return kind_of(about)
-
-
 def _described(run: Path, about: dict[str, Any]) -> dict[str, Any]:
-    from autotune.records import how_to_end
+    from autotune.records import how_to_end, kind_of
 
     request = about.get("request")
     request = request if isinstance(request, dict) else {}
@@ -144,7 +77,7 @@ def _described(run: Path, about: dict[str, Any]) -> dict[str, Any]:
     )
     device = about.get("device")
     ended = (run / "result.json").is_file()
-    kind = _kind(about)
+    kind = kind_of(about)
     try:
         how = "" if ended else how_to_end(run, about)
     except (AttributeError, KeyError, TypeError):
@@ -166,4 +99,4 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-__all__ = ["run_path", "runs"]
+__all__ = ["runs"]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli import completion
-from autotune.cli.runs import run_path
+from autotune.cli.latest import run_path
 
 BLOCKS, SEED = 5, 1
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from autotune.cli import completion
+from autotune.cli.latest import run_path
 from autotune.cli.output import time_text, with_wide
-from autotune.cli.runs import run_path
 from autotune.cli.search_options import Device, Ssh
 from autotune.cli.workload import (
     Batch,
@@ -98,7 +98,8 @@ def step(
     """
     from autotune.cli.output import write_json
     from autotune.errors import INTERRUPTED, UsageError
-    from autotune.jobs import TrainingRequest, requested_step, train
+    from autotune.jobs.step_request import requested_step
+    from autotune.jobs.training import TrainingRequest, train
 
     if plan is not None:
         from autotune.cli.planned_step import show_plan

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.devices import Json, Ssh
+from autotune.cli.devices import Json
 from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
-from autotune.jobs import restore_left_behind
+from autotune.cli.search_options import Ssh
+from autotune.jobs.left_behind import restore_left_behind
 
 if TYPE_CHECKING:
     from autotune.devices import DeviceInfo
@@ -67,7 +68,7 @@ def up(
     """
     from autotune.devices import discovery
     from autotune.errors import DeviceError, UsageError
-    from autotune.jobs import boards
+    from autotune.jobs.settings import boards
     from autotune.tracker import LOOPBACK, UpRequest, launch, public_address, refuse_taken, state
 
     running = state.read()

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.latest import run_path
 from autotune.cli.output import write_json
-from autotune.cli.runs import run_path
 from autotune.errors import printable
-from autotune.jobs import allow
+from autotune.jobs.trust import allow
 
 
 def trust(
@@ -46,7 +46,8 @@ def trust(
 
 
 def _names(path: Path) -> list[str | None]:
-    from autotune.jobs import StepRequest, model_code, outside
+    from autotune.jobs.step_request import StepRequest
+    from autotune.jobs.trust import model_code, outside
     from autotune.records import read_run
     from autotune.studies.plans import read_plan
 

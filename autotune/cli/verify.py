@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.devices import Ssh
 from autotune.cli.output import Column, number, with_wide, write_json, write_table
+from autotune.cli.search_options import Ssh
 from autotune.errors import UsageError
-from autotune.jobs import restore_left_behind
+from autotune.jobs.left_behind import restore_left_behind
 
 if TYPE_CHECKING:
     from autotune.compiler.export.verify import Remote

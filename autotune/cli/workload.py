@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from autotune.cli import completion
-from autotune.cli.runs import run_path
-from autotune.jobs import DEFAULT_BATCH
+from autotune.cli.latest import run_path
+from autotune.jobs.step_request import DEFAULT_BATCH
 
 Model = Annotated[
     str | None,

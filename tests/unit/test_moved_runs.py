@@ -10,7 +10,7 @@ import pytest
 
 from autotune.cli.trust import allow, model_code
 from autotune.errors import UsageError
-from autotune.jobs import point_of
+from autotune.jobs.search_points import point_of
 from autotune.jobs.step_request import StepRequest, requested_step
 from autotune.records import read_run
 from autotune.records.run_paths import is_run, place_of

@@ -7,7 +7,6 @@ from .workers import (
     Worker,
     WorkerLost,
     WorkerPool,
-    abandon,
     die_with_parent,
     killed_by,
     serve,

@@ -15,7 +15,7 @@ from joint import searched
 
 from autotune.records.folder import write_text
 from autotune.report.charts import Point, scatter
-from autotune.report.page import picture
+from autotune.report.html_page import picture
 from autotune.report.svg import Axis
 from autotune.studies.space.pareto import front
 

@@ -60,8 +60,8 @@ def compare(
     from autotune.cli.report import write_page
     from autotune.reading import reading
     from autotune.records import read_run
-    from autotune.report.compare import compared
     from autotune.report.compare_page import compare_page
+    from autotune.report.comparison_data import compared
 
     runs = read_run(first), read_run(second)
     with reading(f"{first} or {second}"):

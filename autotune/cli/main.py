@@ -14,32 +14,35 @@ from typing import Annotated, Any
 import typer
 
 from autotune import __version__
+from autotune.cli import (
+    breakdown,
+    compare,
+    completion,
+    cpu_config_apply,
+    cpu_config_compare,
+    doctor,
+    export,
+    joint,
+    kernels,
+    models,
+    profile,
+    replay,
+    report,
+    runs,
+    step,
+    targets,
+    trust,
+    verify,
+)
 from autotune.cli import cpu_config as cpu_config_commands
-from autotune.cli import cpu_config_apply, cpu_config_compare
 from autotune.cli import devices as devices_commands
 from autotune.cli import records as records_commands
 from autotune.cli import rpc as rpc_commands
 from autotune.cli import tracker as tracker_commands
-from autotune.cli.breakdown import breakdown
-from autotune.cli.compare import compare
-from autotune.cli.completion import completion, ready_to_complete
-from autotune.cli.doctor import doctor
-from autotune.cli.export import export
 from autotune.cli.help import Command, Group
-from autotune.cli.joint import joint
-from autotune.cli.kernels import kernels
-from autotune.cli.models import models
 from autotune.cli.output import command_of, terminal_width, write_error
-from autotune.cli.profile import profile
-from autotune.cli.replay import replay
-from autotune.cli.report import report
-from autotune.cli.runs import runs
-from autotune.cli.step import step
 from autotune.cli.streams import drop_results, own_stdout, results, wants_json
-from autotune.cli.targets import targets
-from autotune.cli.trust import trust
 from autotune.cli.verbosity import Quiet, Verbose, with_verbosity
-from autotune.cli.verify import verify
 from autotune.console import ended_by_signals, is_verbose, set_verbosity, stderr_log
 from autotune.errors import INTERRUPTED, AutotuneError, UsageError, meant
 from autotune.jobs.interrupted import RunInterrupted
@@ -59,22 +62,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _command, _summary in (
-    (kernels, "Tune the kernels of a model or of one operator."),
-    (joint, "Find schedules, cores and clocks together."),
-    (breakdown, "Show where the time of a tuned step goes."),
-    (step, "Train some steps with tuned kernels."),
-    (profile, "Show what each operator of a step takes on a device."),
-    (runs, "List the runs that were made."),
-    (report, "Write a run as one HTML page."),
-    (compare, "Show two runs beside each other."),
-    (replay, "Search recorded measurements as if they were a device."),
-    (export, "Write tuned kernels as a library."),
-    (verify, "Check an exported library."),
-    (trust, "Let the code run that a run or a plan names."),
-    (targets, "List what can be tuned for."),
-    (models, "List the models and what a training step of each costs."),
-    (doctor, "Check this machine; tell how to mend what is missing."),
-    (completion, "Have a shell complete what is typed."),
+    (kernels.kernels, "Tune the kernels of a model or of one operator."),
+    (joint.joint, "Find schedules, cores and clocks together."),
+    (breakdown.breakdown, "Show where the time of a tuned step goes."),
+    (step.step, "Train some steps with tuned kernels."),
+    (profile.profile, "Show what each operator of a step takes on a device."),
+    (runs.runs, "List the runs that were made."),
+    (report.report, "Write a run as one HTML page."),
+    (compare.compare, "Show two runs beside each other."),
+    (replay.replay, "Search recorded measurements as if they were a device."),
+    (export.export, "Write tuned kernels as a library."),
+    (verify.verify, "Check an exported library."),
+    (trust.trust, "Let the code run that a run or a plan names."),
+    (targets.targets, "List what can be tuned for."),
+    (models.models, "List the models and what a training step of each costs."),
+    (doctor.doctor, "Check this machine; tell how to mend what is missing."),
+    (completion.completion, "Have a shell complete what is typed."),
 ):
     app.command(cls=Command, short_help=_summary)(with_verbosity(_command))
 
@@ -171,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     as_json = wants_json(arguments)
-    ready_to_complete()
+    completion.ready_to_complete()
     with (
         ended_by_signals(),
         own_stdout(as_json=as_json, to_the_end=argv is None),

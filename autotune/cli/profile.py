@@ -108,8 +108,8 @@ def profile(
       autotune profile --model mobilenet_v2 --batch 8 --run logs/20260102T030405Z-arm-cpu --cpus 4-7
       autotune profile --model alexnet --batch 16 --of logs/20260102T030405Z-cpu-config-sm8150 --point knee
     """
-    from autotune.jobs.profile import ProfileRequest
-    from autotune.jobs.profile import profile as profiled
+    from autotune.jobs.profiling import ProfileRequest
+    from autotune.jobs.profiling import profile as profiled
     from autotune.jobs.step_request import requested_step
 
     step = requested_step(

@@ -188,9 +188,9 @@ def _of_kernels(run: Run) -> bool:
 
 
 def _kernel_result(run: Run) -> Result:
-    from autotune.report.kernel_history import so_far
+    from autotune.report.kernel_history import kernels_so_far
 
-    return so_far(run.about, run.events) if run.result is None else run.kernel_result()
+    return kernels_so_far(run.about, run.events) if run.result is None else run.kernel_result()
 
 
 def _kernels(run: Run, unfinished: str) -> str:
@@ -201,13 +201,13 @@ def _kernels(run: Run, unfinished: str) -> str:
 
 def _search_result(run: Run) -> dict[str, Any]:
     from autotune.jobs.options import limits
-    from autotune.report.searches import so_far
+    from autotune.report.searches import search_so_far
 
     if run.result is not None:
         return run.result
     asked = run.about["request"]
     names = ("deadline", "energy_budget", "max_temperature", "memory_limit")
-    return so_far(run.about, run.events, limits(*(asked.get(name) for name in names)))
+    return search_so_far(run.about, run.events, limits(*(asked.get(name) for name in names)))
 
 
 def _search(run: Run, unfinished: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.records import Run
 from autotune.report import charts
-from autotune.report.bars import Ratio, intervals, stacked
+from autotune.report.bar_charts import Ratio, intervals, stacked
 from autotune.report.charts import Point
 from autotune.report.compare_text import (
     FRONT_COLUMNS,
@@ -20,9 +20,9 @@ from autotune.report.compare_text import (
     point_rows,
     role_rows,
 )
+from autotune.report.html_page import download, facts, page, table
 from autotune.report.kernel_history import histories, step_history
 from autotune.report.kernels import role_times, step_lines
-from autotune.report.page import download, facts, page, table
 from autotune.report.svg import Axis
 from autotune.studies.space import configuration_text
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from autotune.report import charts
 from autotune.report.about import asked, device_name, emulated_notice
-from autotune.report.bars import Ratio, intervals
+from autotune.report.bar_charts import Ratio, intervals
 from autotune.report.charts import Series
-from autotune.report.page import download_table, page, table
+from autotune.report.html_page import download_table, page, table
 from autotune.report.searches import over_search
 from autotune.report.svg import Axis
 from autotune.studies.space import compared_text, configuration_text

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.report.about import asked, device_name, emulated_notice
+from autotune.report.html_page import download, download_table, page, table
 from autotune.report.joint import gained, placement, plan_sections, sequential_trials
-from autotune.report.page import download, download_table, page, table
 from autotune.report.points import found_points, front_plot, heat_maps
 from autotune.report.samples import over_time
 from autotune.report.searches import history, over_search
@@ -31,7 +31,7 @@ def cpu_config_page(
         folder: The run's, for the raw records of its best configuration.
         about: Content of `run.json`.
         events: Its events.
-        result: Content of `result.json`, or what `so_far` tells.
+        result: Content of `result.json`, or what `search_so_far` tells.
         plans: Of a joint search: its plans, by name.
         unfinished: That it has not ended, in words; empty for one that has.
     """

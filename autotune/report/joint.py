@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autotune.report.bars import Ratio, intervals, stacked
-from autotune.report.page import download, table
+from autotune.report.bar_charts import Ratio, intervals, stacked
+from autotune.report.html_page import download, table
 from autotune.studies.space import (
     GAINS,
     configuration_text,

@@ -98,7 +98,7 @@ def step_history(
     return steps
 
 
-def so_far(about: Mapping[str, Any], events: Events) -> Result:
+def kernels_so_far(about: Mapping[str, Any], events: Events) -> Result:
     """What a run that has not ended has found: the best by then of each kernel, which no last timing confirmed."""
     request, device = about["request"], about.get("device") or {}
     found = histories(events)

@@ -10,11 +10,11 @@ from typing import Any
 from autotune.records import Result, TaskResult, step_shares
 from autotune.report import charts
 from autotune.report.about import asked, device_name
-from autotune.report.bars import Bar, Ratio, Small, bars, intervals, many, stacked
+from autotune.report.bar_charts import Bar, Ratio, Small, bars, intervals, many, stacked
 from autotune.report.charts import Series
 from autotune.report.conditions import over_run
+from autotune.report.html_page import download_table, facts, page, table
 from autotune.report.kernel_history import DEFAULT, History, histories, step_history
-from autotune.report.page import download_table, facts, page, table
 from autotune.report.svg import Axis
 
 _COLUMNS = (
@@ -40,7 +40,7 @@ def kernels_page(
     Args:
         about: Content of `run.json`.
         events: Its events.
-        result: Its result, or what `so_far` tells.
+        result: Its result, or what `kernels_so_far` tells.
         content: Content of `result.json`; None where there is none.
         unfinished: That it has not ended, in words; empty for one that has.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.report import charts
 from autotune.report.charts import Point
-from autotune.report.page import table
+from autotune.report.html_page import table
 from autotune.report.svg import Axis
 from autotune.studies.space import (
     DEFAULT_POINT,

@@ -9,9 +9,9 @@ from typing import Any
 
 from autotune.report import charts
 from autotune.report.about import asked, device_name, emulated_notice
-from autotune.report.bars import Bar, bars, stacked
+from autotune.report.bar_charts import Bar, bars, stacked
 from autotune.report.charts import Band, Series
-from autotune.report.page import download, download_table, page, table
+from autotune.report.html_page import download, download_table, page, table
 from autotune.report.samples import over_time
 from autotune.report.svg import Axis
 

@@ -16,7 +16,7 @@ _ROOM = 1.1
 _UNITS = {"latency": "seconds a step", "energy": "joules a step", "edp": "joule seconds a step"}
 
 
-def so_far(
+def search_so_far(
     about: Mapping[str, Any], events: Sequence[Mapping[str, Any]], limits: Limits
 ) -> dict[str, Any]:
     """What a search that has not ended has found, in the form of a result; each was measured once."""

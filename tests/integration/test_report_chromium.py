@@ -15,9 +15,9 @@ from browser import Browser, Seen, chromium, offline_browser
 from command import autotune
 from sample_runs import sample_runs
 
-from autotune.report import bars, charts
+from autotune.report import bar_charts, charts
 from autotune.report.charts import Point
-from autotune.report.page import page
+from autotune.report.html_page import page
 from autotune.report.svg import Axis
 
 pytestmark = [
@@ -153,10 +153,10 @@ def test_plots_of_any_values_and_names_keep_to_their_boxes(
             "cells", [f"{v:g}" for v in values] * 7, [name, "b"], [values * 7, [None] * 7 * len(values)],
             column_label="MHz", row_label="cores", unit="s",
         ),
-        bars.bars("bars", "ms", [bars.Bar(name, v, abs(v)) for v in values]),
-        bars.stacked("parts", "ms", [name] * len(values), [(name, above), ("short", above)]),
-        bars.intervals("ratios", "a / b", [bars.Ratio(name, v, [v / 3, v * 3]) for v in above]),
-        bars.many(
+        bar_charts.bars("bars", "ms", [bars.Bar(name, v, abs(v)) for v in values]),
+        bar_charts.stacked("parts", "ms", [name] * len(values), [(name, above), ("short", above)]),
+        bar_charts.intervals("ratios", "a / b", [bars.Ratio(name, v, [v / 3, v * 3]) for v in above]),
+        bar_charts.many(
             "many", whole, axis, [bars.Small(name, name, xs, values, name)] * 9
         ),
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from autotune.report.page import download_table
+from autotune.report.html_page import download_table
 
 
 def cells(*row: object) -> list[str]:

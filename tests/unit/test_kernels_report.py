@@ -13,7 +13,7 @@ from autotune.cli.main import main
 from autotune.cli.report import report
 from autotune.errors import RecordError, UsageError
 from autotune.records import read_run
-from autotune.report.kernel_history import histories, so_far, step_history
+from autotune.report.kernel_history import histories, kernels_so_far, step_history
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 EVIL = "<script>alert('x')</script>"
@@ -82,7 +82,7 @@ def test_an_interrupted_run_is_shown_as_far_as_it_came(run: Path) -> None:
     assert len(plots(html)) == 5
     assert 'download="result.json"' not in html
     found = read_run(run)
-    (forward,) = [t for t in so_far(found.about, found.events).tasks if t.name == FORWARD]
+    (forward,) = [t for t in kernels_so_far(found.about, found.events).tasks if t.name == FORWARD]
     assert (forward.trials, forward.valid, forward.digest) == (4, 4, "b71d834fb930b1d2")
     assert forward.tuned_ms == pytest.approx(0.000168849574)
     assert forward.ci is None

@@ -4,7 +4,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from autotune.report.charts import Axis, Point, scatter
-from autotune.report.page import picture
+from autotune.report.html_page import picture
 
 README_PICTURE = Path(__file__).parents[2] / "docs" / "joint-fronts.svg"
 SVG = "{http://www.w3.org/2000/svg}"

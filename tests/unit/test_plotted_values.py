@@ -13,7 +13,7 @@ from pages import curves, dots, lengths, monotone, plot_of, ratios
 from autotune.cli.compare import compare
 from autotune.cli.report import report
 from autotune.records import Result, read_run
-from autotune.report.bars import Bar, Ratio, Small, bars, intervals, many, stacked
+from autotune.report.bar_charts import Bar, Ratio, Small, bars, intervals, many, stacked
 from autotune.report.charts import Point, Series, heat_map, lines, scatter
 from autotune.report.conditions import over_run
 from autotune.report.searches import history, over_search

@@ -13,7 +13,7 @@ from autotune.cli.report import report
 from autotune.errors import RecordError, UsageError
 from autotune.measurement.timelines import timeline
 from autotune.power.channels import Channel, Meter
-from autotune.report.bars import Bar, bars
+from autotune.report.bar_charts import Bar, bars
 from autotune.report.charts import Band, Series, lines
 from autotune.report.profile import profile_page
 from autotune.report.svg import Axis

@@ -135,8 +135,7 @@ def search(
     if context.invoked_subcommand is not None:
         return 0
     from autotune.cli.search_result import carry_out
-    from autotune.jobs.search_request import SearchRequest
-    from autotune.jobs.step_request import requested_step
+    from autotune.jobs.requests import SearchRequest, requested_step
 
     step = requested_step(
         model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout

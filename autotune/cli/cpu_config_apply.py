@@ -54,8 +54,8 @@ def apply(
     """
     from autotune.devices import cpu_list_text
     from autotune.errors import UsageError
-    from autotune.jobs.chosen_device import choose
-    from autotune.jobs.search_points import point_of
+    from autotune.jobs.device import choose
+    from autotune.jobs.requests import point_of
     from autotune.records import read_run
     from autotune.studies.plans import is_plan, read_plan
     from autotune.studies.space import CpuConfiguration

@@ -40,7 +40,7 @@ def compare(
     Example:
       autotune cpu-config compare logs/20260102T030405Z-cpu-config-sm8150 best default --by energy
     """
-    from autotune.jobs.comparison import ComparisonRequest, compare_points
+    from autotune.jobs.steps import ComparisonRequest, compare_points
     from autotune.studies.space import compared_text, configuration_text
 
     done = compare_points(ComparisonRequest(run, first, second, by, seed))

@@ -31,7 +31,7 @@ def list_unless_subcommand(context: typer.Context, ssh: Ssh = None, json: Json =
       autotune devices --ssh pi@raspberrypi --json
     """
     from autotune.devices import discovery
-    from autotune.jobs.settings import boards
+    from autotune.jobs.device import boards
 
     if context.invoked_subcommand is not None:
         return
@@ -122,7 +122,7 @@ def show(
     from dataclasses import asdict
 
     from autotune.devices import capabilities, discovery, probe
-    from autotune.jobs.settings import boards
+    from autotune.jobs.device import boards
 
     ((serial, kind),) = discovery.choose([serial], [*boards(), *(ssh or ())])
     info = probe(discovery.reach(serial, kind))
@@ -263,7 +263,7 @@ def restore(
         for left in dropped:
             left.path.unlink(missing_ok=True)
             typer.echo(f"{forget}: {len(left.changes)} changes are given up", err=True)
-    from autotune.jobs.left_behind import still_there
+    from autotune.jobs.device import still_there
 
     outcomes = list(journal.restore(still_there(), discovery.reach))
     if json:
@@ -294,7 +294,7 @@ def _say(notices: list[str]) -> None:
 
 
 def _left_behind() -> None:
-    from autotune.jobs.left_behind import still_there
+    from autotune.jobs.device import still_there
 
     for left in still_there():
         if left.changes:

@@ -126,8 +126,8 @@ def export(
         raise UsageError(
             "nothing says where to write", hint="give a folder with --out, or a file with --csv"
         )
-    from autotune.jobs.export import ExportRequest
-    from autotune.jobs.export import export as write_export
+    from autotune.jobs.kernels import ExportRequest
+    from autotune.jobs.kernels import export as write_export
 
     done = write_export(
         ExportRequest(

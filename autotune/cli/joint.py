@@ -125,8 +125,7 @@ def joint(
     """
     from autotune.cli.search_result import carry_out
     from autotune.errors import UsageError
-    from autotune.jobs.search_request import SearchRequest
-    from autotune.jobs.step_request import requested_step
+    from autotune.jobs.requests import SearchRequest, requested_step
 
     step = requested_step(model, batch, classes, optimizer, input_shape, run, None, None, layout)
     if resume is None and step is None:

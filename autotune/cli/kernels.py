@@ -160,8 +160,7 @@ def kernels(
     from autotune.cli.output import write_json
     from autotune.errors import INTERRUPTED, UsageError
     from autotune.jobs.kernels import measure_step, resumed_request, tune
-    from autotune.jobs.kernels_request import KernelsRequest, ResolvedRequest
-    from autotune.jobs.step_request import requested_step
+    from autotune.jobs.requests import KernelsRequest, ResolvedRequest, requested_step
 
     if storage is not None:
         raise UsageError(

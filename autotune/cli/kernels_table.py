@@ -19,7 +19,7 @@ from autotune.cli.output import (
 from autotune.compiler.programs import DEFAULT
 from autotune.console import LOGGER
 from autotune.jobs.kernels import StepOutcome, Tuned
-from autotune.jobs.kernels_request import ResolvedRequest
+from autotune.jobs.requests import ResolvedRequest
 from autotune.records import Result, TaskResult
 from autotune.workloads import short_name
 

@@ -45,7 +45,7 @@ from autotune.cli.streams import drop_results, own_stdout, results, wants_json
 from autotune.cli.verbosity import Quiet, Verbose, with_verbosity
 from autotune.console import ended_by_signals, is_verbose, set_verbosity, stderr_log
 from autotune.errors import INTERRUPTED, AutotuneError, UsageError, meant
-from autotune.jobs.interrupted import RunInterrupted
+from autotune.jobs.provenance import RunInterrupted
 
 _BUG = "bug"
 _BY_PYDANTIC = "Value error, "

@@ -15,7 +15,7 @@ from autotune.cli.output import (
     write_table,
     write_text,
 )
-from autotune.jobs.planned_step import measured_plan
+from autotune.jobs.steps import measured_plan
 from autotune.studies.space import configuration_text, interval_text, moving_text
 
 

@@ -108,9 +108,9 @@ def profile(
       autotune profile --model mobilenet_v2 --batch 8 --run logs/20260102T030405Z-arm-cpu --cpus 4-7
       autotune profile --model alexnet --batch 16 --of logs/20260102T030405Z-cpu-config-sm8150 --point knee
     """
-    from autotune.jobs.profiling import ProfileRequest
-    from autotune.jobs.profiling import profile as profiled
-    from autotune.jobs.step_request import requested_step
+    from autotune.jobs.requests import requested_step
+    from autotune.jobs.steps import ProfileRequest
+    from autotune.jobs.steps import profile as profiled
 
     step = requested_step(
         model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout

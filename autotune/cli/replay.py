@@ -65,8 +65,8 @@ def replay(
     # The models' matrices are small: more threads only wait for each other. It is read when numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from autotune.errors import UsageError
-    from autotune.jobs.options import limits as limits_of
-    from autotune.jobs.options import one_of
+    from autotune.jobs.device import limits as limits_of
+    from autotune.jobs.device import one_of
     from autotune.studies.replay import MISSING, read, read_traces, search
     from autotune.studies.run import SAMPLERS, StudyRequest
     from autotune.studies.space import OBJECTIVES, needs_energy

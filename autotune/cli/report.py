@@ -200,7 +200,7 @@ def _kernels(run: Run, unfinished: str) -> str:
 
 
 def _search_result(run: Run) -> dict[str, Any]:
-    from autotune.jobs.options import limits
+    from autotune.jobs.device import limits
     from autotune.report.searches import search_so_far
 
     if run.result is not None:

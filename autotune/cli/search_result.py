@@ -6,8 +6,8 @@ from pathlib import Path
 
 from autotune.cli.cpu_config_table import show
 from autotune.cli.output import write_json, write_next
+from autotune.jobs.requests import SearchRequest
 from autotune.jobs.search import Search
-from autotune.jobs.search_request import SearchRequest
 
 
 def carry_out(

@@ -98,8 +98,8 @@ def step(
     """
     from autotune.cli.output import write_json
     from autotune.errors import INTERRUPTED, UsageError
-    from autotune.jobs.step_request import requested_step
-    from autotune.jobs.training import TrainingRequest, train
+    from autotune.jobs.requests import requested_step
+    from autotune.jobs.steps import TrainingRequest, train
 
     if plan is not None:
         from autotune.cli.planned_step import show_plan

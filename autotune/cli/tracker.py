@@ -11,7 +11,7 @@ import typer
 from autotune.cli.devices import Json
 from autotune.cli.output import Column, number, with_wide, write_json, write_next, write_table
 from autotune.cli.search_options import Ssh
-from autotune.jobs.left_behind import restore_left_behind
+from autotune.jobs.device import restore_left_behind
 
 if TYPE_CHECKING:
     from autotune.devices import DeviceInfo
@@ -68,7 +68,7 @@ def up(
     """
     from autotune.devices import discovery
     from autotune.errors import DeviceError, UsageError
-    from autotune.jobs.settings import boards
+    from autotune.jobs.device import boards
     from autotune.tracker import LOOPBACK, UpRequest, launch, public_address, refuse_taken, state
 
     running = state.read()

@@ -10,7 +10,7 @@ import typer
 from autotune.cli.latest import run_path
 from autotune.cli.output import write_json
 from autotune.errors import printable
-from autotune.jobs.trust import allow
+from autotune.jobs.requests import allow
 
 
 def trust(
@@ -46,8 +46,7 @@ def trust(
 
 
 def _names(path: Path) -> list[str | None]:
-    from autotune.jobs.step_request import StepRequest
-    from autotune.jobs.trust import model_code, outside
+    from autotune.jobs.requests import StepRequest, model_code, outside
     from autotune.records import read_run
     from autotune.studies.plans import read_plan
 

@@ -12,7 +12,7 @@ import typer
 from autotune.cli.output import Column, number, with_wide, write_json, write_table
 from autotune.cli.search_options import Ssh
 from autotune.errors import UsageError
-from autotune.jobs.left_behind import restore_left_behind
+from autotune.jobs.device import restore_left_behind
 
 if TYPE_CHECKING:
     from autotune.compiler.export.verify import Remote

@@ -9,7 +9,7 @@ import typer
 
 from autotune.cli import completion
 from autotune.cli.latest import run_path
-from autotune.jobs.step_request import DEFAULT_BATCH
+from autotune.jobs.requests import DEFAULT_BATCH
 
 Model = Annotated[
     str | None,

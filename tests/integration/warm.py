@@ -25,7 +25,7 @@ from typing import Any
 
 from autotune.cli.main import main
 
-_MODULES = ("autotune.compiler", "tvm", "optuna", "autotune.jobs.kernels")
+_MODULES = ("autotune.compiler", "tvm", "optuna", "autotune.jobs.kernels.tuning")
 """What is imported; our compiler first, which says how TVM is."""
 
 

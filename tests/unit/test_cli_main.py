@@ -25,7 +25,7 @@ from autotune.errors import (
     ToolchainError,
     UsageError,
 )
-from autotune.jobs.chosen_device import ranges
+from autotune.jobs.device.chosen_device import ranges
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COMMANDS = ("kernels", "export", "verify", "targets", "models", "doctor")

@@ -9,7 +9,7 @@ import pytest
 from test_joint import BIG4, CLUSTERS, exact, tasks
 from test_step_bench import bench
 
-from autotune.jobs.joint_plans import setting_of_calls
+from autotune.jobs.search.joint_plans import setting_of_calls
 from autotune.measurement.setting import Setting
 from autotune.measurement.step_runner import PROGRAM, StepRunner, settings_text
 from autotune.studies.bench.device_bench import DeviceBench

@@ -10,8 +10,8 @@ import pytest
 
 from autotune.cli.trust import allow, model_code
 from autotune.errors import UsageError
-from autotune.jobs.search_points import point_of
-from autotune.jobs.step_request import StepRequest, requested_step
+from autotune.jobs.requests.points import point_of
+from autotune.jobs.requests.step import StepRequest, requested_step
 from autotune.records import read_run
 from autotune.records.run_paths import is_run, place_of
 

@@ -13,9 +13,9 @@ import pytest
 
 from autotune.compiler.runners.runner import host_device
 from autotune.devices.local import LocalDevice
-from autotune.jobs import chosen_device as bench
-from autotune.jobs.chosen_device import ChosenDevice
-from autotune.jobs.run_devices import other_devices
+from autotune.jobs.device import chosen_device as bench
+from autotune.jobs.device.chosen_device import ChosenDevice
+from autotune.jobs.steps.run_devices import other_devices
 from autotune.records import read_run
 from autotune.records.folder import Run
 

@@ -24,7 +24,7 @@ from autotune.emulator.model.step_model import ALEXNET_B16, estimate
 from autotune.emulator.model.step_model import Workload as ModelWork
 from autotune.emulator.model.trained import NOMINAL_BYTES
 from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
-from autotune.jobs.chosen_device import choose, ready
+from autotune.jobs.device.chosen_device import choose, ready
 from autotune.measurement import observation
 from autotune.measurement.conditions import broken
 from autotune.measurement.observation import Line, Record, parse, steps

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.cli.main import main
 from autotune.errors import UsageError
-from autotune.jobs.step_request import StepRequest, requested_step
+from autotune.jobs.requests.step import StepRequest, requested_step
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 COMMAND = "emulated_train --threads {threads} --noise 0.02"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.jobs.trust import allow, check_allowed, model_code
+from autotune.jobs.requests.trusted import allow, check_allowed, model_code
 from autotune.records import place_of
 from autotune.workloads import (
     Optimizer,

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.jobs.chosen_device import ChosenDevice
-from autotune.jobs.run_devices import other_devices
+from autotune.jobs.device import ChosenDevice
+from autotune.jobs.steps.run_devices import other_devices
 from autotune.records import Run, read_run
 from autotune.studies.models import HYBRID, TaskPool, pools
 from autotune.workloads import plan_memory

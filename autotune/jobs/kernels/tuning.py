@@ -28,12 +28,9 @@ from autotune.compiler.runners import (
 from autotune.compiler.target import TuneRequest
 from autotune.console import LiveProgress, stop_on_interrupt
 from autotune.errors import AutotuneError, TransientDeviceError, UsageError
-from autotune.jobs.cores import model_runner
-from autotune.jobs.fleet import fleet_runner
-from autotune.jobs.interrupted import RunInterrupted, how_to_resume
-from autotune.jobs.kernels_request import ResolvedRequest, positive
-from autotune.jobs.provenance import about_run, named
-from autotune.jobs.trust import check_allowed, outside
+from autotune.jobs.device import fleet_runner, model_runner
+from autotune.jobs.provenance import RunInterrupted, about_run, how_to_resume, named
+from autotune.jobs.requests import ResolvedRequest, check_allowed, outside, positive
 from autotune.records import Result, Run, RunFolder, merged, place_of, read_run
 
 if TYPE_CHECKING:

@@ -11,23 +11,42 @@ from typing import Any
 
 from autotune.console import LiveProgress, stop_on_interrupt
 from autotune.errors import DeviceError, NothingMeasuredError, StableDeviceError, UsageError
-from autotune.jobs.chosen_device import ChosenDevice, Program, choose, find_meter, ready
-from autotune.jobs.device_workload import DeviceWorkload, OpenChoice, brought, given_command
-from autotune.jobs.interrupted import RunInterrupted, how_to_resume
-from autotune.jobs.joint_kernels import kernels_first
-from autotune.jobs.joint_plans import (
+from autotune.jobs.device import ChosenDevice, Program, choose, find_meter, ready
+from autotune.jobs.provenance import RunInterrupted, about_run, how_to_resume, named
+from autotune.jobs.requests import (
+    BLOCKS,
+    DEFAULT_BATCH,
+    PUT_BACK,
+    SearchRequest,
+    StepRequest,
+    allow,
+    check_allowed,
+    outside,
+)
+from autotune.jobs.search.joint_kernels import kernels_first
+from autotune.jobs.search.joint_plans import (
     forms_on_device,
     joint_bench,
     kept_choice,
     plan_points,
     write_plans,
 )
-from autotune.jobs.provenance import about_run, named
-from autotune.jobs.search_request import BLOCKS, SearchRequest
-from autotune.jobs.step_records import calibrated, protocol_of, recorder, start_band
-from autotune.jobs.step_request import DEFAULT_BATCH, PUT_BACK, StepRequest
-from autotune.jobs.study_storage import same_storage, shared_study, study_place, with_study_name
-from autotune.jobs.trust import allow, check_allowed, outside
+from autotune.jobs.search.study_storage import (
+    same_storage,
+    shared_study,
+    study_place,
+    with_study_name,
+)
+from autotune.jobs.steps import (
+    DeviceWorkload,
+    OpenChoice,
+    brought,
+    calibrated,
+    given_command,
+    protocol_of,
+    recorder,
+    start_band,
+)
 from autotune.measurement import StepBench, body_zone
 from autotune.power import Meter
 from autotune.reading import reading

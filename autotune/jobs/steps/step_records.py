@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.console import LiveProgress
 from autotune.errors import StableDeviceError
-from autotune.jobs.search_request import SearchRequest
+from autotune.jobs.requests import SearchRequest
 from autotune.measurement import Band, Protocol, Setting, StepBench
 from autotune.records import RunFolder
 from autotune.studies.bench import Measured

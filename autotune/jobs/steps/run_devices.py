@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.devices import LocalDevice
-from autotune.jobs.chosen_device import ChosenDevice
+from autotune.jobs.device import ChosenDevice
 from autotune.records import Run
 
 

@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import RecordError, UsageError
-from autotune.jobs.chosen_device import ChosenDevice, ranges
-from autotune.jobs.options import finite, lasting, lasting_space, limits, one_of
-from autotune.jobs.step_request import StepRequest
+from autotune.jobs.device import (
+    ChosenDevice,
+    finite,
+    lasting,
+    lasting_space,
+    limits,
+    one_of,
+    ranges,
+)
+from autotune.jobs.requests.step import StepRequest
 from autotune.reading import Unreadable, typed
 from autotune.records import Run
 from autotune.studies.run import SAMPLERS, StudyRequest

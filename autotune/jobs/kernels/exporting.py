@@ -19,7 +19,7 @@ from autotune.compiler.export.variants import (
 from autotune.compiler.native import named_platform
 from autotune.console import LOGGER, LiveProgress
 from autotune.errors import UsageError
-from autotune.jobs.planned_step import planned_options
+from autotune.jobs.steps import planned_options
 from autotune.studies.plans import StepPlan, is_plan, read_plan
 
 

@@ -75,7 +75,7 @@ def _cpus(name: str, clusters: Sequence[Cluster]) -> tuple[int, ...]:
 def _served_cores(cluster: str, fleet: Fleet) -> tuple[Cores | None, Fleet]:
     from autotune.compiler.target import Cores
     from autotune.devices import cpu_list
-    from autotune.jobs.fleet import served_under
+    from autotune.jobs.device.fleet import served_under
 
     if cluster == HYBRID:
         return None, fleet

@@ -8,14 +8,18 @@ from typing import Any, Literal
 
 from autotune.console import LiveProgress
 from autotune.errors import StableDeviceError, UsageError
-from autotune.jobs.chosen_device import choose, find_meter, ready
-from autotune.jobs.device_workload import brought, given_command
+from autotune.jobs.device import choose, find_meter, ready
 from autotune.jobs.provenance import about_run, named
-from autotune.jobs.search_points import point_of
-from autotune.jobs.search_request import SearchRequest
-from autotune.jobs.step_records import calibrated, protocol_of, recorder, start_band
-from autotune.jobs.step_request import DEFAULT_BATCH, PUT_BACK
-from autotune.jobs.trust import check_allowed, outside
+from autotune.jobs.requests import (
+    DEFAULT_BATCH,
+    PUT_BACK,
+    SearchRequest,
+    check_allowed,
+    outside,
+    point_of,
+)
+from autotune.jobs.steps.device_workload import brought, given_command
+from autotune.jobs.steps.step_records import calibrated, protocol_of, recorder, start_band
 from autotune.measurement import LOOKS, Setting, StepBench, Verdict, versus
 from autotune.records import RunFolder, read_run
 from autotune.studies.bench import DeviceBench, Measured, setting_of

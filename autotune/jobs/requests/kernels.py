@@ -18,10 +18,9 @@ from autotune.compiler.target import (
     targets,
 )
 from autotune.errors import UsageError
-from autotune.jobs.cores import chosen_cores
-from autotune.jobs.fleet import fleet_of, target_on
-from autotune.jobs.step_request import StepRequest
-from autotune.jobs.trust import allow, outside
+from autotune.jobs.device import chosen_cores, fleet_of, target_on
+from autotune.jobs.requests.step import StepRequest
+from autotune.jobs.requests.trusted import allow, outside
 from autotune.workloads import (
     StepGraph,
     Task,

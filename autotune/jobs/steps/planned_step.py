@@ -12,11 +12,10 @@ from typing import Any
 from autotune.console import LiveProgress
 from autotune.devices import Cluster
 from autotune.errors import DeviceError, NothingMeasuredError, StableDeviceError, UsageError
-from autotune.jobs.chosen_device import ChosenDevice, choose, find_meter, ready
-from autotune.jobs.device_workload import PlannedChoice, brought
-from autotune.jobs.options import finite
+from autotune.jobs.device import ChosenDevice, choose, find_meter, finite, ready
 from autotune.jobs.provenance import named
-from autotune.jobs.step_request import DEFAULT_BATCH, GIVE, StepRequest
+from autotune.jobs.requests import DEFAULT_BATCH, GIVE, StepRequest
+from autotune.jobs.steps.device_workload import PlannedChoice, brought
 from autotune.measurement import (
     Protocol,
     Setting,

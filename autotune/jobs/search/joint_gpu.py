@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from autotune.errors import StableDeviceError
-from autotune.jobs.device_workload import DeviceWorkload
+from autotune.jobs.steps import DeviceWorkload
 from autotune.measurement import OpenClDevice, Setting, StepBench, crossing_seconds
 from autotune.studies.joint import GpuKernel, Placing, gpu_form
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from optuna.storages import BaseStorage
 
 from autotune.errors import UsageError
-from autotune.jobs.options import lasting
-from autotune.jobs.search_request import SearchRequest
-from autotune.jobs.step_request import DEFAULT_BATCH
+from autotune.jobs.device import lasting
+from autotune.jobs.requests import DEFAULT_BATCH, SearchRequest
 from autotune.records import RunFolder
 from autotune.studies.run import (
     Study,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from autotune.console import ended_by_signals
 from autotune.devices import EMULATED_KIND, Device, DeviceInfo, Journal, held, probe
 from autotune.errors import DeviceError, TransientDeviceError, UsageError, choices
-from autotune.jobs.left_behind import restore_left_behind
-from autotune.jobs.settings import boards
+from autotune.jobs.device.left_behind import restore_left_behind
+from autotune.jobs.device.settings import boards
 from autotune.measurement import Band, Observer, Protocol, StepBench, Workload
 from autotune.power import Meter, Stream, channels, nvml, stream
 from autotune.scratch import Scratch

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.console import LOGGER, LiveProgress
 from autotune.errors import UsageError
-from autotune.jobs.options import parse_size
+from autotune.jobs.device import parse_size
 from autotune.jobs.provenance import named
-from autotune.jobs.step_request import StepRequest, step_feeds
+from autotune.jobs.requests import StepRequest, step_feeds
 from autotune.measurement import median
 from autotune.workloads import LAYOUTS, StepForm, StepGraph, TrainingStep, output_again
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.jobs.device_workload import DeviceWorkload
-from autotune.jobs.joint_gpu import measured_placing
-from autotune.jobs.search_request import SearchRequest
+from autotune.jobs.requests import SearchRequest
+from autotune.jobs.search.joint_gpu import measured_placing
+from autotune.jobs.steps import DeviceWorkload
 from autotune.measurement import MemoryKind, StepBench
 from autotune.records import RunFolder, write_json
 from autotune.studies.bench import DeviceBench, setting_of

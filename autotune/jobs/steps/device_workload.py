@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from autotune.devices import EMULATED_KIND
 from autotune.errors import UsageError
-from autotune.jobs.chosen_device import ChosenDevice, Program, on_device
-from autotune.jobs.joint_pools import JointPools, joint_pools
-from autotune.jobs.step_request import StepRequest, step_feeds
+from autotune.jobs.device import ChosenDevice, Program, on_device
+from autotune.jobs.requests import StepRequest, step_feeds
+from autotune.jobs.steps.joint_pools import JointPools, joint_pools
 from autotune.measurement import PROGRAM, MemoryKind, Observer, StepRunner, Workload
 from autotune.scratch import Scratch
 from autotune.workloads import LAYOUTS, plan_memory, tasks

@@ -8,13 +8,11 @@ from pathlib import Path
 from autotune.compiler.target import TuneRequest, on_cores, spaces, targets
 from autotune.devices import LocalDevice
 from autotune.errors import UsageError
-from autotune.jobs.chosen_device import ChosenDevice
-from autotune.jobs.cores import HYBRID, chosen_cores
-from autotune.jobs.device_workload import side_of
-from autotune.jobs.interrupted import RunInterrupted
+from autotune.jobs.device import HYBRID, ChosenDevice, chosen_cores
 from autotune.jobs.kernels import tune
-from autotune.jobs.search_request import SearchRequest
-from autotune.jobs.step_request import StepRequest
+from autotune.jobs.provenance import RunInterrupted
+from autotune.jobs.requests import SearchRequest, StepRequest
+from autotune.jobs.steps import side_of
 from autotune.workloads import tasks
 
 TRIALS = 512

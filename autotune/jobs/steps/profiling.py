@@ -9,13 +9,11 @@ from typing import Any
 from autotune.console import LiveProgress
 from autotune.devices import cpu_list
 from autotune.errors import NothingMeasuredError, UsageError
-from autotune.jobs.chosen_device import ChosenDevice, choose, find_meter, ready
-from autotune.jobs.device_workload import DeviceWorkload, brought, given_command
-from autotune.jobs.options import finite
+from autotune.jobs.device import ChosenDevice, choose, find_meter, finite, ready
 from autotune.jobs.provenance import about_run, named
-from autotune.jobs.search_points import point_of
-from autotune.jobs.step_records import at_most, calibrated
-from autotune.jobs.step_request import DEFAULT_BATCH, StepRequest
+from autotune.jobs.requests import DEFAULT_BATCH, StepRequest, point_of
+from autotune.jobs.steps.device_workload import DeviceWorkload, brought, given_command
+from autotune.jobs.steps.step_records import at_most, calibrated
 from autotune.measurement import Protocol, Setting, StepBench, StepProfile, StepRun
 from autotune.records import RunFolder, read_run
 from autotune.studies.bench import setting_of

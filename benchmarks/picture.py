@@ -14,9 +14,9 @@ from bars import Report, run
 from joint import searched
 
 from autotune.records.folder import write_text
-from autotune.report.charts import Point, scatter
-from autotune.report.html_page import picture
-from autotune.report.svg import Axis
+from autotune.report.pages.html_page import picture
+from autotune.report.plots.charts import Point, scatter
+from autotune.report.plots.svg import Axis
 from autotune.studies.space.pareto import front
 
 PHONE, TRIALS, SEED = "meizu-16t", 150, 1

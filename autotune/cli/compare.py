@@ -60,8 +60,7 @@ def compare(
     from autotune.cli.report import write_page
     from autotune.reading import reading
     from autotune.records import read_run
-    from autotune.report.compare_page import compare_page
-    from autotune.report.comparison_data import compared
+    from autotune.report.comparing import compare_page, compared
 
     runs = read_run(first), read_run(second)
     with reading(f"{first} or {second}"):
@@ -81,7 +80,7 @@ def compare(
 
 def show(found: dict[str, Any]) -> None:
     """Prints two runs beside each other."""
-    from autotune.report import compare_text as texts
+    from autotune.report.comparing import text as texts
 
     for side in ("first", "second"):
         one = found[side]

@@ -108,7 +108,7 @@ def _page(found: Run) -> str:
         if kind == "profile":
             return _profile(found)
         if kind == "comparison":
-            from autotune.report.comparison import comparison_page
+            from autotune.report.pages import comparison_page
 
             return comparison_page(found.about, found.events, found.result, unfinished)
         return _search(found, unfinished)
@@ -147,7 +147,7 @@ def csv_of(run: Run) -> str:
         UsageError: The run is of another kind, or nothing was measured yet.
     """
     from autotune.reading import reading
-    from autotune.report.exports import kernels_csv, search_csv
+    from autotune.report.tables import kernels_csv, search_csv
 
     kernels = _of_kernels(run)
     with reading(run.path):
@@ -160,7 +160,7 @@ def csv_of(run: Run) -> str:
 
 def _t4(run: Run) -> dict[str, Any]:
     from autotune.reading import reading
-    from autotune.report.exports import kernels_t4, search_t4
+    from autotune.report.tables import kernels_t4, search_t4
 
     kernels = _of_kernels(run)
     with reading(run.path):
@@ -188,20 +188,20 @@ def _of_kernels(run: Run) -> bool:
 
 
 def _kernel_result(run: Run) -> Result:
-    from autotune.report.kernel_history import kernels_so_far
+    from autotune.report.pages import kernels_so_far
 
     return kernels_so_far(run.about, run.events) if run.result is None else run.kernel_result()
 
 
 def _kernels(run: Run, unfinished: str) -> str:
-    from autotune.report.kernels import kernels_page
+    from autotune.report.pages import kernels_page
 
     return kernels_page(run.about, run.events, _kernel_result(run), run.result, unfinished)
 
 
 def _search_result(run: Run) -> dict[str, Any]:
     from autotune.jobs.device import limits
-    from autotune.report.searches import search_so_far
+    from autotune.report.pages import search_so_far
 
     if run.result is not None:
         return run.result
@@ -213,7 +213,7 @@ def _search_result(run: Run) -> dict[str, Any]:
 def _search(run: Run, unfinished: str) -> str:
     from autotune.errors import RecordError
     from autotune.records import read_json
-    from autotune.report.cpu_config import cpu_config_page
+    from autotune.report.pages import cpu_config_page
 
     result = _search_result(run)
     plans = {}
@@ -227,7 +227,7 @@ def _search(run: Run, unfinished: str) -> str:
 
 
 def _profile(run: Run) -> str:
-    from autotune.report.profile import profile_page
+    from autotune.report.pages import profile_page
 
     assert run.result is not None
     return profile_page(run.path, run.about, run.result, _timeline(run))

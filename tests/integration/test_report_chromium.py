@@ -15,10 +15,10 @@ from browser import Browser, Seen, chromium, offline_browser
 from command import autotune
 from sample_runs import sample_runs
 
-from autotune.report import bar_charts, charts
-from autotune.report.charts import Point
-from autotune.report.html_page import page
-from autotune.report.svg import Axis
+from autotune.report.pages.html_page import page
+from autotune.report.plots import bar_charts, charts
+from autotune.report.plots.charts import Point
+from autotune.report.plots.svg import Axis
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,7 +16,7 @@ from autotune.cli.compare import compare
 from autotune.errors import RecordError, UsageError
 from autotune.measurement.statistics import ratio_of_sums
 from autotune.records import read_run
-from autotune.report.comparison_data import compared
+from autotune.report.comparing.comparison_data import compared
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "logs" / "samples" / "cpu-matmul"

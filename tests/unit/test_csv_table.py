@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from autotune.report.html_page import download_table
+from autotune.report.pages.html_page import download_table
 
 
 def cells(*row: object) -> list[str]:

@@ -13,7 +13,7 @@ from autotune.cli.main import main
 from autotune.cli.report import report
 from autotune.errors import RecordError, UsageError
 from autotune.records import read_run
-from autotune.report.kernel_history import histories, kernels_so_far, step_history
+from autotune.report.pages.kernel_history import histories, kernels_so_far, step_history
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 EVIL = "<script>alert('x')</script>"

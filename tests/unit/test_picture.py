@@ -3,8 +3,8 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
-from autotune.report.charts import Axis, Point, scatter
-from autotune.report.html_page import picture
+from autotune.report.pages.html_page import picture
+from autotune.report.plots.charts import Axis, Point, scatter
 
 README_PICTURE = Path(__file__).parents[2] / "docs" / "joint-fronts.svg"
 SVG = "{http://www.w3.org/2000/svg}"

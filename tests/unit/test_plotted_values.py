@@ -13,11 +13,11 @@ from pages import curves, dots, lengths, monotone, plot_of, ratios
 from autotune.cli.compare import compare
 from autotune.cli.report import report
 from autotune.records import Result, read_run
-from autotune.report.bar_charts import Bar, Ratio, Small, bars, intervals, many, stacked
-from autotune.report.charts import Point, Series, heat_map, lines, scatter
-from autotune.report.conditions import over_run
-from autotune.report.searches import history, over_search
-from autotune.report.svg import Axis
+from autotune.report.pages.conditions import over_run
+from autotune.report.pages.searches import history, over_search
+from autotune.report.plots.bar_charts import Bar, Ratio, Small, bars, intervals, many, stacked
+from autotune.report.plots.charts import Point, Series, heat_map, lines, scatter
+from autotune.report.plots.svg import Axis
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 NEAR = 0.01

@@ -13,10 +13,10 @@ from autotune.cli.report import report
 from autotune.errors import RecordError, UsageError
 from autotune.measurement.timelines import timeline
 from autotune.power.channels import Channel, Meter
-from autotune.report.bar_charts import Bar, bars
-from autotune.report.charts import Band, Series, lines
-from autotune.report.profile import profile_page
-from autotune.report.svg import Axis
+from autotune.report.pages.profile import profile_page
+from autotune.report.plots.bar_charts import Bar, bars
+from autotune.report.plots.charts import Band, Series, lines
+from autotune.report.plots.svg import Axis
 
 EVIL = "<script>alert('x')</script>"
 VOLTS, AMPERES = "/sys/class/hwmon/hwmon0/in1_input", "/sys/class/hwmon/hwmon0/curr1_input"

@@ -22,7 +22,7 @@ from autotune.records import (
 )
 from autotune.records.folder import read_json
 from autotune.records.lines import LineFile, cut_torn_line, read_lines
-from autotune.report.html_page import download
+from autotune.report.pages.html_page import download
 
 
 def make(parent: Path) -> RunFolder:

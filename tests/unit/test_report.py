@@ -11,10 +11,10 @@ from pages import plots
 
 from autotune.cli.report import report
 from autotune.errors import UsageError
-from autotune.report.charts import Point, Series, heat_map, lines, scatter
-from autotune.report.cpu_config import cpu_config_page
-from autotune.report.points import heat_maps
-from autotune.report.svg import Axis
+from autotune.report.pages.cpu_config import cpu_config_page
+from autotune.report.pages.points import heat_maps
+from autotune.report.plots.charts import Point, Series, heat_map, lines, scatter
+from autotune.report.plots.svg import Axis
 from autotune.studies.space.configuration_text import exhaustive_text
 
 EVIL = "<script>alert('x')</script>"

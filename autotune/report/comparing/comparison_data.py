@@ -8,10 +8,10 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.records import Kind, Run, kind_of
-from autotune.report.about import device_name
-from autotune.report.compare_kernels import compared_kernels
-from autotune.report.compare_searches import compared_searches
-from autotune.report.compare_steps import compared_profiles
+from autotune.report.comparing.kernels import compared_kernels
+from autotune.report.comparing.searches import compared_searches
+from autotune.report.comparing.steps import compared_profiles
+from autotune.report.pages import device_name
 
 SCHEMA_VERSION = 1
 _COMMANDS: dict[Kind, str] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from autotune.report.svg import (
+from autotune.report.plots.svg import (
     COLOURS,
     RIGHT,
     TOP,

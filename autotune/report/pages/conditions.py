@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.measurement import median
-from autotune.report import charts
-from autotune.report.charts import Series
-from autotune.report.svg import Axis
+from autotune.report.plots import Axis, Series, charts
 
 Points = list[tuple[float, float]]
 

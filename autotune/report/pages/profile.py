@@ -7,13 +7,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from autotune.report import charts
-from autotune.report.about import asked, device_name, emulated_notice
-from autotune.report.bar_charts import Bar, bars, stacked
-from autotune.report.charts import Band, Series
-from autotune.report.html_page import download, download_table, page, table
-from autotune.report.samples import over_time
-from autotune.report.svg import Axis
+from autotune.report.pages.about import asked, device_name, emulated_notice
+from autotune.report.pages.html_page import download, download_table, page, table
+from autotune.report.pages.samples import over_time
+from autotune.report.plots import Axis, Band, Bar, Series, bars, charts, stacked
 
 _MOST_CALLS = 400
 """Calls of the first steps that are told apart in a plot."""

@@ -7,10 +7,7 @@ from html import escape
 from typing import Any
 
 from autotune.records import Run
-from autotune.report import charts
-from autotune.report.bar_charts import Ratio, intervals, stacked
-from autotune.report.charts import Point
-from autotune.report.compare_text import (
+from autotune.report.comparing.text import (
     FRONT_COLUMNS,
     KERNEL_COLUMNS,
     POINT_COLUMNS,
@@ -20,10 +17,17 @@ from autotune.report.compare_text import (
     point_rows,
     role_rows,
 )
-from autotune.report.html_page import download, facts, page, table
-from autotune.report.kernel_history import histories, step_history
-from autotune.report.kernels import role_times, step_lines
-from autotune.report.svg import Axis
+from autotune.report.pages import (
+    download,
+    facts,
+    histories,
+    page,
+    role_times,
+    step_history,
+    step_lines,
+    table,
+)
+from autotune.report.plots import Axis, Point, Ratio, charts, intervals, stacked
 from autotune.studies.space import configuration_text
 
 _SIDES = ("first", "second")

@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from autotune.records import json_text
-from autotune.report.csv_table import csv_text
-from autotune.report.svg import BANDS, COLOURS, LEFT, TOP, WIDTH, label
+from autotune.report.plots import BANDS, COLOURS, LEFT, TOP, WIDTH, label
+from autotune.report.tables import csv_text
 
 _LIGHT = """--ink: #222; --soft: #555; --grid: #e2e2e2; --rule: #888; --paper: #fff; --box: #f5f5f5;
   --link: #0b57d0; --notice: #fff3cd; --c0: #1f77b4; --c1: #d62728; --c2: #2ca02c; --c3: #9467bd; --c4: #d96c00;

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.report.html_page import download, facts
+from autotune.report.pages.html_page import download, facts
 
 _TOLD_APART = ("tasks", "space", "kind", "step", "profile")
 

@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autotune.report import charts
-from autotune.report.about import asked, device_name, emulated_notice
-from autotune.report.bar_charts import Ratio, intervals
-from autotune.report.charts import Series
-from autotune.report.html_page import download_table, page, table
-from autotune.report.searches import over_search
-from autotune.report.svg import Axis
+from autotune.report.pages.about import asked, device_name, emulated_notice
+from autotune.report.pages.html_page import download_table, page, table
+from autotune.report.pages.searches import over_search
+from autotune.report.plots import Axis, Ratio, Series, charts, intervals
 from autotune.studies.space import compared_text, configuration_text
 
 _COLUMNS = ("run", "configuration", "status", "s a step", "J a step", "C")

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autotune.report import charts
-from autotune.report.charts import Point
-from autotune.report.html_page import table
-from autotune.report.svg import Axis
+from autotune.report.pages.html_page import table
+from autotune.report.plots import Axis, Point, charts
 from autotune.studies.space import (
     DEFAULT_POINT,
     GAINS,

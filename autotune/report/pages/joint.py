@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autotune.report.bar_charts import Ratio, intervals, stacked
-from autotune.report.html_page import download, table
+from autotune.report.pages.html_page import download, table
+from autotune.report.plots import Ratio, intervals, stacked
 from autotune.studies.space import (
     GAINS,
     configuration_text,

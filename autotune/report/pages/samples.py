@@ -8,9 +8,7 @@ from typing import Any
 
 from autotune.errors import RecordError
 from autotune.reading import LINES, Unreadable, parse_json, read_bytes
-from autotune.report import charts
-from autotune.report.charts import Series
-from autotune.report.svg import Axis
+from autotune.report.plots import Axis, Series, charts
 
 _MOST_SAMPLES = 1500
 

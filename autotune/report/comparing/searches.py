@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.records import Run
-from autotune.report.compare_kernels import verdict
+from autotune.report.comparing.kernels import verdict
 from autotune.studies.space import gain, hypervolume
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autotune.report import charts
-from autotune.report.charts import Series
-from autotune.report.svg import Axis
+from autotune.report.plots import Axis, Series, charts
 from autotune.studies.space import Figures, Limits, Objective, best, front, hypervolume, values
 
 _MEASURED = ("trial", "round", "reference", "challenge", "final", "beside")

@@ -8,14 +8,22 @@ from html import escape
 from typing import Any
 
 from autotune.records import Result, TaskResult, step_shares
-from autotune.report import charts
-from autotune.report.about import asked, device_name
-from autotune.report.bar_charts import Bar, Ratio, Small, bars, intervals, many, stacked
-from autotune.report.charts import Series
-from autotune.report.conditions import over_run
-from autotune.report.html_page import download_table, facts, page, table
-from autotune.report.kernel_history import DEFAULT, History, histories, step_history
-from autotune.report.svg import Axis
+from autotune.report.pages.about import asked, device_name
+from autotune.report.pages.conditions import over_run
+from autotune.report.pages.html_page import download_table, facts, page, table
+from autotune.report.pages.kernel_history import DEFAULT, History, histories, step_history
+from autotune.report.plots import (
+    Axis,
+    Bar,
+    Ratio,
+    Series,
+    Small,
+    bars,
+    charts,
+    intervals,
+    many,
+    stacked,
+)
 
 _COLUMNS = (
     "no.", "kernel", "role", "count", "untuned ms", "tuned ms", "speed-up", "95 %", "GFLOP/s", "moving data ms",

@@ -8,7 +8,7 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.measurement import Interval, ratio_of_sums
 from autotune.records import Run, TaskResult
-from autotune.report.kernel_history import DEFAULT
+from autotune.report.pages import DEFAULT
 
 _SEED = 1
 _NOTABLE = 0.05

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autotune.records import Result, TaskResult
-from autotune.report.csv_table import csv_text
+from autotune.report.tables.csv_table import csv_text
 from autotune.studies.space import Figures, Limits
 
 T4_SCHEMA_VERSION = "1.0.0"

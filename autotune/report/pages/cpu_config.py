@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune.report.about import asked, device_name, emulated_notice
-from autotune.report.html_page import download, download_table, page, table
-from autotune.report.joint import gained, placement, plan_sections, sequential_trials
-from autotune.report.points import found_points, front_plot, heat_maps
-from autotune.report.samples import over_time
-from autotune.report.searches import history, over_search
+from autotune.report.pages.about import asked, device_name, emulated_notice
+from autotune.report.pages.html_page import download, download_table, page, table
+from autotune.report.pages.joint import gained, placement, plan_sections, sequential_trials
+from autotune.report.pages.points import found_points, front_plot, heat_maps
+from autotune.report.pages.samples import over_time
+from autotune.report.pages.searches import history, over_search
 from autotune.studies.space import configuration_text, ratio_text
 
 _COLUMNS = ("trial", "configuration", "s a step", "J a step", "C", "proposed by", "note")

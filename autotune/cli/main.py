@@ -14,19 +14,14 @@ from typing import Annotated, Any
 import typer
 
 from autotune import __version__
-from autotune.cli import (
+from autotune.cli.commands import (
     breakdown,
     compare,
-    completion,
-    cpu_config_apply,
-    cpu_config_compare,
     doctor,
     export,
-    joint,
     kernels,
     models,
     profile,
-    replay,
     report,
     runs,
     step,
@@ -34,15 +29,24 @@ from autotune.cli import (
     trust,
     verify,
 )
-from autotune.cli import cpu_config as cpu_config_commands
-from autotune.cli import devices as devices_commands
-from autotune.cli import records as records_commands
-from autotune.cli import rpc as rpc_commands
-from autotune.cli import tracker as tracker_commands
-from autotune.cli.help import Command, Group
-from autotune.cli.output import command_of, terminal_width, write_error
-from autotune.cli.streams import drop_results, own_stdout, results, wants_json
-from autotune.cli.verbosity import Quiet, Verbose, with_verbosity
+from autotune.cli.commands import devices as devices_commands
+from autotune.cli.commands import records as records_commands
+from autotune.cli.commands import rpc as rpc_commands
+from autotune.cli.commands import tracker as tracker_commands
+from autotune.cli.options import Quiet, Verbose, completion, with_verbosity
+from autotune.cli.search_commands import cpu_config as cpu_config_commands
+from autotune.cli.search_commands import cpu_config_apply, cpu_config_compare, joint, replay
+from autotune.cli.shared import (
+    Command,
+    Group,
+    command_of,
+    drop_results,
+    own_stdout,
+    results,
+    terminal_width,
+    wants_json,
+    write_error,
+)
 from autotune.console import ended_by_signals, is_verbose, set_verbosity, stderr_log
 from autotune.errors import INTERRUPTED, AutotuneError, UsageError, meant
 from autotune.jobs.provenance import RunInterrupted

@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from autotune.cli.kernels_table import show
+from autotune.cli.commands.kernels_table import show
 from autotune.cli.main import app, main
 from autotune.cli.reference import commands
 from autotune.errors import UsageError

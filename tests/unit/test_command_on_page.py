@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from autotune.cli.report import report
+from autotune.cli.commands.report import report
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pages import plots
 
-from autotune.cli.compare import compare
+from autotune.cli.commands.compare import compare
 from autotune.errors import RecordError, UsageError
 from autotune.measurement.statistics import ratio_of_sums
 from autotune.records import read_run

@@ -12,9 +12,9 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from autotune.cli.help import group_of
 from autotune.cli.main import app, main
 from autotune.cli.reference import commands
+from autotune.cli.shared.help import group_of
 from autotune.errors import choices
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"

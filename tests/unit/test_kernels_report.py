@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pages import plot_of, plots
 
+from autotune.cli.commands.report import report
 from autotune.cli.main import main
-from autotune.cli.report import report
 from autotune.errors import RecordError, UsageError
 from autotune.records import read_run
 from autotune.report.pages.kernel_history import histories, kernels_so_far, step_history

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autotune.cli.trust import allow, model_code
+from autotune.cli.commands.trust import allow, model_code
 from autotune.errors import UsageError
 from autotune.jobs.requests.points import point_of
 from autotune.jobs.requests.step import StepRequest, requested_step

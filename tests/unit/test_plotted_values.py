@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pages import curves, dots, lengths, monotone, plot_of, ratios
 
-from autotune.cli.compare import compare
-from autotune.cli.report import report
+from autotune.cli.commands.compare import compare
+from autotune.cli.commands.report import report
 from autotune.records import Result, read_run
 from autotune.report.pages.conditions import over_run
 from autotune.report.pages.searches import history, over_search

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from pages import curves, plot_of, plots
 
-from autotune.cli.report import report
+from autotune.cli.commands.report import report
 from autotune.errors import RecordError, UsageError
 from autotune.measurement.timelines import timeline
 from autotune.power.channels import Channel, Meter

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.cli.output import write_json as print_json
+from autotune.cli.shared.output import write_json as print_json
 from autotune.errors import RecordError, UsageError
 from autotune.records import (
     MOVEMENT,

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from pages import plots
 
-from autotune.cli.report import report
+from autotune.cli.commands.report import report
 from autotune.errors import UsageError
 from autotune.report.pages.cpu_config import cpu_config_page
 from autotune.report.pages.points import heat_maps

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from autotune.cli.latest import run_path
 from autotune.cli.main import app, main
+from autotune.cli.options.latest import run_path
 from autotune.errors import UsageError
 
 SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "cpu-matmul"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autotune import waits
-from autotune.cli.kernels_table import show
+from autotune.cli.commands.kernels_table import show
 from autotune.console import LiveProgress
 from autotune.records import Result, read_run
 from autotune.waits import lasting, waiting

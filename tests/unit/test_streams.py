@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from autotune.cli.main import main
-from autotune.cli.output import command_line, command_of
-from autotune.cli.streams import wants_json
+from autotune.cli.shared.output import command_line, command_of
+from autotune.cli.shared.streams import wants_json
 from autotune.errors import UsageError
 from autotune.jobs import about_run
 from autotune.workloads import StepForm, TrainingStep

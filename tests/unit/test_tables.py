@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from autotune.cli.cpu_config_table import show as show_search
-from autotune.cli.doctor import write_report
-from autotune.cli.kernels_table import show as show_kernels
+from autotune.cli.commands.doctor import write_report
+from autotune.cli.commands.kernels_table import show as show_kernels
+from autotune.cli.commands.profile import show as show_profile
 from autotune.cli.main import main
-from autotune.cli.output import (
+from autotune.cli.search_commands.cpu_config_table import show as show_search
+from autotune.cli.shared.output import (
     Column,
     number,
     speedup_text,
@@ -19,7 +20,6 @@ from autotune.cli.output import (
     times_text,
     write_table,
 )
-from autotune.cli.profile import show as show_profile
 from autotune.doctor.check import Check
 from autotune.records import Result, TaskResult
 from autotune.studies.space.configuration_text import compared_text, gain_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotune.cli.main import main
-from autotune.cli.replay import replay
+from autotune.cli.search_commands.replay import replay
 from autotune.errors import UsageError
 from autotune.power import meizu_traces
 from autotune.studies.replay.replay import search

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotune import waits
-from autotune.cli.verbosity import set_verbosity, stderr_log
+from autotune.cli.options.verbosity import set_verbosity, stderr_log
 from autotune.compiler.native.native_build import NativePart, build_in
 from autotune.devices.info import probe
 from autotune.emulator.device.device import EmulatedDevice

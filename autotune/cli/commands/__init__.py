@@ -1,0 +1,41 @@
+"""One file a command: it parses options, calls a job, and prints."""
+
+from autotune.cli.commands import (
+    breakdown,
+    compare,
+    devices,
+    doctor,
+    export,
+    kernels,
+    models,
+    profile,
+    records,
+    report,
+    rpc,
+    runs,
+    step,
+    targets,
+    tracker,
+    trust,
+    verify,
+)
+
+__all__ = [
+    "breakdown",
+    "compare",
+    "devices",
+    "doctor",
+    "export",
+    "kernels",
+    "models",
+    "profile",
+    "records",
+    "report",
+    "rpc",
+    "runs",
+    "step",
+    "targets",
+    "tracker",
+    "trust",
+    "verify",
+]

@@ -1,0 +1,60 @@
+"""`autotune doctor`: what this machine has, what it lacks, and how to mend it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.shared import Column, with_wide, write_json, write_table
+from autotune.errors import ToolchainError
+
+if TYPE_CHECKING:
+    from autotune.doctor import Check
+
+
+@with_wide
+def doctor(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Checks this machine and tells the command that mends what is missing.
+
+    Ends with exit code 4 when something is missing that tuning for this machine's processor needs.
+    What only other targets need does not count.
+
+    \b
+    Example:
+      autotune doctor
+      autotune doctor --json
+    """
+    from autotune.doctor import is_ready, run_checks
+
+    checks = run_checks()
+    ready = is_ready(checks)
+    if json:
+        write_json({"ready": ready, "checks": [asdict(check) for check in checks]})
+    else:
+        write_report(checks, ready)
+    if not ready:
+        raise typer.Exit(ToolchainError.exit_code)
+
+
+def write_report(checks: list[Check], ready: bool) -> None:
+    """Prints what was found, and how to mend what is missing."""
+    write_table(
+        (
+            Column("check"),
+            Column("status"),
+            Column("found", least=20, prose=True),
+            Column("needed for", rank=1, least=16, prose=True),
+        ),
+        [(check.name, check.status, check.found, check.needed_for) for check in checks],
+    )
+    for title, required in (("Required", True), ("Optional", False)):
+        lacking = [x for x in checks if x.required is required and x.status != "ok"]
+        if lacking:
+            print(f"\n{title}, to mend:")
+        for check in lacking:
+            print(f"  {check.name} ({check.status}): {check.found}\n    {check.mend}")
+    print(f"\n{'Ready' if ready else 'Not ready'} to tune for this machine's processor.")

@@ -1,0 +1,162 @@
+"""`autotune export`: writes tuned kernels as a library that others can load."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.options import completion, run_path
+from autotune.cli.shared import write_json, write_next
+
+if TYPE_CHECKING:
+    pass
+
+
+def export(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            parser=run_path("kernels", "joint"),
+            autocompletion=completion.runs,
+            metavar="RUN|PLAN...",
+            help="Folders of finished runs, or plans of `autotune joint`.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write; made if it is missing.")
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a run's figures as a CSV table, as `autotune report` does."
+        ),
+    ] = None,
+    plan: Annotated[
+        list[Path] | None,
+        typer.Option(
+            parser=run_path("joint"),
+            autocompletion=completion.runs,
+            metavar="FILE",
+            help="Instead of RUN|PLAN...: export this plan of `autotune joint`; may be repeated.",
+        ),
+    ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="FOLDER",
+            help="Where a run of the plans is, if it was moved; may be repeated.",
+        ),
+    ] = None,
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            autocompletion=completion.formats,
+            metavar="tvm|c|opencl",
+            help="What to write.",
+        ),
+    ] = "tvm",
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="The library's name, which C functions begin with. [default: autotune_kernels]"
+        ),
+    ] = None,
+    platform: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            autocompletion=completion.platforms,
+            metavar="PLATFORM",
+            help="Build a C library for host, linux-aarch64 or android-arm64. [default: the runs']",
+        ),
+    ] = None,
+    soc: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Chip of each run's device, in the order of the runs, where runs do not tell."
+        ),
+    ] = None,
+    allow_stand_in: Annotated[
+        bool,
+        typer.Option(help="Export although the kernels were measured on a stand-in."),
+    ] = False,
+    check_all: Annotated[
+        bool, typer.Option(help="Store what every kernel computes, to be checked; else one a role.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
+) -> None:
+    """Writes tuned kernels as a library, with a manifest, licences and an example that checks them.
+
+    Several runs, of several devices or clusters, become variants of one library, which takes the one that fits the
+    device, and untuned kernels where none does. A plan is a variant with the schedules that it chose from its runs;
+    of the run of a joint search, its best plan is taken.
+    `autotune verify DIR` checks what was written.
+
+    \b
+    Formats:
+      tvm     libraries that TVM's runtime loads, from Python, C++ or over RPC
+      c       a C header with a function a kernel, a shared and a static library; no TVM needed
+      opencl  OpenCL C sources, a launch table in JSON, and a C++ loader of one header; no TVM needed
+
+    \b
+    Examples:
+      autotune export logs/20260102T030405Z-cpu-lenet --out build/lenet-kernels
+      autotune export logs/20260102T030405Z-cpu-lenet --format c --name lenet --out build/lenet-c
+      autotune export logs/*-arm-cpu-lenet --format c --for android-arm64 --out build/lenet-android
+      autotune export --plan logs/20260102T030405Z-joint-sm8150/plans/best.json --format c --out build/lenet-best
+      autotune export logs/*-adreno-lenet logs/*-mali-lenet --format opencl --out build/lenet-gpu
+      autotune export latest --csv lenet.csv
+    """
+    from autotune.errors import UsageError
+
+    if csv is not None:
+        _write_csv(csv, runs or ())
+        if out is None:
+            return
+    if out is None:
+        raise UsageError(
+            "nothing says where to write", hint="give a folder with --out, or a file with --csv"
+        )
+    from autotune.jobs.kernels import ExportRequest
+    from autotune.jobs.kernels import export as write_export
+
+    done = write_export(
+        ExportRequest(
+            out, tuple(runs or ()), tuple(plan or ()), tuple(run or ()), kind, name, platform,
+            tuple(soc or ()), allow_stand_in, check_all,
+        )
+    )  # fmt: skip
+    for variant, kernel in done.untimed:
+        print(f"{variant}: untuned, since no schedule had a valid time: {kernel}", file=sys.stderr)
+    if json:
+        write_json(done.manifest)
+        write_next("verify", out)
+        return
+    names = ", ".join(one["name"] for one in done.manifest["variants"])
+    print(f"{len(done.manifest['kernels'])} kernels for {names} in {out}")
+    if done.manifest["stand_in"]:
+        print("STAND-IN: some were measured on another device than they are for", file=sys.stderr)
+    write_next("verify", out)
+
+
+def _write_csv(file: Path, runs: Sequence[Path]) -> None:
+    """Writes the figures of one run as a table."""
+    from autotune.cli.commands.report import csv_of, write_page
+    from autotune.errors import UsageError
+    from autotune.records import read_run
+
+    if len(runs) != 1:
+        raise UsageError(
+            f"--csv writes the figures of one run, and there are {len(runs)}",
+            hint="such as autotune export logs/20260102T030405Z-cpu-lenet --csv lenet.csv",
+        )
+    write_page(file, csv_of(read_run(runs[0])))
+    print(f"wrote {file}", file=sys.stderr)

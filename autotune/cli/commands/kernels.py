@@ -1,0 +1,210 @@
+"""`autotune kernels`: tunes the training kernels of a model or of one operator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from autotune.cli.options import (
+    Batch,
+    Classes,
+    InputShape,
+    Layout,
+    MicroBatch,
+    Optimizer,
+    Recompute,
+    completion,
+    run_path,
+)
+from autotune.cli.shared import with_wide
+
+Precision = Literal["fp32", "fp16"]
+
+
+@with_wide
+def kernels(
+    target: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=completion.targets,
+            help="Target to tune for; see `autotune targets`. [default: cpu]",
+        ),
+    ] = None,
+    target_json: Annotated[
+        Path | None, typer.Option(help="A TVM target as a JSON file, instead of --target.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=completion.models,
+            help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory.",
+        ),
+    ] = None,
+    op: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="One operator instead of a model.")
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(help="Roles of --op, with commas; all of them if it is not given."),
+    ] = None,
+    batch: Batch = None,
+    classes: Classes = None,
+    optimizer: Optimizer = None,
+    input_shape: InputShape = None,
+    micro_batch: MicroBatch = None,
+    recompute: Recompute = None,
+    layout: Layout = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Candidates to measure, over all kernels. [default: 256]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the search. [default: 1]")] = None,
+    space: Annotated[
+        Path | None, typer.Option(help="Search space to use instead of the target's own.")
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(
+            help="fp16: try kernels that keep operands of products in half precision on their way, and sum in "
+            "single; their results are off by up to 2 %. OpenCL targets. [default: fp32]",
+        ),
+    ] = None,
+    storage: Annotated[str | None, typer.Option(hidden=True)] = None,
+    tracker: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Measure on the devices of this TVM tracker; `autotune tracker up` starts one.",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Key that the tracker has the devices under.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Tune for one cluster's cores: big, little, or its name; hybrid for all cores.",
+        ),
+    ] = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=completion.profiles,
+            metavar="PROFILE",
+            help="Ask the model of a phone instead of a device: meizu-16t, three-cluster, ...",
+        ),
+    ] = None,
+    start_from: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="PATH",
+            help="An earlier run, or records, of whatever device: the best schedules of the same kernels are tried "
+            "first; may be repeated.",
+        ),
+    ] = None,
+    records: Annotated[
+        list[Path] | None,
+        typer.Option(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="DIR",
+            help="Begin with what records know, of these kernels, of others like them, and of tiles, on the "
+            "same device: a store (`autotune records pull`), a database or a run; may be repeated. [default: none]",
+        ),
+    ] = None,
+    logs: Annotated[
+        Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="FOLDER",
+            help="Go on with a run; only --trials may change.",
+        ),
+    ] = None,
+    no_step: Annotated[
+        bool,
+        typer.Option(
+            "--no-step",
+            help="Do not run the step at the end; the whole step is then predicted only.",
+        ),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Tunes training kernels with MetaSchedule and reports what was gained over untuned ones.
+
+    Each run has a folder of its own with every measurement; Ctrl-C keeps them, --resume goes on. Where a --model is
+    tuned for this machine's processor, its step is run at the end, untuned, tuned and in PyTorch where that is
+    installed, and measured beside what was predicted; that takes a minute at most.
+
+    \b
+    Examples:
+      autotune kernels --target adreno --model lenet --batch 4 --trials 128
+      autotune kernels --op conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1 --role weight_grad
+      autotune kernels --op matmul:m=64,n=4096,k=1024 --target mali --json
+      autotune kernels --target adreno --model alexnet --batch 4 --precision fp16
+      autotune kernels --target adreno --model lenet --batch 4 --tracker 127.0.0.1:9190 --key adreno640
+      autotune kernels --target arm-cpu --model lenet --tracker 127.0.0.1:9190 --key sm8150 --cluster big
+      autotune kernels --model squeezenet1_1 --emulate meizu-16t --cluster little --from logs/2026-arm-cpu-big
+      autotune kernels --target adreno --model squeezenet1_0 --tracker 127.0.0.1:9190 --key sm8150 --records records
+      autotune kernels --resume logs/20260102T030405Z-cpu-lenet
+    """
+    from autotune.cli.commands.kernels_table import show, show_step, write_next_of
+    from autotune.cli.shared import write_json
+    from autotune.errors import INTERRUPTED, UsageError
+    from autotune.jobs.kernels import measure_step, resumed_request, tune
+    from autotune.jobs.requests import KernelsRequest, ResolvedRequest, requested_step
+
+    if storage is not None:
+        raise UsageError(
+            "--storage says where a study is kept, and kernels have none",
+            hint="--precision fp16 keeps operands in half precision",
+        )
+    of_model = {
+        "--batch": batch, "--classes": classes, "--optimizer": optimizer, "--input-shape": input_shape,
+        "--micro-batch": micro_batch, "--recompute": recompute, "--layout": layout,
+    }  # fmt: skip
+    given = [option for option, value in of_model.items() if value is not None]
+    if given and resume is None and model is None and op is not None:
+        raise UsageError(
+            f"{' and '.join(given)} {'goes' if len(given) == 1 else 'go'} with --model",
+            hint="--op has its own sizes",
+        )
+    request = KernelsRequest(
+        step=None if model is None else requested_step(
+            model, batch, classes, optimizer, input_shape, None, micro_batch, recompute, layout
+        ),
+        op=op, role=role, target=target, target_json=target_json, trials=trials, seed=seed,
+        space=space, precision=precision, tracker=tracker, key=key, cluster=cluster,
+        emulate=emulate, start_from=tuple(start_from or ()), records=tuple(records or ()),
+    )  # fmt: skip
+    earlier = None
+    if resume is None:
+        wanted = request.resolved()
+    else:
+        if request != KernelsRequest(trials=trials) or given or logs is not None:
+            raise UsageError(
+                "--resume goes on with the run as it was asked for",
+                hint="give only --trials beside it, to raise the budget",
+            )
+        tuned, earlier = resumed_request(resume, trials)
+        wanted, logs = ResolvedRequest(tuned), resume.parent
+    done = tune(wanted.tuned, logs or Path("logs"), earlier, model)
+    if not json:
+        show(done.result, done.notice)
+    content, interrupted = done.content, False
+    if wanted.tuned.batch is not None:
+        outcome = measure_step(wanted, done, wanted=not no_step)
+        content, interrupted = outcome.content, outcome.interrupted
+        show_step(outcome, as_json=json, wanted=not no_step)
+    if json:
+        write_json(content)
+    write_next_of(wanted, done)
+    return INTERRUPTED if interrupted else 0

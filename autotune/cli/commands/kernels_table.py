@@ -1,0 +1,162 @@
+"""The result of a kernel run, as a table."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from autotune.cli.shared import (
+    Column,
+    faster_text,
+    number,
+    speedup_text,
+    time_text,
+    times_text,
+    write_next,
+    write_table,
+    write_text,
+)
+from autotune.compiler.programs import DEFAULT
+from autotune.console import LOGGER
+from autotune.jobs.kernels import StepOutcome, Tuned
+from autotune.jobs.requests import ResolvedRequest
+from autotune.records import Result, TaskResult
+from autotune.workloads import short_name
+
+_SIDES = (("untuned", "untuned"), ("tuned", "tuned"), ("pytorch", "PyTorch eager"))
+
+
+def show(result: Result, notice: str | None) -> None:
+    """Prints a result on stdout, as a table."""
+    numbered = sorted(enumerate(result.tasks, start=1), key=lambda one: -_saved_ms(one[1]))
+    write_table(
+        (
+            number("no."),
+            Column("kernel", least=28),
+            Column("kernel", whole=True),
+            Column("role"),
+            number("count"),
+            number("untuned"),
+            number("tuned"),
+            Column("speed-up (95 %)"),
+            number("GFLOP/s", rank=2),
+            number("trials", rank=1),
+            Column("failures", rank=3, least=14),
+            Column("formulation", rank=4, least=14),
+        ),
+        [
+            (
+                str(place),
+                short_name(task.spec),
+                task.spec,
+                task.role,
+                str(task.count),
+                _time(task.default_ms),
+                _time(task.tuned_ms),
+                _speedup(task),
+                "-" if task.gflops is None else f"{task.gflops:.3g}",
+                str(task.trials),
+                " ".join(f"{status}:{n}" for status, n in sorted(task.failures.items())) or "-",
+                task.formulation,
+            )
+            for place, task in numbered
+        ],
+    )
+    before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
+    ratio = f"; tuned is {faster_text(before / after, 'untuned')}" if before and after else ""
+    write_text(
+        f"predicted step (sum of count x kernel time): {_time(before)} untuned, {_time(after)} tuned{ratio}"
+    )
+    mean = result.geometric_mean_speedup(("conv2d", "matmul"))
+    if mean is not None:
+        write_text(f"geometric mean speed-up of convolutions and matmuls: {mean:.2f}x")
+    write_text(f"{result.trials} trials in {result.wall_s:.0f} s on {result.device['name']}")
+    if result.records is not None:
+        write_text(str(result.records))
+    for drift in result.drifts:
+        write_text(f"drift: {drift}; candidates from before and after it met in the last timing")
+    for task in result.tasks:
+        if task.doubt:
+            write_text(f"{task.name}: ratios hold, times are in doubt: {task.doubt}")
+    if notice:
+        write_text(notice)
+
+
+def _saved_ms(task: TaskResult) -> float:
+    """What tuning a kernel saves of a step; kernels of which it is not known come last."""
+    if task.default_ms is None or task.tuned_ms is None:
+        return -math.inf
+    return task.count * (task.default_ms - task.tuned_ms)
+
+
+def _speedup(task: TaskResult) -> str:
+    if task.digest != DEFAULT:
+        return speedup_text(task.speedup, task.ci)
+    return "kept (tie)" if task.ties else "kept"
+
+
+def _time(ms: float | None) -> str:
+    return time_text(None if ms is None else ms / 1e3)
+
+
+def show_step(outcome: StepOutcome, *, as_json: bool, wanted: bool) -> None:
+    """Prints what became of the step, below the table.
+
+    Args:
+        outcome: What became of it.
+        as_json: Whether stdout has JSON: then only the log tells.
+        wanted: Whether the step was to be measured.
+    """
+    if not outcome.why_not:
+        if not as_json:
+            show_measured(outcome.content["measured_step"])
+        return
+    text = f"the step is predicted only, and not measured: {outcome.why_not}"
+    if not as_json:
+        write_text(text)
+    elif wanted:
+        LOGGER.info("%s", text)
+
+
+def show_measured(found: dict[str, Any]) -> None:
+    """Prints the object `measured_step` of a result, in lines below what was predicted."""
+    told = []
+    for side, name in _SIDES:
+        if (one := found[side]) is not None:
+            ends = one["ci_ms"] and [ms / 1e3 for ms in one["ci_ms"]]
+            told.append(
+                f"{time_text(one['ms'] / 1e3)} {name}" + (f" ({times_text(ends)})" if ends else "")
+            )
+    blocks = found["blocks"]
+    write_text(
+        f"measured step (this machine, {found['threads']} threads, {blocks} "
+        f"block{'s' * (blocks > 1)} in turns, 95 %): {', '.join(told)}"
+    )
+    for side, name in _SIDES:
+        one = found[side]
+        if side == "tuned":
+            continue
+        if one is not None:
+            faster = faster_text(one["tuned_is_faster"], name, one["ci"])
+            write_text(f"  measured, tuned is {faster}")
+        else:
+            write_text(f"  not measured: {name}: {found['left_out'].get(side, '')}")
+
+
+def write_next_of(request: ResolvedRequest, done: Tuned) -> None:
+    """Says which command comes after a kernel run: its step where this machine runs it, else its page."""
+    tuned, step = request.tuned, request.step
+    here = tuned.fleet is None and tuned.cores is None and tuned.target.family == "cpu"
+    if step is None or not here or done.result.stand_in:
+        write_next("report", done.path)
+        return
+    options = {
+        "--model": step.model, "--batch": tuned.batch, "--classes": step.classes,
+        "--optimizer": step.optimizer, "--input-shape": step.input_shape,
+        "--micro-batch": step.micro_batch, "--recompute": step.recompute, "--layout": step.layout,
+    }  # fmt: skip
+    words = (word for option in options.items() if option[1] is not None for word in option)
+    write_next("step", *words, "--run", done.path)
+
+
+__all__ = ["show", "show_measured", "show_step", "write_next_of"]

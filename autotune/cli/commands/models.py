@@ -1,0 +1,84 @@
+"""`autotune models`: what can be trained, and what a step of it costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autotune.cli.shared import Column, number, with_wide, write_json, write_table
+
+if TYPE_CHECKING:
+    from autotune.workloads import ModelInfo
+
+
+@with_wide
+def models(
+    batch: Annotated[int, typer.Option(metavar="N", help="Samples in a step.")] = 4,
+    classes: Annotated[int, typer.Option(metavar="N", help="Classes to tell apart.")] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Lists the models with the kernels of one training step: forward, backward and update.
+
+    Kernels are counted twice: distinct ones, which are tuned once, and all that a step runs. Updates that are fused
+    with a weight gradient count as part of it.
+
+    \b
+    Example:
+      autotune models
+      autotune models --batch 32 --classes 1000 --json
+    """
+    from autotune.workloads import MODELS
+
+    described = [_describe(model, batch, classes) for model in MODELS]
+    if json:
+        write_json({"batch": batch, "classes": classes, "models": described})
+        return
+    print(f"One step with batch {batch} and {classes} classes; kernels: distinct/run.\n")
+    write_table(
+        (
+            Column("model"),
+            number("input"),
+            number("parameters"),
+            number("GFLOP"),
+            number("kernels"),
+            *(number(role, rank=1) for role in described[0]["kernels"]["by_role"]),
+        ),
+        [
+            (
+                model["name"],
+                "x".join(map(str, model["input_shape"])),
+                f"{model['parameters']:,}",
+                f"{model['flops_per_step'] / 1e9:.3f}",
+                _count_text(model["kernels"]),
+                *map(_count_text, model["kernels"]["by_role"].values()),
+            )
+            for model in described
+        ],
+    )
+
+
+def _describe(model: ModelInfo, batch: int, classes: int) -> dict[str, Any]:
+    from autotune.workloads import ROLES, StepForm, build_model, formed, tasks
+
+    graph = formed(build_model(model.name, batch, classes), StepForm("channels_last"))
+    counts = {role: {"distinct": 0, "total": 0} for role in ROLES}
+    for task in tasks(graph):
+        counts[task.kernel.role]["distinct"] += 1
+        counts[task.kernel.role]["total"] += task.count
+    return {
+        "name": model.name,
+        "description": model.description,
+        "input_shape": list(model.input_shape),
+        "parameters": graph.parameter_count,
+        "kernels": {
+            "distinct": sum(count["distinct"] for count in counts.values()),
+            "total": sum(count["total"] for count in counts.values()),
+            "by_role": counts,
+        },
+        "flops_per_step": graph.flops,
+    }
+
+
+def _count_text(count: dict[str, Any]) -> str:
+    return f"{count['distinct']}/{count['total']}"

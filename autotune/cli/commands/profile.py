@@ -1,0 +1,193 @@
+"""`autotune profile`: what each operator of a training step takes on a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autotune.cli.options import (
+    Batch,
+    Classes,
+    Command,
+    Device,
+    InputShape,
+    Json,
+    Layout,
+    MicroBatch,
+    Model,
+    Optimizer,
+    Recompute,
+    Runs,
+    Ssh,
+    StepsFrom,
+    completion,
+    run_path,
+)
+from autotune.cli.shared import (
+    Column,
+    number,
+    time_text,
+    with_wide,
+    write_json,
+    write_next,
+    write_table,
+    write_text,
+)
+
+_ROWS = 20
+
+
+@with_wide
+def profile(
+    model: Model = None,
+    batch: Batch = None,
+    classes: Classes = None,
+    optimizer: Optimizer = None,
+    input_shape: InputShape = None,
+    run: Runs = None,
+    micro_batch: MicroBatch = None,
+    recompute: Recompute = None,
+    layout: Layout = None,
+    command: Command = None,
+    steps_from: StepsFrom = None,
+    device: Device = None,
+    ssh: Ssh = None,
+    emulate: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=completion.profiles,
+            metavar="PROFILE",
+            help="Measure on a model of a device, in this process.",
+        ),
+    ] = None,
+    cpus: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Cores, such as 4-7. [default: all, left to the system]"),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads. [default: one a core]")] = None,
+    of: Annotated[
+        Path | None,
+        typer.Option(
+            parser=run_path("cpu-config", "joint"),
+            autocompletion=completion.runs,
+            metavar="FOLDER",
+            help="Run of cpu-config whose --point is profiled.",
+        ),
+    ] = None,
+    point: Annotated[
+        str | None,
+        typer.Option(
+            help="best, default, or a named point of the run that --of gives. [default: best]"
+        ),
+    ] = None,
+    meter: Annotated[
+        str | None,
+        typer.Option(help="As in `autotune cpu-config`; none for times only. [default: auto]"),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(help="Steps are counted for this long at least.")
+    ] = 20.0,
+    interval_ms: Annotated[float, typer.Option(metavar="MS", help="Between samples.")] = 10.0,
+    start_temperature: Annotated[
+        float | None, typer.Option(metavar="CELSIUS", help="As in `autotune cpu-config`.")
+    ] = None,
+    logs: Annotated[Path, typer.Option(help="Folder that the run's folder is made in.")] = Path(
+        "logs"
+    ),
+    json: Json = False,
+) -> int:
+    """Shows energy, time, use of the cores, clocks, temperature and memory of each operator and role of a step.
+
+    Samples of power are joined with the times of the calls by least squares, so that calls shorter than a sample
+    are told apart over many steps, as far as they can be: what cannot is marked with ~.
+    Another program than ours has to print when its calls began: see docs/measurement.md.
+
+    \b
+    Examples:
+      autotune profile --model mobilenet_v2 --batch 8 --emulate jetson-tx2
+      autotune profile --model mobilenet_v2 --batch 8 --run logs/20260102T030405Z-arm-cpu --cpus 4-7
+      autotune profile --model alexnet --batch 16 --of logs/20260102T030405Z-cpu-config-sm8150 --point knee
+    """
+    from autotune.jobs.requests import requested_step
+    from autotune.jobs.steps import ProfileRequest
+    from autotune.jobs.steps import profile as profiled
+
+    step = requested_step(
+        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
+    )
+    done = profiled(
+        ProfileRequest(
+            step, command, steps_from, device, tuple(ssh or ()), emulate, cpus, threads, of, point,
+            meter, seconds, interval_ms, start_temperature,
+        ),
+        logs,
+    )  # fmt: skip
+    if json:
+        write_json(done.content)
+    else:
+        show(done.content, done.path)
+    write_next("report", done.path)
+    return 0
+
+
+def show(found: dict[str, Any], folder: Path) -> None:
+    """Prints a profile: roles, then the calls that take most."""
+    heads = (
+        number("time"),
+        number("share"),
+        number("mJ"),
+        number("+/-", rank=1),
+        number("W", rank=2),
+        number("cores busy", rank=3),
+        number("MHz", rank=4),
+        number("C", rank=5),
+        number("MB live", rank=6),
+    )
+    write_table(
+        (Column("operator", least=8), Column("role"), number("calls"), *heads),
+        [
+            (r["operator"], r["role"], str(r["calls"]), *_row(r))
+            for r in sorted(found["roles"], key=lambda r: -r["time_s"])
+        ],
+    )
+    print()
+    longest = sorted(found["operators"], key=lambda r: -r["time_s"])[:_ROWS]
+    write_table((Column("call", least=24), *heads), [(r["name"], *_row(r)) for r in longest])
+    if len(found["operators"]) > _ROWS:
+        write_text(f"{len(found['operators']) - _ROWS} shorter calls: see {folder}/result.json")
+    joules = found["energy_j"]
+    told = f", {joules:.4g} +/- {found['deviation_j']:.2g} J" if joules is not None else ""
+    write_text(f"a step: {time_text(found['step_s'])}{told} (of {found['steps']})")
+    if joules is not None:
+        short = sum(not r["apart"] for r in found["operators"])
+        if short:
+            write_text(
+                f"~: too short to tell apart: the power of {short} of {len(found['operators'])} calls is not known "
+                f"within 15 % of the step's ({found['intervals']} samples); roles add them up"
+            )
+    for mark in found["marks"]:
+        write_text(f"doubtful: {mark}")
+    if found["emulated"]:
+        write_text(f"{found['device']['emulated']}: times and joules are a model's")
+    write_text(f"run folder: {folder}")
+
+
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    energy = row["energy_j"]
+    mark = "" if row["apart"] else "~"
+    return (
+        time_text(row["time_s"]),
+        f"{row['share']:.1%}",
+        "-" if energy is None else f"{mark}{1e3 * energy:.4g}",
+        "-" if energy is None else f"{1e3 * row['deviation_j']:.2g}",
+        "-" if row["watts"] is None else f"{mark}{row['watts']:.3g}",
+        f"{sum(row['busy'].values()):.2f}" if row["busy"] else "-",
+        "/".join(f"{khz / 1e3:.0f}" for khz in row["khz"].values()) or "-",
+        "-" if row["celsius"] is None else f"{row['celsius']:.1f}",
+        "-" if row["live_bytes"] is None else f"{row['live_bytes'] / 1e6:.4g}",
+    )
+
+
+__all__ = ["profile"]

@@ -1,0 +1,484 @@
+"""`autotune records`: databases of what runs have measured, to be merged, compared and shipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autotune.cli.options import completion, run_path
+from autotune.cli.shared import (
+    Column,
+    number,
+    speedup_text,
+    time_text,
+    with_wide,
+    write_next,
+    write_table,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from autotune.records import Database
+
+STORE = Path("records")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Place = "a database, a run, or a folder of them"
+
+
+@with_wide
+def list_databases(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="[DIR]",
+            help="A store, a folder of runs, or one of either.",
+        ),
+    ] = STORE,
+    json: Json = False,
+) -> None:
+    """Lists the databases and runs that a folder holds: what was measured, on what, and how fast steps became.
+
+    \b
+    Examples:
+      autotune records list
+      autotune records list logs --json
+    """
+    from autotune.cli.shared import write_json
+    from autotune.compiler.run import databases_at
+
+    found = [_summary(path, database) for path, database in databases_at(folder)]
+    if json:
+        write_json({"databases": found})
+        return
+    write_table(
+        (
+            Column("records", least=24),
+            Column("device", least=18, prose=True),
+            Column("driver", rank=5, least=12),
+            Column("TVM", rank=6),
+            Column("target", rank=2),
+            number("runs", rank=4),
+            number("kernels"),
+            number("schedules", rank=3),
+            number("trials", rank=1),
+            Column("best step", least=18, prose=True),
+        ),
+        [
+            (
+                Path(one["path"]).name,
+                "; ".join(_named(i) for i in one["identities"]),
+                "; ".join(dict.fromkeys(i["driver"] or "-" for i in one["identities"])),
+                "; ".join(dict.fromkeys(i["tvm"] for i in one["identities"])),
+                "; ".join(dict.fromkeys(i["target"] for i in one["identities"])),
+                str(len(one["sources"])),
+                str(one["tasks"]),
+                str(one["schedules"]),
+                str(one["trials"]),
+                "; ".join(
+                    f"{step['workload']}: {time_text(step['ms'] / 1e3)}"
+                    + (f" ({step['cores']})" if len({s["cores"] for s in one["steps"]}) > 1 else "")
+                    for step in one["steps"]
+                    if step["ms"]
+                ),
+            )
+            for one in found
+        ],
+    )
+
+
+@with_wide
+def show(
+    database: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="DATABASE",
+            help=f"The records: {Place}.",
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Shows the kernels of a database with their best times, and the runs that they are from.
+
+    \b
+    Examples:
+      autotune records show records/sm8150-0a1b2c3d.records.gz
+      autotune records show logs/20260102T030405Z-arm-cpu-lenet --json
+    """
+    from autotune.cli.shared import write_json
+    from autotune.workloads import short_name
+
+    found = _whole(database)
+    rows = _tasks(found)
+    if json:
+        write_json({**_summary(database, found), "kernels": rows})
+        return
+    one_device = len({row["device"] for row in rows}) == 1
+    write_table(
+        (
+            number("no."),
+            Column("kernel", least=28),
+            Column("kernel", whole=True),
+            Column("role"),
+            Column("cores", least=14),
+            number("untuned"),
+            number("best"),
+            number("speed-up", rank=1),
+            number("trials", rank=2),
+            number("schedules", rank=3),
+            Column("formulation", rank=4),
+        ),
+        [
+            (
+                str(place),
+                short_name(row["spec"]),
+                row["spec"],
+                row["role"],
+                row["cores"] if one_device else f"{row['device']}, {row['cores']}",
+                _ms(row["default_ms"]),
+                _ms(row["best_ms"]),
+                speedup_text(row["default_ms"] / row["best_ms"] if row["default_ms"] else None),
+                str(row["trials"]),
+                str(row["schedules"]),
+                row["formulation"],
+            )
+            for place, row in sorted(enumerate(rows, start=1), key=lambda one: -_gain_ms(one[1]))
+        ],
+    )
+    for source in found.sources.values():
+        about = source.about
+        write_text(
+            f"{source.id}: {about['run']}, {about['workload']}, batch {about['batch']}, {source.trials} trials, "
+            f"{source.identity}, {source.cores}"
+        )
+
+
+def merge(
+    databases: Annotated[
+        list[Path],
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="A B...",
+            help=f"The records: each {Place}.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder that the database is written to.")],
+    mixed: Annotated[
+        bool,
+        typer.Option(
+            help="Join those of several devices, drivers, TVM versions or targets, and stand-ins with real ones."
+        ),
+    ] = False,
+    best: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Keep only the N fastest schedules of each kernel and formulation on each device, to ship what "
+            "counts. [default: all]",
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORKLOAD",
+            help="Leave out the runs of this model, as `records list` names it. May be repeated.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Joins records into one database, whole or not at all; what is there twice is kept once.
+
+    Every time keeps the run that measured it, with its device, driver and versions. The device names the file.
+
+    \b
+    Examples:
+      autotune records merge logs/*-arm-cpu-big-* --out shipped
+      autotune records merge mine.records.gz theirs.records.gz --out shipped --json
+      autotune records merge logs --best 8 --out shipped
+      autotune records merge shipped --without googlenet --out others
+    """
+    from autotune.errors import UsageError, choices
+    from autotune.records import file_name, merged, refuse_mixture, write_database
+
+    if best is not None and best < 1:
+        raise UsageError(f"--best is {best}", hint="give a whole number from 1")
+    parts = [_whole(path) for path in databases]
+    if not mixed:
+        refuse_mixture(parts)
+    whole = union = merged(parts)
+    for workload in without or ():
+        names = union.workloads
+        if workload not in names:
+            raise UsageError(
+                f"--without {workload}: no run is of it", hint=choices(workload, names, "there are")
+            )
+        union = union.without(workload)
+    if without and not union.sources:
+        raise UsageError("--without: nothing is left", hint="leave out fewer")
+    joined = union if best is None else union.fastest(best)
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out} is no folder", hint="give a folder; it is made if missing")
+    path = out / file_name(joined)
+    if path.exists() and path.resolve() not in [one.resolve() for one in databases]:
+        raise UsageError(
+            f"{path} exists",
+            hint="name it among what is merged, or use `autotune records pull` to add to a store",
+        )
+    write_database(path, joined)
+    twice = sum(len(part.schedules) for part in parts) - len(whole.schedules)
+    others, slower = (
+        len(one.schedules) - len(other.schedules)
+        for one, other in ((whole, union), (union, joined))
+    )
+    told = ", ".join(
+        [
+            f"{twice} duplicates removed",
+            *([f"{others} of {' and '.join(without)} left out"] if without else []),
+            *([f"{slower} slower ones left out"] if slower else []),
+        ]
+    )
+    _tell_written([(path, joined, len(joined.schedules))], told, json)
+
+
+@with_wide
+def diff(
+    a: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="A",
+            help=f"The records: {Place}.",
+        ),
+    ],
+    b: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="B",
+            help=f"The records: {Place}.",
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Compares two databases, kernel by kernel: which has the better schedule, and what each alone has.
+
+    \b
+    Example:
+      autotune records diff records/sm8150-0a1b2c3d.records.gz logs/20260102T030405Z-arm-cpu-lenet
+    """
+    from autotune.cli.shared import write_json
+    from autotune.records import Database, difference
+
+    sides = (_whole(a), _whole(b))
+    parts = [side.parts() for side in sides]
+    comparable = parts[0].keys() == parts[1].keys()
+    rows = [
+        (key[1], row)
+        for key in sorted({*parts[0], *parts[1]})
+        for row in difference(*(part.get(key, Database()) for part in parts))
+    ]
+    if json:
+        write_json(
+            {
+                "a": str(a),
+                "b": str(b),
+                "same_device": comparable,
+                "kernels": [
+                    {**asdict(row), "cores": cores, "better": row.better} for cores, row in rows
+                ],
+            }
+        )
+        return
+    write_table(
+        (
+            Column("kernel", least=28),
+            Column("cores", least=14),
+            number("A"),
+            number("B"),
+            Column("better"),
+            number("A alone", rank=1),
+            number("B alone", rank=2),
+        ),
+        [
+            (
+                row.task,
+                cores,
+                *map(time_text, row.best_s),
+                {"a": "A", "b": "B"}.get(row.better or "", "-"),
+                *map(str, row.alone),
+            )
+            for cores, row in rows
+        ],
+    )
+    both = [row for _, row in rows if None not in row.best_s]
+    if not both:
+        print("no kernel is in both: neither is better")
+    for name, side in (("A", "a"), ("B", "b")) if both else ():
+        print(f"{name} is better in {sum(row.better == side for row in both)} of {len(both)}")
+    if not comparable:
+        print(
+            "A and B were not measured on the same devices, cores and versions; only what was is compared"
+        )
+
+
+def pull(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="DIR",
+            help=f"Where records come from: {Place}.",
+        ),
+    ],
+    store: Annotated[Path, typer.Option(metavar="DIR", help="The store.")] = STORE,
+    json: Json = False,
+) -> None:
+    """Brings records into the local store, which has one database a device, driver, version of TVM and target.
+
+    `autotune kernels --records DIR` begins with what a store knows.
+
+    \b
+    Examples:
+      autotune records pull ~/Downloads/shipped
+      autotune records pull logs --store records
+    """
+    from autotune.compiler.run import databases_at
+    from autotune.records import pulled
+
+    written = pulled([database for _, database in databases_at(folder)], store)
+    _tell_written(written, "", json)
+
+
+def _whole(path: Path) -> Database:
+    from autotune.compiler.run import databases_at
+    from autotune.records import merged
+
+    return merged(database for _, database in databases_at(path))
+
+
+def _summary(path: Path, database: Database) -> dict[str, Any]:
+    steps: dict[tuple[str, str, str], float | None] = {}
+    for (identity, cores), part in database.parts().items():
+        best = {task: rows[0].best_s for task, rows in part.tasks().items()}
+        for source in part.sources.values():
+            times = [
+                (task.count, min((s for s in (best.get(name), task.default_s) if s), default=None))
+                for name, task in source.tasks.items()
+            ]
+            batch = source.about["batch"]
+            name = f"{source.about['workload']}{'' if batch is None else f' b{batch}'}"
+            known = (
+                None if any(s is None for _, s in times) else sum(n * (s or 0) for n, s in times)
+            )
+            key = (identity.device, cores, name)
+            both = [seconds for seconds in (known, steps.get(key)) if seconds is not None]
+            steps[key] = min(both, default=None)
+    return {
+        "path": str(path),
+        "identities": [asdict(one) for one in database.identities],
+        "sources": [
+            {
+                "id": s.id,
+                "cores": s.cores,
+                "trials": s.trials,
+                **s.about,
+                "device": s.identity.device,
+            }
+            for s in database.sources.values()
+        ],
+        "tasks": len(database.tasks()),
+        "schedules": len(database.schedules),
+        "trials": database.trials,
+        "steps": [
+            {
+                "workload": name,
+                "device": device,
+                "cores": cores,
+                "ms": None if seconds is None else 1e3 * seconds,
+            }
+            for (device, cores, name), seconds in steps.items()
+        ],
+    }
+
+
+def _tasks(database: Database) -> list[dict[str, Any]]:
+    rows = []
+    for (identity, cores), part in database.parts().items():
+        for name, schedules in part.tasks().items():
+            searched = part.searched(name)
+            defaults = [one.default_s for one in searched if one.default_s is not None]
+            rows.append(
+                {
+                    "name": name,
+                    "spec": searched[0].spec,
+                    "role": searched[0].role,
+                    "device": identity.device,
+                    "cores": cores,
+                    "schedules": len(schedules),
+                    "trials": sum(one.trials for one in searched),
+                    "default_ms": 1e3 * min(defaults) if defaults else None,
+                    "best_ms": 1e3 * schedules[0].best_s,
+                    "formulation": schedules[0].formulation,
+                    "digest": schedules[0].digest,
+                    "sources": sorted({key for one in schedules for key in one.seconds}),
+                }
+            )
+    return rows
+
+
+def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json: bool) -> None:
+    from autotune.cli.shared import write_json
+
+    if json:
+        write_json(
+            {
+                "databases": [
+                    {**_summary(path, database), "added": added}
+                    for path, database, added in written
+                ]
+            }
+        )
+        _tell_next(written)
+        return
+    for path, database, added in written:
+        print(
+            f"{path}: {len(database.schedules)} schedules of {len(database.tasks())} kernels from "
+            f"{len(database.sources)} runs, {added} of them new{f'; {note}' if note else ''}"
+        )
+    _tell_next(written)
+
+
+def _tell_next(written: Sequence[tuple[Path, Database, int]]) -> None:
+    """How a run begins with the first of the records that were written."""
+    from autotune.workloads.models import MODELS
+
+    known = {model.name for model in MODELS}
+    for path, database, _ in written[:1]:
+        models = [name for name in database.workloads if name in known]
+        write_next("kernels", "--model", models[0] if models else "MODEL", "--records", path)
+
+
+def _named(identity: dict[str, Any]) -> str:
+    return f"{identity['device']}{' (stand-in)' if identity['stand_in'] else ''}"
+
+
+def _ms(value: float | None) -> str:
+    return time_text(None if value is None else value / 1e3)
+
+
+def _gain_ms(row: dict[str, Any]) -> float:
+    """What the best schedule of a kernel saves of its untuned time; those of which it is not known come last."""
+    return -math.inf if row["default_ms"] is None else row["default_ms"] - row["best_ms"]

@@ -1,0 +1,102 @@
+"""`autotune runs`: the runs that a folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autotune.cli.options import LOGS, all_runs
+from autotune.cli.shared import Column, number, with_wide, write_json, write_table
+
+
+@with_wide
+def runs(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Folder that runs were made in.")
+    ] = LOGS,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Lists the runs that a folder holds, the newest first.
+
+    Wherever a command takes a run, `latest` is the newest one in logs that it can take, and DIR/latest that in
+    another folder.
+
+    \b
+    Examples:
+      autotune runs
+      autotune report latest
+      autotune runs experiments --json
+    """
+    from autotune.errors import UsageError
+
+    if not folder.is_dir() and folder != LOGS:
+        raise UsageError(
+            f"there is no folder {folder}", hint="give the folder that --logs made runs in"
+        )
+    found = [_described(run, about) for run, about in all_runs(folder)]
+    if json:
+        write_json({"folder": str(folder), "runs": found})
+        return
+    if not found:
+        print(f"no runs in {folder}: `autotune kernels` makes one")
+        return
+    write_table(
+        (
+            Column("run", least=36),
+            Column("command"),
+            Column("model", least=10),
+            number("batch", rank=1),
+            Column("device", rank=2, least=12),
+            Column("state"),
+            Column("command line", rank=3),
+        ),
+        [
+            (
+                Path(one["path"]).name,
+                one["kind"] or "-",
+                one["model"] or "-",
+                "-" if one["batch"] is None else str(one["batch"]),
+                one["device"] or "-",
+                "ended" if one["ended"] else "not ended",
+                one["command"],
+            )
+            for one in found
+        ],
+    )
+
+
+def _described(run: Path, about: dict[str, Any]) -> dict[str, Any]:
+    from autotune.records import how_to_end, kind_of
+
+    request = about.get("request")
+    request = request if isinstance(request, dict) else {}
+    step: dict[str, Any] = next(
+        (request[name] for name in ("step", "profile") if isinstance(request.get(name), dict)), {}
+    )
+    device = about.get("device")
+    ended = (run / "result.json").is_file()
+    kind = kind_of(about)
+    try:
+        how = "" if ended else how_to_end(run, about)
+    except (AttributeError, KeyError, TypeError):
+        how = ""
+    return {
+        "name": run.name,
+        "path": str(run),
+        "kind": kind,
+        "model": _text(step.get("model") or request.get("workload")),
+        "batch": step.get("batch", request.get("batch")),
+        "device": _text(device.get("name")) if isinstance(device, dict) else "",
+        "command": _text(about.get("command")),
+        "ended": ended,
+        "to_end": how,
+    }
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+__all__ = ["runs"]

@@ -1,0 +1,164 @@
+"""`autotune step`: runs training steps with tuned kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autotune.cli.options import (
+    Batch,
+    Classes,
+    Device,
+    InputShape,
+    Layout,
+    MicroBatch,
+    Optimizer,
+    Recompute,
+    Ssh,
+    completion,
+    run_path,
+)
+from autotune.cli.shared import time_text, with_wide
+
+
+@with_wide
+def step(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=completion.models,
+            help="Model, see `autotune models`; or a PyTorch module's file.py:factory or package.module:factory.",
+            show_default=False,
+        ),
+    ] = None,
+    batch: Batch = None,
+    classes: Classes = None,
+    optimizer: Optimizer = None,
+    input_shape: InputShape = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(
+            parser=run_path("kernels"),
+            autocompletion=completion.runs,
+            metavar="FOLDER",
+            help="Folder of a run with tuned kernels; may be given more than once.",
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Steps to run; the first 3 are not timed. [default: 20]"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="MNIST files, CIFAR files (binary version), or .npz with images and labels; as many samples, "
+            "spread over the file, as fit into 1 GiB. [default: generated]"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of parameters, data and dropout.")] = 1,
+    micro_batch: MicroBatch = None,
+    recompute: Recompute = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Choose the fastest micro-batch and recomputation whose peak memory fits, such as 1GB.",
+        ),
+    ] = None,
+    layout: Layout = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            parser=run_path("joint"),
+            autocompletion=completion.runs,
+            metavar="FILE",
+            help="Instead of --model: measure this plan of `autotune joint` on its device. --run then says where "
+            "the plan's runs are, if they were moved.",
+        ),
+    ] = None,
+    device: Device = None,
+    ssh: Ssh = None,
+    least_seconds: Annotated[
+        float | None, typer.Option(metavar="S", help="Shortest measurement of a --plan.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> int:
+    """Trains for some steps on this machine; reports loss, time, samples a second and peak memory.
+
+    Kernels that no --run has tuned use TVM's default schedule, and are counted. With --plan, the step that a joint
+    search planned is measured on its device, in turns with the default cores and clocks.
+
+    \b
+    Examples:
+      autotune step --model lenet --batch 4 --run logs/20260102T030405Z-cpu-lenet
+      autotune step --model alexnet --batch 16 --memory-limit 500MB --run logs/20260102T030405Z-cpu-alexnet
+      autotune step --plan logs/20260102T030405Z-joint-sm8150/plans/best.json
+      autotune step --model net.py:make --input-shape 3x32x32 --data cifar-10-batches-bin --steps 200 --json
+    """
+    from autotune.cli.shared import write_json
+    from autotune.errors import INTERRUPTED, UsageError
+    from autotune.jobs.requests import requested_step
+    from autotune.jobs.steps import TrainingRequest, train
+
+    if plan is not None:
+        from autotune.cli.commands.planned_step import show_plan
+
+        same = (model, batch, classes, optimizer, input_shape, micro_batch, recompute, layout)
+        if any(other is not None for other in (*same, steps, data, memory_limit)):
+            raise UsageError(
+                "--plan says which step is meant",
+                hint="beside it, give --run, --device or --ssh alone",
+            )
+        return show_plan(plan, run or (), device, ssh or (), least_seconds, as_json=json)
+    if model is None:
+        raise UsageError("--model or --plan says which step is meant", hint="such as --model lenet")
+    if device is not None or ssh or least_seconds is not None:
+        raise UsageError(
+            "--device, --ssh and --least-seconds go with --plan",
+            hint="`autotune profile` and `autotune cpu-config` measure steps of a model on devices",
+        )
+    wanted = requested_step(
+        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
+    )
+    assert wanted is not None
+    done = train(TrainingRequest(wanted, steps, data, seed, memory_limit))
+    if json:
+        write_json(done.content)
+    else:
+        _show(done.content)
+    return INTERRUPTED if done.interrupted else 0
+
+
+def _show(result: dict[str, Any]) -> None:
+    losses, step_ms = result["losses"], result["step_ms"]
+    if not losses:
+        return
+    form = f"batch {result['batch']}"
+    if result["micro_batch"] != result["batch"]:
+        form += f" in micro-batches of {result['micro_batch']}"
+    if result["recomputed_kernels"]:
+        form += f", {result['recomputed_kernels']} kernels run again for their activations"
+    print(f"{result['model']}, {form}, {result['optimizer']}, on {result['device']['name']}")
+    never, kept = len(result["never_tuned_kernels"]), len(result["kept_default_kernels"])
+    if never:
+        print(f"{never} of {result['kernels']} kernels were never tuned: TVM's default schedule")
+        print(f"  tune them with: {result['tune_command']}")
+    if kept:
+        print(
+            f"{kept} of {result['kernels']} kernels keep TVM's default schedule: nothing was faster"
+        )
+    shown = [
+        f"{loss:.6f}" if loss is not None else "not finite" for loss in (losses[0], losses[-1])
+    ]
+    print(f"loss         {shown[0]} -> {shown[1]} in {len(losses)} steps")
+    if step_ms is not None:
+        print(
+            f"time a step  {time_text(step_ms / 1e3)} (median of {len(losses) - result['warm_up_steps']})"
+        )
+        print(f"samples/s    {result['samples_per_s']:.4g}")
+        prepare = time_text(result["prepare_ms"] / 1e3)
+        print(f"data         {prepare} a step to prepare, beside the step")
+    peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]
+    print(f"peak memory  {peak / 1e6:.4g} MB (predicted {predicted / 1e6:.4g} MB)")

@@ -1,0 +1,58 @@
+"""`autotune trust`: allows what a run or a plan names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import run_path
+from autotune.cli.shared import write_json
+from autotune.errors import printable
+from autotune.jobs.requests import allow
+
+
+def trust(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("joint", "cpu-config", "kernels"),
+            metavar="RUN|PLAN",
+            help="A run's folder, or a plan.",
+        ),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Lets the code run that a run or a plan from somebody else names, and lets its other names be used.
+
+    A run names the program that it measures, boards, a tracker and a study's storage. A run or a plan may name a
+    model that is a function in a file. Each is used where you have used it on this machine before, or allow it.
+
+    \b
+    Examples:
+      autotune trust logs/20260102T030405Z-cpu-config-sm8150
+      autotune trust their-plan.json
+    """
+    names = [name for name in _names(path) if name is not None]
+    allow(names)
+    if json:
+        write_json({"path": str(path), "allowed": names})
+        return
+    if not names:
+        print(f"{path} names no code, and nothing else outside of it")
+    for name in names:
+        print(f"allowed from now on: {printable(name)}")
+
+
+def _names(path: Path) -> list[str | None]:
+    from autotune.jobs.requests import StepRequest, model_code, outside
+    from autotune.records import read_run
+    from autotune.studies.plans import read_plan
+
+    if not path.is_dir():
+        return [model_code(StepRequest.from_json(read_plan(path).step).with_model(path).model)]
+    asked = read_run(path).about.get("request", {})
+    step = asked.get("step")
+    model = StepRequest.from_json(step).with_model(path).model if step else None
+    return [model_code(model), *outside(asked)]

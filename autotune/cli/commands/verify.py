@@ -1,0 +1,119 @@
+"""`autotune verify`: checks an exported library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.options import Ssh
+from autotune.cli.shared import Column, number, with_wide, write_json, write_table
+from autotune.errors import UsageError
+from autotune.jobs.device import restore_left_behind
+
+if TYPE_CHECKING:
+    from autotune.compiler.export.verify import Remote
+
+
+@with_wide
+def verify(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of an export.", show_default=False)
+    ],
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="host|qemu|SERIAL",
+            help="Where to run its kernels; qemu emulates aarch64 here, a serial is one that `autotune devices` "
+            "lists. [default: this host]",
+        ),
+    ] = None,
+    ssh: Ssh = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Check this many kernels only. [default: all]"),
+    ] = None,
+    check_all: Annotated[
+        bool, typer.Option("--check-all", help="Check every kernel, which is the default.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> int:
+    """Checks an export: that its files are as they were written, and what its kernels compute on this device.
+
+    It compares every file with its SHA-256, builds the export's example and runs it: every kernel of each variant,
+    compared with float64 results, which are computed here where the export does not store them. Nothing is run
+    where a file has changed, is missing, or is not listed. Exit code 0 where all is right, 1 where something is
+    wrong, 2 where there is no export or it cannot run there, 4 where a tool is missing.
+
+    \b
+    Examples:
+      autotune verify build/lenet-c
+      autotune verify build/resnet18-c --sample 5
+      autotune verify build/lenet-arm --device qemu --json
+      autotune verify build/lenet-arm --ssh pi@raspberrypi --device pi@raspberrypi
+    """
+    from autotune.compiler.export.verify import WHERE
+    from autotune.compiler.export.verify import verify as verify_export
+    from autotune.console import LiveProgress
+
+    if sample is not None and sample < 1:
+        raise UsageError(f"--sample is {sample}", hint="give a number from 1 on")
+    if sample is not None and check_all:
+        raise UsageError("--sample checks some kernels and --check-all all", hint="give one")
+    where = next((one for one in WHERE if one == device), None)
+    remote = None if device is None or where is not None else _remote(device, ssh or ())
+    with LiveProgress() as progress:
+        verdict = verify_export(folder, where, remote, sample=sample, report=progress.at)
+    if json:
+        write_json(verdict.to_json())
+        return 0 if verdict.ok else 1
+    for found in verdict.files:
+        print(f"{found.file}: {found.status}")
+    if verdict.results:
+        write_table(
+            (
+                Column("variant"),
+                Column("role"),
+                Column("kernel", least=24),
+                Column("result"),
+                number("largest error"),
+                Column("reason", least=16, prose=True),
+            ),
+            [
+                (
+                    one.variant,
+                    one.role or "",
+                    one.kernel or "",
+                    one.status,
+                    "" if one.max_rel_error is None else f"{one.max_rel_error:.1e}",
+                    one.reason,
+                )
+                for one in verdict.results
+            ],
+        )
+    elif not verdict.ok:
+        print("files are not as they were written: nothing was run", file=sys.stderr)
+    print(
+        f"{folder}: {'right' if verdict.ok else 'WRONG'}, {verdict.checked_files} files, "
+        f"{verdict.checked_kernels} of {verdict.kernels} kernels checked"
+    )
+    return 0 if verdict.ok else 1
+
+
+def _remote(serial: str, ssh: Sequence[str]) -> Remote:
+    """The device of a serial, and what is built for it."""
+    from autotune.compiler.export.verify import Remote
+    from autotune.compiler.native import platform_of
+    from autotune.devices import choose, probe, reach
+
+    restore_left_behind()
+    ((name, kind),) = choose([serial], ssh)
+    device = reach(name, kind)
+    info = probe(device)
+    # An emulated phone has Debian's C library.
+    platform = platform_of(info.abi, android=info.sdk is not None and not info.emulated)
+    folder = "/tmp" if info.sdk is None else "/data/local/tmp"
+    return Remote(device, platform, PurePosixPath(folder))

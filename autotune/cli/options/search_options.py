@@ -1,0 +1,114 @@
+"""Options that say on what, within which limits and how a search measures, shared by the commands that search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autotune.cli.options import completion
+from autotune.cli.options.latest import run_path
+
+BLOCKS, SEED = 5, 1
+
+Objective = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=completion.objectives,
+        help="What is to be small: latency, energy, edp or pareto. [default: latency]",
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="SERIAL", help="Device, as `autotune devices` lists it; or local."
+    ),
+]
+Ssh = Annotated[
+    list[str] | None,
+    typer.Option("--ssh", metavar="USER@HOST", help="A board reached by ssh; may be repeated."),
+]
+Emulate = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=completion.profiles,
+        metavar="PROFILE",
+        help="Measure on a model of a device, in this process; see `autotune devices emulate --list`.",
+    ),
+]
+Deadline = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Longest step, such as 30s or 800ms.")
+]
+EnergyBudget = Annotated[
+    str | None, typer.Option(metavar="ENERGY", help="Most joules of a step, such as 5J.")
+]
+MaxTemperature = Annotated[
+    float | None, typer.Option(metavar="CELSIUS", help="Highest temperature of the body.")
+]
+MemoryLimit = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Most memory of the program, such as 1GB.")
+]
+Space = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|FILE",
+        help="Cores and clocks to choose among: every, phone, unrooted, coarse, or a TOML file. "
+        "[default: every]",
+    ),
+]
+Meter = Annotated[
+    str | None,
+    typer.Option(
+        help="auto, none, odpm, hwmon, iio, rapl, battery, nvml, or csv:SOURCE: a file, a FIFO or "
+        "tcp://HOST:PORT that gives lines of seconds,watts. [default: auto]"
+    ),
+]
+Blocks = Annotated[
+    int | None,
+    typer.Option(
+        help=f"How often the best and the default (all cores, clocks free) are measured again. [default: {BLOCKS}]"
+    ),
+]
+LeastSeconds = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="Steps of a run are counted for this long at least. [default: 5]"
+    ),
+]
+StartTemperature = Annotated[
+    float | None,
+    typer.Option(
+        metavar="CELSIUS",
+        help="A run begins at this temperature at most. [default: from 8 below to 2 above what it is at first]",
+    ),
+]
+Storage = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where several processes share the study: journal:FILE, postgresql+psycopg://... "
+        "[default: SQLite in the run's folder]",
+    ),
+]
+StudyName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The study's name in a shared --storage.")
+]
+Seed = Annotated[int | None, typer.Option(help=f"Seed of the search. [default: {SEED}]")]
+Logs = Annotated[
+    Path | None, typer.Option(help="Folder that the run's folder is made in. [default: logs]")
+]
+
+
+def _resume(kind: str) -> Any:
+    return typer.Option(
+        parser=run_path(kind),
+        autocompletion=completion.runs,
+        metavar="FOLDER",
+        help="Go on with a run; only --trials may change, and --storage tells a password again.",
+    )
+
+
+Resume = Annotated[Path | None, _resume("cpu-config")]
+JointResume = Annotated[Path | None, _resume("joint")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -1,0 +1,85 @@
+"""Options that say which training step is meant, shared by the commands that tune and run one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from autotune.cli.options import completion
+from autotune.cli.options.latest import run_path
+from autotune.jobs.requests import DEFAULT_BATCH
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=completion.models,
+        help="Model whose tuned step is measured, see `autotune models`; or a PyTorch module's factory.",
+    ),
+]
+Runs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        parser=run_path("kernels"),
+        autocompletion=completion.runs,
+        metavar="FOLDER",
+        help="Run of `autotune kernels` with the step's kernels; may be repeated.",
+    ),
+]
+Command = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of --model, a program on the device that trains, with its arguments; "
+        "{threads} stands for their number."
+    ),
+]
+StepsFrom = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        help="What a line holds that the end of a step prints; a group (?P<ms>...) is its milliseconds.",
+    ),
+]
+Batch = Annotated[
+    int | None, typer.Option(help=f"Batch size of --model. [default: {DEFAULT_BATCH}]")
+]
+Classes = Annotated[int | None, typer.Option(help="Classes of a built-in --model. [default: 10]")]
+Optimizer = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=completion.optimizers,
+        metavar="NAME[:KEY=VALUE,...]",
+        help="sgd, momentum or adam, such as adam:learning_rate=0.001. [default: sgd]",
+    ),
+]
+InputShape = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CxHxW",
+        help="Input of a PyTorch --model that has no input_shape; TxF for sequences, F for vectors.",
+    ),
+]
+MicroBatch = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Take the batch in parts of N samples and accumulate gradients; "
+        "batch norm sees one part at a time.",
+    ),
+]
+Recompute = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Cut the forward pass into up to N segments, and compute their activations again "
+        "in the backward pass.",
+    ),
+]
+Layout = Annotated[
+    Literal["channels-first", "channels-last"] | None,
+    typer.Option(
+        help="Order of images and filters in memory. [default: the target's; for a step, "
+        "the faster one where runs know both]"
+    ),
+]

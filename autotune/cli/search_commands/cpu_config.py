@@ -1,0 +1,153 @@
+"""`autotune cpu-config`: which cores and clocks to train on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import (
+    Batch,
+    Blocks,
+    Classes,
+    Command,
+    Deadline,
+    Device,
+    Emulate,
+    EnergyBudget,
+    InputShape,
+    Json,
+    Layout,
+    LeastSeconds,
+    Logs,
+    MaxTemperature,
+    MemoryLimit,
+    Meter,
+    MicroBatch,
+    Model,
+    Objective,
+    Optimizer,
+    Recompute,
+    Resume,
+    Runs,
+    Seed,
+    Space,
+    Ssh,
+    StartTemperature,
+    StepsFrom,
+    Storage,
+    StudyName,
+)
+from autotune.cli.shared import with_wide
+
+TRIALS, LARGEST = 40, 500
+
+
+@with_wide
+def search(
+    context: typer.Context,
+    objective: Objective = None,
+    model: Model = None,
+    batch: Batch = None,
+    classes: Classes = None,
+    optimizer: Optimizer = None,
+    input_shape: InputShape = None,
+    run: Runs = None,
+    micro_batch: MicroBatch = None,
+    recompute: Recompute = None,
+    layout: Layout = None,
+    command: Command = None,
+    steps_from: StepsFrom = None,
+    device: Device = None,
+    ssh: Ssh = None,
+    emulate: Emulate = None,
+    deadline: Deadline = None,
+    energy_budget: EnergyBudget = None,
+    max_temperature: MaxTemperature = None,
+    memory_limit: MemoryLimit = None,
+    trials: Annotated[
+        int | None, typer.Option(help=f"Configurations to measure. [default: {TRIALS}]")
+    ] = None,
+    exhaustive: Annotated[
+        bool | None,
+        typer.Option(
+            "--exhaustive",
+            help=f"Then measure the rest of a space of up to {LARGEST}, and tell how far the search was from "
+            "the optimum.",
+        ),
+    ] = None,
+    sampler: Annotated[
+        str | None,
+        typer.Option(
+            help="Who proposes what the models do not, every fifth configuration after the probes: tpe, nsga2, "
+            "random; or grid: all, in order. [default: tpe]"
+        ),
+    ] = None,
+    model_start: Annotated[
+        bool | None,
+        typer.Option(
+            "--model-start/--no-model-start",
+            help="Begin with probes, and let models of time and power lead. [default: they do]",
+        ),
+    ] = None,
+    space: Space = None,
+    meter: Meter = None,
+    blocks: Blocks = None,
+    reference_every: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Every N configurations one is measured again, which tells drift; 0: never. [default: 8]",
+        ),
+    ] = None,
+    least_seconds: LeastSeconds = None,
+    start_temperature: StartTemperature = None,
+    per_operator: Annotated[
+        bool | None,
+        typer.Option(
+            "--per-operator",
+            help="Then plan a configuration for each phase and operator of --model's step, and measure it.",
+        ),
+    ] = None,
+    storage: Storage = None,
+    study: StudyName = None,
+    seed: Seed = None,
+    logs: Logs = None,
+    resume: Resume = None,
+    json: Json = False,
+) -> int:
+    """Finds the cores, threads and clocks that suit an objective, by measuring on a device.
+
+    A step of --model is compiled for the device with the kernels of --run, brought there and run without TVM.
+    Another program's steps are timed by the lines that it prints. Energy is the power above the idle device's.
+    Without root, cores and threads are chosen and clocks are only observed.
+
+    \b
+    Examples:
+      autotune cpu-config --objective energy --model mobilenet_v2 --batch 8 --run logs/20260102T030405Z-arm-cpu
+      autotune cpu-config --objective energy --command './runTrainDemo.out MnistTrain' --steps-from 'iter'
+      autotune cpu-config --objective energy --deadline 30s --emulate meizu-16t
+      autotune cpu-config --resume logs/20260102T030405Z-cpu-config-sm8150
+      autotune cpu-config apply logs/20260102T030405Z-cpu-config-sm8150
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    from autotune.cli.search_commands.search_result import carry_out
+    from autotune.jobs.requests import SearchRequest, requested_step
+
+    step = requested_step(
+        model, batch, classes, optimizer, input_shape, run, micro_batch, recompute, layout
+    )
+    request = SearchRequest(
+        objective=objective, step=step, command=command, steps_from=steps_from, device=device,
+        ssh=tuple(ssh or ()), emulate=emulate, deadline=deadline, energy_budget=energy_budget,
+        max_temperature=max_temperature, memory_limit=memory_limit, trials=trials, sampler=sampler,
+        model=model_start, space=space, meter=meter, blocks=blocks,
+        start_temperature=start_temperature, least_seconds=least_seconds, storage=storage,
+        study=study, seed=seed, per_operator=per_operator, exhaustive=exhaustive,
+        reference_every=reference_every,
+    )  # fmt: skip
+    return carry_out(request, logs, resume, as_json=json)
+
+
+__all__ = ["search"]

@@ -1,0 +1,217 @@
+"""`autotune replay`: a search over recorded measurements, without a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autotune.cli.options import completion, run_path
+from autotune.cli.shared import Column, number, with_wide, write_json, write_table, write_text
+
+
+@with_wide
+def replay(
+    recorded: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_path("cpu-config"),
+            autocompletion=completion.runs,
+            metavar="RECORDED",
+            help="A table (cluster, cores, big_freq_ghz, small_freq_ghz, time_s, energy_j), a run of "
+            "cpu-config, a folder with settings of the published traces, or one of those.",
+        ),
+    ],
+    objective: Annotated[
+        str, typer.Option(help="What is to be small: latency, energy, edp or pareto.")
+    ] = "pareto",
+    sampler: Annotated[str, typer.Option(help="tpe, nsga2, random or grid.")] = "tpe",
+    model: Annotated[
+        bool,
+        typer.Option("--model-start/--no-model-start", help="Probes first, and models that lead."),
+    ] = True,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Longest step, such as 30s.")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Of the traces: the network whose runs are searched.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Of the traces: its batch size.")] = None,
+    usb_alone: Annotated[
+        bool,
+        typer.Option("--usb-alone", help="Of the traces: leave out what the battery gave."),
+    ] = False,
+    seeds: Annotated[int, typer.Option(help="How many searches, each with its own seed.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Searches a recorded table as if it were a device, and tells after how many measurements the best is found.
+
+    Of the published traces, the runs of --network at --batch are such a table: each setting of the phone is a
+    configuration. Without --network all runs are shown: duration, energy over USB and in all, the trainer's memory,
+    and how many cores worked. Energy is missing where power was not read.
+
+    \b
+    Examples:
+      autotune replay tests/data/meizu16t_alexnet_b16.csv --objective energy --deadline 30s
+      autotune replay tests/data/meizu16t_alexnet_b16.csv --seeds 20 --sampler random --no-model-start
+      autotune replay meizu_traces
+      autotune replay meizu_traces --network Alexnet --batch 16 --objective energy
+    """
+    import os
+    import statistics
+
+    # The models' matrices are small: more threads only wait for each other. It is read when numpy is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from autotune.errors import UsageError
+    from autotune.jobs.device import limits as limits_of
+    from autotune.jobs.device import one_of
+    from autotune.studies.replay import MISSING, read, read_traces, search
+    from autotune.studies.run import SAMPLERS, StudyRequest
+    from autotune.studies.space import OBJECTIVES, needs_energy
+
+    if seeds < 1:
+        raise UsageError(f"--seeds is {seeds}", hint="give a number from 1 on")
+    traces = recorded.is_dir() and not (recorded / "run.json").exists()
+    if not traces and (network is not None or batch is not None or usb_alone):
+        raise UsageError(
+            f"{recorded} is no folder of traces",
+            hint="--network, --batch and --usb-alone are for those",
+        )
+    if network is None or batch is None:
+        if traces and (network, batch, usb_alone) == (None, None, False):
+            return _traces(recorded, as_json=json)
+        if traces:
+            raise UsageError("a search over traces needs --network and --batch")
+        bench = read(recorded)
+    else:
+        bench = read_traces(recorded, network, batch, usb_alone=usb_alone)
+    limits = limits_of(deadline, None, None, None)
+    objective = one_of("--objective", objective, OBJECTIVES)
+    everything = bench.figures()
+    if needs_energy(objective, limits):
+        bench = bench.with_joules()
+    left_out = len(everything) - len(bench.figures())
+    space = bench.space()
+    names = [cluster.name for cluster in bench.clusters]
+    searches = [
+        search(
+            bench,
+            StudyRequest(
+                space,
+                objective,
+                limits,
+                space.size,
+                one_of("--sampler", sampler, SAMPLERS),
+                model,
+                seed,
+            ),
+        )
+        for seed in range(1, seeds + 1)
+    ]
+    counts = [found.measurements for found in searches]
+    shown = searches[0]
+    if json:
+        write_json(
+            {
+                "device": bench.device,
+                "objective": objective,
+                "sampler": sampler,
+                "model_start": model,
+                "configurations": space.size,
+                "goal": [c.to_json(names) for c in bench.figures() if c in shown.goal],
+                "measurements": counts,
+                "median": statistics.median(counts),
+                "energy_missing": [
+                    c.to_json(names) for c, f in everything.items() if f.energy_j is None
+                ],
+                "marked": [{**c.to_json(names), "mark": mark} for c, mark in bench.marks.items()],
+            }
+        )
+        return 0
+    write_table(
+        (
+            number("no."),
+            Column("configuration", least=36),
+            number("s"),
+            number("J"),
+            Column("proposed by", least=12),
+            Column("of the goal"),
+            Column("note", rank=1, least=16, prose=True),
+        ),
+        [
+            (
+                str(index),
+                trial.configuration.text(names),
+                f"{trial.figures.time_s:g}",
+                "-" if trial.figures.energy_j is None else f"{trial.figures.energy_j:g}",
+                trial.reason,
+                "yes" if trial.configuration in shown.goal else "",
+                bench.marks.get(trial.configuration, ""),
+            )
+            for index, trial in enumerate(shown.trials, start=1)
+            if trial.figures is not None
+        ],
+    )
+    what = "all of the Pareto front" if objective == "pareto" else "the best"
+    told = f"{what} is found after {counts[0]} of {space.size} measurements"
+    if seeds > 1:
+        told += f"; over {seeds} seeds: median {statistics.median(counts):g}, most {max(counts)}"
+    write_text(told)
+    if left_out:
+        write_text(f"{left_out} of {len(everything)} configurations are left out: {MISSING}")
+    write_text(bench.device["emulated"])
+    return 0
+
+
+def _traces(folder: Path, *, as_json: bool) -> int:
+    from autotune.power import meizu_traces
+    from autotune.studies.replay import MISSING
+
+    folders = meizu_traces.settings(folder)
+    runs = [(path.resolve().name, run) for path in folders for run in meizu_traces.runs(path)]
+    if as_json:
+        write_json({"runs": [{"setting": name, **_as_json(run)} for name, run in runs]})
+        return 0
+    write_table(
+        (
+            Column("setting", least=20),
+            Column("run"),
+            number("batch"),
+            number("s", rank=2),
+            number("s a step"),
+            number("USB J", rank=1),
+            number("USB and battery J"),
+            number("MB"),
+            number("cores"),
+            Column("note", rank=3, least=16, prose=True),
+        ),
+        [
+            (
+                name,
+                run.network,
+                str(run.batch),
+                f"{run.duration_s:.2f}",
+                f"{run.step_s:.4g}" if run.step_s else "-",
+                "-" if run.usb_j is None else f"{run.usb_j:.1f}",
+                "-" if run.total_j is None else f"{run.total_j:.1f}",
+                "-" if run.memory_bytes is None else f"{run.memory_bytes / 1e6:.0f}",
+                "-" if run.cores_busy is None else f"{run.cores_busy:.1f}",
+                MISSING if run.total_j is None else run.saturated,
+            )
+            for name, run in runs
+        ],
+    )
+    missing = sum(run.total_j is None for _, run in runs)
+    if missing:
+        print(f"energy is missing of {missing} of {len(runs)} runs: {MISSING}")
+    return 0
+
+
+def _as_json(run: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**asdict(run), "duration_s": run.duration_s, "energy_missing": run.total_j is None}
+
+
+__all__ = ["replay"]

@@ -153,11 +153,11 @@ def test_plots_of_any_values_and_names_keep_to_their_boxes(
             "cells", [f"{v:g}" for v in values] * 7, [name, "b"], [values * 7, [None] * 7 * len(values)],
             column_label="MHz", row_label="cores", unit="s",
         ),
-        bar_charts.bars("bars", "ms", [bars.Bar(name, v, abs(v)) for v in values]),
+        bar_charts.bars("bars", "ms", [bar_charts.Bar(name, v, abs(v)) for v in values]),
         bar_charts.stacked("parts", "ms", [name] * len(values), [(name, above), ("short", above)]),
-        bar_charts.intervals("ratios", "a / b", [bars.Ratio(name, v, [v / 3, v * 3]) for v in above]),
+        bar_charts.intervals("ratios", "a / b", [bar_charts.Ratio(name, v, [v / 3, v * 3]) for v in above]),
         bar_charts.many(
-            "many", whole, axis, [bars.Small(name, name, xs, values, name)] * 9
+            "many", whole, axis, [bar_charts.Small(name, name, xs, values, name)] * 9
         ),
     ]  # fmt: skip
     page_file = tmp_path / "page.html"

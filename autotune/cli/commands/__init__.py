@@ -1,41 +1,5 @@
 """One file a command: it parses options, calls a job, and prints."""
 
-from autotune.cli.commands import (
-    breakdown,
-    compare,
-    devices,
-    doctor,
-    export,
-    kernels,
-    models,
-    profile,
-    records,
-    report,
-    rpc,
-    runs,
-    step,
-    targets,
-    tracker,
-    trust,
-    verify,
-)
+import lazy_loader
 
-__all__ = [
-    "breakdown",
-    "compare",
-    "devices",
-    "doctor",
-    "export",
-    "kernels",
-    "models",
-    "profile",
-    "records",
-    "report",
-    "rpc",
-    "runs",
-    "step",
-    "targets",
-    "tracker",
-    "trust",
-    "verify",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,17 +1,5 @@
 """The commands that search over cores and clocks: `cpu-config`, `joint`, `replay`."""
 
-from autotune.cli.search_commands import (
-    cpu_config,
-    cpu_config_apply,
-    cpu_config_compare,
-    joint,
-    replay,
-)
+import lazy_loader
 
-__all__ = [
-    "cpu_config",
-    "cpu_config_apply",
-    "cpu_config_compare",
-    "joint",
-    "replay",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

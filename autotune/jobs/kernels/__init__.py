@@ -1,14 +1,5 @@
 """Kernel runs, and exports of what they found."""
 
-from autotune.jobs.kernels.exporting import ExportRequest, export
-from autotune.jobs.kernels.tuning import StepOutcome, Tuned, measure_step, resumed_request, tune
+import lazy_loader
 
-__all__ = [
-    "export",
-    "ExportRequest",
-    "measure_step",
-    "resumed_request",
-    "StepOutcome",
-    "tune",
-    "Tuned",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

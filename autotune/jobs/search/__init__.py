@@ -1,7 +1,5 @@
 """Searches over cores and clocks, alone or together with schedules."""
 
-from autotune.jobs.search.searching import Search
+import lazy_loader
 
-__all__ = [
-    "Search",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

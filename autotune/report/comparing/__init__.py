@@ -1,11 +1,5 @@
 """Two runs beside each other: as data, as tables, as a page."""
 
-from autotune.report.comparing import text
-from autotune.report.comparing.comparison_data import compared
-from autotune.report.comparing.page import compare_page
+import lazy_loader
 
-__all__ = [
-    "compare_page",
-    "compared",
-    "text",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,43 @@
+from .help import Command, Group
+from .output import (
+    Column,
+    command_of,
+    faster_text,
+    number,
+    say_next,
+    speedup_text,
+    terminal_width,
+    time_text,
+    times_text,
+    with_wide,
+    write_error,
+    write_json,
+    write_next,
+    write_table,
+    write_text,
+)
+from .streams import drop_results, own_stdout, results, wants_json
+
+__all__ = [
+    "Column",
+    "Command",
+    "command_of",
+    "drop_results",
+    "faster_text",
+    "Group",
+    "number",
+    "own_stdout",
+    "results",
+    "say_next",
+    "speedup_text",
+    "terminal_width",
+    "time_text",
+    "times_text",
+    "wants_json",
+    "with_wide",
+    "write_error",
+    "write_json",
+    "write_next",
+    "write_table",
+    "write_text",
+]

@@ -1,0 +1,5 @@
+from .searching import Search
+
+__all__ = [
+    "Search",
+]

@@ -17,7 +17,7 @@ from exports import DATA, compiled, exported, said, untuned_variant, with_cluste
 from autotune.compiler.export.exporter import Format
 from autotune.compiler.export.objects import compile_objects
 from autotune.compiler.export.variants import Variant, with_safe_variant
-from autotune.compiler.export.verify import verify
+from autotune.compiler.export.verification import verify
 from autotune.compiler.programs.scheduled import untuned_program
 from autotune.compiler.runners.runner import host_device
 from autotune.compiler.target.targets import TargetSpec

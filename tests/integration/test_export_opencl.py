@@ -15,7 +15,7 @@ from opencl_drivers import driver
 from test_export_c import kinds
 
 from autotune.compiler.export.variants import Variant, with_safe_variant
-from autotune.compiler.export.verify import verify
+from autotune.compiler.export.verification import verify
 from autotune.compiler.native import opencl_sidecar
 from autotune.workloads.spec import parse_kernel
 

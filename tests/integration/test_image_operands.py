@@ -16,7 +16,7 @@ from opencl_drivers import driver
 
 from autotune.compiler.export.launches import opencl_program
 from autotune.compiler.export.variants import ExportedKernel, Figures, Variant
-from autotune.compiler.export.verify import verify
+from autotune.compiler.export.verification import verify
 from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.native import opencl_sidecar
 from autotune.compiler.native.native_build import rpc_sources

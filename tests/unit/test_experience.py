@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from test_budget import lane, task
+from test_budget import searcher, task
 
 from autotune.compiler.run.budget import next_allocation
 from autotune.compiler.run.experience import experiences
@@ -91,8 +91,8 @@ def test_loops_are_cut_as_the_known_one_was(
 
 
 def test_a_known_formulation_needs_no_warmup_and_a_slow_one_waits() -> None:
-    fast = lane(1, 0.1, credit=8, expected=1.0)
-    slow = lane(0, math.inf, credit=8, expected=3.0)
+    fast = searcher(1, 0.1, credit=8, expected=1.0)
+    slow = searcher(0, math.inf, credit=8, expected=3.0)
     both = task(1, 1.0, fast, slow, warmup=4)
     turn = next_allocation([both], 50, 8)
     assert turn is not None
@@ -104,22 +104,22 @@ def test_a_known_formulation_needs_no_warmup_and_a_slow_one_waits() -> None:
 
 
 def test_the_fastest_known_formulation_goes_on_while_its_first_trials_are_on_their_way() -> None:
-    waiting = lane(2, math.inf, credit=8, expected=1.0)
-    slow = lane(0, math.inf, credit=8, expected=3.0)
+    waiting = searcher(2, math.inf, credit=8, expected=1.0)
+    slow = searcher(0, math.inf, credit=8, expected=3.0)
     turn = next_allocation([task(1, 1.0, slow, waiting, warmup=4)], 50, 8)
     assert turn is not None
     assert turn.lane is waiting
 
 
 def test_a_formulation_that_nobody_has_tried_is_tried_before_one_that_is_known() -> None:
-    told, new = lane(1, 0.1, credit=8, expected=1.0), lane(0)
+    told, new = searcher(1, 0.1, credit=8, expected=1.0), searcher(0)
     turn = next_allocation([task(1, 1.0, told, new, warmup=4)], 50, 8)
     assert turn is not None
     assert (turn.lane, turn.trials) == (new, 4)
 
 
 def test_a_kernel_that_is_known_leaves_the_budget_to_those_that_are_not() -> None:
-    known, new = task(1, 1.0, lane(4, 0.5), warmup=4), task(1, 1.0, lane(4, 0.5), warmup=4)
+    known, new = task(1, 1.0, searcher(4, 0.5), warmup=4), task(1, 1.0, searcher(4, 0.5), warmup=4)
     known.known_trials = 40
     turn = next_allocation([known, new], 50, 8)
     assert turn is not None
@@ -127,7 +127,10 @@ def test_a_kernel_that_is_known_leaves_the_budget_to_those_that_are_not() -> Non
 
 
 def test_a_kernel_that_is_slower_than_records_let_expect_comes_first_and_little_by_little() -> None:
-    settled, short = task(1, 9.0, lane(8, 2.0), warmup=4), task(1, 9.0, lane(8, 1.5), warmup=4)
+    settled, short = (
+        task(1, 9.0, searcher(8, 2.0), warmup=4),
+        task(1, 9.0, searcher(8, 1.5), warmup=4),
+    )
     settled.expected_s, short.expected_s = 1.9, 0.2
     turn = next_allocation([settled, short], 50, 16)
     assert turn is not None

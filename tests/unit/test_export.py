@@ -24,7 +24,7 @@ from autotune.compiler.export.variants import (
     variants_of_runs,
     with_safe_variant,
 )
-from autotune.compiler.export.verify import verify
+from autotune.compiler.export.verification import verify
 from autotune.compiler.target import spaces
 from autotune.compiler.target.request import Cores, TuneRequest
 from autotune.compiler.target.targets import find

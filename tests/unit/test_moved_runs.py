@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from autotune.cli.commands.trust import allow, model_code
 from autotune.errors import UsageError
+from autotune.jobs.requests import allow, model_code
 from autotune.jobs.requests.points import point_of
 from autotune.jobs.requests.step import StepRequest, requested_step
 from autotune.records import read_run

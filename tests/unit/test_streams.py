@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from autotune.cli.main import main
-from autotune.cli.shared.output import command_line, command_of
+from autotune.cli.shared.output import command_of
 from autotune.cli.shared.streams import wants_json
 from autotune.errors import UsageError
-from autotune.jobs import about_run
+from autotune.jobs.provenance import about_run, command_line
 from autotune.workloads import StepForm, TrainingStep
 
 NET = """

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from autotune import waits
-from autotune.cli.options.verbosity import set_verbosity, stderr_log
 from autotune.compiler.native.native_build import NativePart, build_in
+from autotune.console import set_verbosity, stderr_log
 from autotune.devices.info import probe
 from autotune.emulator.device.device import EmulatedDevice
 from autotune.errors import ToolchainError

@@ -15,7 +15,7 @@ from autotune.errors import UsageError
 from autotune.jobs.device import restore_left_behind
 
 if TYPE_CHECKING:
-    from autotune.compiler.export.verify import Remote
+    from autotune.compiler.export import Remote
 
 
 @with_wide
@@ -55,8 +55,8 @@ def verify(
       autotune verify build/lenet-arm --device qemu --json
       autotune verify build/lenet-arm --ssh pi@raspberrypi --device pi@raspberrypi
     """
-    from autotune.compiler.export.verify import WHERE
-    from autotune.compiler.export.verify import verify as verify_export
+    from autotune.compiler.export import WHERE
+    from autotune.compiler.export import verify as verify_export
     from autotune.console import LiveProgress
 
     if sample is not None and sample < 1:
@@ -105,7 +105,7 @@ def verify(
 
 def _remote(serial: str, ssh: Sequence[str]) -> Remote:
     """The device of a serial, and what is built for it."""
-    from autotune.compiler.export.verify import Remote
+    from autotune.compiler.export import Remote
     from autotune.compiler.native import platform_of
     from autotune.devices import choose, probe, reach
 

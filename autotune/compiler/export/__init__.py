@@ -1,1 +1,5 @@
 """Exports: kernels as a library that others load, with a manifest, checks and an example."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

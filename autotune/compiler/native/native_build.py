@@ -65,7 +65,7 @@ class NativePart:
 
 def rpc_sources() -> Path:
     """Returns the folder with the C++ sources: inside an installed wheel, or of the checkout."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[2]
     installed = package / "_rpc"
     # The wheel's copy first: next to an installed package, `../rpc` may belong to anybody.
     return installed if installed.is_dir() else package.parent / "rpc"

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autotune.compiler.export.objects import Report
-from autotune.compiler.export.opencl_format import write_launch_table
-from autotune.compiler.export.variants import (
+from autotune.compiler.export import (
     ExportedKernel,
+    Report,
     Variant,
     opencl_device,
     variants_of_runs,
+    write_launch_table,
 )
 from autotune.errors import UsageError
 from autotune.workloads import Order, StepGraph, counterparts, reordered

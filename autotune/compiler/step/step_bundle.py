@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from autotune.compiler.export.objects import Report
+from autotune.compiler.export import Report
 from autotune.compiler.native import Log, NativePart, for_platform, native_build, platform_of
 from autotune.compiler.step.gpu_side import VARIANT, GpuSide
 from autotune.compiler.step.step_library import StepLibrary

@@ -668,8 +668,8 @@ class Space(_Strict):
 
 def folder() -> Path:
     """The folder of the shipped spaces: in the wheel, or at the root of a checkout."""
-    packaged = Path(__file__).parent.parent / "_search_spaces"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "search_spaces"
+    packaged = Path(__file__).parents[2] / "_search_spaces"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "search_spaces"
 
 
 def load(path: Path) -> Space:

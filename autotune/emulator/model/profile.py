@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from autotune.errors import UsageError, choices
 from autotune.reading import Unreadable, parse_toml
 
-FOLDER = Path(__file__).parent / "profiles"
+FOLDER = Path(__file__).parents[1] / "profiles"
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]

@@ -11,10 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 
-from autotune.emulator.adbd.connection import Authorise, Identity
-from autotune.emulator.adbd.daemon import Daemon
-from autotune.emulator.adbd.link_faults import LinkFaults
-from autotune.emulator.adbd.services import PhoneServices, Rooted
+from autotune.emulator.adbd import Authorise, Daemon, Identity, LinkFaults, PhoneServices, Rooted
 from autotune.emulator.kernel import Tree
 from autotune.emulator.phone.fuse_files import FuseFiles
 from autotune.emulator.phone.userland import Contents, Userland

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotune.emulator.adbd.inside import Mode, Process
+from autotune.emulator.adbd import Mode, Process
 from autotune.emulator.inside.plan import Plan
 from autotune.errors import ToolchainError
 
-_SOURCES = Path(__file__).parent / "inside"
-_PACKAGES = Path(__file__).parents[2]
+_SOURCES = Path(__file__).parents[1] / "inside"
+_PACKAGES = Path(__file__).parents[3]
 _MOUNT_POINTS = Path("/run/autotune-emulator")
 _ARM_LIBRARIES = "/usr/aarch64-linux-gnu/lib"
 _PREFIX = "/system/arm"

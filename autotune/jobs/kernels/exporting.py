@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.compiler.export.exporter import NAME, named_format
-from autotune.compiler.export.exporter import export as write_export
-from autotune.compiler.export.variants import (
+from autotune.compiler.export import (
+    NAME,
     Variant,
+    named_format,
     unique,
     variant_of_choice,
     variants_of_runs,
     with_schedules,
 )
+from autotune.compiler.export import export as write_export
 from autotune.compiler.native import named_platform
 from autotune.console import LOGGER, LiveProgress
 from autotune.errors import UsageError

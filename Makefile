@@ -30,13 +30,13 @@ PACKAGES := build-essential cmake ninja-build python3-venv \
 TEST_PACKAGES := mksh toybox pkg-config strace
 TOOLS := g++ cmake ninja python3 aarch64-linux-gnu-g++ qemu-aarch64-static adb
 
-.PHONY: help install system demo test lint docs bench clean
+.PHONY: help install system demo test test-all lint docs bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/' | expand -t 12
 
 install: system $(STAMP) ## Install Debian packages, make .venv, build the OpenCL runtime
-	@$(BIN)/python -c "from autotune.compiler import opencl_sidecar as s; s.ensure(print)"
+	@$(BIN)/python -c "from autotune.compiler.native import opencl_sidecar as s; s.ensure(print)"
 
 # Debian packages that are missing; elsewhere only a list of tools to install by other means.
 system:
@@ -85,13 +85,24 @@ demo: install ## Check the machine, then tune LeNet for Adreno on what this mach
 	@$(BIN)/autotune doctor
 	$(BIN)/autotune kernels --target adreno --model lenet --batch 4 --trials 128
 
-test: PACKAGES += $(TEST_PACKAGES)
-test: install ## Run every test
-	@status=0
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS) || status=$$?
+test test-all: PACKAGES += $(TEST_PACKAGES)
+test: install ## Run the quick tests, in at most ten minutes
+	@$(call run_tests,-m "not slow")
+
+test-all: install ## Run every test
+	@$(call run_tests,)
+
+# A test that takes times may fail in company: what failed is run once more by itself, and is named where it passes then.
+define run_tests
+	status=0
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(1) $(ARGS) || status=$$?
 	[ "$$status" -eq 1 ] || exit "$$status"
-	echo "once more, with nothing beside them: a test that takes times may fail in company"
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS)
+	failed="$$($(BIN)/python -c 'import json; print(*json.load(open(".pytest_cache/v/cache/lastfailed")), sep="\n")')"
+	echo "once more, one after the other:"
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(1) $(ARGS)
+	echo "passed on the second try only:"
+	echo "$$failed"
+endef
 
 lint: install ## Check style and types
 	@$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 _CLOCKS = Path("/sys/devices/system/cpu/cpufreq")
+_INTEGRATION = Path(__file__).with_name("integration")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As of a job in the background: the programs that tests start would not hear Ctrl-C either.
@@ -40,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _INTEGRATION in item.path.parents and not item.get_closest_marker("quick"):
+            item.add_marker(pytest.mark.slow)
     if config.getoption("--exhaustive"):
         return
     left_out = [item for item in items if item.get_closest_marker("exhaustive")]

@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-import psutil
-
 from autotune import scratch
 from autotune.errors import INTERRUPTED
 
@@ -103,6 +101,8 @@ def stop_on_interrupt(said: str, *, after: str = "this trial") -> Iterator[Any]:
 
 def abandon() -> None:
     """Kills what this process has started, and removes its temporary folders."""
+    import psutil  # Commands that list things do not need it.
+
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             child.kill()

@@ -17,7 +17,7 @@ OPENCL_TIMEOUT_S = 60.0
 _GPU_WORK = "tuning for adreno, mali and opencl"
 _TVM_PACKAGES = ("apache-tvm", "apache-tvm-ffi")
 _OPENCL_PACKAGES = ("ocl-icd-libopencl1", "pocl-opencl-icd")
-_BUILD_SIDECAR = "from autotune.compiler import opencl_sidecar as s; s.ensure(print)"
+_BUILD_SIDECAR = "from autotune.compiler.native import opencl_sidecar as s; s.ensure(print)"
 
 
 def tvm(program: str = SELF_CHECK) -> Check:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,10 +151,15 @@ class RunFolder:
     """A run open for writing, by one process at a time.
 
     Use `create` or `reopen`, and as a context manager, which lets the lock go.
+
+    Attributes:
+        path: The folder.
+        listeners: Are called with each event once it is written.
     """
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
+        self.listeners: list[Callable[[Mapping[str, Any]], None]] = []
         self._lock = lock
         self._events = LineFile(path / _EVENTS)
         self._workloads = LineFile(path / _WORKLOADS)
@@ -208,7 +213,10 @@ class RunFolder:
             RecordError: It could not be written; the file keeps its earlier lines.
         """
         now = datetime.now(UTC).timestamp()
-        self._events.append({"event": kind, "time": round(now, 3), **fields})
+        event = {"event": kind, "time": round(now, 3), **fields}
+        self._events.append(event)
+        for listener in self.listeners:
+            listener(event)
 
     def raw(self, records: Sequence[str]) -> str | None:
         """Writes raw records of a device as one file of `raw/`; returns its name, None where there is no record.

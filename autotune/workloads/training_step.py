@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.workloads.capture import capture
+from autotune.workloads.capture import capture, capture_module
 from autotune.workloads.channels_last import channels_last
 from autotune.workloads.fusion import fused
 from autotune.workloads.graph import StepGraph
@@ -78,6 +78,7 @@ class TrainingStep:
         optimizer: How parameters are updated.
         input_shape: Shape of a sample of a PyTorch module, where it does not say so itself.
         seed: PyTorch's seed, set before a PyTorch module is made.
+        module: A PyTorch module that is there already, of which ``model`` is only the name.
     """
 
     model: str
@@ -86,11 +87,12 @@ class TrainingStep:
     optimizer: Optimizer = SGD
     input_shape: tuple[int, ...] | None = None
     seed: int = 1
+    module: Any = field(default=None, compare=False, repr=False)
 
     @property
     def captured(self) -> bool:
         """Whether the model is the user's own."""
-        return ":" in self.model
+        return self.module is not None or ":" in self.model
 
     def graph(self, form: StepForm) -> StepGraph:
         """Builds the step in a form.
@@ -126,6 +128,15 @@ class TrainingStep:
                     f"{self.model} has an input of its own", hint="leave --input-shape out"
                 )
             return build_model(self.model, samples, self.classes, self.optimizer), {}
+        if self.module is not None:
+            given = capture_module(
+                self.module,
+                samples,
+                input_shape=self.input_shape,
+                optimizer=self.optimizer,
+                name=self.model,
+            )
+            return given.graph, dict(given.values)
         found = capture(
             self.model,
             samples,

@@ -45,6 +45,7 @@ TASK_KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.quick
 def test_cpu_run_gives_right_kernels_and_the_documented_json(tmp_path: Path) -> None:
     done = autotune("kernels", "--op", MATMUL, "--trials", "14", "--logs", tmp_path, "--json")
     assert done.returncode == 0, done.stderr
@@ -145,6 +146,7 @@ def resumed(folder: Path, trials: int) -> None:
     assert len(defaults) == len(set(defaults)) == 3
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_keeps_every_trial_and_resume_goes_on(
     running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
@@ -158,6 +160,7 @@ def test_ctrl_c_keeps_every_trial_and_resume_goes_on(
     resumed(folder, len(read_run(folder).trials()) + 5)
 
 
+@pytest.mark.quick
 def test_kill_minus_nine_loses_nothing_and_leaves_no_process(
     running: subprocess.Popen[str], tmp_path: Path
 ) -> None:

@@ -146,7 +146,7 @@ class TestDevices:
         found = child_json(
             """
             import json
-            from autotune.compiler import opencl_sidecar
+            from autotune.compiler.native import opencl_sidecar
             opencl_sidecar.ensure()
             print(json.dumps([[one.type, one.sub_group_size] for one in opencl_sidecar.devices()]))
             """,
@@ -333,7 +333,7 @@ class TestLibraries:
             import json
             import numpy as np
             import tvm
-            from autotune.compiler import opencl_sidecar
+            from autotune.compiler.native import opencl_sidecar
             assert opencl_sidecar.load()
             module = tvm.runtime.load_module({str(path)!r})
             dev = tvm.device("opencl", 0)
@@ -373,7 +373,7 @@ class TestLibraries:
         path = tmp_path / "two.so"
         done = child(
             f"HOST = {HOST!r}\n{TWO_KERNELS}\n"
-            "from autotune.compiler import opencl_sidecar\n"
+            "from autotune.compiler.native import opencl_sidecar\n"
             "assert opencl_sidecar.load()\n"
             f"two_kernels(37, 16).export_library({str(path)!r})\n",
             AUTOTUNE_OPENCL_LIBRARY="/nonexistent/libOpenCL.so",
@@ -387,7 +387,7 @@ ADDED = """
 import numpy as np
 import tvm
 from tvm import te
-from autotune.compiler import opencl_sidecar
+from autotune.compiler.native import opencl_sidecar
 
 a = te.placeholder((1,), name="A")
 schedule = tvm.s_tir.Schedule(te.create_prim_func([a, te.compute((1,), lambda i: a[i] + {}, name="B")]))
@@ -509,7 +509,7 @@ class TestAbsence:
             """
             import json
             import tvm
-            from autotune.compiler import opencl_sidecar
+            from autotune.compiler.native import opencl_sidecar
             from autotune.errors import ToolchainError
             opencl_sidecar.ensure()
             found = {"exist": bool(tvm.device("opencl", 0).exist)}
@@ -537,7 +537,7 @@ class TestAbsence:
             """
             import json, time
             import tvm, tvm_ffi
-            from autotune.compiler import opencl_sidecar
+            from autotune.compiler.native import opencl_sidecar
             times = []
             for _ in range(5):
                 start = time.perf_counter()
@@ -558,7 +558,7 @@ class TestAbsence:
             """
             import json, time
             import tvm, tvm_ffi
-            from autotune.compiler import opencl_sidecar
+            from autotune.compiler.native import opencl_sidecar
             opencl_sidecar.autoload()
             print(json.dumps(bool(tvm.device("opencl", 0).exist)))
             """
@@ -572,7 +572,7 @@ class TestAbsence:
             import tvm, tvm_ffi
             tvm_ffi.register_global_func("ffi.Module.create.opencl", lambda *args: "their own")
             os.environ["XDG_CACHE_HOME"] = {os.environ.get("XDG_CACHE_HOME", "")!r}
-            from autotune.compiler import opencl_sidecar
+            from autotune.compiler.native import opencl_sidecar
             def there(name):
                 return tvm_ffi.get_global_func(name, allow_missing=True) is not None
             opencl_sidecar.autoload()
@@ -588,7 +588,9 @@ class TestAbsence:
         assert found == [False, True, True, False, "their own"]
 
     def test_load_needs_tvm(self) -> None:
-        code = "from autotune.compiler import opencl_sidecar as s; import sys; print(s.load())"
+        code = (
+            "from autotune.compiler.native import opencl_sidecar as s; import sys; print(s.load())"
+        )
         done = child(code + "; assert 'tvm' not in sys.modules")
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == "False"

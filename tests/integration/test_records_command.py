@@ -182,6 +182,7 @@ def test_clusters_of_one_phone_are_told_apart(tmp_path: Path) -> None:
     assert len({step["cores"] for step in together["steps"]}) == 2
 
 
+@pytest.mark.quick
 def test_a_known_kernel_is_not_searched_from_nothing(store: Path, tmp_path: Path) -> None:
     (kernel,) = answered("records", "show", store)["kernels"]
     common = ("kernels", "--op", MATMUL, *MODEL, "--logs", tmp_path, "--records", store)

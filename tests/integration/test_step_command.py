@@ -154,6 +154,7 @@ def test_a_users_own_module_is_tuned_and_trained(tmp_path: Path) -> None:
     assert json.loads(step.stdout)["model"] == model
 
 
+@pytest.mark.quick
 def test_ctrl_c_keeps_the_steps_that_are_done() -> None:
     command = [sys.executable, "-m", "autotune", "step", "--model", "lenet", "--steps", "1000000"]
     process = subprocess.Popen(

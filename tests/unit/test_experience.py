@@ -96,11 +96,11 @@ def test_a_known_formulation_needs_no_warmup_and_a_slow_one_waits() -> None:
     both = task(1, 1.0, fast, slow, warmup=4)
     turn = next_allocation([both], 50, 8)
     assert turn is not None
-    assert turn.lane is fast
+    assert turn.searcher is fast
     fast.state.trials = 300  # It has had its trials: the other may be better after all.
     turn = next_allocation([both], 50, 8)
     assert turn is not None
-    assert turn.lane is slow
+    assert turn.searcher is slow
 
 
 def test_the_fastest_known_formulation_goes_on_while_its_first_trials_are_on_their_way() -> None:
@@ -108,14 +108,14 @@ def test_the_fastest_known_formulation_goes_on_while_its_first_trials_are_on_the
     slow = searcher(0, math.inf, credit=8, expected=3.0)
     turn = next_allocation([task(1, 1.0, slow, waiting, warmup=4)], 50, 8)
     assert turn is not None
-    assert turn.lane is waiting
+    assert turn.searcher is waiting
 
 
 def test_a_formulation_that_nobody_has_tried_is_tried_before_one_that_is_known() -> None:
     told, new = searcher(1, 0.1, credit=8, expected=1.0), searcher(0)
     turn = next_allocation([task(1, 1.0, told, new, warmup=4)], 50, 8)
     assert turn is not None
-    assert (turn.lane, turn.trials) == (new, 4)
+    assert (turn.searcher, turn.trials) == (new, 4)
 
 
 def test_a_kernel_that_is_known_leaves_the_budget_to_those_that_are_not() -> None:

@@ -78,7 +78,7 @@ def run_of(
 def test_planning_an_export_needs_no_tvm() -> None:
     code = (
         "import sys\n"
-        "from autotune.compiler.export import exporter, verify, variants, manifest\n"
+        "from autotune.compiler.export import exporter, verification, variants, manifest\n"
         "sys.exit('tvm' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -15,7 +15,7 @@ from autotune.workloads import parse_kernel
 GPU = Identity("A GPU", "opencl", "1", "0.27.0", "opencl", stand_in=False)
 
 
-class _Lane:
+class _Searcher:
     formulation = SimpleNamespace(name="gemm", rule="implicit_gemm")
 
     def lesson(self, known: Any) -> Any:
@@ -37,11 +37,11 @@ def test_steps_are_told_one_by_one_up_to_the_last(kernels: int) -> None:
     entries: Any = [
         SimpleNamespace(
             task=SimpleNamespace(kernel=SimpleNamespace(name=f"own {number}")),
-            lanes=SimpleNamespace(lanes=[_Lane()], weight=1, default_s=1.0),
+            searchers=SimpleNamespace(searchers=[_Searcher()], weight=1, default_s=1.0),
         )
         for number in range(kernels)
     ]
-    made: Any = _Lane()
+    made: Any = _Searcher()
     warm = WarmStart(told, lambda kernel, formulation: made)
     steps: list[int] = []
     warm.begin(entries, lambda done, name: steps.append(done), lambda: False)

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from autotune.jobs.requests import BLOCKS, SEED
 from autotune.cli.options import completion
 from autotune.cli.options.latest import run_path
-
-BLOCKS, SEED = 5, 1
 
 Objective = Annotated[
     str | None,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.jobs.requests import LARGEST, SEARCH_TRIALS
 from autotune.cli.options import (
     Batch,
     Blocks,
@@ -40,8 +41,6 @@ from autotune.cli.options import (
 )
 from autotune.cli.shared import with_wide
 
-TRIALS, LARGEST = 40, 500
-
 
 @with_wide
 def search(
@@ -66,7 +65,7 @@ def search(
     max_temperature: MaxTemperature = None,
     memory_limit: MemoryLimit = None,
     trials: Annotated[
-        int | None, typer.Option(help=f"Configurations to measure. [default: {TRIALS}]")
+        int | None, typer.Option(help=f"Configurations to measure. [default: {SEARCH_TRIALS}]")
     ] = None,
     exhaustive: Annotated[
         bool | None,

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from autotune.jobs.requests import JOINT_TRIALS
 from autotune.cli.options import (
     Batch,
     Blocks,
@@ -40,7 +41,6 @@ from autotune.cli.options import (
 )
 from autotune.cli.shared import with_wide
 
-TRIALS = 150
 
 
 @with_wide
@@ -73,7 +73,7 @@ def joint(
     ssh: Ssh = None,
     emulate: Emulate = None,
     trials: Annotated[
-        int | None, typer.Option(help=f"Steps to measure. [default: {TRIALS}]")
+        int | None, typer.Option(help=f"Steps to measure. [default: {JOINT_TRIALS}]")
     ] = None,
     kernel_trials: Annotated[
         int | None,

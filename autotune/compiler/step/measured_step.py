@@ -101,10 +101,11 @@ def measure_step(
     """
     left_out: dict[str, str] = {}
     with ExitStack() as opened:
-        eager = _EagerWorker(wanted) if importlib.util.find_spec("torch") else None
-        if eager is None:
-            left_out["pytorch"] = "PyTorch is not installed"
+        eager = None
+        if why := _no_eager(wanted):
+            left_out["pytorch"] = why
         else:
+            eager = _EagerWorker(wanted)
             opened.callback(eager.stop)
         sides: dict[str, _Turn] = {}
         known = {"tuned": runs, "untuned": replace(runs, winners={})}
@@ -127,6 +128,15 @@ def measure_step(
             else:
                 sides["pytorch"] = eager.run
         return MeasuredStep(_in_turns(sides, report), left_out)
+
+
+def _no_eager(wanted: TrainingStep) -> str:
+    """Why PyTorch cannot run a step; empty where it can."""
+    if importlib.util.find_spec("torch") is None:
+        return "PyTorch is not installed"
+    if wanted.module is not None:
+        return "the module is an object of this process, and PyTorch would run in another"
+    return ""
 
 
 def _turn(session: StepSession, graph: StepGraph) -> _Turn:

@@ -23,7 +23,7 @@ from autotune.workloads import (
 )
 
 if TYPE_CHECKING:
-    from autotune.workloads.capture.torch_step import EagerStep
+    from autotune.workloads.capture import EagerStep
 
 _Given = tuple[Any, Any, dict[str, Any]]
 
@@ -32,8 +32,7 @@ class _Loaded:
     """A step in PyTorch, and the data that it is given."""
 
     def __init__(self, wanted: TrainingStep, threads: int) -> None:
-        from autotune.workloads.capture.factory import load_module
-        from autotune.workloads.capture.torch_step import ModuleStep, TorchStep, torch
+        from autotune.workloads.capture import ModuleStep, TorchStep, load_module, torch
 
         torch.set_num_threads(threads)
         graph, _ = wanted.plain()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from autotune.compiler.step import MeasuredStep
 
 COMMAND = "kernels"
+Listener = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,11 @@ def resumed_request(path: Path, trials: int | None) -> tuple[TuneRequest, Run]:
 
 
 def tune(
-    request: TuneRequest, logs: Path, earlier: Run | None = None, model: str | None = None
+    request: TuneRequest,
+    logs: Path,
+    earlier: Run | None = None,
+    model: str | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> Tuned:
     """Carries out a kernel run.
 
@@ -102,6 +107,7 @@ def tune(
         logs: Where a new run's folder is made.
         earlier: The run to go on with; None starts a new one.
         model: What the model is called; None for its workload's name, or for one operator.
+        listeners: Are called with each event that the run records.
 
     Raises:
         RunInterrupted: Ctrl-C; everything that was measured is kept.
@@ -118,6 +124,7 @@ def tune(
     known = known_schedules([Path(name) for name in request.start_from], request.target)
     learned, what = _learned(request, runner, earlier)
     folder = _folder(request, runner, logs, earlier)
+    folder.listeners += listeners
     resume = how_to_resume(folder.path, COMMAND)
     with folder, LiveProgress() as progress, stop_on_interrupt(resume) as interrupted:
         notice = stand_in_notice(request.target, runner.device)

@@ -1,8 +1,8 @@
+from .defaults import BLOCKS, DEFAULT_BATCH, JOINT_TRIALS, KERNEL_TRIALS, LARGEST, SEARCH_TRIALS, SEED
 from .kernels import KernelsRequest, ResolvedRequest, positive
 from .points import point_of
-from .search import BLOCKS, SearchRequest
+from .search import SearchRequest
 from .step import (
-    DEFAULT_BATCH,
     GIVE,
     PUT_BACK,
     StepRequest,
@@ -17,7 +17,10 @@ __all__ = [
     "check_allowed",
     "DEFAULT_BATCH",
     "GIVE",
+    "JOINT_TRIALS",
+    "KERNEL_TRIALS",
     "KernelsRequest",
+    "LARGEST",
     "model_code",
     "outside",
     "point_of",
@@ -25,7 +28,9 @@ __all__ = [
     "PUT_BACK",
     "requested_step",
     "ResolvedRequest",
+    "SEARCH_TRIALS",
     "SearchRequest",
+    "SEED",
     "step_feeds",
     "StepRequest",
 ]

@@ -19,6 +19,7 @@ from autotune.compiler.target import (
 )
 from autotune.errors import UsageError
 from autotune.jobs.device import chosen_cores, fleet_of, target_on
+from autotune.jobs.requests.defaults import KERNEL_TRIALS, SEED
 from autotune.jobs.requests.step import StepRequest
 from autotune.jobs.requests.trusted import allow, outside
 from autotune.workloads import (
@@ -32,7 +33,6 @@ from autotune.workloads import (
 )
 
 Precision = Literal["fp32", "fp16"]
-TRIALS, SEED = 256, 1
 _LARGEST = 2**31
 
 
@@ -86,7 +86,7 @@ class KernelsRequest:
             )
         if self.step is not None and self.role is not None:
             raise UsageError("--role goes with --op", hint="a model is tuned in all its roles")
-        trials = positive("--trials", TRIALS if self.trials is None else self.trials)
+        trials = positive("--trials", KERNEL_TRIALS if self.trials is None else self.trials)
         seed = positive("--seed", SEED if self.seed is None else self.seed)
         target = self._target()
         cores, fleet = chosen_cores(

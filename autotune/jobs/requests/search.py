@@ -17,16 +17,13 @@ from autotune.jobs.device import (
     one_of,
     ranges,
 )
+from autotune.jobs.requests.defaults import JOINT_TRIALS, LARGEST, SEARCH_TRIALS, SEED
 from autotune.jobs.requests.step import StepRequest
 from autotune.reading import Unreadable, typed
 from autotune.records import Run
 from autotune.studies.run import SAMPLERS, StudyRequest
 from autotune.studies.space import OBJECTIVES, CpuSpace
 
-TRIALS, JOINT_TRIALS = 40, 150
-BLOCKS, SEED = 5, 1
-LARGEST = 500
-"""Configurations of a space that is measured as a whole."""
 _LARGEST_SEED = 2**32 - 1
 """Optuna's samplers draw by NumPy's older generator."""
 
@@ -112,7 +109,7 @@ class SearchRequest:
             raise UsageError(f"--seed is {self.seed}", hint=f"give one up to {_LARGEST_SEED}")
         if self.study is not None and not self.study.strip():
             raise UsageError("--study is empty", hint="give a name, or leave it out")
-        usual = JOINT_TRIALS if self.joint else TRIALS
+        usual = JOINT_TRIALS if self.joint else SEARCH_TRIALS
         return replace(
             self,
             trials=usual if self.trials is None else self.trials,
@@ -202,4 +199,4 @@ class SearchRequest:
         return found if step is None else replace(found, step=StepRequest.from_json(step))
 
 
-__all__ = ["BLOCKS", "JOINT_TRIALS", "LARGEST", "SEED", "TRIALS", "SearchRequest"]
+__all__ = ["SearchRequest"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
+from autotune.jobs.requests.defaults import DEFAULT_BATCH
 from autotune.jobs.requests.trusted import allow, check_allowed, model_code
+from autotune.measurement import MemoryKind
 from autotune.records import place_of
 from autotune.workloads import (
     Optimizer,
@@ -26,10 +28,8 @@ from autotune.workloads.models import DEFAULT_CLASSES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from autotune.measurement import MemoryKind
     from autotune.workloads import StepGraph
 
-DEFAULT_BATCH = 4
 GIVE = "say where its runs are with --run"
 PUT_BACK = "put it back there, or in the same folder as the run"
 _SAMPLES_BYTES = 2**30
@@ -52,6 +52,7 @@ class StepRequest:
         layout: `channels-first` or `channels-last`.
         gpu_runs: Folders of OpenCL kernel runs, for calls on the GPU.
         gpu_memory: How tensors get to the GPU.
+        module: A `torch.nn.Module`, of which `model` is only the name; no file keeps it.
     """
 
     model: str
@@ -65,17 +66,19 @@ class StepRequest:
     layout: str | None = None
     gpu_runs: tuple[str, ...] = ()
     gpu_memory: MemoryKind | None = None
+    module: Any = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """As a run's folder keeps it."""
-        return asdict(self) | {"runs": list(self.runs), "gpu_runs": list(self.gpu_runs)}
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "module"}
+        return plain | {"runs": list(self.runs), "gpu_runs": list(self.gpu_runs)}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> StepRequest:
         """What `to_json` gave."""
         lists = {name: tuple(found.get(name, ())) for name in ("runs", "gpu_runs")}
         known = {
-            name: found[name] for name in found if name in {field.name for field in fields(cls)}
+            name: found[name] for name in found if name in {one.name for one in fields(cls)} - {"module"}
         }
         return cls(**known | lists)
 
@@ -143,6 +146,7 @@ class StepRequest:
             Optimizer() if self.optimizer is None else Optimizer.parse(self.optimizer),
             shape,
             seed,
+            self.module,
         )
 
     def form(self, batch: int, usual: str) -> StepForm:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -71,6 +71,7 @@ from autotune.studies.run import (
 from autotune.studies.space import CpuConfiguration, needs_energy
 
 Events = tuple[dict[str, Any], ...]
+Listener = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Search:
         logs: Folder that a new run's folder is made in.
         resume: Folder of the run that goes on; None for a new one.
         events: What that run has recorded.
+        listeners: Are called with each event that the run records.
     """
 
     def __init__(
@@ -103,11 +105,13 @@ class Search:
         *,
         resume: Path | None = None,
         events: Events = (),
+        listeners: Sequence[Listener] = (),
     ) -> None:
         self._request = request
         self._logs = logs or Path("logs")
         self._resume = resume
         self._events = events
+        self._listeners = listeners
 
     @classmethod
     def resumed(cls, path: Path, given: SearchRequest, logs: Path | None) -> Search:
@@ -145,15 +149,17 @@ class Search:
         return cls(request.checked(), logs, resume=path, events=earlier.events)
 
     @classmethod
-    def new(cls, request: SearchRequest, logs: Path | None) -> Search:
-        """A new search.
+    def new(
+        cls, request: SearchRequest, logs: Path | None, listeners: Sequence[Listener] = ()
+    ) -> Search:
+        """A new search; `listeners` are called with each event that the run records.
 
         Raises:
             UsageError: An option makes no sense.
         """
         checked = request.checked()
         allow(outside(checked.to_json()))
-        return cls(checked, logs)
+        return cls(checked, logs, listeners=listeners)
 
     def run(self) -> SearchResult:
         """Searches, and writes the run's folder.
@@ -218,6 +224,7 @@ class Search:
             ),
             stop_on_interrupt(how_to_resume(folder.path, name)) as interrupted,
         ):
+            folder.listeners += self._listeners
             progress.notice(f"run folder: {folder.path}")
             if chosen.info.emulated:
                 progress.notice(f"{chosen.info.emulated}: times and joules are a model's")

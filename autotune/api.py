@@ -1,0 +1,331 @@
+"""Tuning from Python: each function does what the command of its name does, and writes the same run folder.
+
+Functions raise `autotune.errors.AutotuneError` where a command would print an error, and `KeyboardInterrupt` after
+Ctrl-C, whose text says how to go on: everything that was measured is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from autotune.errors import UsageError
+from autotune.jobs.kernels import ExportRequest, ExportResult, export, measure_step, tune
+from autotune.jobs.requests import KernelsRequest, SearchRequest, StepRequest, requested_step
+from autotune.jobs.search import Search
+from autotune.records import Kind, Result, TaskResult, kind_of, read_run
+from autotune.workloads import OPERATORS
+
+if TYPE_CHECKING:
+    import pandas
+
+Callback = Callable[[Mapping[str, Any]], None]
+"""Is called with each event that a run records; `docs/formats.md` lists them. `event["event"]` is its kind."""
+Objective = Literal["latency", "energy", "edp", "pareto"]
+
+
+@dataclass(frozen=True)
+class KernelsResult:
+    """A kernel run that has ended.
+
+    Attributes:
+        path: The run's folder.
+        content: Content of its `result.json`; `docs/result-schema.md` describes it.
+    """
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @property
+    def tasks(self) -> Sequence[TaskResult]:
+        """The kernels, with their times before and after."""
+        return Result.from_json(dict(self.content)).tasks
+
+    @property
+    def speedup(self) -> float | None:
+        """Predicted time of an untuned step over that of the tuned one; None where a kernel has no valid time."""
+        ms = self.content["step_ms"]
+        return ms["untuned"] / ms["tuned"] if ms["untuned"] and ms["tuned"] else None
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row a kernel; needs pandas.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        return _frame(self.content["tasks"])
+
+    def export(
+        self, out: str | Path, *, format: Literal["tvm", "c", "opencl"] = "tvm", **options: Any
+    ) -> ExportResult:
+        """Writes the kernels as a library.
+
+        Args:
+            out: Folder that is made.
+            format: What is written.
+            options: Further fields of `ExportRequest`, such as `name` and `platform`.
+
+        Raises:
+            UsageError: An option makes no sense, or the kernels were measured on a stand-in.
+        """
+        return export(ExportRequest(Path(out), (self.path,), format=format, **options))
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A search over cores and clocks that has ended.
+
+    Attributes:
+        path: The run's folder.
+        content: Content of its `result.json`; `docs/cpu-config.md` describes it.
+    """
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @property
+    def best(self) -> Mapping[str, Any]:
+        """The best point: `clusters`, `threads`, `time_s`, `energy_j` and more."""
+        best: Mapping[str, Any] = self.content["best"]
+        return best
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row a configuration that was measured; needs pandas.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        rows = [
+            {
+                "trial": event.get("number"),
+                "configuration": event["configuration"],
+                **(event["figures"] or {}),
+                "status": event["status"],
+            }
+            for event in read_run(self.path).events
+            if event["event"] == "trial"
+        ]
+        return _frame(rows)
+
+
+def tune_kernels(
+    model_or_op: Any,
+    *,
+    target: str | None = None,
+    batch: int | None = None,
+    trials: int | None = None,
+    role: str | None = None,
+    optimizer: str | None = None,
+    input_shape: Sequence[int] | None = None,
+    logs: str | Path = "logs",
+    callbacks: Sequence[Callback] = (),
+    run_step: bool = True,
+    **options: Any,
+) -> KernelsResult:
+    """Tunes the kernels of a training step, or of one operator; see `autotune kernels --help`.
+
+    Args:
+        model_or_op: A built-in model, such as `"lenet"`; `"file.py:factory"`; a `torch.nn.Module`, or a function
+            that makes one; or an operator, such as `"matmul:m=64,n=256,k=128"`.
+        target: What to tune for; `cpu` by default.
+        batch: Samples of a step; 4 by default.
+        trials: Candidates to measure, over all kernels; 256 by default.
+        role: Roles of an operator, with commas; all of them by default.
+        optimizer: As `--optimizer` takes it, such as `"adam:learning_rate=0.001"`.
+        input_shape: Shape of a sample of a PyTorch module that does not say so itself.
+        logs: Folder that the run's folder is made in.
+        callbacks: Are called with each event that the run records.
+        run_step: Whether the step is run at the end, where this machine can, and measured.
+        options: Further fields of `KernelsRequest`, such as `tracker`, `key`, `records` and `seed`, and of
+            `StepRequest`, such as `classes` and `layout`.
+
+    Raises:
+        UsageError: An option makes no sense.
+        NothingMeasuredError: No kernel has a valid time.
+        KeyboardInterrupt: Ctrl-C; the text says how to go on.
+
+    Example:
+        >>> result = autotune.tune_kernels("lenet", batch=4, trials=64)  # doctest: +SKIP
+        >>> result.to_frame()[["name", "speedup"]]  # doctest: +SKIP
+    """
+    of_step = {key: options.pop(key) for key in _STEP_FIELDS if key in options}
+    step = op = None
+    if _is_operator(model_or_op):
+        op = model_or_op
+        given = [name for name, value in (("batch", batch), ("optimizer", optimizer)) if value]
+        if given or of_step:
+            raise UsageError(
+                f"{', '.join([*given, *of_step])}: an operator has its own sizes",
+                hint="give them with a model",
+            )
+    else:
+        step = _step(model_or_op, batch, optimizer, input_shape, of_step)
+    request = KernelsRequest(
+        step=step, op=op, role=role, target=target, trials=trials, **_known(KernelsRequest, options)
+    )
+    resolved = request.resolved()
+    name = step.model if step else None
+    done = tune(resolved.tuned, Path(logs), model=name, listeners=callbacks)
+    content: Mapping[str, Any] = done.content
+    if step is not None:
+        outcome = measure_step(resolved, done, wanted=run_step)
+        content = outcome.content
+    return KernelsResult(done.path, content)
+
+
+def cpu_config(
+    model: Any = None,
+    *,
+    objective: Objective = "latency",
+    runs: Sequence[KernelsResult | str | Path] = (),
+    batch: int | None = None,
+    trials: int | None = None,
+    logs: str | Path = "logs",
+    callbacks: Sequence[Callback] = (),
+    **options: Any,
+) -> SearchResult:
+    """Finds the cores, threads and clocks that suit an objective; see `autotune cpu-config --help`.
+
+    Args:
+        model: The step that is measured, as `tune_kernels` takes it; None with `command` and `steps_from`.
+        objective: What is minimised.
+        runs: Kernel runs with the step's kernels.
+        batch: Samples of a step; 4 by default.
+        trials: Configurations to measure; 40 by default.
+        logs: Folder that the run's folder is made in.
+        callbacks: Are called with each event that the run records.
+        options: Further fields of `SearchRequest`, such as `device`, `emulate`, `deadline` and `meter`.
+
+    Raises:
+        UsageError: An option makes no sense.
+        DeviceError: The device is gone, or has no meter that is needed.
+        KeyboardInterrupt: Ctrl-C; the text says how to go on.
+    """
+    return _searched(False, model, objective, runs, batch, trials, logs, callbacks, options)
+
+
+def joint(
+    model: Any,
+    *,
+    objective: Objective = "latency",
+    runs: Sequence[KernelsResult | str | Path] = (),
+    batch: int | None = None,
+    trials: int | None = None,
+    logs: str | Path = "logs",
+    callbacks: Sequence[Callback] = (),
+    **options: Any,
+) -> SearchResult:
+    """Finds schedules, cores, threads and clocks together; see `autotune joint --help`, and `cpu_config`."""
+    return _searched(True, model, objective, runs, batch, trials, logs, callbacks, options)
+
+
+def load_run(path: str | Path) -> KernelsResult | SearchResult:
+    """A run that has ended, of `tune_kernels`, `cpu_config` or `joint`, or of their commands.
+
+    Args:
+        path: Its folder.
+
+    Raises:
+        UsageError: There is no such run, it has not ended, or it is of another command.
+        RecordError: It is damaged.
+    """
+    run = read_run(Path(path))
+    content = run.ended()
+    kind: Kind | None = kind_of(run.about)
+    if kind == "kernels":
+        return KernelsResult(run.path, content)
+    if kind in ("cpu-config", "joint"):
+        return SearchResult(run.path, content)
+    raise UsageError(
+        f"{path} is a run of `autotune {kind}`", hint="kernels, cpu-config and joint can be loaded"
+    )
+
+
+_STEP_FIELDS = ("classes", "micro_batch", "recompute", "layout")
+
+
+def _is_operator(what: Any) -> bool:
+    return isinstance(what, str) and what.partition(":")[0] in OPERATORS
+
+
+def _step(
+    model: Any,
+    batch: int | None,
+    optimizer: str | None,
+    input_shape: Sequence[int] | None,
+    of_step: Mapping[str, Any],
+    runs: Sequence[Path] = (),
+) -> StepRequest:
+    shape = None if input_shape is None else "x".join(map(str, input_shape))
+    if not isinstance(model, str):
+        module = model() if callable(model) and not hasattr(model, "forward") else model
+        name = type(module).__name__
+        return StepRequest(
+            name, batch, None, optimizer, shape, tuple(map(str, runs)), module=module, **of_step
+        )
+    step = requested_step(
+        model, batch, of_step.get("classes"), optimizer, shape, runs or None,
+        of_step.get("micro_batch"), of_step.get("recompute"), of_step.get("layout"),
+    )  # fmt: skip
+    assert step is not None
+    return step
+
+
+def _known(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that a request has, paths among them as such.
+
+    Raises:
+        UsageError: It has no such field.
+    """
+    unknown = sorted(set(options) - set(kind.__dataclass_fields__))
+    if unknown:
+        raise UsageError(
+            f"{unknown[0]} is no option of it",
+            hint=f"there are {', '.join(sorted(kind.__dataclass_fields__))}",
+        )
+    lists = {"records", "start_from"}
+    return {
+        key: tuple(map(Path, value)) if key in lists
+        else Path(value) if key in ("space", "target_json") and kind is KernelsRequest and value
+        else value
+        for key, value in options.items()
+    }  # fmt: skip
+
+
+def _searched(
+    joint_too: bool,
+    model: Any,
+    objective: Objective,
+    runs: Sequence[KernelsResult | str | Path],
+    batch: int | None,
+    trials: int | None,
+    logs: str | Path,
+    callbacks: Sequence[Callback],
+    options: dict[str, Any],
+) -> SearchResult:
+    of_step = {key: options.pop(key) for key in _STEP_FIELDS if key in options}
+    optimizer, shape = options.pop("optimizer", None), options.pop("input_shape", None)
+    paths = [
+        (one.path if isinstance(one, KernelsResult) else Path(one)).absolute() for one in runs
+    ]
+    step = None if model is None else _step(model, batch, optimizer, shape, of_step, paths)
+    request = SearchRequest(
+        joint=joint_too, objective=objective, step=step, trials=trials,
+        **_known(SearchRequest, options),
+    )  # fmt: skip
+    request = replace(request, ssh=tuple(request.ssh))
+    done = Search.new(request, Path(logs), listeners=callbacks).run()
+    return SearchResult(done.path, done.content)
+
+
+def _frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    try:
+        import pandas
+    except ImportError as error:
+        raise UsageError("pandas is not installed", hint="pip install pandas") from error
+    return pandas.DataFrame(list(rows))
+
+
+__all__ = ["Callback", "KernelsResult", "SearchResult", "cpu_config", "joint", "load_run", "tune_kernels"]

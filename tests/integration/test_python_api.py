@@ -1,0 +1,120 @@
+"""The Python API: what its page shows runs, and does what the command line does."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import autotune as command
+
+import autotune
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+SMALL = "matmul:m=16,n=32,k=16"
+
+
+def test_every_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 5
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)  # The page's own code.
+    assert names["again"].content == names["result"].content
+    assert names["found"].best["energy_j"] > 0
+    assert len(list((tmp_path / "logs").iterdir())) == 4
+
+
+@pytest.mark.quick
+def test_an_operator_is_tuned_as_by_the_command(tmp_path: Path) -> None:
+    events: list[Any] = []
+    result = autotune.tune_kernels(
+        SMALL, role="forward", trials=6, logs=tmp_path, callbacks=[events.append]
+    )
+    (task,) = result.tasks
+    assert (task.operator, task.role, task.trials) == ("matmul", "forward", 6)
+    assert task.max_rel_error is not None
+    assert task.max_rel_error < 1e-4
+    assert result.speedup is not None
+    assert json.loads((result.path / "result.json").read_text()) == result.content
+    written = (result.path / "events.jsonl").read_text().splitlines()
+    assert events == [json.loads(line) for line in written]
+    assert autotune.load_run(result.path) == result
+    listed = json.loads(command("runs", tmp_path, "--json").stdout)["runs"]
+    assert [(one["kind"], one["ended"]) for one in listed] == [("kernels", True)]
+
+
+def test_a_module_object_is_tuned_with_its_own_values(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3))
+    result = autotune.tune_kernels(
+        net, batch=2, trials=4, input_shape=(3, 2, 2), logs=tmp_path, layout="channels-first"
+    )
+    assert result.content["model"] == "Sequential"
+    measured = result.content["measured_step"]
+    assert measured["tuned"]["ms"] > 0
+    assert "object of this process" in measured["left_out"]["pytorch"]
+    exported = result.export(tmp_path / "out")
+    assert len(exported.manifest["kernels"]) == len(result.tasks)
+    checked = command("verify", tmp_path / "out")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.quick
+def test_a_search_on_a_model_of_a_phone(tmp_path: Path) -> None:
+    found = autotune.cpu_config(
+        emulate="meizu-16t", objective="latency", trials=3, blocks=1, least_seconds=0.2, logs=tmp_path
+    )
+    assert found.content["n_measured"] == 3
+    assert found.best["time_s"] > 0
+    loaded = autotune.load_run(found.path)
+    assert loaded == found
+
+
+def test_frames_need_pandas_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = autotune.KernelsResult(tmp_path, {"tasks": [{"name": "a", "speedup": 2.0}]})
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(autotune.AutotuneError) as failed:
+        result.to_frame()
+    assert failed.value.hint == "pip install pandas"
+    monkeypatch.undo()
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(result.to_frame(), pandas.DataFrame)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: autotune.tune_kernels("lenot"), "lenot"),
+        (lambda: autotune.tune_kernels("lenet", colour="red"), "colour is no option"),
+        (lambda: autotune.tune_kernels(SMALL, batch=4), "an operator has its own sizes"),
+        (lambda: autotune.tune_kernels("lenet", trials=0), "--trials is 0"),
+        (lambda: autotune.load_run("/nowhere"), "no run at"),
+    ],
+)
+def test_a_mistake_is_an_error_with_its_text(call: Any, text: str) -> None:
+    with pytest.raises(autotune.AutotuneError, match=text):
+        call()
+
+
+@pytest.mark.quick
+def test_import_is_fast_and_brings_no_tvm() -> None:
+    code = "import autotune, sys; print([m for m in ('tvm', 'numpy', 'optuna') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_exported_names_are_these() -> None:
+    assert sorted(autotune.__all__) == [
+        "AutotuneError", "Callback", "DISTRIBUTION", "KernelsResult", "SearchResult", "__version__",
+        "cpu_config", "joint", "load_run", "tune_kernels",
+    ]  # fmt: skip
+    for name in autotune.__all__:
+        assert hasattr(autotune, name)

@@ -30,7 +30,7 @@ class TaskSearches:
         count: Times the kernel runs in a step.
         default_s: Seconds of the untuned default; infinity when it failed.
         warmup: Trials that each search gets first.
-        searches: One search a formulation.
+        searchers: One search a formulation.
         expected_s: Seconds that records let expect; infinity without records.
         known_trials: Trials that earlier runs spent on this very kernel; they count as tried.
     """

@@ -22,7 +22,7 @@ class Trial:
 
     Attributes:
         candidate: It.
-        search: The search that it is from.
+        searcher: The search that it is from.
         outcome: What became of it.
         epoch: Drifts that were seen before it.
     """
@@ -39,7 +39,7 @@ class TaskState:
 
     Attributes:
         task: The kernel with its count.
-        searches: Its searches, and what the budget knows of them.
+        searchers: Its searches, and what the budget knows of them.
         default: The untuned default.
         default_outcome: Its outcome; None before it was measured.
         default_library: Its library, where this process has built it.

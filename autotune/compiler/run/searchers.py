@@ -1,0 +1,98 @@
+"""The searches of a run: one for each formulation of each kernel, with the cost models that they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from autotune.compiler.formulations import Formulation, formulations
+from autotune.compiler.rules import cuts
+from autotune.compiler.run.budget import TaskSearches
+from autotune.compiler.run.known import Known
+from autotune.compiler.search import FormulationSearch, ScheduleRanker
+from autotune.compiler.target import TuneRequest
+from autotune.errors import UsageError
+from autotune.workloads import Task
+from autotune.workloads.operators import Kernel
+
+_COMMITTEE = 4
+"""Members of a cost model of tiles."""
+
+
+class Searchers:
+    """Makes the searches of a run.
+
+    Args:
+        request: What is tuned.
+        known: Schedules of its kernels that other runs found, which are tried first.
+        target: TVM's target.
+        threads: Threads that sample.
+    """
+
+    def __init__(self, request: TuneRequest, known: Known, target: Any, threads: int) -> None:
+        self._request = request
+        self._known = known
+        self._target = target
+        self._threads = threads
+        self._rankers: dict[str, ScheduleRanker] = {}
+
+    def of_task(self, index: int, task: Task) -> TaskSearches:
+        """The searches of a task, by its number in the request."""
+        request, kernel = self._request, task.kernel
+        search = request.space.search
+        made = [
+            self._searcher(kernel, formulation, request.seed * 7919 + index * 31 + number)
+            for number, formulation in enumerate(self._formulations(kernel))
+        ]
+        for one in made:
+            one.give(self._known.get((kernel.name, one.formulation.name), ()))
+        warmup = search.warmup_trials_memory_bound
+        if kernel.is_compute:
+            fair_share = request.trials // len(request.tasks) // len(made)
+            warmup = max(search.warmup_trials, int(search.warmup_share * fair_share))
+        return TaskSearches(task.count, math.inf, warmup, made)
+
+    def separate(self, kernel: Kernel, formulation: str) -> FormulationSearch:
+        """A search that is none of the run's, for what records know of other kernels.
+
+        Raises:
+            UsageError: This version, or the space, has no such formulation.
+        """
+        (chosen,) = formulations(kernel, [formulation])
+        if chosen.rule and chosen.rule not in {rule.kind for rule in self._request.space.rules}:
+            raise UsageError(f"the space has no rule {chosen.rule}, which {formulation} needs")
+        return self._searcher(kernel, chosen, self._request.seed)
+
+    def _formulations(self, kernel: Kernel) -> Sequence[Formulation]:
+        """Those to try: what the space prefers, unless no schedule of it fits the kernel and the device."""
+        space = self._request.space
+        names = space.formulations.get(f"{kernel.operator.name}.{kernel.role}")
+        fitting = formulations(kernel, names, {rule.kind for rule in space.rules})
+        preferred = space.preferred(fitting)
+        return preferred if any(cuts(space, kernel, one) for one in preferred) else fitting
+
+    def _searcher(self, kernel: Kernel, formulation: Formulation, seed: int) -> FormulationSearch:
+        space, search = self._request.space, self._request.space.search
+        small = (
+            kernel.flops < search.serial_below_flops and kernel.bytes < search.serial_below_bytes
+        )
+        return FormulationSearch(
+            kernel,
+            formulation,
+            space=space.without_threads() if small else space,
+            target=self._target,
+            ranker=self._ranker(formulation.rule),
+            seed=1 + seed % (2**31 - 2),
+            threads=self._threads,
+        )
+
+    def _ranker(self, rule: str) -> ScheduleRanker:
+        """The cost model of the formulations that a rule of their own schedules, or of all the others."""
+        if rule not in self._rankers:
+            self._rankers[rule] = ScheduleRanker(
+                seed=self._request.seed,
+                warmup=self._request.space.search.model_warmup,
+                members=_COMMITTEE if rule else 1,
+            )
+        return self._rankers[rule]

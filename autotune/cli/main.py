@@ -77,11 +77,11 @@ for _command, _summary in (
     (replay.replay, "Search recorded measurements as if they were a device."),
     (export.export, "Write tuned kernels as a library."),
     (verify.verify, "Check an exported library."),
-    (trust.trust, "Let the code run that a run or a plan names."),
+    (trust.trust, "Allow the code that a run or a plan names."),
     (targets.targets, "List what can be tuned for."),
     (models.models, "List the models and what a training step of each costs."),
-    (doctor.doctor, "Check this machine; tell how to mend what is missing."),
-    (completion.completion, "Have a shell complete what is typed."),
+    (doctor.doctor, "Check this machine, and say how to fix what is missing."),
+    (completion.completion, "Print the completion script of a shell."),
 ):
     app.command(cls=Command, short_help=_summary)(with_verbosity(_command))
 
@@ -104,7 +104,7 @@ _devices = _group(
     "List phones, boards and this host; show what can be tuned on them.",
     ("show", devices_commands.show, "Show what can be tuned on a device."),
     ("emulate", devices_commands.emulate, "Run an emulated phone that adb sees."),
-    ("restore", devices_commands.restore, "Undo what a run that died left changed."),
+    ("restore", devices_commands.restore, "Undo changes that a crashed run left."),
 )
 _devices.callback(invoke_without_command=True)(devices_commands.list_unless_subcommand)
 _group(

@@ -175,7 +175,7 @@ def test_a_slow_gpu_is_measured_and_the_whole_step_stays_on_the_cpu() -> None:
     )
     told = placement_texts(found)
     assert told[0].startswith("the whole step is best on the CPU")
-    assert told[1].startswith("measured in turns, with 2 all ")
+    assert told[1].startswith("measured in interleaved blocks, with 2 all ")
 
 
 def test_on_a_tie_the_step_is_said_to_stay_on_the_cpu() -> None:
@@ -214,7 +214,7 @@ def test_the_cpu_alone_is_compared_with_the_configuration_that_suits_it_best() -
         ("gpu", 1),
     }
     assert placement_texts(found)[1] == (
-        "measured in turns: the CPU alone with 2 all 2000 MHz, 2 threads, which suits it best, and the GPU's share "
+        "measured in interleaved blocks: the CPU alone with 2 all 2000 MHz, 2 threads, which suits it best, and the GPU's share "
         "with 1 all 2000 MHz, 1 thread"
     )
 

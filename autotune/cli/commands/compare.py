@@ -49,7 +49,7 @@ def compare(
     """Shows two runs of kernels, joint, cpu-config or profile beside each other: figures, ratios, what differs.
 
     Nothing is measured: the runs are as they were, at different times. Where that matters, `autotune cpu-config
-    compare` measures two configurations in turns.
+    compare` measures two configurations in interleaved blocks.
 
     \b
     Examples:

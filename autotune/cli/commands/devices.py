@@ -238,12 +238,12 @@ def restore(
         str | None,
         typer.Option(
             metavar="SERIAL",
-            help="Give up a device that never comes back: drop what is left of it.",
+            help="Forget a device that will not come back.",
         ),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Undoes what a run that died has left changed on devices.
+    """Undoes changes that a crashed run left on devices.
 
     Every change of a device is written to a journal first, and crossed out when it is undone.
 

@@ -1,4 +1,4 @@
-"""`autotune doctor`: what this machine has, what it lacks, and how to mend it."""
+"""`autotune doctor`: what this machine has, what it lacks, and how to fix it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Checks this machine and tells the command that mends what is missing.
+    """Checks this machine, and names the command that fixes what is missing.
 
     Ends with exit code 4 when something is missing that tuning for this machine's processor needs.
     What only other targets need does not count.

@@ -93,7 +93,7 @@ def kernels(
         typer.Option(
             autocompletion=completion.profiles,
             metavar="PROFILE",
-            help="Ask the model of a phone instead of a device: meizu-16t, three-cluster, ...",
+            help="Use the model of a phone instead of a device: meizu-16t, three-cluster, ...",
         ),
     ] = None,
     start_from: Annotated[
@@ -103,7 +103,7 @@ def kernels(
             parser=run_path("kernels"),
             autocompletion=completion.runs,
             metavar="PATH",
-            help="An earlier run, or records, of whatever device: the best schedules of the same kernels are tried "
+            help="An earlier run, or records, of any device: its best schedules of the same kernels are tried "
             "first; may be repeated.",
         ),
     ] = None,
@@ -113,7 +113,7 @@ def kernels(
             parser=run_path("kernels"),
             autocompletion=completion.runs,
             metavar="DIR",
-            help="Begin with what records know, of these kernels, of others like them, and of tiles, on the "
+            help="Begin with records of these kernels, of similar kernels and of tiles, from the "
             "same device: a store (`autotune records pull`), a database or a run; may be repeated. [default: none]",
         ),
     ] = None,
@@ -126,19 +126,19 @@ def kernels(
             parser=run_path("kernels"),
             autocompletion=completion.runs,
             metavar="FOLDER",
-            help="Go on with a run; only --trials may change.",
+            help="Resume a run. Only --trials may change.",
         ),
     ] = None,
     no_step: Annotated[
         bool,
         typer.Option(
             "--no-step",
-            help="Do not run the step at the end; the whole step is then predicted only.",
+            help="Do not run the step at the end: its time is then only predicted.",
         ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
-    """Tunes training kernels with MetaSchedule and reports what was gained over untuned ones.
+    """Tunes training kernels with MetaSchedule, and reports the speed-up over untuned ones.
 
     Each run has a folder of its own with every measurement; Ctrl-C keeps them, --resume goes on. Where a --model is
     tuned for this machine's processor, its step is run at the end, untuned, tuned and in PyTorch where that is

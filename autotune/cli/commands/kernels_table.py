@@ -130,7 +130,7 @@ def show_measured(found: dict[str, Any]) -> None:
     blocks = found["blocks"]
     write_text(
         f"measured step (this machine, {found['threads']} threads, {blocks} "
-        f"block{'s' * (blocks > 1)} in turns, 95 %): {', '.join(told)}"
+        f"block{'s' * (blocks > 1)} interleaved, 95 %): {', '.join(told)}"
     )
     for side, name in _SIDES:
         one = found[side]

@@ -87,7 +87,7 @@ def profile(
         typer.Option(help="As in `autotune cpu-config`; none for times only. [default: auto]"),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(help="Steps are counted for this long at least.")
+        float, typer.Option(help="Shortest measurement.")
     ] = 20.0,
     interval_ms: Annotated[float, typer.Option(metavar="MS", help="Between samples.")] = 10.0,
     start_temperature: Annotated[

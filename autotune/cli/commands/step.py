@@ -88,7 +88,7 @@ def step(
     """Trains for some steps on this machine; reports loss, time, samples a second and peak memory.
 
     Kernels that no --run has tuned use TVM's default schedule, and are counted. With --plan, the step that a joint
-    search planned is measured on its device, in turns with the default cores and clocks.
+    search planned is measured on its device, interleaved with the default cores and clocks.
 
     \b
     Examples:

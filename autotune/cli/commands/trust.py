@@ -24,7 +24,7 @@ def trust(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Lets the code run that a run or a plan from somebody else names, and lets its other names be used.
+    """Allows the code and the other resources that somebody else's run or plan names.
 
     A run names the program that it measures, boards, a tracker and a study's storage. A run or a plan may name a
     model that is a function in a file. Each is used where you have used it on this machine before, or allow it.

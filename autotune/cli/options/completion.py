@@ -99,7 +99,7 @@ def completion(
         bool, typer.Option("--install", help="Write it to where the shell reads it when it starts.")
     ] = False,
 ) -> None:
-    """Prints what makes a shell complete commands, options, models, targets, devices and runs.
+    """Prints a script with which a shell completes commands, options, models, targets, devices and runs.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ Objective = Annotated[
     str | None,
     typer.Option(
         autocompletion=completion.objectives,
-        help="What is to be small: latency, energy, edp or pareto. [default: latency]",
+        help="Objective to minimise: latency, energy, edp or pareto. [default: latency]",
     ),
 ]
 Device = Annotated[
@@ -72,14 +72,14 @@ Blocks = Annotated[
 LeastSeconds = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", help="Steps of a run are counted for this long at least. [default: 5]"
+        metavar="SECONDS", help="Shortest measurement of a configuration. [default: 5]"
     ),
 ]
 StartTemperature = Annotated[
     float | None,
     typer.Option(
         metavar="CELSIUS",
-        help="A run begins at this temperature at most. [default: from 8 below to 2 above what it is at first]",
+        help="Wait until the body is this cool before each measurement. [default: 8 below to 2 above the first reading]",
     ),
 ]
 Storage = Annotated[
@@ -104,7 +104,7 @@ def _resume(kind: str) -> Any:
         parser=run_path(kind),
         autocompletion=completion.runs,
         metavar="FOLDER",
-        help="Go on with a run; only --trials may change, and --storage tells a password again.",
+        help="Resume a run. Only --trials may change; --storage may be given again for its password.",
     )
 
 

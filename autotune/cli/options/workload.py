@@ -38,7 +38,7 @@ StepsFrom = Annotated[
     str | None,
     typer.Option(
         metavar="REGEX",
-        help="What a line holds that the end of a step prints; a group (?P<ms>...) is its milliseconds.",
+        help="Pattern of the line that ends a step; a group (?P<ms>...) has its milliseconds.",
     ),
 ]
 Batch = Annotated[

@@ -71,22 +71,22 @@ def search(
         bool | None,
         typer.Option(
             "--exhaustive",
-            help=f"Then measure the rest of a space of up to {LARGEST}, and tell how far the search was from "
+            help=f"Then measure the rest of the space, up to {LARGEST} configurations, and report how far the search was from "
             "the optimum.",
         ),
     ] = None,
     sampler: Annotated[
         str | None,
         typer.Option(
-            help="Who proposes what the models do not, every fifth configuration after the probes: tpe, nsga2, "
-            "random; or grid: all, in order. [default: tpe]"
+            help="Sampler for every fifth configuration; models propose the others: tpe, nsga2, "
+            "random, or grid (all, in order). [default: tpe]"
         ),
     ] = None,
     model_start: Annotated[
         bool | None,
         typer.Option(
             "--model-start/--no-model-start",
-            help="Begin with probes, and let models of time and power lead. [default: they do]",
+            help="Propose by models of time and power, after a few probes. [default: --model-start]",
         ),
     ] = None,
     space: Space = None,
@@ -96,7 +96,7 @@ def search(
         int | None,
         typer.Option(
             metavar="N",
-            help="Every N configurations one is measured again, which tells drift; 0: never. [default: 8]",
+            help="Measure one configuration again every N, to detect drift; 0 for never. [default: 8]",
         ),
     ] = None,
     least_seconds: LeastSeconds = None,

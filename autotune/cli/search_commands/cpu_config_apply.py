@@ -40,7 +40,7 @@ def apply(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Holds the clocks that a search has found on the device, and says which cores to train on.
+    """Sets the clocks that a search has found on the device, and prints which cores to train on.
 
     A run that left clocks to the system, as it does without root, has none to hold.
     What was before is in the restore journal: `autotune devices restore` puts it back, and so does the next search.

@@ -62,7 +62,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
     error = found["model_error"].get("left_out", {})
     if error:
         told = ", ".join(f"{name} {value:.1%}" for name, value in error.items())
-        write_text(f"the models foretell a configuration that is left out within (median): {told}")
+        write_text(f"model error, leave-one-out (median): {told}")
     write_text(
         f"{found['n_measured']} of {found['space']} configurations measured, {found['n_failed']} without a result; "
         f"run folder: {folder}"
@@ -106,7 +106,7 @@ def _show_plan(plan: dict[str, Any]) -> None:
             )
         else:
             write_text(
-                f"per {name[:-1]}: {len(found['changes'])} changes a step, foretold gain "
+                f"per {name[:-1]}: {len(found['changes'])} changes a step, predicted gain "
                 f"{found['foretold_gain']:.3f} over the best single configuration"
             )
     if (measured := plan["measured"]) is not None:

@@ -96,8 +96,8 @@ def joint(
         bool | None,
         typer.Option(
             "--sequential/--no-sequential",
-            help="Afterwards search cores and clocks alone, with each kernel's fastest schedule and as many steps, "
-            "to state what the joint search gained. [default: --sequential]",
+            help="Then search cores and clocks alone, with each kernel's fastest schedule and as many steps, "
+            "to report the gain of the joint search. [default: --sequential]",
         ),
     ] = None,
     per_operator: Annotated[

@@ -24,7 +24,7 @@ def replay(
         ),
     ],
     objective: Annotated[
-        str, typer.Option(help="What is to be small: latency, energy, edp or pareto.")
+        str, typer.Option(help="Objective to minimise: latency, energy, edp or pareto.")
     ] = "pareto",
     sampler: Annotated[str, typer.Option(help="tpe, nsga2, random or grid.")] = "tpe",
     model: Annotated[
@@ -45,7 +45,7 @@ def replay(
     seeds: Annotated[int, typer.Option(help="How many searches, each with its own seed.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Searches a recorded table as if it were a device, and tells after how many measurements the best is found.
+    """Searches a recorded table as if it were a device, and reports how many measurements the best needs.
 
     Of the published traces, the runs of --network at --batch are such a table: each setting of the phone is a
     configuration. Without --network all runs are shown: duration, energy over USB and in all, the trainer's memory,

@@ -101,7 +101,7 @@ def _models(result: Mapping[str, Any]) -> str:
     if not error:
         return "<p>Too little was measured to say.</p>"
     told = ", ".join(f"{name} {value:.1%}" for name, value in error["left_out"].items())
-    html = f"<p>A configuration that is left out is foretold within (median): {told}.</p>"
+    html = f"<p>Model error, leave-one-out (median): {told}.</p>"
     constants = error["constants"]
     names = ("a_s", "b_s_ghz", "c_w", "d_w", "g")
     rows = [
@@ -163,7 +163,7 @@ def _plan(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
             )
         else:
             html += (
-                f"<p>Per {word}: {len(plan['changes'])} changes a step, foretold gain "
+                f"<p>Per {word}: {len(plan['changes'])} changes a step, predicted gain "
                 f"{plan['foretold_gain']:.3f}.</p>"
             )
     if (measured := found["measured"]) is not None:

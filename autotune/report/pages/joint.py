@@ -120,7 +120,7 @@ def plan_sections(plans: Mapping[str, Plan]) -> list[tuple[str, str]]:
     links = "".join(download(f"{name}.json", plan) for name, plan in plans.items())
     return [
         ("Plans", _table(distinct) + links),
-        ("Time of each plan by role, as foretold", _by_role(distinct)),
+        ("Predicted time of each plan by role", _by_role(distinct)),
         ("Schedules by cluster", _schedules(chosen)),
     ]
 
@@ -145,7 +145,7 @@ def _table(plans: Mapping[str, Plan]) -> str:
                 _number(plan["memory"]["planned_bytes"] / 1e6),
             )
         )
-    numbers = ("threads", "s foretold", "s measured", "J foretold", "J measured", "MB planned")
+    numbers = ("threads", "s predicted", "s measured", "J predicted", "J measured", "MB planned")
     columns = (
         "plan",
         "configuration",
@@ -169,7 +169,7 @@ def _by_role(plans: Mapping[str, Plan]) -> str:
             for role in roles
         ]
         rows.append((name, parts))
-    return stacked("Time of each plan by role, as foretold", "ms a step", roles, rows)
+    return stacked("Predicted time of each plan by role", "ms a step", roles, rows)
 
 
 def _schedules(plans: Sequence[Plan]) -> str:

@@ -147,7 +147,7 @@ def _measured(step: Mapping[str, Any] | None) -> list[tuple[str, str]]:
             ends = f", {one['ci'][0]:.3g}-{one['ci'][1]:.3g}" if one["ci"] else ""
             ratio = f" (tuned is {one['tuned_is_faster']:.3g}x as fast{ends})"
         rows.append((f"{name}, measured", _ms(one["ms"]) + ratio))
-    told = f"{step['threads']} threads, {step['blocks']} blocks in turns; intervals of 95 %"
+    told = f"{step['threads']} threads, {step['blocks']} interleaved blocks; intervals of 95 %"
     return [*rows, ("measured with", told)]
 
 

@@ -6,13 +6,15 @@ Ctrl-C, whose text says how to go on: everything that was measured is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autotune.errors import UsageError
 from autotune.jobs.kernels import ExportRequest, ExportResult, export, measure_step, tune
+from autotune.jobs.provenance import RunInterrupted
 from autotune.jobs.requests import KernelsRequest, SearchRequest, StepRequest, requested_step
 from autotune.jobs.search import Search
 from autotune.records import Kind, Result, TaskResult, kind_of, read_run
@@ -167,7 +169,8 @@ def tune_kernels(
     )
     resolved = request.resolved()
     name = step.model if step else None
-    done = tune(resolved.tuned, Path(logs), model=name, listeners=callbacks)
+    with _ctrl_c():
+        done = tune(resolved.tuned, Path(logs), model=name, listeners=callbacks)
     content: Mapping[str, Any] = done.content
     if step is not None:
         outcome = measure_step(resolved, done, wanted=run_step)
@@ -243,6 +246,15 @@ def load_run(path: str | Path) -> KernelsResult | SearchResult:
     )
 
 
+@contextmanager
+def _ctrl_c() -> Iterator[None]:
+    """What ends a run early is a `KeyboardInterrupt` for Python's users."""
+    try:
+        yield
+    except RunInterrupted as stopped:
+        raise KeyboardInterrupt(str(stopped)) from stopped
+
+
 _STEP_FIELDS = ("classes", "micro_batch", "recompute", "layout")
 
 
@@ -316,7 +328,8 @@ def _searched(
         **_known(SearchRequest, options),
     )  # fmt: skip
     request = replace(request, ssh=tuple(request.ssh))
-    done = Search.new(request, Path(logs), listeners=callbacks).run()
+    with _ctrl_c():
+        done = Search.new(request, Path(logs), listeners=callbacks).run()
     return SearchResult(done.path, done.content)
 
 

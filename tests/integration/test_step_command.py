@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from command import autotune, autotune_here, one_folder
 
-from autotune.cli.commands.step import parse_size
+from autotune.jobs.device import parse_size
 from autotune.errors import UsageError
 
 NET = """

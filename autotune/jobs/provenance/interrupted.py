@@ -1,4 +1,4 @@
-"""Jobs that Ctrl-C ended before they had a result."""
+"""Runs that Ctrl-C ended before they had a result."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ def how_to_resume(run: Path, command: str) -> str:
     )
 
 
-class RunInterrupted(KeyboardInterrupt):
+class RunInterrupted(Exception):  # noqa: N818  # what happened, as KeyboardInterrupt is
     """A run was interrupted. Everything that it has measured is kept.
+
+    It is no `KeyboardInterrupt`, which the command line's library would take for its own.
 
     Attributes:
         run: The run's folder.

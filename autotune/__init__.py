@@ -1,9 +1,9 @@
 """autotune: the auto-tuner for training neural networks on phones and boards.
 
-    import autotune
+import autotune
 
-    result = autotune.tune_kernels("lenet", batch=4, trials=64)
-    result.export("build/lenet", format="c")
+result = autotune.tune_kernels("lenet", batch=4, trials=64)
+result.export("build/lenet", format="c")
 """
 
 import lazy_loader

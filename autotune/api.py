@@ -319,9 +319,7 @@ def _searched(
 ) -> SearchResult:
     of_step = {key: options.pop(key) for key in _STEP_FIELDS if key in options}
     optimizer, shape = options.pop("optimizer", None), options.pop("input_shape", None)
-    paths = [
-        (one.path if isinstance(one, KernelsResult) else Path(one)).absolute() for one in runs
-    ]
+    paths = [(one.path if isinstance(one, KernelsResult) else Path(one)).absolute() for one in runs]
     step = None if model is None else _step(model, batch, optimizer, shape, of_step, paths)
     request = SearchRequest(
         joint=joint_too, objective=objective, step=step, trials=trials,
@@ -341,4 +339,12 @@ def _frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     return pandas.DataFrame(list(rows))
 
 
-__all__ = ["Callback", "KernelsResult", "SearchResult", "cpu_config", "joint", "load_run", "tune_kernels"]
+__all__ = [
+    "Callback",
+    "KernelsResult",
+    "SearchResult",
+    "cpu_config",
+    "joint",
+    "load_run",
+    "tune_kernels",
+]

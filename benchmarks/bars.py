@@ -20,6 +20,9 @@ from autotune.errors import INTERRUPTED, AutotuneError
 from autotune.measurement import Interval
 from autotune.records.folder import write_json
 
+QUICK_TRIALS = 8
+"""Trials of a kernel run that a smoke run makes."""
+
 
 @dataclass(frozen=True)
 class Bar:

@@ -1,7 +1,7 @@
 """Phones of foreign physics, for benchmarks/cpu_config.py alone: the search's models do not have their form.
 
-They share no code with `autotune/emulator` or `autotune/studies/models/physics.py`, and the search was not adjusted to
-them. Their constants are invented, of a plausible size. What they have and the search's models have not:
+They share no code with `autotune/emulator` or `autotune/studies/models/physics.py`, and the search was not adjusted
+to them. Their constants are invented, of a plausible size. What they have and the search's models have not:
 
 - `tabulated`: rates and volts are tables over the clock, with jumps and flat parts. Cores of a cluster add up by
   a table in which the fourth is worth little, or less than nothing. Clusters share the work by their rates, so that

@@ -29,7 +29,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import optuna
-from bars import Report, run
+from bars import QUICK_TRIALS, Report, run
 
 from autotune.devices.topology import CLUSTER_NAMES, Cluster
 from autotune.emulator.model.profile import load
@@ -177,7 +177,7 @@ def searched(job: tuple[str, str, int, int]) -> list[tuple[float, float]]:
 def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
     seeds = range(1, 2 if report.quick else 1 + report.options.seeds)
     trials = 12 if report.quick else 150
-    for profile in PROFILES:
+    for profile in PROFILES[:1] if report.quick else PROFILES:
         jobs = [
             (profile, method, trials, seed) for seed in seeds for method in ("joint", "sequential")
         ]
@@ -216,11 +216,11 @@ def command(*words: str | Path) -> str:
 def on_this_host(report: Report, folder: Path) -> None:
     """With one thread and with two, the step that joint search finds beside that of kernels first."""
     step = ("--model", "lenet", "--batch", "16")
-    trials, steps, blocks = ("24", "2", "2") if report.quick else ("300", "12", "16")
+    trials, steps, blocks = (str(QUICK_TRIALS), "2", "2") if report.quick else ("300", "12", "16")
     logs = folder / "kernels"
     command("kernels", *step, "--no-step", "--target", "cpu", "--trials", trials, "--logs", logs)
     (tuned,) = logs.iterdir()
-    for threads in (1, 2):
+    for threads in (1,) if report.quick else (1, 2):
         space = folder / f"space-{threads}.toml"
         space.write_text(f"threads_per_core = [1]\n[others]\ncores = [{threads}]\nlevels = 1\n")
         found = json.loads(

@@ -13,7 +13,7 @@ import tempfile
 import time
 from typing import Any
 
-from bars import Report, run
+from bars import QUICK_TRIALS, Report, run
 
 from autotune.records import Result
 
@@ -34,7 +34,7 @@ def tuned(target: str, trials: int) -> tuple[dict[str, Any], float]:
 
 def measure(report: Report) -> None:
     for target, trials, minutes in (("cpu", 256, 6), ("adreno", 128, 12)):
-        content, wall_s = tuned(target, 24 if report.quick else trials)
+        content, wall_s = tuned(target, QUICK_TRIALS if report.quick else trials)
         result = Result.from_json(content)
         device = content["device"]["name"]
         name = f"{target} ({'stand-in: ' if content['stand_in'] else ''}{device})"

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 import stock_search
-from bars import Report, positive, run
+from bars import QUICK_TRIALS, Report, positive, run
 from clblast import ClBlast
 from clblast import available as clblast_available
 from interleaved import Turn, exported, finished_run, interleaved_blocks, tuning, turn_of
@@ -560,7 +560,7 @@ def pocl(report: Report) -> None:
             raise UsageError(
                 f"--{option} is for a GPU: OpenCL on a processor has a model's step tuned anew"
             )
-    trials, batch = (24, 1) if report.quick else (2000, 4)
+    trials, batch = (QUICK_TRIALS, 1) if report.quick else (2000, 4)
     model = "lenet" if report.quick else "squeezenet1_1"
     with tempfile.TemporaryDirectory() as logs:
         done = subprocess.run(

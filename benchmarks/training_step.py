@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 from against_torch import Compared, against_torch, slower_kernels
-from bars import Report, mean_ratio, run
+from bars import QUICK_TRIALS, Report, mean_ratio, run
 from numpy.typing import NDArray
 from pytorch import torch
 from torch_peak import torch_peak
@@ -148,7 +148,7 @@ def finished(logs: Path, model: str, batch: int) -> list[Path]:
 
 def tuned(report: Report, model: str, logs: Path, *options: str, batch: int = BATCH) -> Path:
     """Folder of a new run of a model."""
-    trials = 40 if report.quick else MODELS[model]
+    trials = QUICK_TRIALS if report.quick else MODELS[model]
     command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(batch)]
     command += ["--trials", str(trials), "--logs", str(logs), "--no-step", *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -65,7 +65,9 @@ def leave_lost_terminal() -> None:
 
 @contextmanager
 def stop_on_interrupt(said: str, *, after: str = "this trial") -> Iterator[Any]:
-    """Yields a function that returns whether to stop: after Ctrl-C, SIGTERM or SIGHUP. A second signal ends the process.
+    """Yields a function that returns whether to stop. A second signal ends the process.
+
+    Ctrl-C, SIGTERM and SIGHUP ask to stop.
 
     SIGHUP counts once: a shell that is closed may send it twice.
 

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from command import AUTOTUNE, autotune, one_folder
 
+from autotune.compiler.step import measure_step, step_runs
+from autotune.workloads import StepForm, TrainingStep
+
 pytest.importorskip("torch")
 
 NET = """
@@ -92,3 +95,13 @@ def test_what_is_predicted_only_says_so_and_why(tmp_path: Path, tiny: tuple[str,
     assert without.returncode == 0, without.stderr
     assert "the step is predicted only, and not measured: --no-step" in without.stdout
     assert "compiling" not in without.stderr
+
+
+def test_an_untuned_step_of_unknown_length_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It once took 191 s where a kernel's untuned default had no valid time."""
+    wanted = TrainingStep("lenet", 1)
+    graph = wanted.graph(StepForm("channels_last"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = measure_step(wanted, graph, step_runs([]), None)
+    assert set(found.seconds) == {"tuned"}
+    assert "not known" in found.left_out["untuned"]

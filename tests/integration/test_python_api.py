@@ -69,7 +69,12 @@ def test_a_module_object_is_tuned_with_its_own_values(tmp_path: Path) -> None:
 @pytest.mark.quick
 def test_a_search_on_a_model_of_a_phone(tmp_path: Path) -> None:
     found = autotune.cpu_config(
-        emulate="meizu-16t", objective="latency", trials=3, blocks=1, least_seconds=0.2, logs=tmp_path
+        emulate="meizu-16t",
+        objective="latency",
+        trials=3,
+        blocks=1,
+        least_seconds=0.2,
+        logs=tmp_path,
     )
     assert found.content["n_measured"] == 3
     assert found.best["time_s"] > 0
@@ -106,7 +111,9 @@ def test_a_mistake_is_an_error_with_its_text(call: Any, text: str) -> None:
 
 @pytest.mark.quick
 def test_import_is_fast_and_brings_no_tvm() -> None:
-    code = "import autotune, sys; print([m for m in ('tvm', 'numpy', 'optuna') if m in sys.modules])"
+    code = (
+        "import autotune, sys; print([m for m in ('tvm', 'numpy', 'optuna') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from command import autotune, autotune_here, one_folder
 
-from autotune.jobs.device import parse_size
 from autotune.errors import UsageError
+from autotune.jobs.device import parse_size
 
 NET = """
 import torch

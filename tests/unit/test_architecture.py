@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "compiler.tiles": "compiler.target",
     "compiler.programs": "compiler.formulations records workloads",
     "compiler.opencl_c": "compiler.programs compiler.target",
-    "compiler.rules": "compiler.formulations compiler.programs compiler.target compiler.tiles workloads",
+    "compiler.rules": "compiler.formulations compiler.programs compiler.target compiler.tiles "
+    "workloads",
     "compiler.search": "compiler.formulations compiler.programs compiler.rules compiler.target compiler.tiles "
     "measurement records workloads",
     "compiler.native": "",
@@ -60,8 +61,8 @@ MAY_IMPORT = {
     "report.comparing": "measurement records report.pages report.plots studies.space",
     "doctor": "compiler.native",
     "jobs.provenance": "studies.run",
-    "jobs.device": "compiler.native compiler.runners compiler.target console devices emulator.device emulator.model "
-    "measurement power studies.run studies.space tracker",
+    "jobs.device": "compiler.native compiler.runners compiler.target console devices emulator.device "
+    "emulator.model measurement power studies.run studies.space tracker",
     "jobs.requests": "compiler.formulations compiler.target devices jobs.device measurement records studies.run "
     "studies.space workloads",
     "jobs.steps": "compiler.native compiler.programs compiler.run compiler.runners compiler.step compiler.target "

@@ -214,8 +214,8 @@ def test_the_cpu_alone_is_compared_with_the_configuration_that_suits_it_best() -
         ("gpu", 1),
     }
     assert placement_texts(found)[1] == (
-        "measured in interleaved blocks: the CPU alone with 2 all 2000 MHz, 2 threads, which suits it best, and the GPU's share "
-        "with 1 all 2000 MHz, 1 thread"
+        "measured in interleaved blocks: the CPU alone with 2 all 2000 MHz, 2 threads, which suits it best, "
+        "and the GPU's share with 1 all 2000 MHz, 1 thread"
     )
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune.jobs.requests import BLOCKS, SEED
 from autotune.cli.options import completion
 from autotune.cli.options.latest import run_path
+from autotune.jobs.requests import BLOCKS, SEED
 
 Objective = Annotated[
     str | None,
@@ -71,15 +71,14 @@ Blocks = Annotated[
 ]
 LeastSeconds = Annotated[
     float | None,
-    typer.Option(
-        metavar="SECONDS", help="Shortest measurement of a configuration. [default: 5]"
-    ),
+    typer.Option(metavar="SECONDS", help="Shortest measurement of a configuration. [default: 5]"),
 ]
 StartTemperature = Annotated[
     float | None,
     typer.Option(
         metavar="CELSIUS",
-        help="Wait until the body is this cool before each measurement. [default: 8 below to 2 above the first reading]",
+        help="Wait until the body is this cool before each measurement. "
+        "[default: 8 below to 2 above the first reading]",
     ),
 ]
 Storage = Annotated[

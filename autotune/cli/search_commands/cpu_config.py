@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from autotune.jobs.requests import LARGEST, SEARCH_TRIALS
 from autotune.cli.options import (
     Batch,
     Blocks,
@@ -40,6 +39,7 @@ from autotune.cli.options import (
     StudyName,
 )
 from autotune.cli.shared import with_wide
+from autotune.jobs.requests import LARGEST, SEARCH_TRIALS
 
 
 @with_wide
@@ -71,8 +71,8 @@ def search(
         bool | None,
         typer.Option(
             "--exhaustive",
-            help=f"Then measure the rest of the space, up to {LARGEST} configurations, and report how far the search was from "
-            "the optimum.",
+            help=f"Then measure the rest of the space, up to {LARGEST} configurations, and report how "
+            "far the search was from the optimum.",
         ),
     ] = None,
     sampler: Annotated[

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from autotune.jobs.requests import JOINT_TRIALS
 from autotune.cli.options import (
     Batch,
     Blocks,
@@ -40,7 +39,7 @@ from autotune.cli.options import (
     run_path,
 )
 from autotune.cli.shared import with_wide
-
+from autotune.jobs.requests import JOINT_TRIALS
 
 
 @with_wide

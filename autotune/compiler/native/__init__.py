@@ -1,4 +1,4 @@
-"""C++ programs of `rpc/`, built on the user's machine: the OpenCL runtime, the device server, runners and observers.
+"""C++ programs of `rpc/`, built on the user's machine: OpenCL runtime, device server, runners, observer.
 
 Builds are cached by TVM's version and by the source. No other room calls a C++ compiler for them."""
 

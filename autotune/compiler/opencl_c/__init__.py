@@ -1,4 +1,7 @@
-"""Passes over the OpenCL C that TVM generates: aligned vectors, half precision, images, vector stores, launch limits."""
+"""Passes over the OpenCL C that TVM generates.
+
+Aligned vectors, half precision, images, vector stores, launch limits.
+"""
 
 import lazy_loader
 

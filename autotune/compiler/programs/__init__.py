@@ -1,4 +1,4 @@
-"""Scheduled programs as data: candidates, traces that are replayed, default schedules, and traits read from a program.
+"""Scheduled programs as data: candidates, traces, default schedules, and traits read from a program.
 
 A trace from a file reaches TVM through `replay_trace` only."""
 

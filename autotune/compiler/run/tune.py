@@ -216,9 +216,7 @@ class KernelRun:
         self, loop: TrialLoop, verdicts: dict[str, Verdict], traits: Traits, wall_s: float
     ) -> Result:
         count = self._request.space.measure.pool
-        results = tuple(
-            e.result(verdicts[e.task.kernel.name], traits, count) for e in self._states
-        )
+        results = tuple(e.result(verdicts[e.task.kernel.name], traits, count) for e in self._states)
         device = self._runner.device
         result = Result(
             self._request.target.name,

@@ -1,4 +1,7 @@
-"""The search for a kernel's schedule: one formulation's search, the XGBoost cost model, and schedules of similar kernels."""
+"""The search for a kernel's schedule.
+
+One formulation's search, the XGBoost cost model, and schedules made from those of similar kernels.
+"""
 
 import lazy_loader
 

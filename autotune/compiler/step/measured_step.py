@@ -93,7 +93,8 @@ def measure_step(
         wanted: The step.
         graph: The same in the form whose kernels were tuned.
         runs: What tuned them.
-        predicted_untuned_s: Seconds that an untuned step is predicted to take; None where that is not known.
+        predicted_untuned_s: Seconds that an untuned step is predicted to take; None where that is not known. A step
+            that may take long is not run untuned.
         report: Hears of what is done, how far it is, and of how much; what it raises ends the measurement.
 
     Raises:
@@ -109,8 +110,8 @@ def measure_step(
             opened.callback(eager.stop)
         sides: dict[str, _Turn] = {}
         known = {"tuned": runs, "untuned": replace(runs, winners={})}
-        if predicted_untuned_s is not None and predicted_untuned_s > _LONGEST_S:
-            left_out["untuned"] = f"an untuned step takes about {predicted_untuned_s:.0f} s"
+        if why := _too_long(predicted_untuned_s):
+            left_out["untuned"] = why
             del known["untuned"]
         for name, some in known.items():
             what = f"compiling the {name} step"
@@ -137,6 +138,13 @@ def _no_eager(wanted: TrainingStep) -> str:
     if wanted.module is not None:
         return "the module is an object of this process, and PyTorch would run in another"
     return ""
+
+
+def _too_long(untuned_s: float | None) -> str:
+    """Why an untuned step that is predicted to take so long is not run; empty where it is."""
+    if untuned_s is None:  # It may be minutes.
+        return "how long it takes is not known, since a kernel has no valid time untuned"
+    return f"an untuned step takes about {untuned_s:.0f} s" if untuned_s > _LONGEST_S else ""
 
 
 def _turn(session: StepSession, graph: StepGraph) -> _Turn:

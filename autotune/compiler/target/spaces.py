@@ -296,7 +296,10 @@ class JoinedParts(ByThreads):
 
 
 class VectorRows(ByThreads):
-    """Depthwise convolutions with channels first, on a CPU, rows as vectors; see `compiler/rules/vector_rows.py`."""
+    """Depthwise convolutions with channels first, on a CPU: rows are vectors.
+
+    See `compiler/rules/vector_rows.py`.
+    """
 
     kind: Literal["vector_rows"]
     jobs: Sizes = Field(

@@ -1,6 +1,7 @@
 """Tiles: the decisions of our own schedule rules, as plain numbers. No TVM here.
 
-Each module has the tiles of one rule: what can be drawn and changed, what fits a device, and features for the cost model."""
+Each module has the tiles of one rule: what can be drawn and changed, what fits a device, and features for the
+cost model."""
 
 import lazy_loader
 

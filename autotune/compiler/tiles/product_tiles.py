@@ -1,4 +1,4 @@
-"""ProductTiles of a matrix product on a GPU, and what they ask of a device: no TVM here, so they cost microseconds."""
+"""Tiles of a matrix product on a GPU, and what they ask of a device: no TVM here, so they cost microseconds."""
 
 from __future__ import annotations
 

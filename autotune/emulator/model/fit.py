@@ -1,6 +1,7 @@
 """Fits the model's constants to the paper's table of 21 CPU configurations.
 
-`python -m autotune.emulator.model.fit TABLE.csv` prints the constants of the profile `meizu-16t` and each row's errors.
+`python -m autotune.emulator.model.fit TABLE.csv` prints the constants of the profile `meizu-16t`, and the errors of
+each row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-from .defaults import BLOCKS, DEFAULT_BATCH, JOINT_TRIALS, KERNEL_TRIALS, LARGEST, SEARCH_TRIALS, SEED
+from .defaults import (
+    BLOCKS,
+    DEFAULT_BATCH,
+    JOINT_TRIALS,
+    KERNEL_TRIALS,
+    LARGEST,
+    SEARCH_TRIALS,
+    SEED,
+)
 from .kernels import KernelsRequest, ResolvedRequest, positive
 from .points import point_of
 from .search import SearchRequest

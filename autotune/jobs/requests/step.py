@@ -78,7 +78,9 @@ class StepRequest:
         """What `to_json` gave."""
         lists = {name: tuple(found.get(name, ())) for name in ("runs", "gpu_runs")}
         known = {
-            name: found[name] for name in found if name in {one.name for one in fields(cls)} - {"module"}
+            name: found[name]
+            for name in found
+            if name in {one.name for one in fields(cls)} - {"module"}
         }
         return cls(**known | lists)
 

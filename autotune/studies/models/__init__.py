@@ -1,4 +1,7 @@
-"""Models of time and power: physics fitted to a few measurements, a Gaussian process, and one of kernels' schedules."""
+"""Models of time and power.
+
+Physics fitted to a few measurements, a Gaussian process, and a model of kernels' schedules.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,7 @@
-"""What a search over CPU configurations chooses from and looks for: configurations, ranges, objectives, Pareto fronts."""
+"""What a search over CPU configurations chooses from and looks for.
+
+Configurations, ranges, objectives, limits, Pareto fronts.
+"""
 
 import lazy_loader
 

@@ -90,7 +90,9 @@ def placement_texts(found: Mapping[str, Any]) -> list[str]:
     own, others = (_with_threads(one) for one in (alone, found["configuration"]))
     apart = f"the CPU alone with {own}, which suits it best, and the GPU's share with {others}"
     told.append(
-        f"measured in interleaved blocks: {apart}" if own != others else f"measured in interleaved blocks, with {own}"
+        f"measured in interleaved blocks: {apart}"
+        if own != others
+        else f"measured in interleaved blocks, with {own}"
     )
     told += _places_texts(found["places"])
     if (again := found.get("again")) is not None:

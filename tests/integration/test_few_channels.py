@@ -40,14 +40,18 @@ def _sources(target_name: str, spec: str, role: str, limits: spaces.Limits, coun
 
 @pytest.mark.parametrize("role", ["forward", "data_grad"])
 def test_no_tap_is_multiplied_that_a_pixel_does_not_have(role: str) -> None:
-    for tiles, tile, source in _sources("opencl", FIRST_LAYER, role, spaces.Limits(), 6):
+    made = list(_sources("opencl", FIRST_LAYER, role, spaces.Limits(), 6))
+    assert len(made) == 6
+    for tiles, tile, source in made:
         assert len(MULTIPLY_ADD.findall(source)) == tiles.multiplied(tile), tile
 
 
 @pytest.mark.parametrize("memory", ["local", "global"])
 def test_taps_go_through_local_memory_where_that_is_real(memory: Any) -> None:
     limits = spaces.Limits(local_memory=memory)
-    for tiles, tile, source in _sources("adreno", FIRST_LAYER, "data_grad", limits, 3):
+    made = list(_sources("adreno", FIRST_LAYER, "data_grad", limits, 3))
+    assert len(made) == 3
+    for tiles, tile, source in made:
         assert tiles.staged == ("__local float" in source) == (memory == "local"), tile
 
 

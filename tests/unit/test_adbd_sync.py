@@ -100,3 +100,8 @@ def test_garbage_ends_it(data: bytes) -> None:
         here.sendall(data.replace(b"SEND", b"send"))
         here.shutdown(socket.SHUT_WR)
         SyncService(there).serve()
+        there.shutdown(socket.SHUT_WR)
+        answer = here.recv(4, socket.MSG_WAITALL)
+    # It ends, with nothing to say where the garbage is too short, and else with an answer of its protocol.
+    assert answer in (b"", b"FAIL", b"STAT", b"DENT", b"DONE", b"DATA")
+    assert len(data) >= 8 or not answer

@@ -33,12 +33,12 @@ MAY_IMPORT = {
     "measurement records workloads",
     "compiler.native": "",
     "compiler.workers": "",
-    "compiler.runners": "compiler.native compiler.opencl_c compiler.programs compiler.target compiler.workers "
-    "measurement workloads",
+    "compiler.runners": "compiler.native compiler.opencl_c compiler.programs compiler.target "
+    "compiler.workers measurement workloads",
     "compiler.run": "compiler.formulations compiler.native compiler.programs compiler.rules compiler.runners "
     "compiler.search compiler.target compiler.workers measurement records workloads",
-    "compiler.export": "compiler.native compiler.opencl_c compiler.programs compiler.runners compiler.target devices "
-    "records workloads",
+    "compiler.export": "compiler.native compiler.opencl_c compiler.programs compiler.runners "
+    "compiler.target devices records workloads",
     "compiler.step": "compiler.export compiler.native compiler.programs compiler.runners compiler.target "
     "compiler.workers measurement records workloads",
     "studies.space": "devices",

@@ -48,8 +48,9 @@ class KernelsResult:
     @property
     def speedup(self) -> float | None:
         """Predicted time of an untuned step over that of the tuned one; None where a kernel has no valid time."""
-        ms = self.content["step_ms"]
-        return ms["untuned"] / ms["tuned"] if ms["untuned"] and ms["tuned"] else None
+        result = Result.from_json(dict(self.content))
+        before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
+        return before / after if before and after else None
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a kernel; needs pandas.
@@ -171,11 +172,9 @@ def tune_kernels(
     name = step.model if step else None
     with _ctrl_c():
         done = tune(resolved.tuned, Path(logs), model=name, listeners=callbacks)
-    content: Mapping[str, Any] = done.content
     if step is not None:
-        outcome = measure_step(resolved, done, wanted=run_step)
-        content = outcome.content
-    return KernelsResult(done.path, content)
+        measure_step(resolved, done, wanted=run_step)
+    return KernelsResult(done.path, read_run(done.path).ended())
 
 
 def cpu_config(
@@ -328,7 +327,7 @@ def _searched(
     request = replace(request, ssh=tuple(request.ssh))
     with _ctrl_c():
         done = Search.new(request, Path(logs), listeners=callbacks).run()
-    return SearchResult(done.path, done.content)
+    return SearchResult(done.path, read_run(done.path).ended())
 
 
 def _frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:

@@ -45,7 +45,7 @@ def meant(given: str, known: Iterable[str]) -> str:
 
 
 class AutotuneError(Exception):
-    """An error with a message for the user and, where there is one, the step that mends it.
+    """An error with a message for the user and, where there is one, the step that fixes it.
 
     Args:
         message: What went wrong and where, in one line.
@@ -80,11 +80,11 @@ class DeviceError(AutotuneError):
 
 
 class TransientDeviceError(DeviceError):
-    """A device fault that a retry may mend."""
+    """A device fault that a retry may fix."""
 
 
 class StableDeviceError(DeviceError):
-    """A device fault that no retry mends."""
+    """A device fault that no retry fixes."""
 
 
 class ToolchainError(AutotuneError):

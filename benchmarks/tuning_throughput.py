@@ -8,7 +8,7 @@ for this CPU, each in a process of its own, one after the other. The two winners
 in interleaved blocks, in one process.
 
 The time of our side runs from the start of the command to its last trial: imports, start of the workers and the
-untuned default included. Only the last timing is left out, which stock has no counterpart of; `whole_s` has it.
+untuned default included. Only the final benchmark is left out, which stock has no counterpart of; `whole_s` has it.
 The time of stock is that of the call of `tune_tir`.
 """
 

@@ -36,7 +36,7 @@ below; `--wide` shows all of it. Wherever a run is taken, `latest` is the newest
 |---|---|
 | 0 | done |
 | 1 | something failed; `verify`: something is wrong |
-| 2 | the command line or a file that it names is wrong; the message says what, where and how to mend it |
+| 2 | the command line or a file that it names is wrong; the message says what, where and how to fix it |
 | 3 | a device is missing, gone, or held by another run |
 | 4 | a tool is missing; `autotune doctor` says which |
 | 5 | nothing was measured with success, or nothing keeps the limits |

@@ -1,4 +1,4 @@
-"""The result of a check, and the commands that mend what it found."""
+"""The result of a check, and the commands that fix what it found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Check:
             best, and only some work needs it.
         found: Its version or path, or what is wrong.
         needed_for: What does not work without it.
-        mend: The exact command that mends it; empty when there is nothing to do.
+        fix: The exact command that fixes it; empty when there is nothing to do.
         required: Whether tuning for this machine's processor needs it.
     """
 
@@ -31,7 +31,7 @@ class Check:
     status: Status
     found: str
     needed_for: str
-    mend: str = ""
+    fix: str = ""
     required: bool = False
 
 
@@ -40,10 +40,10 @@ def is_ready(checks: Iterable[Check]) -> bool:
     return all(check.status == "ok" for check in checks if check.required)
 
 
-def absent(name: str, found: str, needed_for: str, mend: str, *, required: bool = False) -> Check:
+def absent(name: str, found: str, needed_for: str, fix: str, *, required: bool = False) -> Check:
     """The check of a thing that is not there: `missing` if it is required, else `optional`."""
     status: Status = "missing" if required else "optional"
-    return Check(name, status, found, needed_for, mend, required)
+    return Check(name, status, found, needed_for, fix, required)
 
 
 def install_packages(*packages: str) -> str:

@@ -23,14 +23,14 @@ def torch() -> Check:
     return Check(name, "ok", metadata.version("torch"), purpose)
 
 
-def disk(name: str, folder: Path, purpose: str, mend: str) -> Check:
+def disk(name: str, folder: Path, purpose: str, fix: str) -> Check:
     """Checks that a folder can be written, or made, and has room.
 
     Args:
         name: What the folder is.
         folder: The folder; it need not exist.
         purpose: What is written there.
-        mend: What to do without room.
+        fix: What to do without room.
     """
     existing = folder.absolute()
     while not existing.exists():
@@ -38,27 +38,27 @@ def disk(name: str, folder: Path, purpose: str, mend: str) -> Check:
     try:
         free = shutil.disk_usage(existing).free
     except OSError as error:
-        return Check(name, "broken", f"{folder}: {error.strerror}", purpose, mend)
+        return Check(name, "broken", f"{folder}: {error.strerror}", purpose, fix)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        return Check(name, "broken", f"{existing} cannot be written", purpose, mend)
+        return Check(name, "broken", f"{existing} cannot be written", purpose, fix)
     found = f"{free / 2**30:.1f} GiB free in {folder}"
     if free < LEAST_FREE_BYTES:
-        return Check(name, "broken", f"{found}, less than 1 GiB", purpose, mend)
+        return Check(name, "broken", f"{found}, less than 1 GiB", purpose, fix)
     return Check(name, "ok", found, purpose)
 
 
 def logs_folder() -> Check:
     """Checks the folder in which runs are kept."""
-    mend = "run from another folder, or give one with --logs FOLDER"
-    return disk("disk for runs", Path("logs"), "recording runs", mend)
+    fix = "run from another folder, or give one with --logs FOLDER"
+    return disk("disk for runs", Path("logs"), "recording runs", fix)
 
 
 def cache_folder() -> Check:
     """Checks the folder in which built libraries are kept."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(chosen) if chosen.startswith("/") else Path.home() / ".cache"
-    mend = "export XDG_CACHE_HOME=FOLDER"
-    return disk("disk for the cache", base / "autotune", "libraries built once", mend)
+    fix = "export XDG_CACHE_HOME=FOLDER"
+    return disk("disk for the cache", base / "autotune", "libraries built once", fix)
 
 
 def cores(cpufreq: Path = _CPUFREQ) -> Check:
@@ -82,5 +82,5 @@ def cores(cpufreq: Path = _CPUFREQ) -> Check:
     if governors == ["performance"]:
         return Check(name, "ok", found, purpose)
     sudo = "" if os.geteuid() == 0 else "sudo "
-    mend = f"echo performance | {sudo}tee {cpufreq}/policy*/scaling_governor"
-    return Check(name, "optional", found, purpose, mend)
+    fix = f"echo performance | {sudo}tee {cpufreq}/policy*/scaling_governor"
+    return Check(name, "optional", found, purpose, fix)

@@ -48,13 +48,13 @@ def python() -> Check:
 def packages() -> list[Check]:
     """Checks every package that the installed autotune asks for on this machine."""
     if not _can_read_requirements():
-        mend = pip_install("packaging")
-        return [absent("package packaging", "not installed", "this check", mend, required=True)]
+        fix = pip_install("packaging")
+        return [absent("package packaging", "not installed", "this check", fix, required=True)]
     requirements = _requirements()
     if requirements is None:
-        mend = "make install"
+        fix = "make install"
         found = "not installed in this environment, so its requirements are unknown"
-        return [absent("package autotune", found, "everything", mend, required=True)]
+        return [absent("package autotune", found, "everything", fix, required=True)]
     return [package(requirement) for requirement in requirements]
 
 
@@ -70,7 +70,7 @@ def package(requirement: str) -> Check:
     wanted = Requirement(requirement)
     name = f"package {wanted.name}"
     purpose = PURPOSES.get(wanted.name, "autotune")
-    mend = pip_install(f"{wanted.name}{wanted.specifier}")
+    fix = pip_install(f"{wanted.name}{wanted.specifier}")
     for candidate in (wanted.name, _SAME_IMPORT.get(wanted.name)):
         version = _version(candidate) if candidate else None
         if version is None:
@@ -79,8 +79,8 @@ def package(requirement: str) -> Check:
         if wanted.specifier.contains(version, prereleases=True):
             return Check(name, "ok", label, purpose, required=True)
         found = f"{label}, but {wanted.specifier} is needed"
-        return Check(name, "broken", found, purpose, mend, required=True)
-    return absent(name, "not installed", purpose, mend, required=True)
+        return Check(name, "broken", found, purpose, fix, required=True)
+    return absent(name, "not installed", purpose, fix, required=True)
 
 
 def pinned(names: Iterable[str]) -> list[str]:

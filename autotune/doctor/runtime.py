@@ -35,34 +35,34 @@ def tvm(program: str = SELF_CHECK) -> Check:
     found = ended.reason
     if ended.signal:
         found += ": its packages do not fit together"
-    mend = pip_install(*pinned(_TVM_PACKAGES), options="--force-reinstall --no-deps")
-    return Check(name, "broken", found, purpose, mend, required=True)
+    fix = pip_install(*pinned(_TVM_PACKAGES), options="--force-reinstall --no-deps")
+    return Check(name, "broken", found, purpose, fix, required=True)
 
 
 def opencl_library() -> Check:
     """Checks that an OpenCL library can be loaded."""
     name = "OpenCL library"
-    mend = install_packages(*_OPENCL_PACKAGES)
+    fix = install_packages(*_OPENCL_PACKAGES)
     ended = child.run_module("autotune.doctor.opencl_library", timeout=OPENCL_TIMEOUT_S)
     if not ended.works:
-        return Check(name, "broken", ended.reason, _GPU_WORK, mend)
+        return Check(name, "broken", ended.reason, _GPU_WORK, fix)
     library = _last_json(ended.output)
     if library is None:
-        return absent(name, "no library can be loaded", _GPU_WORK, mend)
+        return absent(name, "no library can be loaded", _GPU_WORK, fix)
     return Check(name, "ok", library, _GPU_WORK)
 
 
 def opencl_sidecar() -> Check:
     """Checks that the OpenCL runtime for TVM is built for the installed TVM and these sources."""
-    name, mend = "OpenCL runtime for TVM", run_python(_BUILD_SIDECAR)
+    name, fix = "OpenCL runtime for TVM", run_python(_BUILD_SIDECAR)
     try:
         from autotune.compiler.native import library_path
 
         path = library_path()
     except (AutotuneError, ImportError, OSError) as error:
-        return Check(name, "broken", str(error), _GPU_WORK, mend)
+        return Check(name, "broken", str(error), _GPU_WORK, fix)
     if not path.is_file():
-        return absent(name, "not built yet; the first run builds it", _GPU_WORK, mend)
+        return absent(name, "not built yet; the first run builds it", _GPU_WORK, fix)
     return Check(name, "ok", str(path), _GPU_WORK)
 
 
@@ -78,7 +78,7 @@ def opencl_devices(library: Check, sidecar: Check, linker: Check) -> Check:
     for needed in (library, sidecar):
         if needed.status != "ok":
             found = f"unknown: {needed.name} is not there"
-            return absent(name, found, _GPU_WORK, needed.mend)
+            return absent(name, found, _GPU_WORK, needed.fix)
     with Scratch("doctor") as empty:  # So that PoCL compiles.
         ended = child.run_module(
             SELF_CHECK,
@@ -88,15 +88,15 @@ def opencl_devices(library: Check, sidecar: Check, linker: Check) -> Check:
         )
     if not ended.works:
         aborted_pocl = ended.signal == "SIGABRT" and linker.status != "ok"
-        mend = linker.mend if aborted_pocl else install_packages(*_OPENCL_PACKAGES)
+        fix = linker.fix if aborted_pocl else install_packages(*_OPENCL_PACKAGES)
         found = f"{ended.reason}, as PoCL does without ld" if aborted_pocl else ended.reason
         if ended.last_words:
             found += f": {ended.last_words}"
-        return Check(name, "broken", found, _GPU_WORK, mend)
+        return Check(name, "broken", found, _GPU_WORK, fix)
     answer = _last_json(ended.output)
     if isinstance(answer, dict):
-        mend = answer["hint"] or install_packages(*_OPENCL_PACKAGES)
-        return absent(name, answer["error"], _GPU_WORK, mend)
+        fix = answer["hint"] or install_packages(*_OPENCL_PACKAGES)
+        return absent(name, answer["error"], _GPU_WORK, fix)
     found = "; ".join(
         f"{device['name']} ({device['type']}, {device['platform']}, driver {device['driver']})"
         for device in answer

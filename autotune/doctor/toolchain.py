@@ -59,16 +59,16 @@ def adb() -> Check:
 def android_ndk() -> Check:
     """Checks for the Android NDK where the usual variables say it is."""
     name, purpose = "Android NDK", "building the device server for phones"
-    mend = f"unpack the Android NDK and set it: export {NDK_VARIABLES[0]}=FOLDER"
+    fix = f"unpack the Android NDK and set it: export {NDK_VARIABLES[0]}=FOLDER"
     variable = next((name for name in NDK_VARIABLES if os.environ.get(name)), None)
     if variable is None:
-        return absent(name, f"{' and '.join(NDK_VARIABLES)} are not set", purpose, mend)
+        return absent(name, f"{' and '.join(NDK_VARIABLES)} are not set", purpose, fix)
     folder = Path(os.environ[variable])
     try:
         lines = (folder / "source.properties").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         found = f"{variable}={folder} has no source.properties"
-        return Check(name, "broken", found, purpose, mend)
+        return Check(name, "broken", found, purpose, fix)
     properties = {key.strip(): value.strip() for key, _, value in (x.partition("=") for x in lines)}
     revision = properties.get("Pkg.Revision", "unknown")
     return Check(name, "ok", f"revision {revision} in {folder}", purpose)
@@ -88,9 +88,9 @@ def _compiler(
         ended = child.run(argv, timeout=COMPILE_TIMEOUT_S)
     if ended.works:
         return found
-    mend = install_packages(package)
+    fix = install_packages(package)
     why = f"{path} does not link a shared library: {ended.reason}"
-    return Check(name, "broken", why, purpose, mend, required)
+    return Check(name, "broken", why, purpose, fix, required)
 
 
 def _tool(
@@ -102,14 +102,14 @@ def _tool(
     version_argument: str = "--version",
     required: bool = False,
 ) -> Check:
-    mend = install_packages(package)
+    fix = install_packages(package)
     path = next((path for path in map(shutil.which, programs) if path), None)
     if path is None:
         found = f"{' or '.join(programs)} is not on the PATH"
-        return absent(name, found, purpose, mend, required=required)
+        return absent(name, found, purpose, fix, required=required)
     ended = child.run([path, version_argument], timeout=VERSION_TIMEOUT_S)
     if not ended.works:
         found = f"{path} {version_argument}: {ended.reason}"
-        return Check(name, "broken", found, purpose, mend, required)
+        return Check(name, "broken", found, purpose, fix, required)
     first = next(iter(ended.output.strip().splitlines()), "")
     return Check(name, "ok", f"{path}: {first}" if first else path, purpose, required=required)

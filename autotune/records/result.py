@@ -43,7 +43,7 @@ class PooledSchedule:
     Attributes:
         digest: Identity of the candidate; `default` for the untuned default.
         formulation: Its formulation.
-        ms: Median milliseconds in the last timing, interleaved with the others of the pool.
+        ms: Median milliseconds in the final benchmark, interleaved with the others of the pool.
         traits: What its loops tell, see `ScheduleTraits.to_json`; None where they are not those of a processor.
     """
 
@@ -77,8 +77,8 @@ class TaskResult:
             nothing has a valid time.
         movement_ms: Of `tuned_ms`, what takes moving data alone: padding, packing and copies; measured apart, by
             the same program without its arithmetic. None where it was not measured.
-        ties: Of the default and the second best, those that the last timing cannot tell from the winner: digests.
-        doubt: Why times of the last timing are not to be trusted; empty where they are. Ratios still hold.
+        ties: Of the default and the second best, those that the final benchmark cannot tell from the winner: digests.
+        doubt: Why times of the final benchmark are not to be trusted; empty where they are. Ratios still hold.
         pool: The best few schedules that gave the right result, fastest first, the untuned default among them.
     """
 
@@ -140,7 +140,7 @@ class Result:
         trials: Candidates measured or failed in all.
         wall_s: Seconds of tuning, resumed parts included.
         tasks: One entry a distinct kernel.
-        drifts: Changes of the device's speed meanwhile. The last timing compares trials from before and after one,
+        drifts: Changes of the device's speed meanwhile. The final benchmark compares trials from before and after one,
             and not their own times.
         records: What records were good for; None where none were asked.
     """

@@ -158,9 +158,9 @@ def test_exit_codes_of_errors(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    raising(monkeypatch, kind("it broke", hint="mend it"))
+    raising(monkeypatch, kind("it broke", hint="fix it"))
     assert main(["models"]) == code
-    assert capsys.readouterr() == ("", "autotune: error: it broke\n  hint: mend it\n")
+    assert capsys.readouterr() == ("", "autotune: error: it broke\n  hint: fix it\n")
     raising(monkeypatch, kind("no linker:\nld: not found"))
     assert main(["models"]) == code
     assert capsys.readouterr().err == "autotune: error: no linker:\n  ld: not found\n"

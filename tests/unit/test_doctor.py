@@ -93,27 +93,27 @@ def test_tool(check: Callable[[], Check], program: str, tools: Callable[[str, st
     absent = check()
     assert absent.status == ("missing" if absent.required else "optional")
     assert program in absent.found
-    assert absent.mend
+    assert absent.fix
     path = tools(program, "echo version 7.5; echo more")
     there = check()
-    assert (there.status, there.found, there.mend) == ("ok", f"{path}: version 7.5", "")
+    assert (there.status, there.found, there.fix) == ("ok", f"{path}: version 7.5", "")
     assert there.required == absent.required
     tools(program, "echo it is broken >&2; exit 3")
     broken = check()
     assert broken.status == "broken"
     assert "it is broken" in broken.found
-    assert broken.mend == absent.mend
+    assert broken.fix == absent.fix
 
 
 def test_mending_command_fits_the_machine(
     tools: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert toolchain.cmake().mend.startswith("install cmake ")
+    assert toolchain.cmake().fix.startswith("install cmake ")
     tools("apt-get", "exit 0")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert toolchain.cmake().mend == "apt-get install -y cmake"
+    assert toolchain.cmake().fix == "apt-get install -y cmake"
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert toolchain.cmake().mend == "sudo apt-get install -y cmake"
+    assert toolchain.cmake().fix == "sudo apt-get install -y cmake"
 
 
 def test_compiler_that_cannot_link(tools: Callable[[str, str], Path]) -> None:
@@ -190,11 +190,11 @@ def test_python(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_packages_are_those_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, apache_tvm="0.27.0.post1", apache_tvm_ffi="0.1.15.post1", pytest="9.2.0")
     tvm, ffi, optuna = packages.packages()
-    assert (tvm.status, tvm.found, tvm.mend) == ("ok", "0.27.0.post1", "")
+    assert (tvm.status, tvm.found, tvm.fix) == ("ok", "0.27.0.post1", "")
     assert (ffi.status, ffi.found) == ("broken", "0.1.15.post1, but ==0.1.14.post1 is needed")
-    assert ffi.mend == f"{sys.executable} -m pip install apache-tvm-ffi==0.1.14.post1"
+    assert ffi.fix == f"{sys.executable} -m pip install apache-tvm-ffi==0.1.14.post1"
     assert (optuna.status, optuna.found) == ("missing", "not installed")
-    assert optuna.mend == f"{sys.executable} -m pip install 'optuna<6,>=5.0'"
+    assert optuna.fix == f"{sys.executable} -m pip install 'optuna<6,>=5.0'"
     assert all(check.required for check in (tvm, ffi, optuna))
 
 
@@ -212,7 +212,7 @@ def test_autotune_itself_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(metadata, "requires", requires)
     (check,) = packages.packages()
-    assert (check.status, check.mend, check.required) == ("missing", "make install", True)
+    assert (check.status, check.fix, check.required) == ("missing", "make install", True)
 
 
 def test_requirements_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_tvm_that_crashes(
     check = runtime.tvm(name)
     assert (check.status, check.required) == ("broken", True)
     assert check.found == "the process died by SIGSEGV: its packages do not fit together"
-    assert check.mend == (
+    assert check.fix == (
         f"{sys.executable} -m pip install --force-reinstall --no-deps "
         "apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1"
     )
@@ -265,14 +265,14 @@ def test_no_opencl_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setenv("AUTOTUNE_OPENCL_LIBRARY", str(tmp_path / "absent.so"))
     check = runtime.opencl_library()
     assert (check.status, check.required) == ("optional", False)
-    assert "pocl-opencl-icd" in check.mend
+    assert "pocl-opencl-icd" in check.fix
 
 
 def test_opencl_runtime_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     check = runtime.opencl_sidecar()
     assert (check.status, check.required) == ("optional", False)
-    assert "ensure(print)" in check.mend
+    assert "ensure(print)" in check.fix
     assert list(tmp_path.iterdir()) == []
 
 
@@ -300,7 +300,7 @@ def test_opencl_runtime_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
             LACKING,
             "broken",
             "the process died by SIGABRT, as PoCL does without ld",
-            LACKING.mend,
+            LACKING.fix,
         ),
         (
             child.Finished(False, "", "the process died by SIGSEGV", "SIGSEGV", "no memory"),
@@ -316,19 +316,19 @@ def test_opencl_devices(
     linker: Check,
     status: str,
     found: str,
-    mend: str,
+    fix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(child, "run_module", lambda *_, **__: ended)
     check = runtime.opencl_devices(FINE, FINE, linker)
     assert (check.status, check.found) == (status, found)
-    assert mend in check.mend
-    assert bool(mend) == bool(check.mend)
+    assert fix in check.fix
+    assert bool(fix) == bool(check.fix)
 
 
 def test_opencl_devices_are_not_asked_without_a_library() -> None:
     check = runtime.opencl_devices(LACKING, FINE, FINE)
-    assert (check.status, check.mend) == ("optional", LACKING.mend)
+    assert (check.status, check.fix) == ("optional", LACKING.fix)
 
 
 # The machine
@@ -342,7 +342,7 @@ def test_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not absent.parent.exists()
     monkeypatch.setattr(machine, "LEAST_FREE_BYTES", 2**80)
     full = machine.disk("disk", absent, "runs", "make room")
-    assert (full.status, full.mend, full.required) == ("broken", "make room", False)
+    assert (full.status, full.fix, full.required) == ("broken", "make room", False)
 
 
 def test_disk_where_a_file_is_in_the_way(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_cores(tmp_path: Path) -> None:
     mixed = machine.cores(tmp_path)
     assert mixed.status == "optional"
     assert mixed.found.endswith("governor performance, powersave")
-    assert mixed.mend.startswith("echo performance | ")
+    assert mixed.fix.startswith("echo performance | ")
     (tmp_path / "policy0" / "scaling_governor").write_text("performance\n", encoding="utf-8")
     assert machine.cores(tmp_path).status == "ok"
 
@@ -379,7 +379,7 @@ def test_doctor_is_content(
     assert main(["doctor"]) == 0
     shown = capsys.readouterr()
     assert shown.err == ""
-    assert "Optional, to mend:\n  NDK (optional): not set\n    export NDK=FOLDER\n" in shown.out
+    assert "Optional, to fix:\n  NDK (optional): not set\n    export NDK=FOLDER\n" in shown.out
     assert "Required" not in shown.out
     assert shown.out.endswith("\nReady to tune for this machine's processor.\n")
 
@@ -390,7 +390,7 @@ def test_doctor_is_not_content(
     play(monkeypatch, FINE, LACKING, BROKEN)
     assert main(["doctor"]) == 4
     shown = capsys.readouterr().out
-    assert "Required, to mend:\n  TVM (broken): died by SIGSEGV\n    pip install it\n" in shown
+    assert "Required, to fix:\n  TVM (broken): died by SIGSEGV\n    pip install it\n" in shown
     assert shown.endswith("\nNot ready to tune for this machine's processor.\n")
 
 

@@ -33,15 +33,21 @@ def doctor(
     checks = run_checks()
     ready = is_ready(checks)
     if json:
-        write_json({"ready": ready, "checks": [asdict(check) for check in checks]})
+        write_json({"ready": ready, "checks": [_plain(check) for check in checks]})
     else:
         write_report(checks, ready)
     if not ready:
         raise typer.Exit(ToolchainError.exit_code)
 
 
+def _plain(check: Check) -> dict[str, Any]:
+    found = asdict(check)
+    fix = found.pop("fix")
+    return {**found, "mend": fix}  # Its name in version 1 of this output.
+
+
 def write_report(checks: list[Check], ready: bool) -> None:
-    """Prints what was found, and how to mend what is missing."""
+    """Prints what was found, and how to fix what is missing."""
     write_table(
         (
             Column("check"),
@@ -54,7 +60,7 @@ def write_report(checks: list[Check], ready: bool) -> None:
     for title, required in (("Required", True), ("Optional", False)):
         lacking = [x for x in checks if x.required is required and x.status != "ok"]
         if lacking:
-            print(f"\n{title}, to mend:")
+            print(f"\n{title}, to fix:")
         for check in lacking:
-            print(f"  {check.name} ({check.status}): {check.found}\n    {check.mend}")
+            print(f"  {check.name} ({check.status}): {check.found}\n    {check.fix}")
     print(f"\n{'Ready' if ready else 'Not ready'} to tune for this machine's processor.")

@@ -1,4 +1,4 @@
-"""The last timing: a task's best few candidates against the untuned default, interleaved."""
+"""The final benchmark: a task's best few candidates against the untuned default, interleaved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Finalist:
-    """A built candidate in the last timing.
+    """A built candidate in the final benchmark.
 
     Attributes:
         digest: The candidate's.
@@ -39,7 +39,7 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the last timing found.
+    """What the final benchmark found.
 
     Attributes:
         winner: Digest of the winner; the default's own where nothing beat it.

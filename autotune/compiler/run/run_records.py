@@ -69,7 +69,7 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
     began = run.events[0]["time"] if run.events else 0.0
     text = json.dumps([{**run.about, "schema_version": 1}, began], sort_keys=True)
     source = hashlib.sha256(text.encode()).hexdigest()[:16]
-    # The last timing, interleaved and of the best few, beats what the search saw.
+    # The final benchmark, interleaved and of the best few, beats what the search saw.
     settled = {
         (task["name"], one["digest"]): one["ms"] / 1e3
         for task in (run.result or {"tasks": ()})["tasks"]

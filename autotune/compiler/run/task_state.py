@@ -76,7 +76,7 @@ class TaskState:
     def pool(self, verdict: Verdict, count: int) -> list[tuple[str, float]]:
         """The task's best schedules, fastest first: (digest, seconds).
 
-        Those of the last timing with the right result, and the next best of the search up to `count`, whose times
+        Those of the final benchmark with the right result, and the next best of the search up to `count`, whose times
         are scaled as the fastest one's was.
         """
         times = {d: median(verdict.samples[d]) for d in verdict.right if d in verdict.samples}
@@ -97,7 +97,7 @@ class TaskState:
         """The task's line in the result.
 
         Args:
-            verdict: Of the last timing.
+            verdict: Of the final benchmark.
             traits: What is known of the loops of the pool's schedules, by digest.
             count: Schedules in its pool.
         """

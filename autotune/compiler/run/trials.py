@@ -28,7 +28,7 @@ from autotune.measurement import Outcome, median
 from autotune.workloads.operators import Kernel
 
 _DEFAULT_PATIENCE = 3.0
-# Of a default that takes longer, one execution tells enough: the last timing takes it again.
+# Of a default that takes longer, one execution tells enough: the final benchmark takes it again.
 _SLOW_DEFAULT_S = 0.25
 _PATIENCE_S = 0.5
 _BLOCKS = 5

@@ -189,7 +189,7 @@ class KernelRun:
 
     def _benchmark(self, final: FinalRound) -> dict[str, Verdict] | None:
         """Times the finalists of every task; None at an interrupt."""
-        self._progress.phase("last timing", len(self._states))
+        self._progress.phase("final benchmark", len(self._states))
         verdicts: dict[str, Verdict] = {}
         for done, state in enumerate(self._states, start=1):
             if self._interrupted():

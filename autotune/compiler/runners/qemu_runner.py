@@ -108,7 +108,7 @@ class QemuRunner:
                     request.libraries[index], request.data, flags, _COMPARE_TIMEOUT_S
                 )
             except subprocess.TimeoutExpired as late:
-                raise WorkerLost("a kernel hung in the last timing", timed_out=True) from late
+                raise WorkerLost("a kernel hung in the final benchmark", timed_out=True) from late
             if answer["status"] != "ok":
                 raise WorkerLost(str(answer["message"]), timed_out=False)
             samples[index].append(answer["seconds"][0])

@@ -585,7 +585,9 @@ class Measure(_Strict):
         description="A candidate this many times slower than the best is timed only once.",
     )
     finalists: Times = Field(default=3, description="Best schedules of a task timed again.")
-    final_blocks: Times = Field(default=11, description="Interleaved blocks of the last timing.")
+    final_blocks: Times = Field(
+        default=11, description="Interleaved blocks of the final benchmark."
+    )
     final_min_repeat_ms: float = Field(default=4.0, ge=0)
     tolerance: float = Field(
         default=1e-4,

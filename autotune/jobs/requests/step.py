@@ -90,12 +90,12 @@ class StepRequest:
         found = place_of(file, holder, Path.is_file) if file.endswith(".py") else None
         return self if found is None else replace(self, model=f"{found}{colon}{factory}")
 
-    def placed(self, holder: Path, mend: str, given: Sequence[Path] = ()) -> StepRequest:
+    def placed(self, holder: Path, fix: str, given: Sequence[Path] = ()) -> StepRequest:
         """The same with its runs, and the file of its model, where they are now.
 
         Args:
             holder: The run's folder, or the plan, that has these options.
-            mend: What to do where a run is not found.
+            fix: What to do where a run is not found.
             given: Folders of runs: one takes the place of the run of its name; what has no such name counts too.
 
         Raises:
@@ -111,7 +111,7 @@ class StepRequest:
             found = by_name.get(Path(run).name) or place_of(run, holder)
             if found is None and needed:
                 raise UsageError(
-                    f"{holder} takes its kernels from {run}, which is not there", hint=mend
+                    f"{holder} takes its kernels from {run}, which is not there", hint=fix
                 )
             return [] if found is None else [str(found)]
 

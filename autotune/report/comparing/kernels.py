@@ -78,7 +78,7 @@ def verdict(ends: Sequence[float] | None) -> str:
 
 
 def _finals(run: Run) -> dict[str, Mapping[str, Any]]:
-    """The last timing of each kernel: the blocks of its winner and of its default."""
+    """The final benchmark of each kernel: the blocks of its winner and of its default."""
     return {event["task"]: event for event in run.events if event["event"] == "final"}
 
 

@@ -99,7 +99,7 @@ def step_history(
 
 
 def kernels_so_far(about: Mapping[str, Any], events: Events) -> Result:
-    """What a run that has not ended has found: the best by then of each kernel, which no last timing confirmed."""
+    """What a run that has not ended has found: the best by then of each kernel, which no final benchmark confirmed."""
     request, device = about["request"], about.get("device") or {}
     found = histories(events)
     tasks = []

@@ -191,7 +191,7 @@ def _each(
         return without or "<p>No candidate was tried.</p>"
     x = Axis("trials of the run", 0.0, max(trials, 1))
     y = Axis("speed-up over the untuned default", 1.0 / 1.1, highest * 1.1, True)
-    told = "<p>By the single measurements of the search; the last timing decides.</p>"
+    told = "<p>By the single measurements of the search; the final benchmark decides.</p>"
     return many("Best so far of each kernel", x, y, plots) + told + without
 
 

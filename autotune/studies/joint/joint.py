@@ -18,7 +18,7 @@ from autotune.studies.space import CpuConfiguration, Figures, Objective, front
 _FEW = 4
 _SMALLEST = 1e-9
 _ALIKE = 0.02
-"""Schedules that are foretold within this of the best are tried in turns: it costs little, and teaches."""
+"""Schedules that are predicted within this of the best are tried in turns: it costs little, and teaches."""
 _FEW_ERRORS = 8
 _BELIEF = 0.5
 """What the model's word counts beside one timing under the same configuration."""
@@ -160,7 +160,7 @@ class JointBench:
         return dict(self._told(configuration, choice)["foretold"])
 
     def _told(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
-        """What is foretold of a step, as events have it: of the step, and seconds of a call of each task."""
+        """What is predicted of a step, as events have it: of the step, and seconds of a call of each task."""
         seconds, joules = self.predict(configuration)
         rows, times = self.model.table.rows(choice.rows), self._on_cpu(choice)
         time = float(times @ seconds[rows])
@@ -195,11 +195,11 @@ class JointBench:
         return times
 
     def interval(self, figure: str, value: float | None) -> list[float] | None:
-        """Where 95 % of what was measured lay, around what had been foretold for it; None with too few steps.
+        """Where 95 % of what was measured lay, around what had been predicted for it; None with too few steps.
 
         Args:
             figure: `time_s` or `energy_j` of a step, or `call_s` of a call.
-            value: What is foretold.
+            value: What is predicted.
         """
         errors = self._errors[figure]
         if value is None or len(errors) < _FEW_ERRORS:
@@ -257,7 +257,7 @@ class JointBench:
         timed = np.asarray(list(seen), np.int64)
         times = np.asarray([len(own) for own in seen.values()])
         rest = np.asarray([np.log(own).mean() for own in seen.values()]) - np.log(seconds[timed])
-        # A step that ran slower than foretold in all its calls says nothing against the schedules in it.
+        # A step that ran slower than predicted in all its calls says nothing against the schedules in it.
         middle = float(np.median(rest)) * len(rest) / (len(rest) + _FEW)
         spread = float(np.std(rest)) if hopeful else 0.0
         shift = np.full(len(seconds), middle - spread)

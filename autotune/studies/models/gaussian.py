@@ -102,7 +102,7 @@ class GaussianProcess:
         return cross @ self._weights, np.sqrt(np.maximum(variance, 1e-12))
 
     def left_out(self) -> Floats:
-        """Error of each value as foretold from all others, shape (n,) (their section 5.4.2)."""
+        """Error of each value as predicted from all others, shape (n,) (their section 5.4.2)."""
         inverse = cho_solve((self._factor, True), np.eye(len(self._weights)))
         return np.asarray(self._weights / np.diag(inverse))
 

@@ -1,4 +1,4 @@
-"""Foretells seconds and joules of schedules under CPU configurations: physics, and XGBoost for what it misses."""
+"""Predicts seconds and joules of schedules under CPU configurations: physics, and XGBoost for what it misses."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class KernelModel:
     def _inputs(
         self, configurations: Sequence[CpuConfiguration], rows: Rows
     ) -> tuple[Floats, Floats]:
-        """What the trees are given, a row a pair, and the logarithm of the seconds that physics foretells."""
+        """What the trees are given, a row a pair, and the logarithm of the seconds that physics predicts."""
         clocks = Clocks.of(configurations, self.clusters)
         seconds = self._roofline.seconds(configurations, self.table.nests.take(rows))
         base = np.log(np.maximum(seconds, _SMALLEST_S)).reshape(-1, 1)

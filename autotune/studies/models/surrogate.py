@@ -100,7 +100,7 @@ class Surrogate:
         return Belief(log_s, deviation, log_w, spread)
 
     def errors(self) -> dict[str, float]:
-        """Median relative error of each measurement as foretold from the others."""
+        """Median relative error of each measurement as predicted from the others."""
         found = {"time": _median_error(self._time_rest)}
         if self._power_rest is not None:
             found["power"] = _median_error(self._power_rest)

@@ -1,7 +1,7 @@
 """A configuration for each phase or operator of a step: what it gains over the best single one.
 
 Configurations of the search are profiled, changes between them are measured, a plan is made of both, and what it
-foretells is then measured beside the best single configuration.
+predicts is then measured beside the best single configuration.
 """
 
 from __future__ import annotations

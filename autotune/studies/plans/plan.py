@@ -98,7 +98,7 @@ def best_plan(costs: CallCosts, objective: Objective, limits: Limits) -> Plan | 
     Args:
         costs: Of the calls.
         objective: What is to be small; for `pareto` the energy-delay product.
-        limits: What must be kept; temperature and memory are not foretold.
+        limits: What must be kept; temperature and memory are not predicted.
     """
     found = singles(costs)
     if costs.energy_j is None:

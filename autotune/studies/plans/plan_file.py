@@ -34,7 +34,7 @@ class StepPlan:
         gpu: Kernel and schedule there of each call that a GPU makes, by its number.
         memory: How tensors get to the GPU and back.
         figures: Milliseconds and millijoules of a call by kernel (of the GPU: its kernel there) and digest: as
-            measured in the search's steps, else as foretold; joules only foretold. None where nothing tells.
+            measured in the search's steps, else as predicted; joules only predicted. None where nothing tells.
         measured: `time_s`, `energy_j`, `memory_bytes`, `celsius`, and `ci`.
     """
 

@@ -152,8 +152,8 @@ def check(path: Path, told: Mapping[str, Any]) -> None:
 def damaged(path: Path, what: str) -> UsageError:
     """The error of a plan that is damaged, with how to make it again."""
     run = path.parent.parent
-    mend = f"autotune joint --resume {run}" if (run / "run.json").is_file() else "autotune joint"
-    return UsageError(f"{path} is no plan, or a damaged one: {what}", hint=f"make it again: {mend}")
+    fix = f"autotune joint --resume {run}" if (run / "run.json").is_file() else "autotune joint"
+    return UsageError(f"{path} is no plan, or a damaged one: {what}", hint=f"make it again: {fix}")
 
 
 def _numbered(settings: Sequence[_Setting]) -> list[tuple[str, _Setting]]:

@@ -37,7 +37,7 @@ def step_plan(
     """A plan; docs/joint.md has its schema.
 
     Args:
-        bench: What measured, and foretells.
+        bench: What measured, and predicts.
         graph: The step, in the form that was chosen.
         of_call: The task of each call; None where no run knows its kernel.
         step: The options that mean the step in that form.

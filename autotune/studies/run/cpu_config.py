@@ -156,7 +156,7 @@ class CpuConfigRun:
         )
 
     def _finals_before(self) -> list[tuple[CpuConfiguration | None, Measured]]:
-        """What this run's last timing has measured already, since its last trial."""
+        """What this run's final benchmark has measured already, since its last trial."""
         found: list[tuple[CpuConfiguration | None, Measured]] = []
         for event in self._events:
             if event["event"] == "trial":

@@ -173,7 +173,7 @@ def exhaustive(
 
 
 def model_error(study: Study, trials: Sequence[StudyTrial]) -> dict[str, Any]:
-    """How well the models foretell what is measured, and their constants."""
+    """How well the models predict what is measured, and their constants."""
     request = study.request
     known = [
         Known(request.space.number(t.configuration), t.figures)

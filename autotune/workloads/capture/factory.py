@@ -111,7 +111,7 @@ def _file(path: Path) -> ModuleType:
     sys.modules[name] = module
     _search_also(path.resolve().parent)
     try:
-        with _told(f"importing {path}", "mend the file"):
+        with _told(f"importing {path}", "fix the file"):
             spec.loader.exec_module(module)
     except UsageError:
         sys.modules.pop(name, None)
@@ -129,7 +129,7 @@ def _search_also(folder: Path) -> None:
 def _package(name: str) -> ModuleType:
     _search_also(Path.cwd())
     try:
-        with _told(f"importing {name}", "mend the module"):
+        with _told(f"importing {name}", "fix the module"):
             return importlib.import_module(name)
     except UsageError as refusal:
         error = refusal.__cause__

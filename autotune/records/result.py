@@ -77,7 +77,7 @@ class TaskResult:
             nothing has a valid time.
         movement_ms: Of `tuned_ms`, what takes moving data alone: padding, packing and copies; measured apart, by
             the same program without its arithmetic. None where it was not measured.
-        ties: Of the default and the second best, those that the final benchmark cannot tell from the winner: digests.
+        ties: Digests of the default and the second best, where the final benchmark cannot tell them from the winner.
         doubt: Why times of the final benchmark are not to be trusted; empty where they are. Ratios still hold.
         pool: The best few schedules that gave the right result, fastest first, the untuned default among them.
     """
@@ -140,8 +140,8 @@ class Result:
         trials: Candidates measured or failed in all.
         wall_s: Seconds of tuning, resumed parts included.
         tasks: One entry a distinct kernel.
-        drifts: Changes of the device's speed meanwhile. The final benchmark compares trials from before and after one,
-            and not their own times.
+        drifts: Changes of the device's speed meanwhile. The final benchmark times trials from before and after one
+            again, side by side.
         records: What records were good for; None where none were asked.
     """
 

@@ -277,7 +277,7 @@ def test_opencl_runtime_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("ended", "linker", "status", "found", "mend"),
+    ("ended", "linker", "status", "found", "fix"),
     [
         (
             child.Finished(

@@ -76,8 +76,8 @@ class TaskState:
     def pool(self, verdict: Verdict, count: int) -> list[tuple[str, float]]:
         """The task's best schedules, fastest first: (digest, seconds).
 
-        Those of the final benchmark with the right result, and the next best of the search up to `count`, whose times
-        are scaled as the fastest one's was.
+        Those of the final benchmark with the right result, and the next best of the search up to `count`, whose
+        times are scaled as the fastest one's was.
         """
         times = {d: median(verdict.samples[d]) for d in verdict.right if d in verdict.samples}
         first = min((d for d in times if d in self.trials), key=lambda d: times[d], default=None)

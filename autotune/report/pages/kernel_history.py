@@ -99,7 +99,7 @@ def step_history(
 
 
 def kernels_so_far(about: Mapping[str, Any], events: Events) -> Result:
-    """What a run that has not ended has found: the best by then of each kernel, which no final benchmark confirmed."""
+    """What a run that has not ended has found: the best of each kernel by then, without a final benchmark."""
     request, device = about["request"], about.get("device") or {}
     found = histories(events)
     tasks = []

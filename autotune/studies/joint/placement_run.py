@@ -149,7 +149,7 @@ class PlacementRun:
     def _best_alone(
         self, configuration: CpuConfiguration, chosen: Choice, limits: Limits
     ) -> tuple[CpuConfiguration, Choice]:
-        """Of what was measured, the configuration that suits the CPU alone best, as predicted, and the choice there.
+        """The measured configuration that is predicted to suit the CPU alone best, and the choice there.
 
         The one that is given where nothing tells of joules, or where none should keep the limits.
         """

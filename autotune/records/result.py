@@ -77,7 +77,7 @@ class TaskResult:
             nothing has a valid time.
         movement_ms: Of `tuned_ms`, what takes moving data alone: padding, packing and copies; measured apart, by
             the same program without its arithmetic. None where it was not measured.
-        ties: Digests of the default and the second best, where the final benchmark cannot tell them from the winner.
+        ties: Default or second best, by digest, where the final benchmark cannot tell them from the winner.
         doubt: Why times of the final benchmark are not to be trusted; empty where they are. Ratios still hold.
         pool: The best few schedules that gave the right result, fastest first, the untuned default among them.
     """

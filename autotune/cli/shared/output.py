@@ -27,7 +27,6 @@ _SHORTEST = 8
 _NOTHING = ("", "-")
 _WIDE: ContextVar[bool] = ContextVar("wide", default=False)
 _WRITTEN: ContextVar[bool] = ContextVar("written", default=False)
-_NEXT: ContextVar[str] = ContextVar("next", default="")
 
 Wide = Annotated[bool, typer.Option("--wide", help="Show every column, however wide the table.")]
 
@@ -86,30 +85,18 @@ def say_next(program: str, *words: object) -> None:
     from autotune.console import is_quiet
 
     command = " ".join([program, shlex.join(map(str, words))]).rstrip()
-    remember_next(command)
     if not is_quiet():
         print(f"next: {command}", file=sys.stderr)
-
-
-def remember_next(command: str) -> None:
-    """Keeps the command that comes next, which was said."""
-    _NEXT.set(command)
-
-
-def next_command() -> str:
-    """The command that comes next, as it was said last; empty where none was."""
-    return _NEXT.get()
 
 
 @contextmanager
 def command_of(arguments: Sequence[str]) -> Iterator[None]:
     """Keeps what the command line was, for results and runs, and what was written of the result."""
-    after, written = _NEXT.set(""), _WRITTEN.set(False)
+    written = _WRITTEN.set(False)
     try:
         with command_line_of(arguments):
             yield
     finally:
-        _NEXT.reset(after)
         _WRITTEN.reset(written)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-from contextlib import suppress
 
 from autotune.emulator.adbd.stream import Stream
 
@@ -43,11 +41,6 @@ class Descriptor:
                 view = view[os.write(self.number, view) :]
             except BlockingIOError:
                 await self._wait(for_reading=False)
-
-    def end_writing(self) -> None:
-        """Tells a socket's other end that nothing more comes."""
-        with suppress(OSError), socket.socket(fileno=os.dup(self.number)) as end:
-            end.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Closes it; a second time does nothing."""

@@ -21,12 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import lazy_loader
+
 from autotune.emulator.adbd import Mode, Process
 from autotune.emulator.inside.plan import Plan
 from autotune.errors import ToolchainError
 
 _SOURCES = Path(__file__).parents[1] / "inside"
-_PACKAGES = Path(__file__).parents[3]
+_PACKAGES = Path(__file__).parents[3], Path(lazy_loader.__file__).parents[1]
+"""Where this project is, and what its faces import: Python finds nothing else there."""
 _MOUNT_POINTS = Path("/run/autotune-emulator")
 _ARM_LIBRARIES = "/usr/aarch64-linux-gnu/lib"
 _PREFIX = "/system/arm"
@@ -151,7 +154,7 @@ class Userland:
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = (
-            f"import sys; sys.path.insert(0, {str(_PACKAGES)!r}); "
+            f"import sys; sys.path[:0] = {[str(folder) for folder in _PACKAGES]!r}; "
             "from autotune.emulator.inside.first_process import main; main()"
         )
         with theirs:

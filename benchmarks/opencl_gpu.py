@@ -110,7 +110,7 @@ def kernels(quick: bool) -> dict[str, Kernel]:
 
 
 def trials_of(report: Report) -> int:
-    return 8 if report.quick else TRIALS
+    return QUICK_TRIALS if report.quick else TRIALS
 
 
 def on_cards(

@@ -26,7 +26,7 @@ from statistics import median_high
 from typing import Any
 
 import stock_search
-from bars import Report, positive, run
+from bars import QUICK_TRIALS, Report, positive, run
 from interleaved import exported, finished_run, interleaved_benchmark, tuning
 
 from autotune.compiler.target.host import cores
@@ -37,7 +37,6 @@ from autotune.workloads import Kernel, parse_kernel
 MOST = 150
 """Trials that ours has: the most that the bar allows, since how a search begins depends on how many it has."""
 TRIALS = {"stock": 1000, "ours": MOST}
-QUICK_TRIALS = 8
 SEEDS = (1, 2, 3)
 BLOCKS = 9
 PROCESSES = 5

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from bars import Report, run
+from bars import QUICK_TRIALS, Report, run
 
 from autotune.records import read_run
 
@@ -23,7 +23,7 @@ TRIALS = 256
 
 
 def measure(report: Report) -> None:
-    trials, goal = (8, 8) if report.quick else (TRIALS, 250)
+    trials, goal = (QUICK_TRIALS, QUICK_TRIALS) if report.quick else (TRIALS, 250)
     for target in ("adreno", "mali", "opencl"):
         for name, spec in OPERATORS.items():
             with tempfile.TemporaryDirectory() as logs:

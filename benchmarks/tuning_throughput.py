@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from bars import Report, run
+from bars import QUICK_TRIALS, Report, run
 from interleaved import exported, interleaved_benchmark
 
 from autotune.measurement import median, paired_speedup
@@ -116,7 +116,7 @@ def measure(report: Report) -> None:
 
 def compare(report: Report, spec: str, folder: Path) -> tuple[float, float] | None:
     """Both sides on one operator: ratios of trials a minute and of the winners' times."""
-    trials = 8 if report.quick else TRIALS
+    trials = QUICK_TRIALS if report.quick else TRIALS
     mine = ours(spec, trials, folder)
     if report.quick:
         report.row(operator=spec, side="ours", **mine)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from autotune.devices import BOOT_ID, Change, Device, Journal
 from autotune.errors import StableDeviceError, TransientDeviceError
 from autotune.measurement.observation import Observation, Record
-from autotune.power import Stream
+from autotune.power import Stream, Taken
 
 LOGGER = logging.getLogger("autotune.measurement")
 
@@ -44,6 +44,14 @@ class _Start:
 
     number: str
     up_s: float | None
+
+    @classmethod
+    def of(cls, text: str) -> _Start:
+        """What the kernel's files of both say."""
+        said = text.splitlines()
+        number = next((line.strip() for line in said if "-" in line), "")
+        up = next((line.split()[0] for line in said if re.match(r"[\d.]+ [\d.]+$", line)), "")
+        return cls(number, float(up) if up else None)
 
     def over(self, now: _Start) -> bool:
         """Whether there was another one until now."""
@@ -177,14 +185,7 @@ class Observer:
         """
         self._records += 1
         path = self._folder / f"record-{self._records}.jsonl"
-        argv = [str(self._folder / PROGRAM), "--detach", "--out", str(path)]
-        argv += ["--interval-ms", f"{1000 * task.interval_s:g}", "--limit-s", f"{task.limit_s:g}"]
-        argv += ["--cpus", task.cpus] if task.cpus else []
-        for watched in task.watch:
-            argv += ["--watch", watched]
-        for word in task.meter_command:
-            argv += ["--meter-command", word]
-        argv += ["--", *task.command] if task.command else []
+        argv = [str(self._folder / PROGRAM), "--detach", "--out", str(path), *_options(task)]
         # Root where there is one: some meters, and all cores, are for nobody else.
         root = self._device.rooted()
         done = self._device.run(argv, timeout=_CALL_S, root=root)
@@ -260,11 +261,7 @@ class Observer:
         observed = record.observation()
         end = observed.end_s if observed.end_s is not None else observed.begin_s
         taken = stream.take(observed.begin_s - offset.seconds, end - offset.seconds)
-        deviation_s = offset.deviation_s + taken.deviation_s
-        entries: list[dict[str, object]] = [{"clock": [offset.seconds, deviation_s]}]
-        for kind, lines in (("meter", taken.readings), ("meter_error", taken.errors)):
-            entries += [{kind: [time_s + offset.seconds, *texts]} for time_s, *texts in lines]
-        record.add("".join(f"{json.dumps(entry, allow_nan=False)}\n" for entry in entries).encode())
+        record.add(_lines(taken, offset).encode())
 
     def _follow(
         self,
@@ -319,10 +316,7 @@ class Observer:
         )
 
     def _start(self) -> _Start:
-        said = self._device.run(["cat", BOOT_ID, _UPTIME], timeout=_CALL_S).text.splitlines()
-        number = next((line.strip() for line in said if "-" in line), "")
-        up = next((line.split()[0] for line in said if re.match(r"[\d.]+ [\d.]+$", line)), "")
-        return _Start(number, float(up) if up else None)
+        return _Start.of(self._device.run(["cat", BOOT_ID, _UPTIME], timeout=_CALL_S).text)
 
     def _same_start(self) -> None:
         """Raises `RestartedError` where the device has restarted since it was entered."""
@@ -349,6 +343,27 @@ class Observer:
                 return  # The number may be another program's now.
             except TransientDeviceError as error:
                 LOGGER.warning("%s: a command may still run: %s", self._device.serial, error)
+
+
+def _lines(taken: Taken, offset: ClockOffset) -> str:
+    """What a stream gave, as lines of a record in the device's time."""
+    entries: list[dict[str, object]] = [
+        {"clock": [offset.seconds, offset.deviation_s + taken.deviation_s]}
+    ]
+    for kind, lines in (("meter", taken.readings), ("meter_error", taken.errors)):
+        entries += [{kind: [time_s + offset.seconds, *texts]} for time_s, *texts in lines]
+    return "".join(f"{json.dumps(entry, allow_nan=False)}\n" for entry in entries)
+
+
+def _options(task: Task) -> list[str]:
+    """A task as options of the program."""
+    options = ["--interval-ms", f"{1000 * task.interval_s:g}", "--limit-s", f"{task.limit_s:g}"]
+    options += ["--cpus", task.cpus] if task.cpus else []
+    for watched in task.watch:
+        options += ["--watch", watched]
+    for word in task.meter_command:
+        options += ["--meter-command", word]
+    return [*options, "--", *task.command] if task.command else options
 
 
 def words(command: Sequence[str], threads: int) -> tuple[str, ...]:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TypeVar
 
-from autotune.devices import SETTINGS, Device, DeviceInfo, Journal, ThermalZone, celsius
+from autotune.devices import Device, DeviceInfo, Journal, ThermalZone, celsius
 from autotune.errors import NothingMeasuredError, StableDeviceError, TransientDeviceError
 from autotune.measurement import conditions
 from autotune.measurement.energy import Energy, Windows, energy
-from autotune.measurement.observation import Observation, Steps, parted, steps
+from autotune.measurement.observation import Observation, Steps, parted
 from autotune.measurement.observer import Observer, RestartedError, Task, words
 from autotune.measurement.profile import Calls, StepProfile, calls_of
+from autotune.measurement.reconnection import Reconnection
 from autotune.measurement.setting import Setting, clocks_held
+from autotune.measurement.start_temperature import StartTemperature
 from autotune.measurement.step_run import Band, Protocol, StepRun, Workload
+from autotune.measurement.step_watch import StepWatch, failed
 from autotune.power import Calibration, Meter, calibrate, checks
 from autotune.scratch import Scratch
 from autotune.waits import lasting, waiting
-
-LOGGER = logging.getLogger("autotune.measurement")
-_RECONNECT_S = 10.0
-_RETURN_PAUSE_S = 5.0
-_SILENT_S = 60.0
-_NOT_STARTED = (126, 127)
-"""Exit codes of a program that cannot be run, and of one that is not there; shells have the same."""
-_T = TypeVar("_T")
 
 
 class StepBench:
@@ -63,15 +56,16 @@ class StepBench:
         self.device, self.info, self.meter = device, info, meter
         self._observer, self._journal = observer, journal
         self.workload, self.protocol, self._sleep = workload, protocol, sleep
-        self._zone = conditions.body_zone(info)
-        self.band = band
-        """Temperatures at which runs begin; None without a sensor."""
-        if band is None and self._zone is not None and self._zone.celsius is not None:
-            now = self._zone.celsius
-            self.band = Band(now - protocol.cold_k, now + protocol.band_k)
-        self._stepped = self._warned = False
+        self._start = StartTemperature(device, info, protocol, band, sleep)
+        self._watch = StepWatch(workload, protocol)
+        self._reconnection = Reconnection(device, observer, journal, protocol, sleep)
         self.calibration_records: tuple[str, ...] = ()
         """Raw records of the last calibration: the idle device and the run, and what was broken off before."""
+
+    @property
+    def band(self) -> Band | None:
+        """Temperatures at which runs begin; None without a sensor."""
+        return self._start.band
 
     def measuring(self, workload: Workload, protocol: Protocol | None = None) -> StepBench:
         """The same device, with another workload."""
@@ -110,7 +104,7 @@ class StepBench:
             with self._held(setting):
                 return self._observer.run(task)
 
-        observed = self._outlasting(once, [])
+        observed = self._reconnection.retried(once, [])
         if observed.exit_code != 0:
             raise StableDeviceError(
                 f"{self.device.serial}: {PurePosixPath(command[0]).name}: {observed.complaint}"
@@ -136,25 +130,18 @@ class StepBench:
         taken: list[str] = []
 
         def once() -> list[Observation]:
-            found = [self._rested(watch)]
-            taken.append(found[0].text)
+            rested = self._rested(watch, taken)
             with self._held(setting):
-                found.append(self._run(setting, watch))
-            taken.append(found[1].text)
-            return found
+                return [rested, self._run(setting, watch, taken)]
 
         try:
-            idle, busy = self._outlasting(once, taken)
+            idle, busy = self._reconnection.retried(once, taken)
         finally:
             self.calibration_records = tuple(taken)
-        self._require_steps(busy)
-        if self._failed(busy):
-            raise NothingMeasuredError(f"the command does not run: {self._failure(busy)}")
-        readings = [[float(t) for _, t in o.series(current)] for o in (idle, busy)]
-        # The gauge needs a moment to see the work.
-        readings[1] = readings[1][len(readings[1]) // 3 :]
-        status = next((t for f in self.meter.status_files for _, t in idle.series(f)), "")
-        found = calibrate(*readings, status=status.strip(), counter_a=_discharge(busy, counter))
+        self._watch.require(busy)
+        if failed(busy):
+            raise NothingMeasuredError(f"the command does not run: {self._watch.failure(busy)}")
+        found = _calibration(self.meter, current, counter, idle, busy)
         self.meter = self.meter.calibrated(found.scale)
         return found
 
@@ -172,7 +159,9 @@ class StepBench:
             try:
                 run = self._attempt(setting, taken)
             except TransientDeviceError as error:
-                restarts += self._come_back(error, taken) or isinstance(error, RestartedError)
+                restarts += self._reconnection.wait(error, taken) or isinstance(
+                    error, RestartedError
+                )
                 returns += 1
                 runs.append(StepRun("unstable", error.message, records=tuple(taken)))
                 if returns <= self.protocol.returns:
@@ -185,56 +174,9 @@ class StepBench:
                 break
             runs.append(run)
             attempts += 1
-            if run.status == "run_error" or (run.status == "ok" and self._has_joules(run)):
+            if run.status == "run_error" or (run.status == "ok" and _has_joules(run, self.meter)):
                 break
-        last = len(runs) - 1
-        if runs[last].status not in ("ok", "run_error"):
-            last = next((i for i, run in enumerate(runs) if run.status == "ok"), last)
-        return replace(runs[last], rejected=(*runs[:last], *runs[last + 1 :]))
-
-    def _has_joules(self, run: StepRun) -> bool:
-        """Whether a run has what its meter can give; a battery that charges still does so in the next run."""
-        return self.meter is None or run.energy is not None or checks.CHARGING in run.marks
-
-    def _outlasting(self, action: Callable[[], _T], taken: list[str]) -> _T:
-        """Does something on the device; anew where it went away meanwhile, as often as a run is.
-
-        Raises:
-            DeviceError: See `run`.
-        """
-        for _ in range(self.protocol.returns):
-            try:
-                return action()
-            except TransientDeviceError as error:
-                self._come_back(error, taken)
-                self._put_back()
-        return action()
-
-    def _come_back(self, error: TransientDeviceError, taken: list[str]) -> bool:
-        """Waits for a device that was away; returns whether it restarted.
-
-        Args:
-            error: What told that it is.
-            taken: Where the record goes that was broken off.
-
-        Raises:
-            TransientDeviceError: It stays away.
-            StableDeviceError: It restarted, and has lost what was brought there.
-        """
-        LOGGER.warning("%s; what was measured meanwhile is measured again", error.message)
-        if self._observer.unfinished:
-            taken.append(self._observer.unfinished)
-        waited = 0.0
-        while True:
-            try:
-                return self._observer.recover()
-            except TransientDeviceError:
-                if waited >= self.protocol.return_s:
-                    raise
-            with suppress(TransientDeviceError):
-                self.device.reconnect(timeout=_RECONNECT_S)
-            self._sleep(_RETURN_PAUSE_S)
-            waited += _RETURN_PAUSE_S
+        return _chosen(runs)
 
     def profile(self, setting: Setting) -> tuple[StepRun, StepProfile | None]:
         """Measures a setting once, and joins what was seen with the calls that the workload told of.
@@ -254,7 +196,7 @@ class StepBench:
             calls,
             observed,
             self.info,
-            self._zone,
+            self._start.zone,
             self.meter if run.energy is not None else None,
             idle,
             self.protocol.settle_s,
@@ -265,75 +207,31 @@ class StepBench:
         if run.status != "ok":
             return None
         observed, _ = parted(run.records)
-        counted = self._steps(observed)
+        counted = self._watch.steps(observed)
         assert counted is not None
         return calls_of(observed, counted.start_s, counted.ends_s[-1])
 
     def _attempt(self, setting: Setting, taken: list[str]) -> StepRun:
         """One run; what is recorded goes into `taken` at once, whatever ends it."""
         try:
-            self._put_back()
-            marks = self._brought_into_band(setting)
+            self._reconnection.put_back()
+            marks = self._start.reach(setting, self._warmed)
             before = self._idle(taken)
             with self._held(setting):
-                observed = self._run(setting, self._watched())
-                taken.append(observed.text)
+                meter = self.meter.files if self.meter else ()
+                watch = (*conditions.watched(self.info), *meter, *self.workload.watch)
+                observed = self._run(setting, watch, taken)
                 status = conditions.thermal_status(self.device, self.info)
             after = self._idle(taken)
         except StableDeviceError as error:
             return StepRun("unstable", error.message, records=tuple(taken))
         records = tuple(taken)
-        counted = self._steps(observed)
-        self._require_steps(observed)
-        if counted is None or self._failed(observed):
-            return StepRun("run_error", self._failure(observed), records=records)
-        window = (counted.start_s, counted.ends_s[-1])
-        wrong = conditions.broken(observed, window, setting, self.info)
-        wrong += [told] if (told := conditions.throttled(status)) else []
-        found = Energy(None)
-        if self.meter is not None and before is not None and after is not None:
-            settle_s, interval_s = self.protocol.settle_s, self.protocol.interval_s
-            found = energy(
-                self.meter, Windows(before, observed, after, settle_s, *window, interval_s)
-            )
-        throttled = any("throttled" in w or " ran at " in w for w in wrong)
-        return StepRun(
-            status="ok" if not wrong else "throttled" if throttled else "unstable",
-            message="; ".join(wrong),
-            step_s=counted.seconds,
-            steps=counted.count,
-            energy=found.joules,
-            marks=(*marks, *found.marks),
-            rails=found.rails,
-            celsius=conditions.hottest(observed, window, self._zone) if self._zone else None,
-            memory_bytes=observed.max_rss_bytes or None,
-            khz=conditions.mean_khz(observed, window, self.info),
-            records=records,
-        )
-
-    def _put_back(self) -> None:
-        """Undoes what could not be undone when something was broken off."""
-        for failure in self._journal.undo(SETTINGS):
-            LOGGER.warning("%s: not restored: %s", self.device.serial, failure)
-
-    def _brought_into_band(self, setting: Setting) -> tuple[str, ...]:
-        """Waits until the device is cool enough, and warms it where it is too cold; returns what to mark."""
-        limit_s, sleep = self.protocol.cooling_limit_s, self._sleep
-        marks: tuple[str, ...] = ()
-        if (zone := self._zone) is not None and (band := self.band) is not None:
-            now = conditions.wait_until_cool(
-                self.device, zone, band.high_c, limit_s=limit_s, sleep=sleep
-            )
-            if now < band.low_c:
-                now = self._warmed(zone, band.low_c)
-            if now < band.low_c:
-                marks = (
-                    f"{zone.name} began at {now:.1f} C, and others at {band.low_c:.1f} C at least",
-                )
-        conditions.wait_until_unthrottled(
-            self.device, self.info, setting, limit_s=limit_s, sleep=sleep
-        )
-        return marks
+        counted = self._watch.steps(observed)
+        self._watch.require(observed)
+        if counted is None or failed(observed):
+            return StepRun("run_error", self._watch.failure(observed), records=records)
+        seen = _Seen(before, observed, after, counted, status)
+        return seen.judged(self, setting, self._start.zone, marks, records)
 
     def _warmed(self, zone: ThermalZone, least_c: float) -> float:
         """Lets the workload run on every core until a sensor reads so much; returns what it reads then."""
@@ -349,31 +247,27 @@ class StepBench:
         return conditions.read_celsius(self.device, zone)
 
     def _idle(self, taken: list[str]) -> Observation | None:
-        if self.meter is None:
-            return None
-        observed = self._rested(self.meter.files)
+        return self._rested(self.meter.files, taken) if self.meter else None
+
+    def _rested(self, watch: tuple[str, ...], taken: list[str]) -> Observation:
+        """Records the idle device for as long as its power takes to be known."""
+        length_s = self.protocol.settle_s + self.protocol.idle_s
+        with waiting(f"{self.device.serial} to rest: its power when idle", lasting(length_s)):
+            observed = self._observer.run(self._task((), "", watch, length_s))
         taken.append(observed.text)
         return observed
-
-    def _rested(self, watch: tuple[str, ...]) -> Observation:
-        """Records the idle device for as long as its power takes to be known."""
-        length_s = self._idle_length_s
-        with waiting(f"{self.device.serial} to rest: its power when idle", lasting(length_s)):
-            return self._observer.run(self._task((), "", watch, length_s))
-
-    @property
-    def _idle_length_s(self) -> float:
-        return self.protocol.settle_s + self.protocol.idle_s
 
     def _held(self, setting: Setting) -> AbstractContextManager[None]:
         return clocks_held(self.device, self._journal, self.info.clusters, setting)
 
-    def _run(self, setting: Setting, watch: tuple[str, ...]) -> Observation:
+    def _run(self, setting: Setting, watch: tuple[str, ...], taken: list[str]) -> Observation:
         command = words(self.workload.command, setting.threads)
         task = self._task(command, setting.cpus_text, watch, self.protocol.limit_s)
         least = f"{self.protocol.least_steps} steps and {self.protocol.least_s:g} s at least"
         with waiting(f"a measurement on {self.device.serial}: {least}"):
-            return self._observer.run(task, self._enough)
+            observed = self._observer.run(task, self._watch.enough)
+        taken.append(observed.text)
+        return observed
 
     def _task(
         self, command: tuple[str, ...], cpus: str, watch: tuple[str, ...], limit_s: float
@@ -381,60 +275,75 @@ class StepBench:
         meter = self.meter.command if self.meter else ()
         return Task(command, cpus, watch, self.protocol.interval_s, limit_s, meter)
 
-    def _watched(self) -> tuple[str, ...]:
-        meter = self.meter.files if self.meter else ()
-        return (*conditions.watched(self.info), *meter, *self.workload.watch)
 
-    def _steps(self, observed: Observation) -> Steps | None:
-        return steps(observed.lines, self.workload.step, warm_up=self.protocol.warm_up)
+def _has_joules(run: StepRun, meter: Meter | None) -> bool:
+    """Whether a run has what its meter can give; a battery that charges still does so in the next run."""
+    return meter is None or run.energy is not None or checks.CHARGING in run.marks
 
-    def _enough(self, observed: Observation) -> bool:
-        if not self._stepped and self._ends(observed):
-            self._stepped = True
-        if not self._stepped and not self._warned and observed.samples and observed.lines:
-            waited_s = observed.samples[-1].time_s - observed.begin_s
-            if waited_s > _SILENT_S:
-                LOGGER.warning("%s", self._stepless(observed, waited_s))
-                self._warned = True
-        counted = self._steps(observed)
-        if counted is None or len(counted.ends_s) < self.protocol.least_steps:
-            return False
-        return counted.ends_s[-1] - counted.start_s >= self.protocol.least_s
 
-    @staticmethod
-    def _failed(observed: Observation) -> bool:
-        """Whether the command ended by itself, and not well."""
-        return observed.exit_code != 0 and not observed.why
+def _chosen(runs: list[StepRun]) -> StepRun:
+    """The last run; the first that is `ok` where the last was not. The others become its rejected ones."""
+    last = len(runs) - 1
+    if runs[last].status not in ("ok", "run_error"):
+        last = next((i for i, run in enumerate(runs) if run.status == "ok"), last)
+    return replace(runs[last], rejected=(*runs[:last], *runs[last + 1 :]))
 
-    def _ends(self, observed: Observation) -> int:
-        return sum(bool(self.workload.step.search(line.text)) for line in observed.lines)
 
-    def _require_steps(self, observed: Observation) -> None:
-        """Ends everything where no run has shown a step yet: others would take as long for nothing."""
-        self._stepped = self._stepped or self._ends(observed) > 0
-        if not self._stepped and observed.exit_code in _NOT_STARTED:
-            raise NothingMeasuredError(f"the command does not run: {self._failure(observed)}")
-        if self._stepped or self._failed(observed):
-            return
-        seconds = (observed.end_s or observed.begin_s) - observed.begin_s
-        raise NothingMeasuredError(
-            self._stepless(observed, seconds),
-            hint="--steps-from is a regular expression that the line at the end of each step matches",
+@dataclass(frozen=True)
+class _Seen:
+    """What an attempt recorded: the idle device before and after, the run, its steps, Android's thermal status."""
+
+    before: Observation | None
+    observed: Observation
+    after: Observation | None
+    counted: Steps
+    status: int | None
+
+    def judged(
+        self,
+        bench: StepBench,
+        setting: Setting,
+        zone: ThermalZone | None,
+        marks: tuple[str, ...],
+        records: tuple[str, ...],
+    ) -> StepRun:
+        """The run's figures, and whether its conditions held."""
+        observed, counted, protocol = self.observed, self.counted, bench.protocol
+        window = (counted.start_s, counted.ends_s[-1])
+        wrong = conditions.broken(observed, window, setting, bench.info)
+        wrong += [told] if (told := conditions.throttled(self.status)) else []
+        found = Energy(None)
+        if bench.meter is not None and self.before is not None and self.after is not None:
+            settle_s, interval_s = protocol.settle_s, protocol.interval_s
+            found = energy(
+                bench.meter,
+                Windows(self.before, observed, self.after, settle_s, *window, interval_s),
+            )
+        throttled = any("throttled" in w or " ran at " in w for w in wrong)
+        return StepRun(
+            status="ok" if not wrong else "throttled" if throttled else "unstable",
+            message="; ".join(wrong),
+            step_s=counted.seconds,
+            steps=counted.count,
+            energy=found.joules,
+            marks=(*marks, *found.marks),
+            rails=found.rails,
+            celsius=conditions.hottest(observed, window, zone) if zone else None,
+            memory_bytes=observed.max_rss_bytes or None,
+            khz=conditions.mean_khz(observed, window, bench.info),
+            records=records,
         )
 
-    def _stepless(self, observed: Observation, seconds: float) -> str:
-        pattern = self.workload.step.pattern
-        last = f"the last was '{observed.lines[-1].text}'" if observed.lines else "there was none"
-        return f"no line that the program printed matched '{pattern}' in {seconds:.0f} s; {last}"
 
-    def _failure(self, observed: Observation) -> str:
-        if self._failed(observed):
-            return observed.complaint
-        return (
-            f"{self._ends(observed)} lines matched '{self.workload.step.pattern}' in "
-            f"{(observed.end_s or observed.begin_s) - observed.begin_s:.0f} s, "
-            f"and {self.protocol.warm_up + 1} are needed at least"
-        )
+def _calibration(
+    meter: Meter, current: str, counter: str, idle: Observation, busy: Observation
+) -> Calibration:
+    """A battery's unit and sign, from its current when idle and in a run."""
+    readings = [[float(t) for _, t in o.series(current)] for o in (idle, busy)]
+    # The gauge needs a moment to see the work.
+    readings[1] = readings[1][len(readings[1]) // 3 :]
+    status = next((t for f in meter.status_files for _, t in idle.series(f)), "")
+    return calibrate(*readings, status=status.strip(), counter_a=_discharge(busy, counter))
 
 
 def _discharge(observed: Observation, counter: str) -> float | None:

@@ -4,7 +4,7 @@ from .channels import Channel, Meter, find
 from .checks import one_ceiling
 from .meizu_traces import TracedRun
 from .printed import samples
-from .stream import Stream
+from .stream import Stream, Taken
 from .trace import Baseline, Joules, Trace, baseline, net_energy, resolution, trace_of
 
 __all__ = [
@@ -24,8 +24,9 @@ __all__ = [
     "one_ceiling",
     "resolution",
     "samples",
-    "Stream",
     "stream",
+    "Stream",
+    "Taken",
     "Trace",
     "trace_of",
     "TracedRun",

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from autotune.compiler.run.budget import TaskSearches, next_allocation
-from autotune.compiler.search.formulation_search import LaneState
+from autotune.compiler.search.formulation_search import SearchState
 
 
 def searcher(
     trials: int = 0, best_s: float = math.inf, given: int = 0, outlook: float = 1.0, **fields: Any
 ) -> Any:
-    state = LaneState(trials=trials, best_s=best_s, **fields)
+    state = SearchState(trials=trials, best_s=best_s, **fields)
     return SimpleNamespace(state=state, given=given, outlook=outlook)
 
 

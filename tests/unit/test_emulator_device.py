@@ -11,8 +11,9 @@ from autotune.devices.device import Completed, Device
 from autotune.devices.info import probe
 from autotune.devices.journal import Journal
 from autotune.devices.probes import capabilities
-from autotune.emulator.device.device import SATURATED_W, EmulatedDevice
+from autotune.emulator.device.device import EmulatedDevice
 from autotune.emulator.device.faults import FAULT_KINDS, CallKind, Fault, FaultKind, FaultPlan
+from autotune.emulator.device.imposed import SATURATED_W
 from autotune.emulator.model.profile import names
 from autotune.emulator.model.step_model import ALEXNET_B16
 from autotune.errors import DeviceError, StableDeviceError, TransientDeviceError, UsageError

@@ -253,7 +253,7 @@ def test_what_was_measured_before_is_known_again() -> None:
             },
         )
     assert first.choose(BIG4) == second.choose(BIG4)
-    assert first.interval("time_s", 1.0) == second.interval("time_s", 1.0)
+    assert first.errors.interval("time_s", 1.0) == second.errors.interval("time_s", 1.0)
 
 
 def test_a_second_is_worth_what_the_front_gives_for_it() -> None:
@@ -372,14 +372,14 @@ def test_a_plan_has_of_each_call_what_steps_took_with_an_interval_where_several_
 
 def test_what_was_foretold_is_held_against_what_came_out() -> None:
     bench = JointBench(Steps(), tasks(), "energy", seed=2)
-    assert bench.interval("time_s", 1.0) is None
+    assert bench.errors.interval("time_s", 1.0) is None
     measured = [
         bench.measure(SPACE.at(int(number)))
         for number in SPACE.numbers(np.random.default_rng(3), 12)
     ]
     found = [m.raw["foretold"] for m in measured if m.raw and "foretold" in m.raw]
     assert len(found) >= 11
-    ends = bench.interval("time_s", 2.0)
+    ends = bench.errors.interval("time_s", 2.0)
     assert ends is not None
     ratios = sorted(
         m.figures.time_s / m.raw["foretold"]["time_s"]
@@ -387,7 +387,7 @@ def test_what_was_foretold_is_held_against_what_came_out() -> None:
         if m.figures and m.raw and "foretold" in m.raw
     )
     assert ratios[0] <= ends[0] / 2 <= ends[1] / 2 <= ratios[-1]
-    assert bench.interval("time_s", None) is None
+    assert bench.errors.interval("time_s", None) is None
 
 
 def test_processes_that_share_a_study_learn_from_each_other() -> None:

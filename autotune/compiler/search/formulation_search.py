@@ -1,4 +1,4 @@
-"""One search of the search: a kernel in one formulation, explored by MetaSchedule's evolutionary search."""
+"""One formulation's search: which schedules are proposed next, and what is learnt from their outcomes."""
 
 from __future__ import annotations
 
@@ -9,26 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.formulations import Formulation, prim_func
-from autotune.compiler.programs import Candidate, digest_of, plain, replay_trace
-from autotune.compiler.rules import (
-    NO_SCHEDULE,
-    design_spaces,
-    no_tensor_intrinsics,
-    recorded_tile,
-    space_generator,
-    tile_rule,
-    tiles_of,
-)
-from autotune.compiler.search import tile_strategy
-from autotune.compiler.search.cost_model import (
-    FeatureExtractor,
-    Lesson,
-    ScheduleRanker,
-    metaschedule_model,
-)
-from autotune.compiler.search.rejections import RejectionCounter
-from autotune.compiler.search.tile_strategy import TileFeatures
-from autotune.compiler.search.transfer import adapted, passes
+from autotune.compiler.programs import Candidate
+from autotune.compiler.rules import NO_SCHEDULE, recorded_tile, tile_rule, tiles_of
+from autotune.compiler.search.cost_model import Lesson, ScheduleRanker
+from autotune.compiler.search.tuning_context import TuningContext
 from autotune.compiler.target import Space
 from autotune.errors import RecordError, ToolchainError
 from autotune.measurement import Outcome
@@ -36,12 +20,11 @@ from autotune.records import Schedule
 from autotune.workloads.operators import Kernel
 
 LOGGER = logging.getLogger("autotune.search")
-_MAX_TRIALS = 1 << 30
 _EMPTY_ROUNDS = 3
 
 
 @dataclass
-class LaneState:
+class SearchState:
     """What the budget needs to know of a search.
 
     Attributes:
@@ -96,24 +79,25 @@ class FormulationSearch:
     ) -> None:
         self.kernel = kernel
         self.formulation = formulation
-        self.state = LaneState()
+        self.state = SearchState()
         self._space = space
-        self._target = target
         self._ranker = ranker
-        self._own = tile_rule(space, formulation.rule) if formulation.rule else None
-        self._features: Any = TileFeatures(self._own) if self._own else FeatureExtractor()
         self._seed = seed
-        self._threads = threads
-        self._context: Any = None
-        self._database: Any = None
+        self._rule = tile_rule(space, formulation.rule) if formulation.rule else None
+        self._context = TuningContext(
+            kernel,
+            formulation,
+            space=space,
+            target=target,
+            rule=self._rule,
+            ranker=ranker,
+            seed=seed,
+            threads=threads,
+        )
         self._seen: set[str] = set()
         self._waiting: list[Candidate] = []
         self._given: list[Candidate | tuple[str, Any]] = []
         self._ranked_by = 0
-        self._evolves = False
-        self._samples = False
-        self._rejections = RejectionCounter()
-        self._workload: Any = None
 
     @property
     def name(self) -> str:
@@ -126,83 +110,15 @@ class FormulationSearch:
 
     def workload_record(self) -> Any:
         """The unscheduled program as a line of TVM's `database_workload.json`."""
-        return plain(self._workload.as_json())
+        return self._context.workload_record()
 
     def tuning_record(self, candidate: Candidate, outcome: Outcome) -> Any:
         """A valid trial as TVM's `TuningRecord` in plain JSON data."""
-        return plain(self._record(candidate, outcome).as_json())
+        return self._context.tuning_record(candidate, outcome)
 
-    def _record(self, candidate: Candidate, outcome: Outcome) -> Any:
-        from tvm.s_tir.meta_schedule.database import TuningRecord
-
-        schedule = candidate.schedule
-        return TuningRecord(
-            schedule.sch.trace,
-            self._workload,
-            list(outcome.samples),
-            self._target,
-            schedule.args_info,
-        )
-
-    def _open(self) -> None:
-        """Makes the tuning context at the first use, so that a search without budget costs nothing.
-
-        While the cost model knows nothing, evolution would only pick at random what sampling picks at random
-        for less; so the context is made anew, with generations, once it has learnt.
-        """
-        from tvm.s_tir import meta_schedule as ms
-
-        self._evolves = self._ranker.version > 0
-        self._samples = False
-        logger = logging.getLogger(f"autotune.search.{self.name}")
-        logger.handlers = [self._rejections]
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
-        with no_tensor_intrinsics():
-            self._context = ms.TuneContext(
-                prim_func(self.kernel, self.formulation),
-                target=self._target,
-                space_generator=space_generator(self._space, self._own),
-                search_strategy=self._strategy(),
-                task_name=self.name,
-                rand_state=self._seed,
-                num_threads=self._threads,
-                logger=logger,
-            )
-        if self._database is None:
-            self._database = ms.database.MemoryDatabase()
-        self._workload = self._database.commit_workload(self._context.mod)
-
-    def _strategy(self) -> Any:
-        from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
-
-        search = self._space.search
-        if self._own:
-            return tile_strategy.strategy(self._own, search.explore, self._ranker, self._seed)
-        return EvolutionarySearch(
-            population_size=search.population if self._evolves else search.min_unmeasured,
-            init_measured_ratio=search.measured_share,
-            init_min_unmeasured=search.min_unmeasured,
-            max_fail_count=search.max_failed_batches,
-            genetic_num_iters=search.generations if self._evolves else 0,
-            genetic_mutate_prob=search.mutation_probability,
-            eps_greedy=search.explore,
-        )
-
-    def _start_sampling(self) -> None:
-        """Makes the sketches that samples are of; of tiles they are made with the first of a kind.
-
-        Raises:
-            ToolchainError: The space makes no schedule.
-        """
-        self._context.pre_tuning(
-            _MAX_TRIALS,
-            self._space.search.trials_per_round,
-            [] if self._own else design_spaces(self._context.mod, self._target, self._space),
-            self._database,
-            metaschedule_model(self._ranker, self._features),
-        )
-        self._samples = True
+    def samples(self) -> tuple[int, dict[str, int]]:
+        """Fresh samples that passed all checks since the last call, and those rejected by check."""
+        return self._context.sample_counts()
 
     def give(self, known: Sequence[tuple[str, Any]]) -> None:
         """Takes schedules that other runs found, which are proposed before anything else.
@@ -223,12 +139,12 @@ class FormulationSearch:
 
         None of them is made, which would take milliseconds each; what is no tile of the rule's is left out.
         """
-        assert self._own is not None
-        tiles = tiles_of(self._own, prim_func(self.kernel, self.formulation), self._seed)
+        assert self._rule is not None
+        tiles = tiles_of(self._rule, prim_func(self.kernel, self.formulation), self._seed)
         features, seconds = [], []
         for one in known:
             try:
-                tile = recorded_tile(self._own, one.trace)
+                tile = recorded_tile(self._rule, one.trace)
             except RecordError as error:
                 LOGGER.warning("%s: %s", self.name, error.message)
                 continue
@@ -252,22 +168,19 @@ class FormulationSearch:
             Those that still make the program that was measured, in their order. None of them is proposed again,
             unless by `repeat`.
         """
-        if self._context is None:
-            self._open()
         fitting: list[Candidate] = []
         fresh: list[tuple[Candidate, float]] = []
         for one in known:
-            candidate = self._known(one.digest, one.trace)
+            candidate = self._context.known(one.digest, one.trace)
             if candidate is None:
                 continue
             fitting.append(candidate)
             if candidate.digest not in self._seen:
                 self._seen.add(candidate.digest)
-                record = self._record(candidate, Outcome("ok", (one.best_s,)))
-                self._database.commit_tuning_record(record)
+                self._context.remember(candidate, Outcome("ok", (one.best_s,)))
                 fresh.append((candidate, one.best_s))
         if fresh and learn:
-            features = self._features(self._context, [one.schedule for one, _ in fresh])
+            features = self._context.features([one for one, _ in fresh])
             self._ranker.learn(self.name, features, [seconds for _, seconds in fresh])
         return fitting
 
@@ -288,19 +201,11 @@ class FormulationSearch:
         Returns:
             How many are proposed.
         """
-        if self._context is None:
-            self._open()
         made: dict[str, Candidate] = {}
         for one in known:
-            for variant in range(variants):
-                try:
-                    schedule = adapted(self._context, one.schedule.sch.trace, variant)
-                except Exception:  # TVM raises whatever does not fit first.
-                    break
-                if schedule is not None:
-                    candidate = self._measurable(schedule)
-                    if candidate.digest not in self._seen:
-                        made.setdefault(candidate.digest, candidate)
+            for candidate in self._context.variants(one, variants):
+                if candidate.digest not in self._seen:
+                    made.setdefault(candidate.digest, candidate)
         if not made:
             return 0
         first, *others = made.values()
@@ -311,18 +216,6 @@ class FormulationSearch:
             self._waiting.append(candidate)
         return len(ranked[:count])
 
-    def _taken_of_given(self, count: int) -> list[Candidate]:
-        found: list[Candidate] = []
-        while self._given and len(found) < count:
-            given = self._given.pop(0)
-            candidate = given if isinstance(given, Candidate) else self._known(*given)
-            if candidate is None:
-                continue
-            if candidate.digest not in self._seen:
-                self._seen.add(candidate.digest)
-                found.append(candidate)
-        return found
-
     def propose(self, count: int) -> list[Candidate]:
         """Up to `count` distinct schedules that were never measured; empty when none was found.
 
@@ -330,20 +223,15 @@ class FormulationSearch:
         competes with fresh proposals if the cost model has learnt something since.
         A search that finds nothing new in several rounds is exhausted, and so is one whose space makes no schedule.
         """
-        if self._given:
-            if self._context is None:
-                self._open()
-            if given := self._taken_of_given(count):
-                self.state.trials += len(given)
-                return given
-        if not self._samples or (self._ranker.version and not self._evolves):
-            try:
-                self._open()
-                self._start_sampling()
-            except ToolchainError as error:
-                self.state.exhausted = True
-                self.state.failure = error.message
-                return []
+        if given := self._taken_of_given(count):
+            self.state.trials += len(given)
+            return given
+        try:
+            self._context.prepare_sampling()
+        except ToolchainError as error:
+            self.state.exhausted = True
+            self.state.failure = error.message
+            return []
         if not self._waiting or self._ranker.version != self._ranked_by:
             self._waiting += self._fresh_round()
             if len(self._waiting) > count:
@@ -353,19 +241,50 @@ class FormulationSearch:
         self.state.trials += len(taken)
         return taken
 
+    def observe(self, tried: Sequence[tuple[Candidate, Outcome]]) -> None:
+        """Feeds outcomes back: valid ones breed, and all that say something of a candidate teach the cost model."""
+        told = [(candidate, outcome) for candidate, outcome in tried if not outcome.of_device]
+        if not told:
+            return
+        for candidate, outcome in told:
+            if outcome.ok:
+                self._context.remember(candidate, outcome)
+        features = self._context.features([candidate for candidate, _ in told])
+        seconds = [outcome.seconds for _, outcome in told]
+        self._ranker.learn(self.name, features, seconds)
+        self._note(seconds)
+
+    def replay(self, trace: Any) -> Candidate:
+        """Makes the candidate of an earlier trial from its trace, and will not propose it again."""
+        candidate = self._context.replayed(trace)
+        self._seen.add(candidate.digest)
+        self.state.trials += 1
+        return candidate
+
+    def _taken_of_given(self, count: int) -> list[Candidate]:
+        found: list[Candidate] = []
+        while self._given and len(found) < count:
+            given = self._given.pop(0)
+            candidate = given if isinstance(given, Candidate) else self._context.known(*given)
+            if candidate is None:
+                continue
+            if candidate.digest not in self._seen:
+                self._seen.add(candidate.digest)
+                found.append(candidate)
+        return found
+
     def _best_first(self, candidates: list[Candidate]) -> list[Candidate]:
         if not self._ranker.version:
             return candidates
-        features = self._features(self._context, [c.schedule for c in candidates])
+        features = self._context.features(candidates)
         scores = list(self._ranker.score(features)) if candidates else []
         order = sorted(range(len(candidates)), key=lambda index: -scores[index])
         return [candidates[index] for index in order]
 
     def _fresh_round(self) -> list[Candidate]:
-        proposed = self._context.generate_measure_candidates()
+        proposed = self._context.sample()
         fresh: list[Candidate] = []
-        for schedule in proposed or ():
-            candidate = self._candidate(schedule)
+        for candidate in proposed or ():
             if candidate.digest not in self._seen:
                 self._seen.add(candidate.digest)
                 fresh.append(candidate)
@@ -376,79 +295,9 @@ class FormulationSearch:
             self.state.failure = NO_SCHEDULE
         return fresh
 
-    def samples(self) -> tuple[int, dict[str, int]]:
-        """Fresh samples that passed all checks since the last call, and those rejected by check.
-
-        The rejected ones count mutations of earlier schedules too.
-        """
-        return self._rejections.take()
-
-    def observe(self, tried: Sequence[tuple[Candidate, Outcome]]) -> None:
-        """Feeds outcomes back: valid ones breed, and all that say something of a candidate teach the cost model."""
-        told = [(candidate, outcome) for candidate, outcome in tried if not outcome.of_device]
-        if not told:
-            return
-        for candidate, outcome in told:
-            if outcome.ok:
-                self._database.commit_tuning_record(self._record(candidate, outcome))
-        schedules = [candidate.schedule for candidate, _ in told]
-        seconds = [outcome.seconds for _, outcome in told]
-        self._ranker.learn(self.name, self._features(self._context, schedules), seconds)
-        self._note(seconds)
-
-    def replay(self, trace: Any) -> Candidate:
-        """Makes the candidate of an earlier trial from its trace, and will not propose it again."""
-        if self._context is None:
-            self._open()
-        candidate = self._of_trace(trace)
-        self._seen.add(candidate.digest)
-        self.state.trials += 1
-        return candidate
-
-    def _of_trace(self, trace: Any) -> Candidate:
-        from tvm.s_tir import Schedule
-
-        schedule = Schedule(self._context.mod)
-        replay_trace(schedule, trace)
-        # A trace of TVM's own rules has been through the checks, which change the schedule; a tile's only looks.
-        if self._own and not passes(self._context, schedule):
-            raise ValueError("the tile does not fit the program")
-        return self._measurable(schedule)
-
-    def _known(self, digest: str, trace: Any) -> Candidate | None:
-        """The candidate that others measured; None where the trace does not make that program."""
-        try:
-            candidate = self._of_trace(trace)
-        except RecordError as error:
-            LOGGER.warning("%s: %s", self.name, error.message)
-            return None
-        except Exception:  # TVM raises whatever does not fit first.
-            candidate = None
-        if candidate is None or candidate.digest != digest:
-            LOGGER.warning("%s: a known schedule does not fit any more", self.name)
-            return None
-        return candidate
-
-    def _measurable(self, schedule: Any) -> Candidate:
-        from tvm.s_tir.meta_schedule import MeasureCandidate
-        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
-
-        return self._candidate(
-            MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, True))
-        )
-
     def _note(self, seconds: Sequence[float]) -> None:
         state = self.state
         best = min(state.best_s, *seconds)
         known = math.isfinite(state.best_s) and math.isfinite(best)
         state.recent_gain_s = (state.best_s - best) / len(seconds) if known else 0.0
         state.best_s = best
-
-    def _candidate(self, schedule: Any) -> Candidate:
-        import tvm
-
-        module = schedule.sch.mod
-        digest = digest_of(self.kernel, self.formulation.name, module)
-        return Candidate(
-            digest, schedule, str(tvm.ir.save_json(module)), plain(schedule.sch.trace.as_json())
-        )

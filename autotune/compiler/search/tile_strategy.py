@@ -70,7 +70,7 @@ def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) 
                 return None
 
         def notify_runner_results(self, candidates: Any, results: Any) -> None:
-            """The lane keeps the database and teaches the cost model."""
+            """The search keeps the database and teaches the cost model."""
 
         def clone(self) -> Any:
             return Strategy()

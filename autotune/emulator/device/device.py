@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from autotune.devices import BOOT_ID, Completed
 from autotune.emulator.device.commands import Shell, run_command
-from autotune.emulator.device.faults import CallKind, FaultKind, FaultPlan, FaultState
+from autotune.emulator.device.faults import FaultKind, FaultPlan
+from autotune.emulator.device.imposed import ImposedFaults
+from autotune.emulator.device.link import LATENCY_S, SLOW_FACTOR, Link
 from autotune.emulator.device.view import FileView
-from autotune.emulator.kernel import MemoryFiles, MeterState, kernel_tree
+from autotune.emulator.kernel import MemoryFiles, kernel_tree
 from autotune.emulator.model import Clock, Profile, Soc, load
 from autotune.errors import StableDeviceError, TransientDeviceError
 
 Program = Callable[["EmulatedDevice", Sequence[str], bool], Completed]
 """What a pushed program does: given the device, its arguments with its own path, and whether it runs as root."""
 
-LATENCY_S = 0.005
-"""Seconds that a call takes over the link: an assumption, of a USB cable."""
-BANDWIDTH_BYTES_S = 20e6
-"""Bytes a second that a push or pull reaches: an assumption, of USB 2."""
-SLOW_FACTOR = 20.0
-CAPPED_SHARE = 0.5
 BOOT_S = 30.0
 """Seconds that a restart takes: an assumption."""
-SATURATED_W = 2.35
-"""Where the paper's meter stood: 484 mA at 4.85 V."""
 _SMALL_FILE_BYTES = 65536
 _ABORTED, _KILLED = 134, 137
 _INSTANT_S = 1e-6
@@ -41,13 +34,6 @@ _BOARD_FOLDERS = ("/tmp", "/home")
 def _sleep(device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed:
     device.clock.sleep(min(float(argv[1]), max(0.0, device.time_left_s())))
     return Completed(tuple(argv), 0, b"", b"")
-
-
-class _CallNow(threading.local):
-    """The call that a thread is in."""
-
-    deadline = 0.0
-    faults: frozenset[FaultKind] = frozenset()
 
 
 class EmulatedDevice:
@@ -84,15 +70,10 @@ class EmulatedDevice:
         self.forwarded: dict[int, int] = {}
         self.reversed: dict[int, int] = {}
         self.boots = 0
-        self.met: frozenset[FaultKind] = frozenset()
         self._serial = serial or f"emulated-{self.profile.name}"
-        self._meters = MeterState()
-        self._denied = False
-        self._imposed: frozenset[FaultKind] = frozenset()
-        self._faults = FaultState(faults or FaultPlan(), self.clock)
-        self._lock = threading.RLock()
-        self._call_now = _CallNow()
-        kernel = kernel_tree(self.soc, meters=self._meters, writable=lambda: not self._denied)
+        imposed = ImposedFaults(self.soc, self.restarted, self._read_meters)
+        self._link = Link(self._serial, self.clock, faults or FaultPlan(), imposed.impose)
+        kernel = kernel_tree(self.soc, meters=imposed.meters, writable=lambda: not imposed.denied)
         owned = _ANDROID_FOLDERS if self.profile.android else _BOARD_FOLDERS
         self._views = {
             True: FileView(kernel, self.files),
@@ -114,6 +95,11 @@ class EmulatedDevice:
         """See `Device.kind`."""
         return "emulated"
 
+    @property
+    def met(self) -> frozenset[FaultKind]:
+        """The faults that calls have met."""
+        return self._link.met
+
     def rooted(self) -> bool:
         """See `Device.rooted`."""
         return self.profile.rooted
@@ -124,7 +110,7 @@ class EmulatedDevice:
 
     def time_left_s(self) -> float:
         """Seconds until the present call's limit."""
-        return self._call_now.deadline - self.clock.now()
+        return self._link.time_left_s()
 
     def run(self, argv: Sequence[str], *, timeout: float, root: bool = False) -> Completed:
         """See `Device.run`."""
@@ -138,18 +124,18 @@ class EmulatedDevice:
         # A program that has a path must be there; one without is found wherever it lies.
         if program is not None and "/" in argv[0] and not self._executable(argv[0]):
             program = None
-        with self._call("run" if program is None else "session", timeout):
+        with self._link.call("run" if program is None else "session", timeout):
             if program is None:
                 shell = Shell(self.profile, self._views[root], self.files, root)
                 return run_command(shell, argv)
-            if "driver_hang" in self._call_now.faults:
+            if "driver_hang" in self._link.faults:
                 self.clock.sleep(self.time_left_s())
                 raise self._late(argv[0], timeout)
             for kind, code, word in (
                 ("server_crash", _ABORTED, "Aborted"),
                 ("out_of_memory", _KILLED, "Killed"),
             ):
-                if kind in self._call_now.faults:
+                if kind in self._link.faults:
                     return Completed(tuple(argv), code, b"", f"{word}\n".encode())
             done = program(self, argv, root)
             if self.time_left_s() <= _INSTANT_S:  # It was cut off at its limit.
@@ -159,16 +145,18 @@ class EmulatedDevice:
     def push(self, source: Path, target: PurePosixPath, *, timeout: float) -> None:
         """See `Device.push`."""
         data, mode = source.read_bytes(), source.stat().st_mode & 0o777
-        with self._call("push", timeout):
+        with self._link.call("push", timeout):
             part = f"{target}.part"
             try:
                 self._views[self.rooted()].may_change(str(target))
-                if "disk_full" in self._call_now.faults:
+                if "disk_full" in self._link.faults:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                if "drop" in self._call_now.faults:
+                if "drop" in self._link.faults:
                     self.files.store(part, data[: len(data) // 2], mode)
-                    return  # `_call` says that the link broke.
-                self._transfer(len(data), timeout, part)
+                    return  # The call says that the link broke.
+                if (arrived := self._link.transfer(len(data))) < len(data):
+                    self.files.store(part, bytes(arrived), 0o600)
+                    raise self._link.silent(timeout)
                 self.files.store(str(target), data, mode)
                 self.files.remove(part)
             except OSError as error:
@@ -178,19 +166,20 @@ class EmulatedDevice:
 
     def pull(self, source: PurePosixPath, target: Path, *, timeout: float) -> None:
         """See `Device.pull`."""
-        with self._call("pull", timeout):
+        with self._link.call("pull", timeout):
             data = self._read(str(source))
-            self._transfer(len(data), timeout, "")
+            if self._link.transfer(len(data)) < len(data):
+                raise self._link.silent(timeout)
         target.write_bytes(data)
 
     def read(self, path: PurePosixPath, *, timeout: float) -> bytes:
         """See `Device.read`."""
-        with self._call("read", timeout):
+        with self._link.call("read", timeout):
             return self._read(str(path))
 
     def write(self, path: PurePosixPath, data: bytes, *, timeout: float) -> None:
         """See `Device.write`."""
-        with self._call("write", timeout):
+        with self._link.call("write", timeout):
             try:
                 self._views[self.rooted()].write(str(path), data)
             except OSError as error:
@@ -203,7 +192,7 @@ class EmulatedDevice:
 
     def collect(self, patterns: Iterable[str], *, timeout: float) -> dict[str, bytes | None]:
         """See `Device.collect`."""
-        with self._call("collect", timeout):
+        with self._link.call("collect", timeout):
             view = self._views[self.rooted()]
             found: dict[str, bytes | None] = {}
             for path in view.expand(patterns):
@@ -216,30 +205,29 @@ class EmulatedDevice:
 
     def find(self, patterns: Iterable[str], *, timeout: float) -> list[str]:
         """See `Device.find`."""
-        with self._call("find", timeout):
+        with self._link.call("find", timeout):
             return self._views[self.rooted()].expand(patterns)
 
     def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
         """See `Device.forward`. Without a wish both numbers are one: an emulated server listens on this host."""
-        with self._call("forward", timeout):
-            public = host_port or device_port
-            self.forwarded[public] = device_port
-            return public
+        with self._link.call("forward", timeout):
+            self.forwarded[host_port or device_port] = device_port
+            return host_port or device_port
 
     def reverse(self, host_port: int, *, timeout: float) -> int:
         """See `Device.reverse`. Both numbers are one, as for `forward`."""
-        with self._call("reverse", timeout):
+        with self._link.call("reverse", timeout):
             self.reversed[host_port] = host_port
             return host_port
 
     def unforward(self, host_port: int, *, timeout: float) -> None:
         """See `Device.unforward`."""
-        with self._call("unforward", timeout):
+        with self._link.call("unforward", timeout):
             self.forwarded.pop(host_port, None)
 
     def unreverse(self, device_port: int, *, timeout: float) -> None:
         """See `Device.unreverse`."""
-        with self._call("unreverse", timeout):
+        with self._link.call("unreverse", timeout):
             self.reversed.pop(device_port, None)
 
     def reconnect(self, *, timeout: float) -> None:
@@ -287,95 +275,14 @@ class EmulatedDevice:
                 f"{self.serial}: cannot read {path}: cat: {path}: {error.strerror}"
             ) from error
 
+    def _read_meters(self) -> None:
+        for path in self._views[True].expand(["/sys/class/*/*/curr*"]):
+            self._views[True].read(path)
+
     def _executable(self, path: str) -> bool:
         return self.files.kind(path) == "file" and bool(self.files.mode(path) & 0o111)
-
-    def _transfer(self, size: int, timeout: float, part: str) -> None:
-        """Lets the time of a transfer pass.
-
-        Raises:
-            TransientDeviceError: It is not done within the call's limit; what came over lies in `part`.
-        """
-        needed = (
-            size / BANDWIDTH_BYTES_S * (SLOW_FACTOR if "slow_link" in self._call_now.faults else 1)
-        )
-        left = self.time_left_s()
-        self.clock.sleep(min(needed, left))
-        if needed > left:
-            if part:
-                self.files.store(part, bytes(int(size * max(0.0, left) / needed)), 0o600)
-            raise TransientDeviceError(f"{self.serial}: no answer within {timeout:g} s")
 
     def _late(self, program: str, timeout: float) -> TransientDeviceError:
         return TransientDeviceError(
             f"{self.serial}: `{program}` did not end within {timeout:g} s and was killed"
         )
-
-    @contextmanager
-    def _call(self, kind: CallKind, timeout: float) -> Iterator[None]:
-        """One call over the link, with what goes wrong with it."""
-        faults = frozenset(fault.kind for fault in self._faults.begin(kind))
-        self.met |= faults
-        # A program may make calls of its own while it runs.
-        outer = self._call_now.deadline, self._call_now.faults
-        self._call_now.deadline, self._call_now.faults = self.clock.now() + timeout, faults
-        self._impose(faults)
-        try:
-            yield from self._over_link(faults, timeout)
-        finally:
-            self._call_now.deadline, self._call_now.faults = outer
-
-    def _over_link(self, faults: frozenset[FaultKind], timeout: float) -> Iterator[None]:
-        if faults & {"unauthorised", "offline", "reboot"}:
-            self.clock.sleep(min(LATENCY_S, timeout))
-        if "unauthorised" in faults:
-            raise StableDeviceError(
-                f"{self.serial} does not trust this computer",
-                hint="unlock it and allow USB debugging",
-            )
-        if faults & {"offline", "reboot"}:
-            raise TransientDeviceError(f"{self.serial}: device offline")
-        latency = LATENCY_S * (SLOW_FACTOR if "slow_link" in faults else 1)
-        if "hang" in faults or latency > timeout:
-            self.clock.sleep(self.time_left_s())
-            raise TransientDeviceError(f"{self.serial}: no answer within {timeout:g} s")
-        self.clock.sleep(latency)
-        try:
-            yield
-        except StableDeviceError as error:
-            if "drop" not in faults:
-                raise
-            raise TransientDeviceError(f"{self.serial}: the connection broke") from error
-        if "drop" in faults:
-            raise TransientDeviceError(f"{self.serial}: the connection broke")
-        if "garbage" in faults:
-            raise TransientDeviceError(f"{self.serial}: the answer is garbled")
-
-    def _impose(self, kinds: frozenset[FaultKind]) -> None:
-        """Makes the device's state what the faults in force say."""
-        with self._lock:
-            before, self._imposed = self._imposed, kinds
-            self._change(before, kinds)
-
-    def _change(self, before: frozenset[FaultKind], kinds: frozenset[FaultKind]) -> None:
-        if "reboot" in kinds - before:
-            self.restarted()
-        self._denied = "write_denied" in kinds
-        if "throttle" in kinds or "throttle" in before:
-            self.soc.force_throttle(("throttle" in kinds and len(self.profile.thermal.trips)) or 0)
-        with self.soc.lock:
-            self.soc.advance()
-            for policy in self.soc.policies:
-                if "write_capped" in kinds:
-                    top = policy.cluster.frequencies_khz[-1]
-                    policy.caps_khz["power service"] = policy.nearest(round(CAPPED_SHARE * top))
-                else:
-                    policy.caps_khz.pop("power service", None)
-        self._meters.limit_w = SATURATED_W if "meter_saturated" in kinds else None
-        if "meter_stuck" not in kinds:
-            self._meters.stuck_since_s = None
-        elif self._meters.stuck_since_s is None:
-            self._meters.stuck_since_s = self.clock.now()
-            # What the meters show from now on is what they show now.
-            for path in self._views[True].expand(["/sys/class/*/*/curr*"]):
-                self._views[True].read(path)

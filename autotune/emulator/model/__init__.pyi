@@ -2,7 +2,8 @@ from . import profile
 from .clock import Clock, RealClock, VirtualClock
 from .policy import Policy
 from .profile import Battery, Monitor, Profile, Rail, Zone, load
-from .soc import Load, Soc
+from .running_load import Load
+from .soc import Soc
 from .step_model import ALEXNET_B16, schedule_estimate
 from .trained import STEP_RUNNER, TRAINER, Piece, Program, StepRunner, Trainer, arguments, scaled
 
@@ -11,8 +12,8 @@ __all__ = [
     "arguments",
     "Battery",
     "Clock",
-    "load",
     "Load",
+    "load",
     "Monitor",
     "Piece",
     "Policy",

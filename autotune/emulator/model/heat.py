@@ -21,11 +21,26 @@ class Heat:
         self._thermal = thermal
         self.celsius = thermal.ambient_c
         self.level = 0
+        self._forced = 0
 
     @property
     def time_constant_s(self) -> float:
         """R C in seconds."""
         return self._thermal.resistance_k_w * self._thermal.capacity_j_k
+
+    @property
+    def throttle_level(self) -> int:
+        """How many trip points cap the clocks: those that were passed, or that were forced."""
+        return max(self.level, self._forced)
+
+    def force(self, level: int) -> None:
+        """Caps the clocks as if `level` trip points were passed; 0 ends it."""
+        self._forced = min(max(level, 0), len(self._thermal.trips))
+
+    def cap_khz(self, cluster: int) -> int | None:
+        """The thermal cap of a cluster's clock now; None without one."""
+        level = self.throttle_level
+        return self._thermal.trips[level - 1].caps_khz[cluster] if level else None
 
     def _steady(self, net_w: float) -> float:
         return self._thermal.ambient_c + self._thermal.resistance_k_w * net_w

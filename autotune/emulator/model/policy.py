@@ -44,6 +44,13 @@ class Policy:
         """The frequency of the table next to `khz`; the lower of two that are equally far."""
         return min(self.cluster.frequencies_khz, key=lambda f: (abs(f - khz), f))
 
+    def cap(self, name: str, khz: int | None) -> None:
+        """Sets the upper limit of somebody else; None removes it."""
+        if khz is None:
+            self.caps_khz.pop(name, None)
+        else:
+            self.caps_khz[name] = khz
+
     @property
     def max_khz(self) -> int:
         """The upper limit that holds: the user's or the lowest cap, as a frequency of the table."""

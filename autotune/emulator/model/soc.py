@@ -4,65 +4,19 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from autotune.emulator.model.clock import Clock, VirtualClock
 from autotune.emulator.model.heat import Heat
 from autotune.emulator.model.policy import Policy
+from autotune.emulator.model.power_history import PowerHistory, Segment
 from autotune.emulator.model.profile import Profile
-from autotune.emulator.model.step_model import StepEstimate, Workload, estimate, in_sequence
+from autotune.emulator.model.running_load import DONE_S, Estimates, Load, Work
+from autotune.emulator.model.step_model import StepEstimate, Workload
 from autotune.errors import UsageError
 
-_HISTORY_S = 60.0
-_DONE_S = 1e-9
 _REAL_SLICE_S = 0.05
-_KEPT_ESTIMATES = 20_000
-
-
-Work = Workload | tuple[Workload, ...]
-"""One step: a workload, or several of them, one after the other."""
-
-
-@dataclass(eq=False)
-class Load:
-    """Work that is going on.
-
-    Attributes:
-        workload: One step of it.
-        cpus: Cores that it may use.
-        threads: Its threads; one a core where it is None.
-        steps_left: Steps still to do; infinity for a load that somebody else ends.
-        steps_done: Steps done, with the share of the one in progress.
-        net_j: Energy above idle that it took.
-        busy_s: Seconds that it has run.
-        ended: Whether it is over.
-    """
-
-    workload: Work
-    cpus: tuple[int, ...]
-    threads: int | None = None
-    steps_left: float = math.inf
-    steps_done: float = 0.0
-    net_j: float = 0.0
-    busy_s: float = 0.0
-    ended: bool = False
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory that it takes."""
-        parts = self.workload if isinstance(self.workload, tuple) else (self.workload,)
-        return max(part.memory_bytes for part in parts)
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """Net power that was constant from `start` to `end`."""
-
-    start: float
-    end: float
-    net_w: float
 
 
 @dataclass
@@ -92,13 +46,12 @@ class Soc:
         self.policies = tuple(Policy(cluster) for cluster in profile.clusters)
         self._online = set(profile.cpus)
         self._heat = Heat(profile.thermal)
-        self._forced_level = 0
         self._loads: list[Load] = []
         self._time = self.clock.now()
         self._net_j = 0.0
-        self._history: deque[_Segment] = deque()
+        self._history = PowerHistory()
         self._core_busy_s = dict.fromkeys(profile.cpus, 0.0)
-        self._estimates: dict[Hashable, StepEstimate] = {}
+        self._estimates = Estimates(profile)
 
     # What it is now.
 
@@ -140,7 +93,7 @@ class Soc:
         """How many trip points cap the clocks now."""
         with self.lock:
             self.advance()
-            return max(self._heat.level, self._forced_level)
+            return self._heat.throttle_level
 
     def busy_s(self) -> dict[int, float]:
         """Seconds for which each core has worked on a load since the start."""
@@ -160,13 +113,7 @@ class Soc:
             self.advance()
             if end <= start:
                 return self._state().net_w
-            joules = 0.0
-            for segment in reversed(self._history):
-                if segment.end <= start:
-                    break
-                seconds = min(end, segment.end) - max(start, segment.start)
-                joules += segment.net_w * max(0.0, seconds)
-            return joules / (end - start)
+            return self._history.mean_w(start, end)
 
     # What changes it.
 
@@ -194,7 +141,7 @@ class Soc:
         """Caps the clocks as if `level` trip points were passed, whatever the temperature; 0 ends it."""
         with self.lock:
             self.advance()
-            self._forced_level = min(max(level, 0), len(self.profile.thermal.trips))
+            self._heat.force(level)
             self._settle()
 
     def reset(self) -> None:
@@ -271,18 +218,14 @@ class Soc:
             UsageError: See `begin`.
         """
         load = self.begin(workload, cpus, steps=steps, threads=threads)
-        start = self.clock.now()
-        virtual = isinstance(self.clock, VirtualClock)
-        while True:
-            with self.lock:
-                self.advance()
-                left = start + limit_s - self.clock.now()
-                if load.ended or left <= _DONE_S:
-                    self.end(load)
-                    return load
-                wait = min(left, self._until_event(self._state()))
-            # Not under the lock. In real time others may change a clock meanwhile: look again soon.
-            self.clock.sleep(max(wait, _DONE_S) if virtual else min(wait, _REAL_SLICE_S))
+        _wait(self, load, limit_s)
+        return load
+
+    def until_event_s(self) -> float:
+        """Seconds until a load ends or a trip point is passed, if nothing changes."""
+        with self.lock:
+            self.advance()
+            return self._until_event(self._state())
 
     # How it moves on.
 
@@ -294,7 +237,7 @@ class Soc:
             while self._time < now:
                 state = self._state()
                 seconds = min(now - self._time, self._until_event(state))
-                self._pass(state, max(seconds, min(_DONE_S, now - self._time)))
+                self._pass(state, max(seconds, min(DONE_S, now - self._time)))
 
     def _clocks(self) -> tuple[int, ...]:
         used = {cpu for load in self._loads for cpu in self._cores(load)}
@@ -315,27 +258,7 @@ class Soc:
         return state
 
     def _estimate(self, load: Load, cpus: tuple[int, ...], clocks: tuple[int, ...]) -> StepEstimate:
-        """See `estimate`; steps repeat, so what was computed is kept."""
-        key = (load.workload, cpus, clocks, load.threads, frozenset(self._online))
-        found = self._estimates.get(key)
-        if found is None:
-            if len(self._estimates) >= _KEPT_ESTIMATES:
-                self._estimates.clear()
-            parts = load.workload if isinstance(load.workload, tuple) else (load.workload,)
-            every = [
-                estimate(
-                    self.profile,
-                    part,
-                    cpus,
-                    clocks,
-                    threads=load.threads,
-                    online=tuple(self._online),
-                )
-                for part in parts
-            ]
-            found = every[0] if len(every) == 1 else in_sequence(every)
-            self._estimates[key] = found
-        return found
+        return self._estimates.of(load, cpus, clocks, frozenset(self._online))
 
     def _until_event(self, state: _Now) -> float:
         ends = [
@@ -345,17 +268,12 @@ class Soc:
 
     def _pass(self, state: _Now, seconds: float) -> None:
         for load, step, rivals in state.steps.values():
-            done = min(load.steps_left, seconds / (step.time_s * rivals))
-            load.steps_done += done
-            load.steps_left -= done
-            load.net_j += step.net_w / rivals * seconds
-            load.busy_s += seconds
+            load.advance(step, seconds, rivals)
             for cpu, share in step.busy.items():
                 self._core_busy_s[cpu] += share * seconds / rivals
-            if load.steps_left * step.time_s * rivals <= _DONE_S:
-                load.ended = True
+            if load.ended:
                 self._loads.remove(load)
-        self._remember(_Segment(self._time, self._time + seconds, state.net_w))
+        self._history.add(Segment(self._time, self._time + seconds, state.net_w))
         self._net_j += state.net_w * seconds
         self._heat.advance(state.net_w, seconds)
         # However late it is, time moves on: a nanosecond may be lost beside many days.
@@ -365,17 +283,21 @@ class Soc:
     def _settle(self) -> None:
         """Sets the thermal caps to what the temperature asks for."""
         self._heat.settle()
-        level = max(self._heat.level, self._forced_level)
         for number, policy in enumerate(self.policies):
-            if level:
-                policy.caps_khz["thermal"] = self.profile.thermal.trips[level - 1].caps_khz[number]
-            else:
-                policy.caps_khz.pop("thermal", None)
+            policy.cap("thermal", self._heat.cap_khz(number))
 
-    def _remember(self, segment: _Segment) -> None:
-        history = self._history
-        if history and history[-1].net_w == segment.net_w:
-            segment = _Segment(history.pop().start, segment.end, segment.net_w)
-        history.append(segment)
-        while history[0].end < segment.end - _HISTORY_S:
-            history.popleft()
+
+def _wait(soc: Soc, load: Load, limit_s: float) -> None:
+    """Lets time pass until a load has ended; ends it after `limit_s` seconds."""
+    start = soc.clock.now()
+    virtual = isinstance(soc.clock, VirtualClock)
+    while True:
+        with soc.lock:
+            soc.advance()
+            left = start + limit_s - soc.clock.now()
+            if load.ended or left <= DONE_S:
+                soc.end(load)
+                return
+            wait = min(left, soc.until_event_s())
+        # Not under the lock. In real time others may change a clock meanwhile: look again soon.
+        soc.clock.sleep(max(wait, DONE_S) if virtual else min(wait, _REAL_SLICE_S))

@@ -11,6 +11,7 @@ import numpy as np
 from autotune.devices import Cluster
 from autotune.studies.bench import Measured
 from autotune.studies.joint.placing import Placing
+from autotune.studies.joint.prediction_errors import PredictionErrors
 from autotune.studies.models import Floats, KernelModel, Rows, Seen, TaskPool
 from autotune.studies.run import StudyTrial
 from autotune.studies.space import CpuConfiguration, Figures, Objective, front
@@ -19,7 +20,6 @@ _FEW = 4
 _SMALLEST = 1e-9
 _ALIKE = 0.02
 """Schedules that are predicted within this of the best are tried in turns: it costs little, and teaches."""
-_FEW_ERRORS = 8
 _BELIEF = 0.5
 """What the model's word counts beside one timing under the same configuration."""
 _OFTEN, _SELDOM = 4, 0.1
@@ -124,13 +124,8 @@ class JointBench:
         self.ran: dict[CpuConfiguration, Choice] = {}
         """What each configuration was last measured with."""
         self._points: list[tuple[float, float]] = []
-        self._errors: dict[str, list[float]] = {"time_s": [], "energy_j": [], "call_s": []}
-        self._memory: dict[int, list[int]] = {}
-        default = [
-            next((i for i, s in enumerate(task.schedules) if s.digest == "default"), 0)
-            for task in tasks
-        ]
-        self.untuned = Choice(tuple(default))
+        self.errors = PredictionErrors()
+        self.untuned = _untuned(tasks)
         """The untuned default of each task, or its first schedule."""
 
     @property
@@ -179,33 +174,12 @@ class JointBench:
         seen = self._seen.get(configuration, {})
         return [tuple(seen.get(int(row), ())) for row in self.model.table.rows(choice.rows)]
 
-    def memory(self, form: int) -> tuple[float, list[float]] | None:
-        """What steps of a form took of memory, whatever the configuration: median and 95 %; None with too few."""
-        seen = self._memory.get(form, [])
-        if len(seen) < _FEW_ERRORS:
-            return None
-        low, middle, high = np.quantile(seen, [0.025, 0.5, 0.975])
-        return float(middle), [float(low), float(high)]
-
     def _on_cpu(self, choice: Choice) -> Floats:
         """How often the CPU runs each task."""
         times = np.asarray(self.counts[choice.form])
         if self.placing is not None:
             times = times - self.placing.counts(choice.form, choice.gpu, len(times))
         return times
-
-    def interval(self, figure: str, value: float | None) -> list[float] | None:
-        """Where 95 % of what was measured lay, around what had been predicted for it; None with too few steps.
-
-        Args:
-            figure: `time_s` or `energy_j` of a step, or `call_s` of a call.
-            value: What is predicted.
-        """
-        errors = self._errors[figure]
-        if value is None or len(errors) < _FEW_ERRORS:
-            return None
-        low, high = np.quantile(errors, [0.025, 0.975])
-        return [float(value * np.exp(low)), float(value * np.exp(high))]
 
     def choose(self, configuration: CpuConfiguration) -> Choice:
         """What to compute the step with under a configuration."""
@@ -323,15 +297,7 @@ class JointBench:
             )  # fmt: skip
         if configuration is None:
             return
-        for name, value in (told.get("foretold") or {}).items():
-            real = getattr(figures, name)
-            if value is not None and real is not None and real > 0:
-                self._errors[name].append(float(np.log(real / value)))
-        for told_s, real_s in zip(told.get("foretold_s") or (), task_s, strict=False):
-            if real_s is not None and told_s > 0 and real_s > 0:
-                self._errors["call_s"].append(float(np.log(real_s / told_s)))
-        if figures.memory_bytes is not None:
-            self._memory.setdefault(choice.form, []).append(figures.memory_bytes)
+        self.errors.take(told, figures, choice.form, task_s)
         self.ran[configuration] = choice
         self._forms_tried[choice.form] += 1
         if figures.energy_j is not None:
@@ -368,6 +334,15 @@ class JointBench:
         ):
             self.model.learn(self._known)
             self._fitted = len(self._known)
+
+
+def _untuned(tasks: Sequence[TaskPool]) -> Choice:
+    return Choice(
+        tuple(
+            next((i for i, s in enumerate(task.schedules) if s.digest == "default"), 0)
+            for task in tasks
+        )
+    )
 
 
 def _least_tried(worth: Floats, tried: Rows) -> int:

@@ -10,7 +10,7 @@ from autotune.measurement import bootstrap_median
 from autotune.studies.joint import Choice, GpuKernel, JointBench
 from autotune.studies.plans.plan_file import KIND, PLAN_SCHEMA_VERSION
 from autotune.studies.space import CpuConfiguration
-from autotune.workloads import ALIGNMENT, GPU_ALIGNMENT, StepGraph, plan_memory
+from autotune.workloads import ALIGNMENT, GPU_ALIGNMENT, Node, StepGraph, plan_memory
 
 _SEED = 1
 """Of bootstrap intervals."""
@@ -47,64 +47,14 @@ def step_plan(
         profile: Of the model that measured in the search's process; None for a device.
     """
     names = [cluster.name for cluster in bench.clusters]
-    table = bench.model.table
-    told = [bench.predict(one.configuration) for one in settings]
-    timed = [bench.timed(one.configuration, one.choice) for one in settings]
-    choice, placing = settings[0].choice, bench.placing
-    on_gpu: dict[int, tuple[GpuKernel, float]] = {}
-    if placing is not None:
-        seconds_there = placing.seconds(choice.form)
-        kernels = placing.forms[choice.form].kernels
-        on_gpu = {call: (kernels[call], float(seconds_there[call])) for call in choice.gpu}
-    watts = placing.watts if placing is not None else None
-    memory = plan_memory(graph, alignment=GPU_ALIGNMENT if on_gpu else ALIGNMENT)
-    calls = []
-    for number, (node, task) in enumerate(zip(graph.nodes, of_call, strict=True)):
-        at = setting_of_call[number]
-        call: dict[str, Any] = {
-            "call": number,
-            "kernel": node.kernel.name,
-            "operator": node.kernel.operator.name,
-            "role": node.kernel.role,
-            "device": "cpu",
-            "gpu_kernel": None,
-            "setting": at,
-            "schedule": None,
-            "predicted": None,
-            "measured": None,
-        }
-        if number in on_gpu:
-            there, took = on_gpu[number]
-            call |= {"device": "gpu", "gpu_kernel": there.name}
-            call["schedule"] = {"digest": there.digest, "formulation": there.formulation}
-            call["predicted"] = {
-                "time_s": took,
-                "energy_j": watts and took * watts,
-                "ci": {"time_s": bench.interval("call_s", took)},
-            }
-            call["measured"] = _measured(placing.timed(choice.form, number)) if placing else None
-        elif task is not None:
-            chosen = settings[at].choice.schedules[task]
-            schedule, row = table.tasks[task].schedules[chosen], int(table.first[task]) + chosen
-            seconds, joules = told[at]
-            call["schedule"] = {"digest": schedule.digest, "formulation": schedule.formulation}
-            call["predicted"] = {
-                "time_s": float(seconds[row]),
-                "energy_j": None if joules is None else float(joules[row]),
-                "ci": {"time_s": bench.interval("call_s", float(seconds[row]))},
-            }
-            call["measured"] = _measured(timed[at][task])
-        calls.append(call)
-    known = [call["predicted"] for call in calls if call["predicted"]]
-    if placing is not None and on_gpu:
-        # What it takes to bring tensors to and fro.
-        moving = placing.away(choice.form, choice.gpu) - sum(took for _, took in on_gpu.values())
-        known.append({"time_s": moving, "energy_j": watts and moving * watts})
-    predicted: dict[str, Any] = {
-        name: None if any(one[name] is None for one in known) else sum(one[name] for one in known)
-        for name in ("time_s", "energy_j")
-    }
-    size = bench.memory(choice.form)
+    told = _Calls(bench, settings)
+    memory = plan_memory(graph, alignment=GPU_ALIGNMENT if told.on_gpu else ALIGNMENT)
+    calls = [
+        told.call(number, node, task, setting)
+        for number, (node, task, setting) in enumerate(
+            zip(graph.nodes, of_call, setting_of_call, strict=True)
+        )
+    ]
     return {
         "schema_version": PLAN_SCHEMA_VERSION,
         "kind": KIND,
@@ -115,23 +65,106 @@ def step_plan(
         "configuration": settings[0].configuration.to_json(names),
         "settings": [one.configuration.to_json(names) for one in settings],
         "calls": calls,
-        "gpu": {"device": placing.device.name, "memory": placing.forms[choice.form].memory}
-        if placing is not None and on_gpu
-        else None,
+        "gpu": told.gpu(),
         "memory": {"planned_bytes": memory.arena_bytes, "offsets": dict(memory.offsets)},
-        "predicted": {
-            **predicted,
-            "memory_bytes": size[0] if size else None,
-            "ci": {
-                **{name: bench.interval(name, value) for name, value in predicted.items()},
-                "memory_bytes": size[1] if size else None,
-            },
-        },
+        "predicted": told.step(calls),
         "measured": {
             name: point.get(name)
             for name in ("time_s", "energy_j", "memory_bytes", "celsius", "ci", "marks")
         },
     }
+
+
+class _Calls:
+    """The calls of a plan: where each runs, with what, and its predicted and measured figures."""
+
+    def __init__(self, bench: JointBench, settings: Sequence[PlannedSetting]) -> None:
+        self._bench, self._settings, self._placing = bench, settings, bench.placing
+        self._predicted = [bench.predict(one.configuration) for one in settings]
+        self._timed = [bench.timed(one.configuration, one.choice) for one in settings]
+        self._choice = settings[0].choice
+        self.on_gpu: dict[int, tuple[GpuKernel, float]] = {}
+        """Of each call on the GPU its kernel, and the seconds that are predicted."""
+        self._watts = None
+        if (placing := self._placing) is not None:
+            seconds = placing.seconds(self._choice.form)
+            kernels = placing.forms[self._choice.form].kernels
+            self.on_gpu = {call: (kernels[call], float(seconds[call])) for call in self._choice.gpu}
+            self._watts = placing.watts
+
+    def call(self, number: int, node: Node, task: int | None, setting: int) -> dict[str, Any]:
+        """A call, as the plan's schema has it.
+
+        Args:
+            number: The call's.
+            node: What it computes.
+            task: Its task; None where no run knows its kernel.
+            setting: Which setting it has.
+        """
+        call: dict[str, Any] = {
+            "call": number,
+            "kernel": node.kernel.name,
+            "operator": node.kernel.operator.name,
+            "role": node.kernel.role,
+            "device": "cpu",
+            "gpu_kernel": None,
+            "setting": setting,
+            "schedule": None,
+            "predicted": None,
+            "measured": None,
+        }
+        if number in self.on_gpu and self._placing is not None:
+            kernel, seconds = self.on_gpu[number]
+            joules = self._watts and seconds * self._watts
+            call |= {"device": "gpu", "gpu_kernel": kernel.name}
+            call["schedule"] = {"digest": kernel.digest, "formulation": kernel.formulation}
+            call["predicted"] = self._figures(seconds, joules)
+            call["measured"] = _measured(self._placing.timed(self._choice.form, number))
+        elif task is not None:
+            table = self._bench.model.table
+            chosen = self._settings[setting].choice.schedules[task]
+            schedule, row = table.tasks[task].schedules[chosen], int(table.first[task]) + chosen
+            times, energies = self._predicted[setting]
+            call["schedule"] = {"digest": schedule.digest, "formulation": schedule.formulation}
+            joules = None if energies is None else float(energies[row])
+            call["predicted"] = self._figures(float(times[row]), joules)
+            call["measured"] = _measured(self._timed[setting][task])
+        return call
+
+    def step(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What is predicted of the step: the sum of its calls, and of moving tensors to the GPU and back."""
+        known = [call["predicted"] for call in calls if call["predicted"]]
+        if self._placing is not None and self.on_gpu:
+            computing = sum(seconds for _, seconds in self.on_gpu.values())
+            moving = self._placing.away(self._choice.form, self._choice.gpu) - computing
+            known.append({"time_s": moving, "energy_j": self._watts and moving * self._watts})
+        errors = self._bench.errors
+        predicted: dict[str, Any] = {
+            name: None
+            if any(one[name] is None for one in known)
+            else sum(one[name] for one in known)
+            for name in ("time_s", "energy_j")
+        }
+        size = errors.memory(self._choice.form)
+        return {
+            **predicted,
+            "memory_bytes": size[0] if size else None,
+            "ci": {
+                **{name: errors.interval(name, value) for name, value in predicted.items()},
+                "memory_bytes": size[1] if size else None,
+            },
+        }
+
+    def gpu(self) -> dict[str, Any] | None:
+        """The GPU, and how it shares memory; None where no call runs there."""
+        if self._placing is None or not self.on_gpu:
+            return None
+        form = self._placing.forms[self._choice.form]
+        return {"device": self._placing.device.name, "memory": form.memory}
+
+    def _figures(self, seconds: float, joules: float | None) -> dict[str, Any]:
+        interval = self._bench.errors.interval("call_s", seconds)
+        return {"time_s": seconds, "energy_j": joules, "ci": {"time_s": interval}}
 
 
 def _measured(seconds: Sequence[float]) -> dict[str, Any] | None:

@@ -1,0 +1,251 @@
+"""MetaSchedule's tuning context of one kernel in one formulation: what makes its schedules, and keeps the best."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.compiler.formulations import Formulation, prim_func
+from autotune.compiler.programs import Candidate, digest_of, plain, replay_trace
+from autotune.compiler.rules import (
+    TileRule,
+    design_spaces,
+    no_tensor_intrinsics,
+    space_generator,
+)
+from autotune.compiler.search import tile_strategy
+from autotune.compiler.search.cost_model import (
+    FeatureExtractor,
+    ScheduleRanker,
+    metaschedule_model,
+)
+from autotune.compiler.search.rejections import RejectionCounter
+from autotune.compiler.search.tile_strategy import TileFeatures
+from autotune.compiler.search.transfer import adapted, passes
+from autotune.compiler.target import Space
+from autotune.errors import RecordError
+from autotune.measurement import Outcome
+from autotune.workloads.operators import Kernel
+
+LOGGER = logging.getLogger("autotune.search")
+_MAX_TRIALS = 1 << 30
+
+
+class TuningContext:
+    """Makes schedules of one program: samples, bred ones, replayed traces.
+
+    TVM's context is made at the first use, so that a search without budget costs nothing.
+
+    Args:
+        kernel: What to compute.
+        formulation: How to compute it.
+        space: The search space.
+        target: The TVM target.
+        rule: Our own rule that schedules the formulation; None where MetaSchedule's rules do.
+        ranker: The cost model.
+        seed: Seed of the search, at least 1.
+        threads: Threads that sampling may use.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        formulation: Formulation,
+        *,
+        space: Space,
+        target: Any,
+        rule: TileRule | None,
+        ranker: ScheduleRanker,
+        seed: int,
+        threads: int,
+    ) -> None:
+        self._kernel = kernel
+        self._formulation = formulation
+        self._space = space
+        self._target = target
+        self._rule = rule
+        self._ranker = ranker
+        self._seed = seed
+        self._threads = threads
+        self._name = f"{kernel.name}/{formulation.name}"
+        self._features: Any = TileFeatures(rule) if rule else FeatureExtractor()
+        self._rejections = RejectionCounter()
+        self._opened: Any = None
+        self._database: Any = None
+        self._workload: Any = None
+        self._evolves = False
+        self._samples = False
+
+    def workload_record(self) -> Any:
+        """The unscheduled program as a line of TVM's `database_workload.json`."""
+        return plain(self._workload.as_json())
+
+    def tuning_record(self, candidate: Candidate, outcome: Outcome) -> Any:
+        """A valid trial as TVM's `TuningRecord` in plain JSON data."""
+        return plain(self._record(candidate, outcome).as_json())
+
+    def remember(self, candidate: Candidate, outcome: Outcome) -> None:
+        """Keeps a valid trial in the database, from which evolution breeds."""
+        self._database.commit_tuning_record(self._record(candidate, outcome))
+
+    def features(self, candidates: Sequence[Candidate]) -> list[NDArray[np.float32]]:
+        """Feature vectors for the cost model, in the candidates' order."""
+        found: list[NDArray[np.float32]] = self._features(
+            self._context, [one.schedule for one in candidates]
+        )
+        return found
+
+    def prepare_sampling(self) -> None:
+        """Makes ready to sample.
+
+        While the cost model knows nothing, evolution would only pick at random what sampling picks at random for
+        less. So the context is made again, with generations, once the model has learnt.
+
+        Raises:
+            ToolchainError: The space makes no schedule.
+        """
+        if self._samples and (self._evolves or not self._ranker.version):
+            return
+        self._open()
+        # Sketches that samples are of; of tiles they are made with the first of a kind.
+        self._opened.pre_tuning(
+            _MAX_TRIALS,
+            self._space.search.trials_per_round,
+            [] if self._rule else design_spaces(self._opened.mod, self._target, self._space),
+            self._database,
+            metaschedule_model(self._ranker, self._features),
+        )
+        self._samples = True
+
+    def sample(self) -> list[Candidate] | None:
+        """A round of candidates; None where MetaSchedule has no more."""
+        proposed = self._context.generate_measure_candidates()
+        return None if proposed is None else [self._candidate(one) for one in proposed]
+
+    def sample_counts(self) -> tuple[int, dict[str, int]]:
+        """Fresh samples that passed all checks since the last call, and those rejected by check.
+
+        The rejected ones count mutations of earlier schedules too.
+        """
+        return self._rejections.take()
+
+    def replayed(self, trace: Any) -> Candidate:
+        """The candidate of a trace.
+
+        Raises:
+            RecordError: The trace holds what our searches do not make.
+            Exception: TVM raises whatever does not fit first.
+        """
+        from tvm.s_tir import Schedule
+
+        schedule = Schedule(self._context.mod)
+        replay_trace(schedule, trace)
+        # A trace of TVM's own rules has been through the checks, which change the schedule; a tile's only looks.
+        if self._rule and not passes(self._context, schedule):
+            raise ValueError("the tile does not fit the program")
+        return self._measurable(schedule)
+
+    def known(self, digest: str, trace: Any) -> Candidate | None:
+        """The candidate that another run measured; None, and a warning, where the trace makes another program."""
+        try:
+            candidate = self.replayed(trace)
+        except RecordError as error:
+            LOGGER.warning("%s: %s", self._name, error.message)
+            return None
+        except Exception:  # TVM raises whatever does not fit first.
+            candidate = None
+        if candidate is None or candidate.digest != digest:
+            LOGGER.warning("%s: a known schedule does not fit any more", self._name)
+            return None
+        return candidate
+
+    def variants(self, known: Candidate, count: int) -> list[Candidate]:
+        """Up to `count` schedules after one of a similar kernel, without those that fail the space's checks."""
+        made = []
+        for variant in range(count):
+            try:
+                schedule = adapted(self._context, known.schedule.sch.trace, variant)
+            except Exception:  # TVM raises whatever does not fit first.
+                break
+            if schedule is not None:
+                made.append(self._measurable(schedule))
+        return made
+
+    @property
+    def _context(self) -> Any:
+        if self._opened is None:
+            self._open()
+        return self._opened
+
+    def _open(self) -> None:
+        from tvm.s_tir import meta_schedule as ms
+
+        self._evolves = self._ranker.version > 0
+        self._samples = False
+        logger = logging.getLogger(f"autotune.search.{self._name}")
+        logger.handlers = [self._rejections]
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        with no_tensor_intrinsics():
+            self._opened = ms.TuneContext(
+                prim_func(self._kernel, self._formulation),
+                target=self._target,
+                space_generator=space_generator(self._space, self._rule),
+                search_strategy=self._strategy(),
+                task_name=self._name,
+                rand_state=self._seed,
+                num_threads=self._threads,
+                logger=logger,
+            )
+        if self._database is None:
+            self._database = ms.database.MemoryDatabase()
+        self._workload = self._database.commit_workload(self._opened.mod)
+
+    def _strategy(self) -> Any:
+        from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
+
+        search = self._space.search
+        if self._rule:
+            return tile_strategy.strategy(self._rule, search.explore, self._ranker, self._seed)
+        return EvolutionarySearch(
+            population_size=search.population if self._evolves else search.min_unmeasured,
+            init_measured_ratio=search.measured_share,
+            init_min_unmeasured=search.min_unmeasured,
+            max_fail_count=search.max_failed_batches,
+            genetic_num_iters=search.generations if self._evolves else 0,
+            genetic_mutate_prob=search.mutation_probability,
+            eps_greedy=search.explore,
+        )
+
+    def _record(self, candidate: Candidate, outcome: Outcome) -> Any:
+        from tvm.s_tir.meta_schedule.database import TuningRecord
+
+        schedule = candidate.schedule
+        return TuningRecord(
+            schedule.sch.trace,
+            self._workload,
+            list(outcome.samples),
+            self._target,
+            schedule.args_info,
+        )
+
+    def _measurable(self, schedule: Any) -> Candidate:
+        from tvm.s_tir.meta_schedule import MeasureCandidate
+        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
+        return self._candidate(
+            MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, True))
+        )
+
+    def _candidate(self, schedule: Any) -> Candidate:
+        import tvm
+
+        module = schedule.sch.mod
+        digest = digest_of(self._kernel, self._formulation.name, module)
+        return Candidate(
+            digest, schedule, str(tvm.ir.save_json(module)), plain(schedule.sch.trace.as_json())
+        )

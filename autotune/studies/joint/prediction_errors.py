@@ -1,0 +1,66 @@
+"""How far predictions of steps and calls were from what was measured, and the intervals that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune.studies.space import Figures
+
+_FEW = 8
+
+
+class PredictionErrors:
+    """Collects, for each figure, the logarithm of measured over predicted; and the memory of each form."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, list[float]] = {"time_s": [], "energy_j": [], "call_s": []}
+        self._memory: dict[int, list[int]] = {}
+
+    def take(
+        self,
+        told: Mapping[str, Any],
+        figures: Figures,
+        form: int,
+        task_s: Sequence[float | None],
+    ) -> None:
+        """Takes a measured step.
+
+        Args:
+            told: `foretold` and `foretold_s`, as events have them; what was not predicted is left out.
+            figures: What was measured of the step.
+            form: Index of its form.
+            task_s: Seconds of a call of each task; None where it has none.
+        """
+        for name, value in (told.get("foretold") or {}).items():
+            real = getattr(figures, name)
+            if value is not None and real is not None and real > 0:
+                self._errors[name].append(float(np.log(real / value)))
+        for predicted_s, real_s in zip(told.get("foretold_s") or (), task_s, strict=False):
+            if real_s is not None and predicted_s > 0 and real_s > 0:
+                self._errors["call_s"].append(float(np.log(real_s / predicted_s)))
+        if figures.memory_bytes is not None:
+            self._memory.setdefault(form, []).append(figures.memory_bytes)
+
+    def interval(self, figure: str, value: float | None) -> list[float] | None:
+        """Where 95 % of what was measured lay, around what had been predicted for it; None with too few steps.
+
+        Args:
+            figure: `time_s` or `energy_j` of a step, or `call_s` of a call.
+            value: What is predicted.
+        """
+        errors = self._errors[figure]
+        if value is None or len(errors) < _FEW:
+            return None
+        low, high = np.quantile(errors, [0.025, 0.975])
+        return [float(value * np.exp(low)), float(value * np.exp(high))]
+
+    def memory(self, form: int) -> tuple[float, list[float]] | None:
+        """Bytes that steps of a form took, whatever the configuration: median and 95 %; None with too few steps."""
+        seen = self._memory.get(form, [])
+        if len(seen) < _FEW:
+            return None
+        low, middle, high = np.quantile(seen, [0.025, 0.5, 0.975])
+        return float(middle), [float(low), float(high)]

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from autotune.compiler.runners.runner import host_device
+from autotune.compiler.runners.local_devices import host_device
 from autotune.errors import INTERRUPTED, AutotuneError
 from autotune.measurement import Interval
 from autotune.records.folder import write_json

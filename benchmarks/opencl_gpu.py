@@ -49,8 +49,8 @@ from autotune.compiler.run.experience import experiences
 from autotune.compiler.run.warm_start import MOST_TAUGHT
 from autotune.compiler.runners.builder import Builder, BuildRequest, target_text
 from autotune.compiler.runners.device_limits import with_device_limits
+from autotune.compiler.runners.local_devices import runner_for
 from autotune.compiler.runners.reference_data import TOLERANCE
-from autotune.compiler.runners.runner import runner_for
 from autotune.compiler.target import spaces, targets
 from autotune.compiler.target.host import cores
 from autotune.compiler.target.request import TuneRequest

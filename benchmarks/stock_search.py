@@ -31,8 +31,9 @@ from autotune.compiler.rules.rules import no_tensor_intrinsics
 from autotune.compiler.run.trials import BuildTargets, CandidateExecutor
 from autotune.compiler.runners.builder import Builder, target_text
 from autotune.compiler.runners.device_limits import with_device_limits
+from autotune.compiler.runners.local_devices import runner_for
 from autotune.compiler.runners.reference_data import ReferenceData
-from autotune.compiler.runners.runner import LocalRunner, runner_for
+from autotune.compiler.runners.runner import LocalRunner
 from autotune.compiler.target import spaces, targets
 from autotune.compiler.target.request import TuneRequest
 from autotune.measurement import Outcome

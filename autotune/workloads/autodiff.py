@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from autotune.errors import UsageError
 from autotune.workloads.graph import Initial, Kind, Node, StepGraph, Tensor
 from autotune.workloads.operators import Add, DType, Kernel, Operator, Role
-from autotune.workloads.optimizer import Optimizer
-from autotune.workloads.updates import write_updates
 
 
 @dataclass(frozen=True)
@@ -130,12 +128,11 @@ class StepRecorder:
             gradient = total
         self._gradients[x.name] = gradient
 
-    def finish(self, loss: str, optimizer: Optimizer) -> StepGraph:
-        """Plays the tape, appends an update for each parameter and returns the valid step.
+    def differentiate(self) -> list[tuple[Tensor, str]]:
+        """Plays the tape; the loss's operand's gradient must have been contributed.
 
-        Args:
-            loss: Name of the loss, whose operand's gradient has been contributed.
-            optimizer: What updates the parameters.
+        Returns:
+            Each parameter with the name of its gradient.
 
         Raises:
             UsageError: The loss does not depend on some parameter.
@@ -151,7 +148,14 @@ class StepRecorder:
                     hint="remove the layer or use its output",
                 )
             gradients.append((parameter, gradient))
-        write_updates(self, optimizer, gradients)
+        return gradients
+
+    def graph(self, loss: str) -> StepGraph:
+        """The valid step.
+
+        Args:
+            loss: Name of the loss.
+        """
         tensors, nodes = tuple(self._tensors.values()), tuple(self._nodes)
         graph = StepGraph(self._name, self._batch, tensors, nodes, loss)
         graph.validate()

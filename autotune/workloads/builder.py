@@ -26,6 +26,7 @@ from autotune.workloads.operators import (
 )
 from autotune.workloads.operators.base import Pair
 from autotune.workloads.optimizer import Optimizer
+from autotune.workloads.updates import write_updates
 
 DEFAULT_OPTIMIZER = Optimizer()
 
@@ -330,7 +331,8 @@ class StepBuilder:
         gradient = self._step.gradient_of(logits)
         self._step.run("loss", operator, "data_grad", (logits.name, labels), (gradient,))
         self._step.contribute(logits, gradient)
-        return self._step.finish(loss, optimizer)
+        write_updates(self._step, optimizer, self._step.differentiate())
+        return self._step.graph(loss)
 
     def _weighted(
         self,

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from autotune.workloads.autodiff import StepRecorder
 from autotune.workloads.graph import Initial, Tensor
 from autotune.workloads.operators import Adam, Momentum, Operator, RunningPower, Sgd
 from autotune.workloads.optimizer import Optimizer
-
-if TYPE_CHECKING:
-    from autotune.workloads.autodiff import StepRecorder
 
 
 def write_updates(

@@ -19,7 +19,7 @@ from autotune.compiler.export.objects import compile_objects
 from autotune.compiler.export.variants import Variant, with_safe_variant
 from autotune.compiler.export.verification import verify
 from autotune.compiler.programs.scheduled import untuned_program
-from autotune.compiler.runners.runner import host_device
+from autotune.compiler.runners.local_devices import host_device
 from autotune.compiler.target.targets import TargetSpec
 from autotune.errors import ToolchainError, UsageError
 from autotune.workloads import StepForm, TrainingStep, tasks

@@ -16,14 +16,9 @@ from autotune.compiler.formulations import formulations, prim_func
 from autotune.compiler.native import opencl_sidecar
 from autotune.compiler.runners.build_worker import linker
 from autotune.compiler.runners.builder import Builder, BuildRequest, target_text
+from autotune.compiler.runners.local_devices import host_device, runner_for
 from autotune.compiler.runners.reference_data import TOLERANCE, ReferenceData
-from autotune.compiler.runners.runner import (
-    CompareRequest,
-    LocalRunner,
-    MeasureRequest,
-    host_device,
-    runner_for,
-)
+from autotune.compiler.runners.runner import CompareRequest, LocalRunner, MeasureRequest
 from autotune.compiler.target.spaces import Limits
 from autotune.compiler.target.targets import find, tvm_target
 from autotune.measurement import Outcome, median

@@ -9,7 +9,8 @@ import pytest
 
 from autotune.compiler.native import opencl_sidecar
 from autotune.compiler.runners.device_limits import with_device_limits
-from autotune.compiler.runners.runner import DeviceFingerprint, opencl_fingerprint
+from autotune.compiler.runners.local_devices import opencl_fingerprint
+from autotune.compiler.runners.runner import DeviceFingerprint
 from autotune.compiler.target import spaces
 from autotune.compiler.target.request import TuneRequest
 from autotune.compiler.target.spaces import Limits

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from autotune.compiler.runners.runner import host_device
+from autotune.compiler.runners.local_devices import host_device
 from autotune.devices.local import LocalDevice
 from autotune.jobs.device import chosen_device as bench
 from autotune.jobs.device.chosen_device import ChosenDevice

@@ -181,7 +181,8 @@ def test_a_device_that_is_too_cold_is_warmed_first(tmp_path: Path) -> None:
         station.calibrate(COOL)
         before = device.soc.celsius()
         run = station.run(COOL)
-        station.band = Band(95.0, 99.0)
+    with bench(tmp_path / "never", band=Band(95.0, 99.0)) as (_, station):
+        station.calibrate(COOL)
         never = station.run(COOL)
     assert before < 27.0
     assert (run.status, run.marks) == ("ok", ())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autotune.cli.options import completion, run_path
 from autotune.cli.shared import Column, number, with_wide, write_json, write_table, write_text
+
+if TYPE_CHECKING:
+    from autotune.jobs.search import ReplayRequest, ReplayResult
 
 
 @with_wide
@@ -59,76 +62,54 @@ def replay(
       autotune replay meizu_traces --network Alexnet --batch 16 --objective energy
     """
     import os
-    import statistics
 
     # The models' matrices are small: more threads only wait for each other. It is read when numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from autotune.errors import UsageError
-    from autotune.jobs.device import limits as limits_of
-    from autotune.jobs.device import one_of
-    from autotune.studies.replay import MISSING, read, read_traces, search
-    from autotune.studies.run import SAMPLERS, StudyRequest
-    from autotune.studies.space import OBJECTIVES, needs_energy
+    from autotune.jobs.search import ReplayRequest
+    from autotune.jobs.search import replay as carried_out
 
-    if seeds < 1:
-        raise UsageError(f"--seeds is {seeds}", hint="give a number from 1 on")
-    traces = recorded.is_dir() and not (recorded / "run.json").exists()
-    if not traces and (network is not None or batch is not None or usb_alone):
-        raise UsageError(
-            f"{recorded} is no folder of traces",
-            hint="--network, --batch and --usb-alone are for those",
-        )
-    if network is None or batch is None:
-        if traces and (network, batch, usb_alone) == (None, None, False):
-            return _traces(recorded, as_json=json)
-        if traces:
-            raise UsageError("a search over traces needs --network and --batch")
-        bench = read(recorded)
-    else:
-        bench = read_traces(recorded, network, batch, usb_alone=usb_alone)
-    limits = limits_of(deadline, None, None, None)
-    objective = one_of("--objective", objective, OBJECTIVES)
-    everything = bench.figures()
-    if needs_energy(objective, limits):
-        bench = bench.with_joules()
-    left_out = len(everything) - len(bench.figures())
-    space = bench.space()
-    names = [cluster.name for cluster in bench.clusters]
-    searches = [
-        search(
-            bench,
-            StudyRequest(
-                space,
-                objective,
-                limits,
-                space.size,
-                one_of("--sampler", sampler, SAMPLERS),
-                model,
-                seed,
-            ),
-        )
-        for seed in range(1, seeds + 1)
-    ]
-    counts = [found.measurements for found in searches]
-    shown = searches[0]
+    request = ReplayRequest(
+        recorded, objective, sampler, model, deadline, network, batch, usb_alone, seeds
+    )
+    request.check()
+    if request.lists_traces:
+        return _traces(recorded, as_json=json)
+    result = carried_out(request)
     if json:
-        write_json(
-            {
-                "device": bench.device,
-                "objective": objective,
-                "sampler": sampler,
-                "model_start": model,
-                "configurations": space.size,
-                "goal": [c.to_json(names) for c in bench.figures() if c in shown.goal],
-                "measurements": counts,
-                "median": statistics.median(counts),
-                "energy_missing": [
-                    c.to_json(names) for c, f in everything.items() if f.energy_j is None
-                ],
-                "marked": [{**c.to_json(names), "mark": mark} for c, mark in bench.marks.items()],
-            }
-        )
-        return 0
+        write_json(_figures(request, result))
+    else:
+        _show(request, result)
+    return 0
+
+
+def _figures(request: ReplayRequest, result: ReplayResult) -> dict[str, Any]:
+    import statistics
+
+    bench, counts = result.bench, result.measurements
+    names = [cluster.name for cluster in bench.clusters]
+    return {
+        "device": bench.device,
+        "objective": request.objective,
+        "sampler": request.sampler,
+        "model_start": request.model,
+        "configurations": bench.space().size,
+        "goal": [c.to_json(names) for c in bench.figures() if c in result.searches[0].goal],
+        "measurements": counts,
+        "median": statistics.median(counts),
+        "energy_missing": [
+            c.to_json(names) for c, f in result.recorded.items() if f.energy_j is None
+        ],
+        "marked": [{**c.to_json(names), "mark": mark} for c, mark in bench.marks.items()],
+    }
+
+
+def _show(request: ReplayRequest, result: ReplayResult) -> None:
+    import statistics
+
+    from autotune.studies.replay import MISSING
+
+    bench, counts, shown = result.bench, result.measurements, result.searches[0]
+    names = [cluster.name for cluster in bench.clusters]
     write_table(
         (
             number("no."),
@@ -153,15 +134,14 @@ def replay(
             if trial.figures is not None
         ],
     )
-    what = "all of the Pareto front" if objective == "pareto" else "the best"
-    told = f"{what} is found after {counts[0]} of {space.size} measurements"
-    if seeds > 1:
-        told += f"; over {seeds} seeds: median {statistics.median(counts):g}, most {max(counts)}"
+    what = "all of the Pareto front" if request.objective == "pareto" else "the best"
+    told = f"{what} is found after {counts[0]} of {bench.space().size} measurements"
+    if request.seeds > 1:
+        told += f"; over {request.seeds} seeds: median {statistics.median(counts):g}, most {max(counts)}"
     write_text(told)
-    if left_out:
-        write_text(f"{left_out} of {len(everything)} configurations are left out: {MISSING}")
+    if left_out := len(result.recorded) - len(bench.figures()):
+        write_text(f"{left_out} of {len(result.recorded)} configurations are left out: {MISSING}")
     write_text(bench.device["emulated"])
-    return 0
 
 
 def _traces(folder: Path, *, as_json: bool) -> int:

@@ -1,6 +1,7 @@
 from .build_worker import linker
 from .builder import Builder, BuildRequest, target_text
 from .device_limits import assumed, with_device_limits
+from .local_devices import host_device, opencl_fingerprint, runner_for, stand_in_notice
 from .model_runner import ModelRunner
 from .reference_data import TOLERANCE, ReferenceData
 from .rpc_runner import RpcRunner
@@ -11,10 +12,6 @@ from .runner import (
     LocalRunner,
     MeasureRequest,
     Runner,
-    host_device,
-    opencl_fingerprint,
-    runner_for,
-    stand_in_notice,
 )
 
 __all__ = [

@@ -1,5 +1,9 @@
+from .replaying import ReplayRequest, ReplayResult, replay
 from .searching import Search
 
 __all__ = [
+    "replay",
+    "ReplayRequest",
+    "ReplayResult",
     "Search",
 ]

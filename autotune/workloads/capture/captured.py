@@ -14,7 +14,7 @@ from autotune.errors import UsageError
 from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
 from autotune.workloads.capture.factory import import_torch, load_module
 from autotune.workloads.capture.gradients import check_gradients, check_hooks
-from autotune.workloads.capture.lowering import lower
+from autotune.workloads.capture.lower import lower
 from autotune.workloads.capture.trace import trace
 from autotune.workloads.data import MOST_AXES, Shape
 from autotune.workloads.graph import StepGraph

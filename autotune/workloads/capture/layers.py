@@ -5,62 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autotune.workloads.autodiff import Value
+from autotune.workloads.capture.lowering import Layer, Lowering
+from autotune.workloads.capture.operations import activation
 from autotune.workloads.capture.program import Operation, Reference
 
-if TYPE_CHECKING:
-    from autotune.workloads.capture.lowering import Lowering
-
-Layer = Callable[["Lowering", Operation], Value]
 Pair = tuple[int, int]
 
 MOST_JOINED = 4  # tensors that one concat takes
-
-_VIEWS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "flatten.using_ints", "view.default", "reshape.default", "squeeze.default", "squeeze.dim",
-        "squeeze.dims", "unsqueeze.default",
-    )
-)  # fmt: skip
-
-
-_CONVERSIONS = ("to", "type_as", "contiguous", "alias", "lift_fresh", "_to_copy")
-
-
-def is_copy(operation: Operation) -> bool:
-    """Whether an operation makes a tensor equal to its first argument: a clone, a product with 1, a sum with 0."""
-    family, _, _ = operation.operator.removeprefix("aten.").partition(".")
-    if family == "clone" or (family in _CONVERSIONS and operation.arguments.get("copy") is True):
-        return True
-    other = operation.arguments.get("other")
-    if isinstance(other, Reference) or operation.arguments.get("rounding_mode") is not None:
-        return False
-    return (family in ("add", "sub") and other == 0) or (family in ("mul", "div") and other == 1)
-
-
-def is_view(operation: Operation) -> bool:
-    """Whether an operation only sees its argument in another shape; dropout that drops nothing does.
-
-    So do conversions of float32 to float32 and to the same device, which PyTorch leaves as they are.
-    """
-    family, _, _ = operation.operator.removeprefix("aten.").partition(".")
-    if family in _CONVERSIONS:
-        return operation.arguments.get("copy") is not True
-    if operation.operator in ("aten.dropout.default", "aten.dropout_.default"):
-        return not operation.arguments["train"] or operation.arguments["p"] == 0
-    return operation.operator in _VIEWS
-
-
-def activation(operation: Operation) -> str:
-    """Returns ``relu``, ``relu6`` or, for any other operation, an empty text."""
-    family = operation.operator.split(".")[1] if "." in operation.operator else ""
-    if family in ("hardtanh", "hardtanh_"):
-        limits = operation.arguments["min_val"], operation.arguments["max_val"]
-        return "relu6" if limits == (0, 6) else ""
-    return {"relu": "relu", "relu_": "relu", "relu6": "relu6", "relu6_": "relu6"}.get(family, "")
 
 
 def _conv(lowering: Lowering, operation: Operation) -> Value:

@@ -1,14 +1,15 @@
-"""Calls the builder's layers for a traced program; backward pass and updates are the builder's."""
+"""What has been computed of a traced program, while its layers are appended to a step."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from autotune.errors import UsageError
 from autotune.workloads.autodiff import Value
 from autotune.workloads.builder import StepBuilder
-from autotune.workloads.capture.layers import LAYERS, activation, is_copy, is_view
+from autotune.workloads.capture.operations import activation, is_copy, is_view
 from autotune.workloads.capture.program import Operation, Program, Reference
 
 SUPPORTED = (
@@ -32,25 +33,8 @@ TAKEN = frozenset(
 )
 
 
-def lower(name: str, program: Program, builder: StepBuilder) -> Value:
-    """Appends a program's layers to a step.
-
-    Args:
-        name: The model's name, for messages.
-        program: The forward pass.
-        builder: A builder with the program's input and nothing else.
-
-    Returns:
-        The logits, [n, classes].
-
-    Raises:
-        UsageError: An operator, or the way it is used, is not supported, or its result is not used; the message
-            names the operator and its place.
-    """
-    lowering = Lowering(name, program, builder)
-    for operation in program.operations:
-        lowering.append(operation)
-    return lowering.read(program.output)
+Layer = Callable[["Lowering", Operation], Value]
+"""Appends an operation as a layer of the builder, and returns its result."""
 
 
 class Lowering:
@@ -76,9 +60,13 @@ class Lowering:
         self._fused: set[str] = set()
         self._taken = {*TAKEN, *program.parameters.values(), *program.buffers.values()}
 
-    def append(self, operation: Operation) -> None:
-        """Appends one operation to the step."""
-        layer = LAYERS.get(operation.operator)
+    def append(self, operation: Operation, layer: Layer | None) -> None:
+        """Appends one operation to the step.
+
+        Args:
+            operation: The operation.
+            layer: How it becomes a layer of the builder; None where that is not known.
+        """
         view = operation.name in self._fused or is_view(operation)
         if operation.dtype not in ("", "float32"):
             raise self.refused(

@@ -689,6 +689,57 @@ def test_the_recorded_table_s_best_are_found_early(objective: Objective) -> None
         assert int(np.argmin(order)) < 8
 
 
+def another_phone(table: TableBench, seed: int) -> TableBench:
+    """The table of a phone whose clusters, clocks and threads pay otherwise, its rows in another order."""
+    random = np.random.default_rng(seed)
+    speed, watts = np.exp(random.uniform(-1.6, 1.6, 2)), np.exp(random.uniform(-1, 1, 2))
+    clocks, threads = random.uniform(-0.6, 0.6, 2), random.uniform(-0.2, 1.5, 2)
+    figures = {}
+    rows = list(table.figures().items())
+    random.shuffle(rows)
+    for configuration, recorded in rows:
+        used = [i for i, c in enumerate(configuration.clusters) if c.cores]
+        time, power = recorded.time_s, (recorded.energy_j or math.nan) / recorded.time_s
+        for i in used:
+            own = configuration.clusters[i]
+            assert own.khz is not None
+            factor = speed[i] * (own.khz / 1.2e6) ** clocks[i] * own.cores ** threads[i]
+            time *= factor ** (1 / len(used))
+            power *= watts[i] ** (1 / len(used))
+        figures[configuration] = Figures(time, time * power)
+    return TableBench(table.clusters, figures, {"name": "another"})
+
+
+@pytest.mark.parametrize("objective", ["latency", "pareto"])
+def test_the_best_of_other_phones_is_found_by_searching_not_by_an_order(
+    objective: Objective,
+) -> None:
+    table = read_paper_table(TABLE)
+    order: list[CpuConfiguration] = []
+    asked = request(table.space(), 21, objective=objective)
+    study_of(asked, optuna.storages.InMemoryStorage(), "x").run(
+        table, lambda trial, _: order.append(trial.configuration)
+    )
+    needed: dict[str, list[int]] = {"search": [], "order": [], "random": []}
+    goals = set()
+    for seed in range(16):
+        phone = another_phone(table, seed)
+        found = search(phone, request(phone.space(), 21, objective=objective))
+        drawn = search(
+            phone,
+            request(phone.space(), 21, "random", model=False, objective=objective, seed=seed + 1),
+        )
+        goals.add(found.goal)
+        needed["search"].append(found.measurements)
+        needed["order"].append(1 + max(order.index(c) for c in found.goal))
+        needed["random"].append(drawn.measurements)
+    mean = {name: float(np.mean(counts)) for name, counts in needed.items()}
+    assert len(goals) >= 4
+    # The order in which the search goes through the phone that it was made with.
+    assert mean["search"] < 0.8 * mean["order"]
+    assert mean["search"] < 0.75 * mean["random"]
+
+
 class Interrupted:
     """A bench whose device goes away at its third measurement."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import PurePosixPath
 
@@ -102,38 +102,6 @@ def governor(device: Device, journal: Journal, cluster: Cluster, name: str) -> I
         for policy in cluster.policies:
             path = f"{policy}/scaling_governor"
             stack.enter_context(written(device, journal, path, name))
-        yield
-
-
-@contextmanager
-def cores_online(device: Device, journal: Journal, wanted: Mapping[int, bool]) -> Iterator[None]:
-    """Switches cores on or off.
-
-    Raises:
-        StableDeviceError: The device refuses.
-    """
-    with ExitStack() as stack:
-        for cpu, on in sorted(wanted.items()):
-            stack.enter_context(written(device, journal, _ONLINE.format(cpu), str(int(on))))
-        yield
-
-
-@contextmanager
-def fixed_performance(device: Device, journal: Journal) -> Iterator[None]:
-    """Android's fixed-performance mode: clocks that the device holds for long, without root.
-
-    Raises:
-        StableDeviceError: The device has no such mode; makers need not support it, and it came with Android 11.
-    """
-    words = ("cmd", "power", "set-fixed-performance-mode-enabled")
-    change = Change("fixed-performance mode: on", "command", argv=(*words, "false"))
-    with journal.changed(change):
-        done = device.run([*words, "true"], timeout=_TIMEOUT_S)
-        if done.exit_code != 0:
-            raise StableDeviceError(
-                f"{device.serial} has no fixed-performance mode: {done.complaint}",
-                hint="let it cool, and look at its frequencies while it works",
-            )
         yield
 
 

@@ -332,23 +332,6 @@ def _busy_cores(folder: Path, found: Sequence[TracedRun]) -> tuple[int, ...]:
     return tuple(cpu for cpu in sorted(busy) if busy[cpu] > _WORKS * seconds)
 
 
-def read_processed(path: Path) -> Readings:
-    """The authors' own table of a network's readings.
-
-    Raises:
-        UsageError: It cannot be read, or lacks a column.
-    """
-    columns = ("stamp", "usb_current", "usb_voltage", "battery_current", "battery_voltage")
-    try:
-        rows = [
-            [float(row[c] or math.nan) for c in columns]
-            for row in csv.DictReader(_text(path).splitlines())
-        ]
-    except (KeyError, ValueError) as error:
-        raise UsageError(f"{path} is no table of readings: {error}") from error
-    return _readings(np.asarray(rows, np.float64))
-
-
 def _readings(rows: Floats) -> Readings:
     rows = rows[np.isfinite(rows[:, 0])]
     rows = rows[np.argsort(rows[:, 0], kind="stable")]

@@ -8,13 +8,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from autotune.devices import Completed, adb, cpufreq, discovery, journal
+from autotune.devices import adb, cpufreq, discovery, journal
 from autotune.devices.info import probe
 from autotune.devices.journal import Change, Journal
 from autotune.devices.probes import capabilities
@@ -121,7 +120,7 @@ def test_a_frequency_is_held_and_put_back_in_an_order_that_the_kernel_takes(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cores_and_governors_are_set_for_a_block(tmp_path: Path) -> None:
+def test_governors_are_set_for_a_block(tmp_path: Path) -> None:
     device = EmulatedDevice("meizu-16t")
     little = probe(device).clusters[0]
     path = f"{little.policies[0]}/scaling_governor"
@@ -129,36 +128,12 @@ def test_cores_and_governors_are_set_for_a_block(tmp_path: Path) -> None:
     with Journal(device, tmp_path) as notes:
         with cpufreq.governor(device, notes, little, "performance"):
             assert setting(device, path) == "performance"
-            with cpufreq.cores_online(device, notes, {5: False, 6: False}):
-                assert setting(device, f"{CPU}/online") == "0-4,7"
         with (
             pytest.raises(StableDeviceError, match="Invalid"),
             cpufreq.governor(device, notes, little, "warp"),
         ):
             pass
-    assert setting(device, f"{CPU}/online") == "0-7"
     assert setting(device, path) == before
-
-
-def test_fixed_performance_is_left_again_and_a_phone_without_it_says_so(tmp_path: Path) -> None:
-    said: list[str] = []
-
-    def cmd(device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed:
-        said.append(argv[-1])
-        return Completed(tuple(argv), 0, b"", b"")
-
-    device = EmulatedDevice("meizu-16t", programs={"cmd": cmd})
-    with Journal(device, tmp_path) as notes, cpufreq.fixed_performance(device, notes):
-        assert said == ["true"]
-    assert said == ["true", "false"]
-    without = EmulatedDevice("meizu-16t")
-    with (
-        Journal(without, tmp_path) as notes,
-        pytest.raises(StableDeviceError, match="no fixed-performance mode"),
-        cpufreq.fixed_performance(without, notes),
-    ):
-        pass
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_capped_clock_is_not_held_since_nobody_knows_what_to_put_back(tmp_path: Path) -> None:

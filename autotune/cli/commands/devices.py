@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
@@ -197,6 +198,11 @@ def emulate(
         return
     if profile is None:
         raise UsageError("a profile is missing", hint=f"one of {', '.join(profiles.names())}")
+    if find_spec("autotune.emulator.phone") is None:
+        raise ToolchainError(
+            "the phone that adb sees is not in the wheel",
+            hint="in a clone of the sources: pip install -e .; --emulate works without it",
+        )
     from autotune.emulator.phone import model_phone, serve, userland
 
     phone = model_phone.model_phone(profile, port=port, rooted=rooted)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tile_checks import check_drawn
 
-from autotune.compiler.rules.joined_parts import JoinedTiles
-from autotune.compiler.target.spaces import JoinedParts, RegisterProduct, VectorRows
+from autotune.compiler.rules.concat import ConcatTiles
+from autotune.compiler.target.spaces import RegisterProduct, VectorConcat, VectorRows
 from autotune.compiler.tiles.register_tiles import RegisterTile, RegisterTiles, Sums
 from autotune.compiler.tiles.vector_row_tiles import Planes, VectorRowTile, VectorRowTiles
 
@@ -96,7 +96,7 @@ def test_tiles_of_planes_divide_them(planes: Planes, threads: bool, seed: int) -
 @given(st.integers(1, 64).map(lambda vectors: 8 * vectors), st.integers(1, 10**6))
 @settings(deadline=None, max_examples=60)
 def test_no_vector_has_channels_of_two_parts(common: int, pixels: int) -> None:
-    tiles = JoinedTiles(pixels, 3 * common, common, JoinedParts(kind="joined_parts"), seed=1)
+    tiles = ConcatTiles(pixels, 3 * common, common, VectorConcat(kind="joined_parts"), seed=1)
     drawn = list(tiles.drawn(20))
     assert drawn
     check_drawn(tiles, drawn, lambda tile: common % tile.lanes == 0)

@@ -14,7 +14,7 @@ from autotune.compiler.formulations.marks import JOINED, ROWS
 from autotune.compiler.formulations.registry import Attributes, Tensors, formulation
 from autotune.workloads.operators import Bias, Concat
 
-ROW_SUMS = "row_sums"
+COLUMN_REDUCTION = "row_sums"
 _LANES = 8
 _BLOCKS = 64
 
@@ -37,13 +37,13 @@ def bias_weight_grad_planes(op: Bias, inputs: Tensors) -> Tensors:
     return [channel_sum(op.n, op.c, op.s, "dbias", reader(op, inputs[0]))]
 
 
-@formulation("bias", "weight_grad", "row_sums", rule=ROW_SUMS, applies=in_vectors)
-def bias_weight_grad_rows(op: Bias, inputs: Tensors) -> Tensors:
+@formulation("bias", "weight_grad", "row_sums", rule=COLUMN_REDUCTION, applies=in_vectors)
+def bias_weight_grad_column_reduction(op: Bias, inputs: Tensors) -> Tensors:
     """As one sum over rows, for a rule of its own."""
-    return row_sums(op, "dbias", reader(op, inputs[0]), marked=True)
+    return column_reduction(op, "dbias", reader(op, inputs[0]), marked=True)
 
 
-def row_sums(
+def column_reduction(
     op: Any, name: str, *values: Callable[[Any, Any, Any], Any], marked: bool
 ) -> list[Any]:
     """Sums several `value(b, i, j)` over batch and pixels at once, for channels-last operands.
@@ -51,7 +51,7 @@ def row_sums(
     The rows, which are the pixels of the batch, are cut into blocks that are summed on their own. A block's loops
     can be tiled like a matrix product's where a value depends on something by channel alone, so that channels are
     vectors and all sums are taken while a tile of rows is in the cache; `marked` leaves that to the rule of
-    `ROW_SUMS`.
+    `COLUMN_REDUCTION`.
     """
     rows = op.n * op.s
     blocks = _blocks(rows)
@@ -125,7 +125,7 @@ def _parts_in_vectors(op: Concat) -> bool:
 
 
 @formulation("concat", "forward", "joined_parts", rule="joined_parts", applies=_parts_in_vectors)
-def concat_joined_parts(op: Concat, inputs: Tensors) -> Tensors:
+def concat_in_vectors(op: Concat, inputs: Tensors) -> Tensors:
     """The same, for the rule that makes vectors of each part's channels."""
     return _joined(op, inputs, {JOINED: math.gcd(*op.parts)})
 

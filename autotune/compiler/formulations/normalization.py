@@ -7,7 +7,12 @@ from typing import Any
 from tvm import te, tirx
 
 from autotune.compiler.formulations.layouts import compute, reader
-from autotune.compiler.formulations.memory_bound import ROW_SUMS, channel_sum, in_vectors, row_sums
+from autotune.compiler.formulations.memory_bound import (
+    COLUMN_REDUCTION,
+    channel_sum,
+    column_reduction,
+    in_vectors,
+)
 from autotune.compiler.formulations.registry import Tensors, formulation
 from autotune.workloads.operators import BatchNorm, BatchStats, RunningStats
 
@@ -37,8 +42,8 @@ def batch_stats_rows(op: BatchStats, inputs: Tensors) -> Tensors:
     return _batch_stats_rows(op, inputs, marked=False)
 
 
-@formulation("batch_stats", "forward", "row_sums", rule=ROW_SUMS, applies=in_vectors)
-def batch_stats_row_sums(op: BatchStats, inputs: Tensors) -> Tensors:
+@formulation("batch_stats", "forward", "row_sums", rule=COLUMN_REDUCTION, applies=in_vectors)
+def batch_stats_column_reduction(op: BatchStats, inputs: Tensors) -> Tensors:
     """As `_batch_stats_rows`, for a rule of its own."""
     return _batch_stats_rows(op, inputs, marked=True)
 
@@ -55,7 +60,7 @@ def _batch_stats_rows(op: BatchStats, inputs: Tensors, *, marked: bool) -> Tenso
     def shifted(b: Any, i: Any, j: Any) -> Any:
         return x(b, i, j) - x(0, i, 0)
 
-    total, squares = row_sums(
+    total, squares = column_reduction(
         op,
         "shifted",
         shifted,
@@ -130,8 +135,8 @@ def batch_norm_weight_grad_rows(op: BatchNorm, inputs: Tensors) -> Tensors:
     return _weight_grad_rows(op, inputs, marked=False)
 
 
-@formulation("batch_norm", "weight_grad", "row_sums", rule=ROW_SUMS, applies=in_vectors)
-def batch_norm_weight_grad_row_sums(op: BatchNorm, inputs: Tensors) -> Tensors:
+@formulation("batch_norm", "weight_grad", "row_sums", rule=COLUMN_REDUCTION, applies=in_vectors)
+def batch_norm_weight_grad_column_reduction(op: BatchNorm, inputs: Tensors) -> Tensors:
     """As `_weight_grad_rows`, for a rule of its own."""
     return _weight_grad_rows(op, inputs, marked=True)
 
@@ -141,7 +146,7 @@ def _weight_grad_rows(op: BatchNorm, inputs: Tensors, *, marked: bool) -> Tensor
     wide, mean, variance, *incoming = inputs
     x = reader(op, wide)
     scale, dz = _scale(op, variance), _before_activation(op, incoming)
-    product, dbeta = row_sums(
+    product, dbeta = column_reduction(
         op, "sums", lambda b, i, j: dz(b, i, j) * (x(b, i, j) - mean[i]), dz, marked=marked
     )
     return [

@@ -21,7 +21,7 @@ from autotune.compiler.rules.tile_rules import (
     side_items,
 )
 from autotune.compiler.target import Depthwise, Limits
-from autotune.compiler.tiles import WINDOW_DECISIONS, Window, WindowTile, WindowTiles
+from autotune.compiler.tiles import WINDOW_DECISIONS, DepthwiseTile, DepthwiseTiles, Window
 
 
 class Windows:
@@ -38,7 +38,7 @@ class Windows:
         self._rule = rule
         self._limits = limits
 
-    def tiles(self, block: Any, seed: int) -> WindowTiles:
+    def tiles(self, block: Any, seed: int) -> DepthwiseTiles:
         """See `TileRule`."""
         filters, *steps = (int(one) for one in block.annotations[WINDOW])
         extents = [int(var.dom.extent) for var in block.iter_vars]
@@ -52,23 +52,23 @@ class Windows:
             bool(filters), channels, planes, rows, columns, phases, taps,
             (steps[0], steps[1]), (steps[2], steps[3]),
         )  # fmt: skip
-        return WindowTiles(window, self._rule, self._limits, seed)
+        return DepthwiseTiles(window, self._rule, self._limits, seed)
 
-    def kind(self, tile: WindowTile) -> bool:
+    def kind(self, tile: DepthwiseTile) -> bool:
         """See `TileRule`: whether what windows see is an image."""
         return tile.image
 
-    def decisions(self, tile: WindowTile) -> Sequence[str]:
+    def decisions(self, tile: DepthwiseTile) -> Sequence[str]:
         """See `TileRule`."""
         return WINDOW_DECISIONS
 
-    def tile(self, decided: Sequence[int], trace: Any) -> WindowTile:
+    def tile(self, decided: Sequence[int], trace: Any) -> DepthwiseTile:
         """See `TileRule`."""
-        return WindowTile(
+        return DepthwiseTile(
             **dict(zip(WINDOW_DECISIONS, decided, strict=True)), image=reads_images(trace)
         )
 
-    def sketch(self, sch: Any, block: Any, tiles: WindowTiles, tile: WindowTile) -> Any:
+    def sketch(self, sch: Any, block: Any, tiles: DepthwiseTiles, tile: DepthwiseTile) -> Any:
         """See `TileRule`."""
         cuts = [sampled(sch, tiles.choices[name], getattr(tile, name)) for name in WINDOW_DECISIONS]
         items = side_items(self._limits)

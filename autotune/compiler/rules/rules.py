@@ -10,12 +10,12 @@ from typing import Any
 
 from autotune.compiler.formulations import Formulation, prim_func
 from autotune.compiler.rules import tile_rules
+from autotune.compiler.rules.column_reduction import ColumnReductionRule
+from autotune.compiler.rules.concat import ConcatRule
 from autotune.compiler.rules.depthwise import Windows
 from autotune.compiler.rules.few_channels import FewChannelLayers
 from autotune.compiler.rules.implicit_gemm import Products
-from autotune.compiler.rules.joined_parts import PartsOfChannels
 from autotune.compiler.rules.register_products import RegisterProducts
-from autotune.compiler.rules.row_sums import SumsOfRows
 from autotune.compiler.rules.vector_rows import RowsOfPlanes
 from autotune.compiler.target import spaces
 from autotune.errors import ToolchainError
@@ -49,12 +49,12 @@ def no_tensor_intrinsics() -> Iterator[None]:
 def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
     """The rule of a kind of formulation of its own, which the space has, for the device that it knows."""
     (rule,) = (rule for rule in space.rules if rule.kind == kind)
-    if isinstance(rule, spaces.RowSums):
-        return SumsOfRows(rule)
+    if isinstance(rule, spaces.ColumnReduction):
+        return ColumnReductionRule(rule)
     if isinstance(rule, spaces.RegisterProduct):
         return RegisterProducts(rule)
-    if isinstance(rule, spaces.JoinedParts):
-        return PartsOfChannels(rule)
+    if isinstance(rule, spaces.VectorConcat):
+        return ConcatRule(rule)
     if isinstance(rule, spaces.VectorRows):
         return RowsOfPlanes(rule)
     assert space.limits is not None

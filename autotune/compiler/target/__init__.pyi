@@ -2,15 +2,15 @@ from . import spaces, targets
 from .host import cores, kernel_threads, runtime_environment
 from .request import Cores, Fleet, TuneRequest
 from .spaces import (
+    ColumnReduction,
     Depthwise,
     FewChannels,
     ImplicitGemm,
-    JoinedParts,
     Limits,
     Measure,
     RegisterProduct,
-    RowSums,
     Space,
+    VectorConcat,
     VectorRows,
     folder,
 )
@@ -36,13 +36,13 @@ __all__ = [
     "folder",
     "given_limits",
     "ImplicitGemm",
-    "JoinedParts",
+    "VectorConcat",
     "kernel_threads",
     "Limits",
     "Measure",
     "on_cores",
     "RegisterProduct",
-    "RowSums",
+    "ColumnReduction",
     "runtime_environment",
     "same_code",
     "Space",

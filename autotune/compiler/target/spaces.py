@@ -276,8 +276,8 @@ class ByThreads(ByTiles):
     threads: bool = Field(default=True, description="Whether threads share the work.")
 
 
-class RowSums(ByThreads):
-    """Sums rows with the columns as vectors, on a CPU; see `compiler/rules/row_sums.py`."""
+class ColumnReduction(ByThreads):
+    """Sums rows with the columns as vectors, on a CPU; see `compiler/rules/column_reduction.py`."""
 
     kind: Literal["row_sums"]
     columns: Sizes = Field(
@@ -286,8 +286,8 @@ class RowSums(ByThreads):
     unrolled: Sizes = Field(default=(1, 2, 4), description="Rows that are straight-line code.")
 
 
-class JoinedParts(ByThreads):
-    """Joins tensors along channels that are last, on a CPU, in vectors; see `compiler/rules/joined_parts.py`."""
+class VectorConcat(ByThreads):
+    """Joins tensors along channels that are last, on a CPU, in vectors; see `compiler/rules/concat.py`."""
 
     kind: Literal["joined_parts"]
     lanes: Sizes = Field(
@@ -365,8 +365,8 @@ Rule = Annotated[
     | ImplicitGemm
     | Depthwise
     | FewChannels
-    | RowSums
-    | JoinedParts
+    | ColumnReduction
+    | VectorConcat
     | VectorRows
     | RegisterProduct,
     Field(discriminator="kind"),

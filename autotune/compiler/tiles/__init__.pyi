@@ -1,3 +1,5 @@
+from .column_tiles import ROW_DECISIONS, ColumnTile, ColumnTiles, Rows
+from .depthwise_tiles import WINDOW_DECISIONS, DepthwiseTile, DepthwiseTiles, Window
 from .few_channel_tiles import LAYER_DECISIONS, Layer, LayerTile, LayerTiles
 from .product_tiles import (
     BANKS,
@@ -12,10 +14,8 @@ from .product_tiles import (
     ProductTiles,
 )
 from .register_tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums
-from .row_tiles import ROW_DECISIONS, Rows, RowTile, RowTiles
 from .tile_space import Tile, TileSpace, dividing, names_of
 from .vector_row_tiles import VECTOR_ROW_DECISIONS, Planes, VectorRowTile, VectorRowTiles
-from .window_tiles import WINDOW_DECISIONS, Window, WindowTile, WindowTiles
 
 __all__ = [
     "BANKS",
@@ -38,8 +38,8 @@ __all__ = [
     "RegisterTiles",
     "ROW_DECISIONS",
     "Rows",
-    "RowTile",
-    "RowTiles",
+    "ColumnTile",
+    "ColumnTiles",
     "SHARED",
     "SHARES",
     "Sums",
@@ -50,6 +50,6 @@ __all__ = [
     "VectorRowTiles",
     "Window",
     "WINDOW_DECISIONS",
-    "WindowTile",
-    "WindowTiles",
+    "DepthwiseTile",
+    "DepthwiseTiles",
 ]

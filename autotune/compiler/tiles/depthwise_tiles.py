@@ -38,7 +38,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class WindowTile:
+class DepthwiseTile:
     """Every decision of a depthwise kernel's schedule.
 
     Attributes:
@@ -56,11 +56,11 @@ class WindowTile:
     image: bool = False
 
 
-WINDOW_DECISIONS = names_of(WindowTile, "image")
+WINDOW_DECISIONS = names_of(DepthwiseTile, "image")
 """Decisions that a sketch samples."""
 
 
-class WindowTiles(TileSpace[WindowTile]):
+class DepthwiseTiles(TileSpace[DepthwiseTile]):
     """The tiles of a depthwise kernel that a rule has and a device can run.
 
     Args:
@@ -79,29 +79,29 @@ class WindowTiles(TileSpace[WindowTile]):
             "columns": dividing(rule.own, window.columns),
             "image": rule.image_choices(limits),
         }
-        super().__init__(WindowTile, choices, seed)
+        super().__init__(DepthwiseTile, choices, seed)
         self.window = window
         self._limits = limits
         # A large filter fills the registers for a single pixel.
-        self._most = max(rule.most_registers, self.registers(WindowTile(1, 1, 1, 1, 1)))
+        self._most = max(rule.most_registers, self.registers(DepthwiseTile(1, 1, 1, 1, 1)))
         # A small plane has no more items than pixels.
         along = () if window.filters else ("planes",)
         most = math.prod(max(choices[name]) for name in (*along, "row_items", "column_items"))
         self._fewest = min(most, max(rule.fewest_items, limits.sub_group_size))
 
-    def items(self, tile: WindowTile) -> int:
+    def items(self, tile: DepthwiseTile) -> int:
         """Work-items of a work-group."""
         along = 1 if self.window.filters else tile.planes
         return along * tile.row_items * tile.column_items
 
-    def registers(self, tile: WindowTile) -> int:
+    def registers(self, tile: DepthwiseTile) -> int:
         """Values that a work-item holds: what it reads, what it multiplies that by, and what it sums."""
         window = self.window
         own = tile.rows * tile.columns * math.prod(window.phases)
         filters = math.prod(window.taps) * math.prod(window.phases)
         return self.seen(tile) + own + filters
 
-    def seen(self, tile: WindowTile) -> int:
+    def seen(self, tile: DepthwiseTile) -> int:
         """Elements under the windows of a work-item's positions."""
         window = self.window
         return math.prod(
@@ -112,7 +112,7 @@ class WindowTiles(TileSpace[WindowTile]):
             )
         )  # fmt: skip
 
-    def fits(self, tile: WindowTile) -> bool:
+    def fits(self, tile: DepthwiseTile) -> bool:
         """See `TileSpace`."""
         limits, window = self._limits, self.window
         items = self.items(tile)
@@ -132,7 +132,7 @@ class WindowTiles(TileSpace[WindowTile]):
             and self.registers(tile) <= self._most
         )
 
-    def features(self, tile: WindowTile) -> NDArray[np.float32]:
+    def features(self, tile: DepthwiseTile) -> NDArray[np.float32]:
         """See `TileSpace`."""
         window, items = self.window, self.items(tile)
         area = tile.row_items * tile.rows * tile.column_items * tile.columns

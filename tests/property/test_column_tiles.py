@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tile_checks import check_drawn
 
-from autotune.compiler.target.spaces import RowSums
-from autotune.compiler.tiles.row_tiles import Rows, RowTile, RowTiles
+from autotune.compiler.target.spaces import ColumnReduction
+from autotune.compiler.tiles.column_tiles import ColumnTile, ColumnTiles, Rows
 
-RULE = RowSums(kind="row_sums")
+RULE = ColumnReduction(kind="row_sums")
 ROWS = st.builds(
     Rows,
     blocks=st.integers(1, 256),
@@ -19,7 +19,7 @@ ROWS = st.builds(
 )
 
 
-def _check(tile: RowTile, rows: Rows) -> None:
+def _check(tile: ColumnTile, rows: Rows) -> None:
     assert rows.columns % tile.columns == 0
     assert rows.rows % tile.unrolled == 0
     assert tile.columns == 1 or tile.columns in RULE.columns
@@ -29,7 +29,7 @@ def _check(tile: RowTile, rows: Rows) -> None:
 @given(ROWS, st.integers(0, 10**6))
 @settings(deadline=None, max_examples=60)
 def test_drawn_and_mutated_tiles_divide_columns_and_rows(rows: Rows, seed: int) -> None:
-    tiles = RowTiles(rows, RULE, seed)
+    tiles = ColumnTiles(rows, RULE, seed)
     drawn = list(tiles.drawn(20))
     assert drawn
     assert len(drawn) == len(set(drawn))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tile_checks import check_drawn
 
 from autotune.compiler.target.spaces import Depthwise, Limits
-from autotune.compiler.tiles.window_tiles import Window, WindowTile, WindowTiles
+from autotune.compiler.tiles.depthwise_tiles import DepthwiseTile, DepthwiseTiles, Window
 
 LIMITS = Limits(max_threads_per_block=256, sub_group_size=32)
 RULE = Depthwise(kind="depthwise")
@@ -27,21 +27,21 @@ WINDOWS = st.builds(
 )
 
 
-def _check(tile: WindowTile, tiles: WindowTiles) -> None:
+def _check(tile: DepthwiseTile, tiles: DepthwiseTiles) -> None:
     window = tiles.window
     assert window.planes % tile.planes == 0
     assert window.rows % (tile.row_items * tile.rows) == 0
     assert window.columns % (tile.column_items * tile.columns) == 0
     assert tiles.items(tile) <= 256
     own = tile.rows * tile.columns * window.phases[0] * window.phases[1]
-    least = tiles.registers(WindowTile(1, 1, 1, 1, 1))
+    least = tiles.registers(DepthwiseTile(1, 1, 1, 1, 1))
     assert own < tiles.registers(tile) <= max(RULE.most_registers, least)
 
 
 @given(WINDOWS, st.integers(0, 10**6))
 @settings(deadline=None, max_examples=60)
 def test_drawn_and_mutated_tiles_divide_the_planes_and_fit(window: Window, seed: int) -> None:
-    tiles = WindowTiles(window, RULE, LIMITS, seed)
+    tiles = DepthwiseTiles(window, RULE, LIMITS, seed)
     drawn = list(tiles.drawn(4))
     assert drawn
     check_drawn(tiles, drawn, lambda tile: _check(tile, tiles))

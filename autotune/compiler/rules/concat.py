@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from autotune.compiler.formulations import JOINED
 from autotune.compiler.rules.tile_rules import PlainTiles, followers, is_result, sampled
-from autotune.compiler.target import JoinedParts
+from autotune.compiler.target import VectorConcat
 from autotune.compiler.tiles import TileSpace, dividing
 
 
 @dataclass(frozen=True)
-class JoinedTile:
+class ConcatTile:
     """Every decision of the schedule.
 
     Attributes:
@@ -30,7 +30,7 @@ class JoinedTile:
     lanes: int
 
 
-class JoinedTiles(TileSpace[JoinedTile]):
+class ConcatTiles(TileSpace[ConcatTile]):
     """The tiles of a concatenation that a rule has.
 
     Args:
@@ -42,22 +42,22 @@ class JoinedTiles(TileSpace[JoinedTile]):
     """
 
     def __init__(
-        self, pixels: int, channels: int, common: int, rule: JoinedParts, seed: int
+        self, pixels: int, channels: int, common: int, rule: VectorConcat, seed: int
     ) -> None:
-        super().__init__(JoinedTile, {"lanes": dividing(rule.lanes, common)}, seed)
+        super().__init__(ConcatTile, {"lanes": dividing(rule.lanes, common)}, seed)
         self._pixels, self._channels, self._common = pixels, channels, common
 
-    def fits(self, tile: JoinedTile) -> bool:
+    def fits(self, tile: ConcatTile) -> bool:
         """See `TileSpace`."""
         return self._common % tile.lanes == 0
 
-    def features(self, tile: JoinedTile) -> NDArray[np.float32]:
+    def features(self, tile: ConcatTile) -> NDArray[np.float32]:
         """See `TileSpace`."""
         sizes = (self._pixels, self._channels, self._common, tile.lanes)
         return np.array([*map(math.log2, sizes)], dtype=np.float32)
 
 
-class PartsOfChannels(PlainTiles):
+class ConcatRule(PlainTiles):
     """The rule as a `TileRule`.
 
     Args:
@@ -65,18 +65,18 @@ class PartsOfChannels(PlainTiles):
     """
 
     mark = JOINED
-    made = JoinedTile
+    made = ConcatTile
 
-    def __init__(self, rule: JoinedParts) -> None:
+    def __init__(self, rule: VectorConcat) -> None:
         self._rule = rule
 
-    def tiles(self, block: Any, seed: int) -> JoinedTiles:
+    def tiles(self, block: Any, seed: int) -> ConcatTiles:
         """See `TileRule`."""
         images, pixels, channels = (int(var.dom.extent) for var in block.iter_vars)
         common = int(block.annotations[JOINED])
-        return JoinedTiles(images * pixels, channels, common, self._rule, seed)
+        return ConcatTiles(images * pixels, channels, common, self._rule, seed)
 
-    def sketch(self, sch: Any, block: Any, tiles: JoinedTiles, tile: JoinedTile) -> Any:
+    def sketch(self, sch: Any, block: Any, tiles: ConcatTiles, tile: ConcatTile) -> Any:
         """See `TileRule`."""
         lanes = sampled(sch, tiles.choices["lanes"], tile.lanes)
         for one in (block, *followers(sch, block).values()):

@@ -11,11 +11,11 @@ from typing import Any
 
 from autotune.compiler.formulations import ROWS
 from autotune.compiler.rules.tile_rules import PlainTiles, sampled
-from autotune.compiler.target import RowSums
-from autotune.compiler.tiles import ROW_DECISIONS, Rows, RowTile, RowTiles
+from autotune.compiler.target import ColumnReduction
+from autotune.compiler.tiles import ROW_DECISIONS, ColumnTile, ColumnTiles, Rows
 
 
-class SumsOfRows(PlainTiles):
+class ColumnReductionRule(PlainTiles):
     """The rule as a `TileRule`.
 
     Args:
@@ -23,17 +23,17 @@ class SumsOfRows(PlainTiles):
     """
 
     mark = ROWS
-    made = RowTile
+    made = ColumnTile
 
-    def __init__(self, rule: RowSums) -> None:
+    def __init__(self, rule: ColumnReduction) -> None:
         self._rule = rule
 
-    def tiles(self, block: Any, seed: int) -> RowTiles:
+    def tiles(self, block: Any, seed: int) -> ColumnTiles:
         """See `TileRule`."""
         blocks, sums, columns, rows = (int(var.dom.extent) for var in block.iter_vars)
-        return RowTiles(Rows(blocks, sums, columns, rows), self._rule, seed)
+        return ColumnTiles(Rows(blocks, sums, columns, rows), self._rule, seed)
 
-    def sketch(self, sch: Any, block: Any, tiles: RowTiles, tile: RowTile) -> Any:
+    def sketch(self, sch: Any, block: Any, tiles: ColumnTiles, tile: ColumnTile) -> Any:
         """See `TileRule`."""
         columns, unrolled = (
             sampled(sch, tiles.choices[one], getattr(tile, one)) for one in ROW_DECISIONS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.compiler.target import RowSums
+from autotune.compiler.target import ColumnReduction
 from autotune.compiler.tiles.tile_space import TileSpace, dividing, names_of
 
 
@@ -30,7 +30,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class RowTile:
+class ColumnTile:
     """Every decision of the schedule.
 
     Attributes:
@@ -42,10 +42,10 @@ class RowTile:
     unrolled: int
 
 
-ROW_DECISIONS = names_of(RowTile)
+ROW_DECISIONS = names_of(ColumnTile)
 
 
-class RowTiles(TileSpace[RowTile]):
+class ColumnTiles(TileSpace[ColumnTile]):
     """The tiles of sums over rows that a rule has.
 
     Args:
@@ -54,19 +54,19 @@ class RowTiles(TileSpace[RowTile]):
         seed: Seed of what is drawn.
     """
 
-    def __init__(self, rows: Rows, rule: RowSums, seed: int) -> None:
+    def __init__(self, rows: Rows, rule: ColumnReduction, seed: int) -> None:
         choices = {
             "columns": dividing(rule.columns, rows.columns),
             "unrolled": dividing(rule.unrolled, rows.rows),
         }
-        super().__init__(RowTile, choices, seed)
+        super().__init__(ColumnTile, choices, seed)
         self.rows = rows
 
-    def fits(self, tile: RowTile) -> bool:
+    def fits(self, tile: ColumnTile) -> bool:
         """See `TileSpace`."""
         return self.rows.columns % tile.columns == 0 and self.rows.rows % tile.unrolled == 0
 
-    def features(self, tile: RowTile) -> NDArray[np.float32]:
+    def features(self, tile: ColumnTile) -> NDArray[np.float32]:
         """See `TileSpace`."""
         rows = self.rows
         sizes = (

@@ -38,10 +38,10 @@ def breakdown(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Shows the share of a step's kernel time by role and by operator, and what moving data alone takes.
+    """Shows a step's kernel time by role and by operator, and the time of data movement alone.
 
-    Data movement is padding, packing, copies and joins. Inside a kernel it is measured apart, by the same
-    program without its arithmetic; it is taken out of the other lines.
+    Data movement is padding, packing, copying and concatenation. Inside a kernel it is measured separately,
+    by the same program without its arithmetic, and subtracted from the other lines.
 
     \b
     Example:

@@ -46,10 +46,10 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="Write both as one HTML page, too.")
     ] = None,
 ) -> int:
-    """Shows two runs of kernels, joint, cpu-config or profile beside each other: figures, ratios, what differs.
+    """Compares two runs of kernels, joint, cpu-config or profile: figures, ratios, and what differs.
 
-    Nothing is measured: the runs are as they were, at different times. Where that matters, `autotune cpu-config
-    compare` measures two configurations in interleaved blocks.
+    Nothing is measured again. The runs were made at different times; to compare two configurations in
+    interleaved blocks, use `autotune cpu-config compare`.
 
     \b
     Examples:

@@ -167,8 +167,8 @@ def emulate(
 ) -> None:
     """Runs an emulated phone that adb sees, until Ctrl-C. Linux and root only.
 
-    Its kernel's files, clocks, heat and battery are a model's; ARM programs run in it under qemu-user, so that
-    times say nothing of a phone. What goes wrong with phones can be typed while it runs: drop, hang 5, offline
+    A model provides its kernel files, clocks, temperature and battery. ARM programs run under qemu-user, so
+    their times are not a phone's. Type a fault while it runs: drop, hang 5, offline
     10, slow 100000, garbage, unauthorised, reboot, throttle 2, deny, stuck, saturate 2.35, clear.
 
     \b
@@ -251,7 +251,7 @@ def restore(
 ) -> int:
     """Undoes changes that a crashed run left on devices.
 
-    Every change of a device is written to a journal first, and crossed out when it is undone.
+    Every change to a device is written to a journal first, and removed from it when it is undone.
 
     \b
     Example:

@@ -20,8 +20,7 @@ def doctor(
 ) -> None:
     """Checks this machine, and names the command that fixes what is missing.
 
-    Ends with exit code 4 when something is missing that tuning for this machine's processor needs.
-    What only other targets need does not count.
+    The exit code is 4 if something is missing that tuning for this machine's processor needs.
 
     \b
     Example:

@@ -66,7 +66,7 @@ def export(
     name: Annotated[
         str | None,
         typer.Option(
-            help="The library's name, which C functions begin with. [default: autotune_kernels]"
+            help="Name of the library, and prefix of its C functions. [default: autotune_kernels]"
         ),
     ] = None,
     platform: Annotated[
@@ -80,30 +80,31 @@ def export(
     ] = None,
     soc: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Chip of each run's device, in the order of the runs, where runs do not tell."
-        ),
+        typer.Option(help="SoC of each run's device, in order, if the runs do not record it."),
     ] = None,
     allow_stand_in: Annotated[
         bool,
-        typer.Option(help="Export although the kernels were measured on a stand-in."),
+        typer.Option(help="Export kernels even if they were measured on a stand-in."),
     ] = False,
     check_all: Annotated[
-        bool, typer.Option(help="Store what every kernel computes, to be checked; else one a role.")
+        bool,
+        typer.Option(
+            help="Store expected results of every kernel; otherwise of one kernel per role."
+        ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
     """Writes tuned kernels as a library, with a manifest, licences and an example that checks them.
 
-    Several runs, of several devices or clusters, become variants of one library, which takes the one that fits the
-    device, and untuned kernels where none does. A plan is a variant with the schedules that it chose from its runs;
-    of the run of a joint search, its best plan is taken.
+    Several runs (devices or clusters) become variants of one library. At run time the library picks the
+    variant that fits the device, or untuned kernels if none fits. A plan is exported with the schedules that
+    it chose; for a joint run, the best plan is exported.
     `autotune verify DIR` checks what was written.
 
     \b
     Formats:
       tvm     libraries that TVM's runtime loads, from Python, C++ or over RPC
-      c       a C header with a function a kernel, a shared and a static library; no TVM needed
+      c       a C header with one function per kernel, a shared and a static library; no TVM needed
       opencl  OpenCL C sources, a launch table in JSON, and a C++ loader of one header; no TVM needed
 
     \b

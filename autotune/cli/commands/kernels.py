@@ -66,8 +66,8 @@ def kernels(
     precision: Annotated[
         Precision | None,
         typer.Option(
-            help="fp16: try kernels that keep operands of products in half precision on their way, and sum in "
-            "single; their results are off by up to 2 %. OpenCL targets. [default: fp32]",
+            help="fp16: also try kernels that load operands in half precision and accumulate in "
+            "single precision. Results may be off by up to 2 %. OpenCL targets only. [default: fp32]",
         ),
     ] = None,
     storage: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -78,9 +78,7 @@ def kernels(
             help="Measure on the devices of this TVM tracker; `autotune tracker up` starts one.",
         ),
     ] = None,
-    key: Annotated[
-        str | None, typer.Option(help="Key that the tracker has the devices under.")
-    ] = None,
+    key: Annotated[str | None, typer.Option(help="Key of the devices on the tracker.")] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -113,8 +111,8 @@ def kernels(
             parser=run_path("kernels"),
             autocompletion=completion.runs,
             metavar="DIR",
-            help="Begin with records of these kernels, of similar kernels and of tiles, from the "
-            "same device: a store (`autotune records pull`), a database or a run; may be repeated. [default: none]",
+            help="Start from records of the same device: a store (`autotune records pull`), a "
+            "database or a run; may be repeated. [default: none]",
         ),
     ] = None,
     logs: Annotated[
@@ -140,9 +138,9 @@ def kernels(
 ) -> int:
     """Tunes training kernels with MetaSchedule, and reports the speed-up over untuned ones.
 
-    Each run has a folder of its own with every measurement; Ctrl-C keeps them, --resume goes on. Where a --model is
-    tuned for this machine's processor, its step is run at the end, untuned, tuned and in PyTorch where that is
-    installed, and measured beside what was predicted; that takes a minute at most.
+    Every measurement is kept in the run's folder. Ctrl-C keeps what was measured, and --resume continues.
+    After tuning a --model for this machine's processor, the step is measured untuned, tuned, and in PyTorch
+    if that is installed. This takes at most a minute.
 
     \b
     Examples:

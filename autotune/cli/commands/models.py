@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 @with_wide
 def models(
     batch: Annotated[int, typer.Option(metavar="N", help="Samples in a step.")] = 4,
-    classes: Annotated[int, typer.Option(metavar="N", help="Classes to tell apart.")] = 10,
+    classes: Annotated[int, typer.Option(metavar="N", help="Number of classes.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Lists the models with the kernels of one training step: forward, backward and update.
 
-    Kernels are counted twice: distinct ones, which are tuned once, and all that a step runs. Updates that are fused
-    with a weight gradient count as part of it.
+    Two counts are shown: distinct kernels, each of which is tuned once, and kernel calls in a step. An update
+    that is fused with a weight gradient is part of it.
 
     \b
     Example:

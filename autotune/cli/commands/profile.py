@@ -66,14 +66,14 @@ def profile(
         str | None,
         typer.Option(metavar="LIST", help="Cores, such as 4-7. [default: all, left to the system]"),
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads. [default: one a core]")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads. [default: one per core]")] = None,
     of: Annotated[
         Path | None,
         typer.Option(
             parser=run_path("cpu-config", "joint"),
             autocompletion=completion.runs,
             metavar="FOLDER",
-            help="Run of cpu-config whose --point is profiled.",
+            help="Run of cpu-config that --point is taken from.",
         ),
     ] = None,
     point: Annotated[
@@ -87,7 +87,7 @@ def profile(
         typer.Option(help="As in `autotune cpu-config`; none for times only. [default: auto]"),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Shortest measurement.")] = 20.0,
-    interval_ms: Annotated[float, typer.Option(metavar="MS", help="Between samples.")] = 10.0,
+    interval_ms: Annotated[float, typer.Option(metavar="MS", help="Time between samples.")] = 10.0,
     start_temperature: Annotated[
         float | None, typer.Option(metavar="CELSIUS", help="As in `autotune cpu-config`.")
     ] = None,
@@ -98,9 +98,9 @@ def profile(
 ) -> int:
     """Shows energy, time, use of the cores, clocks, temperature and memory of each operator and role of a step.
 
-    Samples of power are joined with the times of the calls by least squares, so that calls shorter than a sample
-    are told apart over many steps, as far as they can be: what cannot is marked with ~.
-    Another program than ours has to print when its calls began: see docs/measurement.md.
+    Power samples are assigned to calls by least squares over many steps. So calls that are shorter than a
+    sample can be separated; those that cannot are marked with ~. A program of your own has to print when its
+    calls begin: see docs/measurement.md.
 
     \b
     Examples:

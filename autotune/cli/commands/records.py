@@ -44,7 +44,7 @@ def list_databases(
     ] = STORE,
     json: Json = False,
 ) -> None:
-    """Lists the databases and runs that a folder holds: what was measured, on what, and how fast steps became.
+    """Lists the databases and runs in a folder: what was measured, on which device, how fast steps are.
 
     \b
     Examples:
@@ -107,7 +107,7 @@ def show(
     ],
     json: Json = False,
 ) -> None:
-    """Shows the kernels of a database with their best times, and the runs that they are from.
+    """Shows the kernels of a database with their best times, and the runs that measured them.
 
     \b
     Examples:
@@ -176,15 +176,16 @@ def merge(
     mixed: Annotated[
         bool,
         typer.Option(
-            help="Join those of several devices, drivers, TVM versions or targets, and stand-ins with real ones."
+            help="Allow records of different devices, drivers, TVM versions or targets, and of "
+            "stand-ins beside real devices."
         ),
     ] = False,
     best: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="Keep only the N fastest schedules of each kernel and formulation on each device, to ship what "
-            "counts. [default: all]",
+            help="Keep only the N fastest schedules of each kernel and formulation on each "
+            "device. [default: all]",
         ),
     ] = None,
     without: Annotated[
@@ -196,9 +197,9 @@ def merge(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Joins records into one database, whole or not at all; what is there twice is kept once.
+    """Merges records into one database, completely or not at all; duplicates are kept once.
 
-    Every time keeps the run that measured it, with its device, driver and versions. The device names the file.
+    Each time keeps its run, device, driver and versions. The file is named after the device.
 
     \b
     Examples:
@@ -272,7 +273,7 @@ def diff(
     ],
     json: Json = False,
 ) -> None:
-    """Compares two databases, kernel by kernel: which has the better schedule, and what each alone has.
+    """Compares two databases, kernel by kernel: which has the faster schedule, and what only one has.
 
     \b
     Example:
@@ -346,9 +347,9 @@ def pull(
     store: Annotated[Path, typer.Option(metavar="DIR", help="The store.")] = STORE,
     json: Json = False,
 ) -> None:
-    """Brings records into the local store, which has one database a device, driver, version of TVM and target.
+    """Copies records into the local store, which has one database per device, driver, TVM version and target.
 
-    `autotune kernels --records DIR` begins with what a store knows.
+    `autotune kernels --records DIR` starts from such a store.
 
     \b
     Examples:

@@ -42,8 +42,8 @@ def report(
 ) -> int:
     """Writes a run as one HTML page that needs nothing else: plots, tables, and the data to download.
 
-    A run that has not ended is shown as far as it came. docs/reports.md tells what each page shows. With --csv or
-    --t4 there is no page unless --out asks for one; docs/interop.md tells what these files hold.
+    An unfinished run is shown up to its last measurement. docs/reports.md explains each page. With --csv or
+    --t4, a page is written only if --out is given; docs/interop.md explains these files.
 
     \b
     Examples:

@@ -24,9 +24,10 @@ def build(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Builds the device server, with what it needs beside it.
+    """Builds the device server, with everything that it needs.
 
-    `autotune tracker up` does this by itself; this is for a look at the result, or to bring it to a device by hand.
+    `autotune tracker up` does this automatically. Use this command to inspect the server, or to copy it by
+    hand.
 
     \b
     Example:

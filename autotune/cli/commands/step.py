@@ -53,8 +53,8 @@ def step(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="MNIST files, CIFAR files (binary version), or .npz with images and labels; as many samples, "
-            "spread over the file, as fit into 1 GiB. [default: generated]"
+            help="MNIST files, CIFAR files (binary version), or .npz with images and labels. At "
+            "most 1 GiB is loaded, spread over the file. [default: generated]"
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of parameters, data and dropout.")] = 1,

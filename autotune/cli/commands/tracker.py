@@ -56,9 +56,9 @@ def up(
 ) -> int:
     """Starts a tracker, and serves the connected devices on it.
 
-    The server is pushed to every device, reached through adb or ssh, watched, and started anew when it dies.
-    `autotune tracker down` leaves the devices as they were. Whoever reaches the tracker runs code on the devices:
-    it listens on this host only; reach it from elsewhere by `ssh -L`.
+    The device server is copied to each device over adb or ssh, watched, and restarted if it dies. `autotune
+    tracker down` restores the devices. Anyone who can reach the tracker can run code on the devices. So it
+    listens on this host only; use `ssh -L` from elsewhere.
 
     \b
     Example:
@@ -216,7 +216,7 @@ def status(json: Json = False) -> int:
 
 
 def down(json: Json = False) -> int:
-    """Ends the tracker and leaves the devices as they were.
+    """Stops the tracker and restores the devices.
 
     \b
     Example:

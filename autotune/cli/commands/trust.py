@@ -26,8 +26,8 @@ def trust(
 ) -> None:
     """Allows the code and the other resources that somebody else's run or plan names.
 
-    A run names the program that it measures, boards, a tracker and a study's storage. A run or a plan may name a
-    model that is a function in a file. Each is used where you have used it on this machine before, or allow it.
+    A run may name a program to measure, boards, a tracker, a study's storage, or a model in a Python file.
+    These are used only if you have used them on this machine before, or allow them with this command.
 
     \b
     Examples:

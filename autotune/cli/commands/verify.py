@@ -41,12 +41,12 @@ def verify(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> int:
-    """Checks an export: that its files are as they were written, and what its kernels compute on this device.
+    """Checks an export: its files, and the results of its kernels on this device.
 
-    It compares every file with its SHA-256, builds the export's example and runs it: every kernel of each variant,
-    compared with float64 results, which are computed here where the export does not store them. Nothing is run
-    where a file has changed, is missing, or is not listed. Exit code 0 where all is right, 1 where something is
-    wrong, 2 where there is no export or it cannot run there, 4 where a tool is missing.
+    First, every file is compared with its SHA-256. If a file has changed, is missing or is not listed,
+    nothing is run. Then the export's example is built, and every kernel of each variant is compared with
+    float64 results; results that the export does not store are computed here. Exit codes: 0 all correct, 1
+    something is wrong, 2 no export or it cannot run there, 4 a tool is missing.
 
     \b
     Examples:

@@ -96,10 +96,10 @@ def completion(
         Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.", show_default=False)
     ],
     install: Annotated[
-        bool, typer.Option("--install", help="Write it to where the shell reads it when it starts.")
+        bool, typer.Option("--install", help="Install it where the shell loads completions.")
     ] = False,
 ) -> None:
-    """Prints a script with which a shell completes commands, options, models, targets, devices and runs.
+    """Prints a shell script that completes commands, options, models, targets, devices and runs.
 
     \b
     Examples:

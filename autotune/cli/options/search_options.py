@@ -40,13 +40,13 @@ Deadline = Annotated[
     str | None, typer.Option(metavar="TIME", help="Longest step, such as 30s or 800ms.")
 ]
 EnergyBudget = Annotated[
-    str | None, typer.Option(metavar="ENERGY", help="Most joules of a step, such as 5J.")
+    str | None, typer.Option(metavar="ENERGY", help="Highest energy of a step, such as 5J.")
 ]
 MaxTemperature = Annotated[
     float | None, typer.Option(metavar="CELSIUS", help="Highest temperature of the body.")
 ]
 MemoryLimit = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Most memory of the program, such as 1GB.")
+    str | None, typer.Option(metavar="SIZE", help="Highest memory use of the program, such as 1GB.")
 ]
 Space = Annotated[
     str | None,
@@ -66,7 +66,8 @@ Meter = Annotated[
 Blocks = Annotated[
     int | None,
     typer.Option(
-        help=f"How often the best and the default (all cores, clocks free) are measured again. [default: {BLOCKS}]"
+        help="Repeated measurements of the best and the default configuration (all cores, "
+        f"clocks free). [default: {BLOCKS}]"
     ),
 ]
 LeastSeconds = Annotated[

@@ -115,11 +115,11 @@ def search(
     resume: Resume = None,
     json: Json = False,
 ) -> int:
-    """Finds the cores, threads and clocks that suit an objective, by measuring on a device.
+    """Finds the best cores, threads and clocks for an objective, by measuring on a device.
 
-    A step of --model is compiled for the device with the kernels of --run, brought there and run without TVM.
-    Another program's steps are timed by the lines that it prints. Energy is the power above the idle device's.
-    Without root, cores and threads are chosen and clocks are only observed.
+    A step of --model is compiled with the kernels of --run, and runs on the device without TVM. Steps of
+    another program are timed by the lines that it prints. Energy is measured above idle power. Without root,
+    only cores and threads are chosen; clocks are observed.
 
     \b
     Examples:

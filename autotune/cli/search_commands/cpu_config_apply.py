@@ -42,8 +42,8 @@ def apply(
 ) -> int:
     """Sets the clocks that a search has found on the device, and prints which cores to train on.
 
-    A run that left clocks to the system, as it does without root, has none to hold.
-    What was before is in the restore journal: `autotune devices restore` puts it back, and so does the next search.
+    A run without root leaves clocks to the system, so it has none to set. The previous settings are kept in
+    the restore journal; `autotune devices restore` or the next search restores them.
 
     \b
     Example:

@@ -30,10 +30,11 @@ def compare(
     seed: Annotated[int, typer.Option(help="Seed of the orders and the bootstrap.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> int:
-    """Measures two configurations of a run in interleaved blocks until one is better, or they are surely alike.
+    """Measures two configurations of a run in interleaved blocks, until one is better or they are equal.
 
-    After 12, 24, 36 and 48 blocks the interval of the ratio may name a winner. With steps off by 5 %, five a block,
-    one is named in less than 5 % of comparisons of equals, and a difference of 3 % is found in more than 90 %.
+    After 12, 24, 36 and 48 blocks, the interval of the ratio may decide. With 5 % noise and five steps a
+    block, equal configurations are called different in less than 5 % of comparisons, and a difference of 3 %
+    is found in more than 90 %.
 
     \b
     Example:

@@ -57,7 +57,7 @@ def joint(
             parser=run_path("kernels"),
             autocompletion=completion.runs,
             metavar="FOLDER",
-            help="A finished run for the device's GPU: its kernels may be run there. May be given several times.",
+            help="Finished run for the device's GPU; its kernels may run there. May be repeated.",
         ),
     ] = None,
     gpu_memory: Annotated[
@@ -111,14 +111,14 @@ def joint(
     resume: JointResume = None,
     json: Json = False,
 ) -> int:
-    """Finds the schedules, cores, threads and clocks that suit an objective, together.
+    """Finds the best schedules, cores, threads and clocks for an objective, together.
 
-    The runs of --run have tuned the step's kernels, for one cluster each or for all cores, and have kept the best
-    few schedules of each; without one, the kernels are tuned first, on this host or on the model. For every
-    configuration that is proposed a model chooses among them; whole steps are measured, and the model learns from
-    each of their calls. With --gpu-run, each call is made where it is best, on the CPU or on the GPU, with what it
-    costs to bring tensors to and fro; and whether the CPU alone was better is measured. The run's folder has a plan
-    for each point.
+    Each --run has tuned the step's kernels, for one cluster or for all cores, and has kept the best few
+    schedules of each kernel. Without --run, the kernels are tuned first, on this host or on the model. For
+    each proposed configuration a model chooses the schedules. Then the whole step is measured, and the model
+    learns from each call. With --gpu-run, each call runs on the CPU or on the GPU, whichever is better
+    including data transfers. The CPU alone is measured too, for comparison. The run's folder has a plan for
+    each point.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ def replay(
             autocompletion=completion.runs,
             metavar="RECORDED",
             help="A table (cluster, cores, big_freq_ghz, small_freq_ghz, time_s, energy_j), a run of "
-            "cpu-config, a folder with settings of the published traces, or one of those.",
+            "cpu-config, or a folder of the published traces (all settings, or one).",
         ),
     ],
     objective: Annotated[
@@ -32,27 +32,29 @@ def replay(
     sampler: Annotated[str, typer.Option(help="tpe, nsga2, random or grid.")] = "tpe",
     model: Annotated[
         bool,
-        typer.Option("--model-start/--no-model-start", help="Probes first, and models that lead."),
+        typer.Option(
+            "--model-start/--no-model-start", help="Start with probes, then propose by models."
+        ),
     ] = True,
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="Longest step, such as 30s.")
     ] = None,
-    network: Annotated[
-        str | None, typer.Option(help="Of the traces: the network whose runs are searched.")
-    ] = None,
-    batch: Annotated[int | None, typer.Option(help="Of the traces: its batch size.")] = None,
+    network: Annotated[str | None, typer.Option(help="Traces only: network to search.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Traces only: batch size.")] = None,
     usb_alone: Annotated[
         bool,
-        typer.Option("--usb-alone", help="Of the traces: leave out what the battery gave."),
+        typer.Option(
+            "--usb-alone", help="Traces only: count energy over USB alone, without the battery."
+        ),
     ] = False,
     seeds: Annotated[int, typer.Option(help="How many searches, each with its own seed.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Searches a recorded table as if it were a device, and reports how many measurements the best needs.
 
-    Of the published traces, the runs of --network at --batch are such a table: each setting of the phone is a
-    configuration. Without --network all runs are shown: duration, energy over USB and in all, the trainer's memory,
-    and how many cores worked. Energy is missing where power was not read.
+    For the published traces, --network and --batch select the runs; each setting of the phone is a
+    configuration. Without --network, all runs are listed with duration, energy (USB and total), memory, and
+    cores in use. Energy is missing where power was not recorded.
 
     \b
     Examples:

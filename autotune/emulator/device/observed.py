@@ -102,6 +102,7 @@ class _Run:
         self._view = device.tree(root=root)
         self._began = self._next_sample = device.clock.now()
         self._watch = [path.replace("%p", str(pid)) for path in options.watch]
+        self._readers = [self._view.reader(path) for path in self._watch]
         self._busy_s, self._seen_cpus = 0.0, ""
         self._load: Load | None = None
         self._resumes = math.inf
@@ -204,9 +205,9 @@ class _Run:
     def _sample(self) -> None:
         now = self._clock.now()
         texts: list[str | None] = []
-        for path in self._watch:
+        for read in self._readers:
             try:
-                texts.append(self._view.read(path).decode().strip())
+                texts.append(read().strip())
             except OSError:
                 texts.append(None)
         self._write(sample=[now, now, texts])

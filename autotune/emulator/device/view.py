@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -42,6 +42,10 @@ class FileView:
     def read(self, path: str) -> bytes:
         """See `Tree.read`."""
         return self._kernel.read(path) if self._kernel.kind(path) else self._files.read(path)
+
+    def reader(self, path: str) -> Callable[[], str]:
+        """A function that reads a file as `read` does, for those who read it often."""
+        return self._kernel.reader(path) or (lambda: self.read(path).decode())
 
     def write(self, path: str, data: bytes) -> None:
         """See `Tree.write`."""

@@ -13,7 +13,7 @@ _FOLDER_MODE = 0o771
 
 @dataclass
 class _Stored:
-    data: bytes
+    data: bytearray
     mode: int
 
 
@@ -58,7 +58,7 @@ class MemoryFiles:
 
     def read(self, path: str) -> bytes:
         """See `Tree.read`."""
-        return self._file(path).data
+        return bytes(self._file(path).data)
 
     def write(self, path: str, data: bytes) -> None:
         """See `Tree.write`; raises ENOSPC as well."""
@@ -76,7 +76,7 @@ class MemoryFiles:
         if len(data) > self.free_bytes + (len(old.data) if old else 0):
             raise refused(errno.ENOSPC, path)
         self.make_folder(path.rpartition("/")[0] or "/")
-        self._files[path] = _Stored(data, mode)
+        self._files[path] = _Stored(bytearray(data), mode)
 
     def append(self, path: str, data: bytes) -> None:
         """Adds to the end of a file that is there; raises ENOSPC as well."""

@@ -44,6 +44,14 @@ class Policy:
         """The frequency of the table next to `khz`; the lower of two that are equally far."""
         return min(self.cluster.frequencies_khz, key=lambda f: (abs(f - khz), f))
 
+    @property
+    def state(self) -> tuple[object, ...]:
+        """All that the clock depends on."""
+        return (
+            self.asked_min_khz, self.asked_max_khz, self.governor, self.speed_khz,
+            tuple(self.caps_khz.values()),
+        )  # fmt: skip
+
     def cap(self, name: str, khz: int | None) -> None:
         """Sets the upper limit of somebody else; None removes it."""
         if khz is None:

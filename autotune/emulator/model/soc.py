@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from autotune.emulator.model.clock import Clock, VirtualClock
@@ -21,8 +21,9 @@ _REAL_SLICE_S = 0.05
 
 @dataclass
 class _Now:
-    """What holds until something changes: each load's step, the time factor of shared cores, and the power."""
+    """What holds until something changes: clocks, each load's step, the time factor of shared cores, the power."""
 
+    clocks_khz: tuple[int, ...]
     steps: dict[int, tuple[Load, StepEstimate, int]] = field(default_factory=dict)
     net_w: float = 0.0
 
@@ -52,6 +53,7 @@ class Soc:
         self._history = PowerHistory()
         self._core_busy_s = dict.fromkeys(profile.cpus, 0.0)
         self._estimates = Estimates(profile)
+        self._kept: tuple[Hashable, _Now] = (None, _Now(()))
 
     # What it is now.
 
@@ -64,7 +66,7 @@ class Soc:
         """The clock of each cluster now."""
         with self.lock:
             self.advance()
-            return self._clocks()
+            return self._state().clocks_khz
 
     def net_w(self) -> float:
         """Power above idle now, in watts."""
@@ -177,7 +179,7 @@ class Soc:
         with self.lock:
             self.advance()
             load = Load(workload, tuple(cpus), threads, steps)
-            self._estimate(load, load.cpus, self._clocks())
+            self._estimate(load, load.cpus, self._state().clocks_khz)
             self._loads.append(load)
             return load
 
@@ -233,26 +235,34 @@ class Soc:
         """Brings the state up to the clock's time."""
         with self.lock:
             now = self.clock.now()
-            self._settle()
             while self._time < now:
                 state = self._state()
                 seconds = min(now - self._time, self._until_event(state))
                 self._pass(state, max(seconds, min(DONE_S, now - self._time)))
 
-    def _clocks(self) -> tuple[int, ...]:
-        used = {cpu for load in self._loads for cpu in self._cores(load)}
-        return tuple(p.clock_khz(bool(used.intersection(p.cluster.cpus))) for p in self.policies)
-
     def _cores(self, load: Load) -> tuple[int, ...]:
         return tuple(c for c in load.cpus if c in self._online) or tuple(sorted(self._online))
 
     def _state(self) -> _Now:
-        clocks = self._clocks()
-        state = _Now()
+        """What holds now; kept until a policy, a load or a core changes, since every file that is read asks."""
+        key = (
+            tuple(policy.state for policy in self.policies),
+            tuple(id(load) for load in self._loads),
+            tuple(self._online),
+        )
+        if key != self._kept[0]:
+            self._kept = key, self._new_state()
+        return self._kept[1]
+
+    def _new_state(self) -> _Now:
+        used = {cpu for load in self._loads for cpu in self._cores(load)}
+        state = _Now(
+            tuple(p.clock_khz(bool(used.intersection(p.cluster.cpus))) for p in self.policies)
+        )
         for load in self._loads:
             mine = self._cores(load)
             rivals = sum(1 for other in self._loads if set(mine).intersection(self._cores(other)))
-            step = self._estimate(load, mine, clocks)
+            step = self._estimate(load, mine, state.clocks_khz)
             state.steps[id(load)] = (load, step, rivals)
             state.net_w += step.net_w / rivals
         return state

@@ -74,36 +74,36 @@ def benchmark_finalists(
     runner: Runner,
     data: Path,
     default: Finalist | None,
-    entrants: Sequence[Finalist],
+    tuned: Sequence[Finalist],
     measure: Measure,
     seed: int,
 ) -> Verdict:
-    """Times entrants and default in interleaved blocks of random order and picks the winner.
+    """Times tuned and default in interleaved blocks of random order and picks the winner.
 
     A candidate wins only if the confidence interval of its speed-up over the default lies above 1, the speed-up is
     1 % at least, and its result is right once more; otherwise the default is kept.
     """
-    contestants = [*([default] if default else []), *entrants]
+    finalists = [*([default] if default else []), *tuned]
     message = "neither the default nor any candidate has a valid time"
-    while contestants:
-        blocks = _blocks([entrant.seconds for entrant in contestants], measure)
+    while finalists:
+        blocks = _blocks([finalist.seconds for finalist in finalists], measure)
         try:
-            timed = runner.compare(_request(contestants, data, blocks, measure, seed))
+            timed = runner.compare(_request(finalists, data, blocks, measure, seed))
         except WorkerLost as lost:
             message = str(lost)
-            survivors = [e for e in contestants if _survives(runner, e, data, measure, seed)]
-            if len(survivors) == len(contestants):
+            survivors = [e for e in finalists if _survives(runner, e, data, measure, seed)]
+            if len(survivors) == len(finalists):
                 break
-            contestants = survivors
+            finalists = survivors
             continue
-        right = _right(contestants, timed, measure)
-        verdict = _judge(default, contestants, timed, right, seed)
+        right = _right(finalists, timed, measure)
+        verdict = _judge(default, finalists, timed, right, seed)
         return replace(
             verdict,
             ties=_ties(verdict, default, seed),
             right=tuple(sorted(right)),
             doubt=timed.doubt,
-            rejected=tuple(_by_digest(contestants, other) for other in timed.rejected),
+            rejected=tuple(_by_digest(finalists, other) for other in timed.rejected),
         )
     return Verdict("", None, None, None, None, {}, message)
 
@@ -121,33 +121,33 @@ def _blocks(seconds: Sequence[float], measure: Measure) -> tuple[int, ...]:
 
 
 def _request(
-    contestants: Sequence[Finalist],
+    finalists: Sequence[Finalist],
     data: Path,
     blocks: tuple[int, ...],
     measure: Measure,
     seed: int,
 ) -> CompareRequest:
     return CompareRequest(
-        libraries=tuple(entrant.library for entrant in contestants),
+        libraries=tuple(finalist.library for finalist in finalists),
         data=data,
         blocks=blocks,
         min_repeat_ms=measure.final_min_repeat_ms,
         seed=seed,
-        known=tuple(entrant.seconds for entrant in contestants),
+        known=tuple(finalist.seconds for finalist in finalists),
     )
 
 
-def _survives(runner: Runner, entrant: Finalist, data: Path, measure: Measure, seed: int) -> bool:
+def _survives(runner: Runner, finalist: Finalist, data: Path, measure: Measure, seed: int) -> bool:
     """Whether a contestant runs alone; asked when one of several brought the process down."""
     try:
-        runner.compare(_request([entrant], data, (1,), measure, seed))
+        runner.compare(_request([finalist], data, (1,), measure, seed))
     except WorkerLost:
         return False
     return True
 
 
-def _by_digest(contestants: Sequence[Finalist], timed: Comparison) -> dict[str, tuple[float, ...]]:
-    return {e.digest: row for e, row in zip(contestants, timed.samples, strict=True)}
+def _by_digest(finalists: Sequence[Finalist], timed: Comparison) -> dict[str, tuple[float, ...]]:
+    return {e.digest: row for e, row in zip(finalists, timed.samples, strict=True)}
 
 
 def _ties(verdict: Verdict, default: Finalist | None, seed: int) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def _ties(verdict: Verdict, default: Finalist | None, seed: int) -> tuple[str, .
 
 
 def _alike(found: verdicts.Verdict) -> bool:
-    """Whether two contestants are a tie: a gain under 1 % is none, however sure it is."""
+    """Whether two finalists are a tie: a gain under 1 % is none, however sure it is."""
     return found.winner == "tie" or found.alike or abs(found.ratio.estimate - 1) < TIE
 
 
@@ -176,14 +176,14 @@ def _judged(first: Sequence[float], second: Sequence[float], seed: int) -> verdi
 
 def _judge(
     default: Finalist | None,
-    contestants: Sequence[Finalist],
+    finalists: Sequence[Finalist],
     timed: Comparison,
     right: Collection[str],
     seed: int,
 ) -> Verdict:
-    samples = _by_digest(contestants, timed)
-    errors = {e.digest: x for e, x in zip(contestants, timed.max_rel_errors, strict=True)}
-    candidates = [e for e in contestants if e is not default and e.digest in right]
+    samples = _by_digest(finalists, timed)
+    errors = {e.digest: x for e, x in zip(finalists, timed.max_rel_errors, strict=True)}
+    candidates = [e for e in finalists if e is not default and e.digest in right]
     best = min(candidates, key=lambda e: median(samples[e.digest]), default=None)
     if default is None or default.digest not in right:
         if best is None:
@@ -214,12 +214,13 @@ def _judge(
     )
 
 
-def _right(contestants: Sequence[Finalist], timed: Comparison, measure: Measure) -> set[str]:
+def _right(finalists: Sequence[Finalist], timed: Comparison, measure: Measure) -> set[str]:
     """Digests of those whose result is right; of all where a model told the times."""
     return {
-        entrant.digest
-        for entrant, error in zip(contestants, timed.max_rel_errors, strict=True)
-        if not timed.computed or (error is not None and error <= measure.allowed(half=entrant.half))
+        finalist.digest
+        for finalist, error in zip(finalists, timed.max_rel_errors, strict=True)
+        if not timed.computed
+        or (error is not None and error <= measure.allowed(half=finalist.half))
     }
 
 

@@ -128,7 +128,7 @@ def plan_sections(plans: Mapping[str, Plan]) -> list[tuple[str, str]]:
 def _table(plans: Mapping[str, Plan]) -> str:
     rows = []
     for name, plan in plans.items():
-        measured, foretold = plan["measured"], plan["predicted"]
+        measured, predicted = plan["measured"], plan["predicted"]
         ci = measured.get("ci") or {}
         rows.append(
             (
@@ -136,10 +136,10 @@ def _table(plans: Mapping[str, Plan]) -> str:
                 configuration_text(plan["configuration"]),
                 _form(plan["step"]),
                 str(plan["configuration"].get("threads") or "-"),
-                _number(foretold["time_s"]),
+                _number(predicted["time_s"]),
                 _number(measured["time_s"]),
                 interval_text(ci.get("time_s")),
-                _number(foretold["energy_j"]),
+                _number(predicted["energy_j"]),
                 _number(measured["energy_j"]),
                 interval_text(ci.get("energy_j")),
                 _number(plan["memory"]["planned_bytes"] / 1e6),

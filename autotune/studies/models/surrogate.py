@@ -72,9 +72,9 @@ class Surrogate:
         clocks = Clocks.of(configurations, clusters)
         inputs, groups = features(clocks, clusters)
         time = TimeModel.fit(clocks, seconds, clusters)
-        foretold, busy = time.predict(clocks)
+        predicted, busy = time.predict(clocks)
         time_rest = GaussianProcess.fit(
-            inputs, np.log(seconds) - np.log(foretold), groups, noise=noise
+            inputs, np.log(seconds) - np.log(predicted), groups, noise=noise
         )
         power, power_rest = None, None
         if watts is not None:

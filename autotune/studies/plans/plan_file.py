@@ -91,11 +91,11 @@ def _figures(
     found: dict[tuple[str, str], list[tuple[float | None, float | None]]] = {}
     for call in calls:
         if call["schedule"] is not None:
-            foretold = call.get("predicted") or {}
-            seconds = (call.get("measured") or foretold).get("time_s")
+            predicted = call.get("predicted") or {}
+            seconds = (call.get("measured") or predicted).get("time_s")
             name = call["gpu_kernel"] if call["device"] == "gpu" else call["kernel"]
             key = (name, call["schedule"]["digest"])
-            found.setdefault(key, []).append((seconds, foretold.get("energy_j")))
+            found.setdefault(key, []).append((seconds, predicted.get("energy_j")))
     return {
         key: (_mean([t for t, _ in ones]), _mean([e for _, e in ones]))
         for key, ones in found.items()

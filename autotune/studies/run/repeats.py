@@ -224,9 +224,9 @@ class Repeats:
             if len(runs) == 2:
                 self._pair(*runs)
             found = self._compared(runs)
-            settled = len(runs) == 2 or not found.drifted
-            self._record("reference", {**what, **(found.to_json() if settled else {})}, measured)
-            if settled:
+            decided = len(runs) == 2 or not found.drifted
+            self._record("reference", {**what, **(found.to_json() if decided else {})}, measured)
+            if decided:
                 self._told(found)
                 return
 

@@ -36,7 +36,7 @@ _DECIDED_S = 10.0
 
 
 class TrialLeases:
-    """One process's claims on the trials of a study; everything it knows of others' it reads from the study.
+    """One process's leases of the trials of a study; everything it knows of others' it reads from the study.
 
     Args:
         study: Optuna's.

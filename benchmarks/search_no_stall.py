@@ -19,13 +19,18 @@ OPERATORS = {
     "matmul 1024": "matmul:m=1024,n=1024,k=1024",
     "convolution 64->64 56x56 3x3": "conv2d:n=1,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1",
 }
+QUICK_OPERATORS = {
+    "matmul 64": "matmul:m=64,n=64,k=64",
+    "convolution 16->16 14x14 3x3": "conv2d:n=1,c=16,h=14,w=14,k=16,r=3,s=3,stride=1,pad=1",
+}
 TRIALS = 256
 
 
 def measure(report: Report) -> None:
     trials, goal = (QUICK_TRIALS, QUICK_TRIALS) if report.quick else (TRIALS, 250)
+    operators = QUICK_OPERATORS if report.quick else OPERATORS
     for target in ("adreno", "mali", "opencl"):
-        for name, spec in OPERATORS.items():
+        for name, spec in operators.items():
             with tempfile.TemporaryDirectory() as logs:
                 command = [sys.executable, "-m", "autotune", "kernels", "--target", target]
                 command += ["--op", spec, "--role", "forward", "--trials", str(trials)]

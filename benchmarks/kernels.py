@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from bars import QUICK_TRIALS, Report, run
@@ -20,11 +21,15 @@ from autotune.records import Result
 COMPUTE = ("conv2d", "matmul")
 
 
-def tuned(target: str, trials: int) -> tuple[dict[str, Any], float]:
+LENET = ("--model", "lenet", "--batch", "4")
+QUICK = ("--op", "matmul:m=16,n=32,k=16")
+
+
+def tuned(target: str, what: Sequence[str], trials: int) -> tuple[dict[str, Any], float]:
     """Runs the command; its JSON object and its wall time in seconds."""
     with tempfile.TemporaryDirectory() as logs:
         command = [sys.executable, "-m", "autotune", "kernels", "--target", target, "--no-step"]
-        command += ["--model", "lenet", "--batch", "4", "--trials", str(trials)]
+        command += [*what, "--trials", str(trials)]
         began = time.monotonic()
         done = subprocess.run(
             [*command, "--logs", logs, "--json"], stdout=subprocess.PIPE, text=True, check=True
@@ -34,7 +39,8 @@ def tuned(target: str, trials: int) -> tuple[dict[str, Any], float]:
 
 def measure(report: Report) -> None:
     for target, trials, minutes in (("cpu", 256, 6), ("adreno", 128, 12)):
-        content, wall_s = tuned(target, QUICK_TRIALS if report.quick else trials)
+        what, count = (QUICK, QUICK_TRIALS) if report.quick else (LENET, trials)
+        content, wall_s = tuned(target, what, count)
         result = Result.from_json(content)
         device = content["device"]["name"]
         name = f"{target} ({'stand-in: ' if content['stand_in'] else ''}{device})"

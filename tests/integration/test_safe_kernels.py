@@ -67,7 +67,7 @@ SPECS = (
     ),
     ("opencl", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1,channels_last=1", "gemm_phases"),
     ("opencl", "conv2d:n=1,c=4,h=5,w=5,k=4,r=3,s=3,stride=2,pad=1,channels_last=1", "col2im"),
-    ("opencl", "conv2d:n=1,c=16,h=5,w=6,k=16,r=3,s=3,stride=1,pad=1,channels_last=1", "winograd"),
+    ("opencl", "conv2d:n=1,c=16,h=3,w=4,k=16,r=3,s=3,stride=1,pad=1,channels_last=1", "winograd"),
     ("opencl", "conv2d:n=2,c=3,h=15,w=30,k=12,r=7,s=7,stride=2,pad=3", "few_channels"),
     ("opencl", "conv2d:n=1,c=2,h=9,w=14,k=6,r=3,s=2,stride=1,pad=1x0", "few_channels"),
     (

@@ -293,7 +293,7 @@ def _known(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(options) - set(kind.__dataclass_fields__))
     if unknown:
         raise UsageError(
-            f"{unknown[0]} is no option of it",
+            f"{unknown[0]} is not an option of it",
             hint=f"there are {', '.join(sorted(kind.__dataclass_fields__))}",
         )
     lists = {"records", "start_from"}

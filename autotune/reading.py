@@ -98,10 +98,10 @@ def open_file(path: Path, error: type[AutotuneError] = UsageError) -> IO[bytes]:
     except OSError as reason:
         raise error(f"{path} cannot be read: {reason.strerror}") from reason
     except ValueError as reason:  # A NUL in the name.
-        raise error(f"{str(path)!r} is no file name: {reason}") from reason
+        raise error(f"{str(path)!r} is not a file name: {reason}") from reason
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise error(f"{path} is no regular file", hint="give a file")
+        raise error(f"{path} is not a regular file", hint="give a file")
     return os.fdopen(handle, "rb")
 
 
@@ -165,7 +165,7 @@ def _parsed(text: bytes | str, limits: Limits, *, nan_as_null: bool) -> tuple[An
     if b"0" * (_MOST_DIGITS + 1) in digits or _LARGE_EXPONENT.search(outside):
         raise Unreadable("it has a number that is too large")
     if not nan_as_null and (b"N" in outside or b"I" in outside):
-        raise Unreadable("it has NaN or Infinity, which are no numbers of JSON")
+        raise Unreadable("it has NaN or Infinity, which JSON does not allow")
     try:
         # Of bytes, `json` would guess at other encodings.
         value = json.loads(
@@ -176,11 +176,11 @@ def _parsed(text: bytes | str, limits: Limits, *, nan_as_null: bool) -> tuple[An
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
     except UnicodeDecodeError as reason:
-        raise Unreadable(f"it is no UTF-8: {reason.reason} at byte {reason.start}") from None
+        raise Unreadable(f"it is not UTF-8: {reason.reason} at byte {reason.start}") from None
     except ValueError as reason:
         raise Unreadable(str(reason)) from None
     if (b"\\ud" in data or b"\\uD" in data) and not _encodable(value):
-        raise Unreadable("it has half of a surrogate pair, which is no character")
+        raise Unreadable("it has half of a surrogate pair, which is not a character")
     return value, memory
 
 
@@ -400,4 +400,4 @@ def _check_values(content: Any, depth: int) -> None:
         elif isinstance(value, int) and abs(value) >= 10**_MOST_DIGITS:
             raise Unreadable(f"{where.removeprefix('.')[:60]}: the number is too large")
         elif isinstance(value, float) and not abs(value) < float("inf"):
-            raise Unreadable(f"{where.removeprefix('.')[:60]}: {value} is no finite number")
+            raise Unreadable(f"{where.removeprefix('.')[:60]}: {value} is not a finite number")

@@ -73,7 +73,7 @@ for _command, _summary in (
     (profile.profile, "Show what each operator of a step takes on a device."),
     (runs.runs, "List the runs that were made."),
     (report.report, "Write a run as one HTML page."),
-    (compare.compare, "Show two runs beside each other."),
+    (compare.compare, "Compare two runs."),
     (replay.replay, "Search recorded measurements as if they were a device."),
     (export.export, "Write tuned kernels as a library."),
     (verify.verify, "Check an exported library."),
@@ -112,7 +112,7 @@ _group(
     "Serve the connected devices on a TVM tracker.",
     ("up", tracker_commands.up, "Start the tracker and the devices' servers."),
     ("status", tracker_commands.status, "Show devices, queue, trials a minute, temperature."),
-    ("down", tracker_commands.down, "End it and leave the devices as they were."),
+    ("down", tracker_commands.down, "Stop it and restore the devices."),
 )
 _cpu_config = _group(
     "cpu-config",
@@ -206,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(stopped, file=sys.stderr)
             code = INTERRUPTED
             if as_json:
-                hint = f"go on with: autotune {stopped.command} --resume {stopped.run}"
+                hint = f"continue with: autotune {stopped.command} --resume {stopped.run}"
                 write_error("interrupted; everything measured is kept", hint, "interrupted")
         except (KeyboardInterrupt, typer.Abort):
             print("autotune: interrupted", file=sys.stderr)

@@ -184,7 +184,7 @@ def broken(
     if setting.cpus is not None:
         allowed = set(setting.cpus)
         if not observation.cpus:
-            found.append("nobody knows which cores the threads could use")
+            found.append("it is unknown which cores the threads could use")
         for line in observation.cpus:
             if not set(cpu_list(line.text)) <= allowed:
                 found.append(
@@ -204,7 +204,7 @@ def _unread(observation: Observation, window: tuple[float, float], path: str) ->
     """A file that could be read when the device was asked what it is, and not once in a window."""
     if _within(observation, window, path):
         return []
-    return [f"{path} could not be read: nobody knows whether the conditions held"]
+    return [f"{path} could not be read, so the conditions cannot be checked"]
 
 
 def _clock(

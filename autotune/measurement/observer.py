@@ -227,7 +227,7 @@ class Observer:
         if not device.find([str(self._folder / PROGRAM)], timeout=_CALL_S):
             raise StableDeviceError(
                 f"{device.serial}: it restarted, which emptied {self._folder.parent}",
-                hint="start the command again; a search goes on with --resume",
+                hint="start the command again; --resume continues a search",
             )
         self._started, self._running = now, ""
         return restarted

@@ -118,7 +118,7 @@ def bursts(trace: Trace, start: float, end: float) -> str:
         return ""
     return (
         f"{len(times)} samples are of {moments} moments: lines without times must come one by one, "
-        "and times must tell them apart"
+        "and times must differ"
     )
 
 
@@ -156,7 +156,7 @@ def not_above_idle(joules: Joules, idle_w: float) -> str:
         return ""
     if joules.joules >= -joules.deviation:
         return (
-            f"the meter does not tell the workload from the idle device: {joules.joules:.3g} J above it, "
+            f"the meter cannot tell the workload from the idle device: {joules.joules:.3g} J above it, "
             f"with an uncertainty of {joules.deviation:.2g} J"
         )
     return (

@@ -135,7 +135,7 @@ def setting(folder: Path) -> Setting:
     mask = int(match[1], 16) if match and match[1] else None
     if match is None or mask == 0:
         raise UsageError(
-            f"{folder}: its name does not tell cores or clocks",
+            f"{folder}: its name does not say which cores or clocks",
             hint="the archive's are MEIZU_Core_<mask of cores, hexadecimal> and MEIZU_Freq_<kHz>",
         )
     if mask is None:
@@ -373,7 +373,7 @@ def read_latencies(path: Path) -> dict[int, float]:
         rows = list(csv.DictReader(_text(path).splitlines()))
         return {int(float(row["batchsize"])): float(row["expr_train"]) / 1e3 for row in rows}
     except (KeyError, ValueError) as error:
-        raise UsageError(f"{path} is no table of latencies: {error}") from error
+        raise UsageError(f"{path} is not a table of latencies: {error}") from error
 
 
 def _text(path: Path) -> str:

@@ -104,5 +104,5 @@ def _fault(first: Arrived, first_own: float, last: Arrived, last_own: float) -> 
         return ""
     unit = next((n for k, n in _UNITS.items() if 1 / _STEADY <= rate / k <= _STEADY), "")
     return f"its stamps run {rate:.3g} times as fast as this host's clock: " + (
-        f"they are {unit}" if unit else "they are no seconds"
+        f"they are {unit}" if unit else "they are not seconds"
     )

@@ -219,7 +219,7 @@ def _address(source: str, hint: str = "") -> tuple[str, int]:
     except ValueError:
         host, port = None, None
     if not source.startswith("tcp://") or not host or not port or parts.path.strip("/"):
-        raise UsageError(f"--meter csv: '{source}' is no tcp://HOST:PORT", hint=hint)
+        raise UsageError(f"--meter csv: '{source}' is not tcp://HOST:PORT", hint=hint)
     return host, port
 
 
@@ -373,7 +373,7 @@ class Stream:
                 self._refused = str(error)
             except ValueError as error:
                 if new:
-                    self._errors.append((host_s, f"'{_shown(line)}' is no reading: {error}"))
+                    self._errors.append((host_s, f"'{_shown(line)}' is not a reading: {error}"))
             else:
                 if found is not None and new:
                     own_s, watts = found

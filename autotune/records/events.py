@@ -200,7 +200,7 @@ def check_request(request: Any) -> None:
         Unreadable: It is no object, or an option is of a wrong type.
     """
     if not isinstance(request, dict):
-        raise Unreadable("its request is no object")
+        raise Unreadable("its request is not an object")
     if request.get("kind") != "kernels":
         typed(_Request, request)
 

@@ -135,7 +135,7 @@ def read_run(path: Path) -> Run:
         except Unreadable as error:
             raise RecordError(
                 f"{path / _EVENTS}: line {number} is damaged: {error}",
-                hint=f"delete line {number} to go on without that record",
+                hint=f"delete line {number} to continue without that record",
             ) from None
         except RecordError as error:
             raise RecordError(
@@ -143,7 +143,7 @@ def read_run(path: Path) -> Run:
             ) from None
     result = read_json(path / _RESULT) if (path / _RESULT).exists() else None
     if result is not None and not isinstance(result, dict):
-        raise RecordError(f"{path / _RESULT} is damaged: it is no object")
+        raise RecordError(f"{path / _RESULT} is damaged: it is not an object")
     return Run(path, about, tuple(events), result)
 
 
@@ -272,7 +272,7 @@ def check_own_files(path: Path) -> None:
             mode = Path(folder, name).lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise UsageError(
-                    f"{Path(folder, name)} is no file of its own but a link, a pipe or a device",
+                    f"{Path(folder, name)} is a link, a pipe or a device, not a file",
                     hint="a run's folder has none; replace it by what it leads to, or remove it",
                 )
 

@@ -19,7 +19,7 @@ def disk_error(path: Path, error: OSError) -> RecordError:
     if error.errno in _FULL:
         return RecordError(
             f"{path}: the disk is full; every line before this one is intact",
-            hint=f"free some space, then go on with --resume {path.parent}",
+            hint=f"free some space, then continue with --resume {path.parent}",
         )
     return RecordError(f"{path} cannot be written: {error.strerror}")
 
@@ -83,7 +83,7 @@ def read_lines(path: Path) -> list[Any]:
             raise RecordError(f"{path} cannot be read: {error.strerror}") from error
         except Unreadable as error:
             line = f"line {len(values) + 1}"
-            hint = f"delete {line} to go on without that record" if line in str(error) else ""
+            hint = f"delete {line} to continue without that record" if line in str(error) else ""
             raise RecordError(f"{path}: {error}", hint=hint) from None
     return values
 

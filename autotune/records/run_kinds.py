@@ -43,7 +43,7 @@ def how_to_end(path: Path, about: Mapping[str, Any]) -> str:
         asked = about["request"]
         words = [str(asked[name]) for name in ("run", "first", "second")]
         return f"compare again: autotune cpu-config compare {shlex.join(words)}"
-    return f"go on with it: autotune {kind} --resume {shlex.quote(str(path))}"
+    return f"continue with: autotune {kind} --resume {shlex.quote(str(path))}"
 
 
 __all__ = ["Kind", "how_to_end", "kind_of"]

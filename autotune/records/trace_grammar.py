@@ -193,7 +193,9 @@ def check_kinds(trace: Any) -> None:
             if name == _ANNOTATE and (len(attributes) != 1 or attributes[0] not in _ANNOTATIONS):
                 raise _refused(number, name, _no_such_annotation(attributes))
     except (TypeError, ValueError, IndexError):
-        raise RecordError("a recorded schedule is no list of instructions and decisions") from None
+        raise RecordError(
+            "a recorded schedule is not a list of instructions and decisions"
+        ) from None
 
 
 def check_trace(trace: Any) -> None:
@@ -209,7 +211,7 @@ def check_trace(trace: Any) -> None:
     if not (
         isinstance(trace, list) and len(trace) == 2 and all(isinstance(t, list) for t in trace)
     ):
-        raise RecordError("a recorded schedule is no list of instructions and decisions")
+        raise RecordError("a recorded schedule is not a list of instructions and decisions")
     instructions, decisions = trace
     if len(instructions) > _MOST_INSTRUCTIONS:
         raise RecordError(f"a recorded schedule has more than {_MOST_INSTRUCTIONS} instructions")
@@ -218,14 +220,14 @@ def check_trace(trace: Any) -> None:
     for number, instruction in enumerate(instructions):
         if not (isinstance(instruction, list) and len(instruction) == 4):
             raise _refused(
-                number, instruction, "it is no list of name, inputs, attributes, results"
+                number, instruction, "it is not a list of name, inputs, attributes, results"
             )
         name, inputs, attributes, results = instruction
         if not isinstance(name, str) or name not in INSTRUCTION_KINDS:
             raise _refused(number, name, _NO_SUCH)
         for one in (inputs, attributes, results):
             if not isinstance(one, list) or len(one) > _MOST_OPERANDS:
-                raise _refused(number, name, "its operands are no lists, or too long")
+                raise _refused(number, name, "its operands are not lists, or too long")
         if name == _ANNOTATE:
             reason = _annotation(inputs, attributes, results, known)
         else:
@@ -246,7 +248,7 @@ def _refused(number: int, name: Any, reason: str) -> RecordError:
     shown = name if isinstance(name, str) and _NAME.fullmatch(name) else "?"
     return RecordError(
         f"a recorded schedule is refused: instruction {number} ({shown[:60]}): {reason}",
-        hint="use records that `autotune kernels` has made and nobody has changed",
+        hint="use records that `autotune kernels` has made, without changes",
     )
 
 
@@ -294,7 +296,7 @@ def _plain(
         return "it has too few inputs"
     for one, kind in zip(inputs, kinds, strict=False):
         if not _variable(one, kind, known):
-            return "its inputs are no blocks, loops or numbers that were made before"
+            return "its inputs are not blocks, loops or numbers that were made before"
     others = inputs[len(kinds) :]
     if bool(others) != (form.rest is not None):
         return "it has too few or too many inputs"
@@ -303,7 +305,7 @@ def _plain(
         if not (form.rest(one) or _variable(one, "v", known)):
             return "its inputs are none that autotune makes"
         if isinstance(one, list) and not known.issuperset(one):
-            return "its inputs are no blocks that were made before"
+            return "its inputs are not blocks that were made before"
     if len(attributes) != len(form.attributes):
         return "it has too few or too many attributes"
     for check, one in zip(form.attributes, attributes, strict=True):
@@ -311,7 +313,7 @@ def _plain(
             return "its attributes are none that autotune makes"
     for one in results:
         if not (isinstance(one, str) and _VARIABLE.fullmatch(one) and one[0] == form.results):
-            return "its results are no variables of the right kind"
+            return "its results are not variables of the right kind"
         if one in known:
             return f"it makes {one} again"
     if len(results) > 1 and len(set(results)) != len(results):
@@ -324,7 +326,7 @@ def _check_decisions(instructions: Sequence[Any], decisions: Sequence[Any]) -> N
     decided: dict[int, Any] = {}
     for one in decisions:
         if not (isinstance(one, list) and len(one) == 2 and type(one[0]) is int):
-            raise RecordError("a recorded schedule has a decision that is no pair")
+            raise RecordError("a recorded schedule has a decision that is not a pair")
         decided[one[0]] = one[1]
     sampled = {n for n, one in enumerate(instructions) if one[0].startswith("Sample")}
     if decided.keys() != sampled or len(decisions) != len(sampled):

@@ -84,7 +84,8 @@ class TrackerLink:
         host, colon, port = text.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise UsageError(
-                f"'{text}' is no tracker's address", hint="give HOST:PORT, such as 127.0.0.1:9190"
+                f"'{text}' is not a tracker's address",
+                hint="give HOST:PORT, such as 127.0.0.1:9190",
             )
         return cls(host, int(port))
 
@@ -135,7 +136,7 @@ class TrackerLink:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
                 connection.sendall(struct.pack("<i", _MAGIC))
                 if struct.unpack("<i", _exactly(connection, 4))[0] != _MAGIC:
-                    raise ValueError("it is no TVM tracker")
+                    raise ValueError("it is not a TVM tracker")
                 question = json.dumps([_SUMMARY]).encode()
                 connection.sendall(struct.pack("<i", len(question)) + question)
                 size = struct.unpack("<i", _exactly(connection, 4))[0]

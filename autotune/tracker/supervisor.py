@@ -179,7 +179,7 @@ def public_address(listen: str) -> str:
         return str(outside[0])
     if listen not in mine:
         raise UsageError(
-            f"--listen {listen} is no address of this host", hint=f"it has {', '.join(mine)}"
+            f"--listen {listen} is not an address of this host", hint=f"it has {', '.join(mine)}"
         )
     return listen
 
@@ -257,7 +257,7 @@ def _revive(tracker: TrackerProcess) -> None:
     """Starts the tracker anew where it died; the devices' servers find it by themselves."""
     if tracker.alive():
         return
-    LOGGER.warning("TVM's tracker at %s died: starting it anew", tracker.link)
+    LOGGER.warning("TVM's tracker at %s died: restarting it", tracker.link)
     try:
         tracker.start()
     except AutotuneError as error:
@@ -298,7 +298,7 @@ def main(argv: Sequence[str]) -> int:
         LOGGER.error("%s", error)
         return error.exit_code
     for serial in late:
-        LOGGER.error("%s was not left as it was: `autotune devices restore` tries again", serial)
+        LOGGER.error("%s was not restored: `autotune devices restore` tries again", serial)
     return 1 if late else 0
 
 

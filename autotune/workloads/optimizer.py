@@ -107,7 +107,9 @@ class Optimizer:
             key, equals, value = (piece.strip() for piece in part.partition("="))
             if not equals or key not in keys or key in given:
                 what = (
-                    f"{key} is given twice" if key in given else f"{part.strip()!r} is no setting"
+                    f"{key} is given twice"
+                    if key in given
+                    else f"{part.strip()!r} is not a setting"
                 )
                 raise UsageError(
                     f"optimizer {name}: {what}",

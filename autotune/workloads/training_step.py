@@ -125,7 +125,7 @@ class TrainingStep:
         if not self.captured:
             if self.input_shape is not None:
                 raise UsageError(
-                    f"{self.model} has an input of its own", hint="leave --input-shape out"
+                    f"{self.model} defines its own input", hint="leave --input-shape out"
                 )
             return build_model(self.model, samples, self.classes, self.optimizer), {}
         if self.module is not None:

@@ -53,7 +53,7 @@ def test_a_model_tells_the_times_of_a_cluster_and_says_so(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["trials"] == 24
     text = autotune("kernels", "--resume", str(run)).stdout
-    assert "emulated meizu-16t told the times, and no kernel ran" in text
+    assert "emulated meizu-16t predicted the times, and no kernel ran" in text
     refused = autotune("export", str(run), "--out", str(tmp_path / "out"))
     assert (refused.returncode, "stand-in" in refused.stderr) == (2, True)
 

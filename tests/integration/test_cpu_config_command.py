@@ -359,13 +359,13 @@ def test_this_host_is_searched(tmp_path: Path) -> None:
     [
         (["--emulate", "nothing"], 2, "no emulated 'nothing'"),
         (["--emulate", "meizu-16t", "--objective", "speed"], 2, "'speed' is not known"),
-        (["--emulate", "meizu-16t", "--deadline", "soon"], 2, "'soon' is no quantity"),
+        (["--emulate", "meizu-16t", "--deadline", "soon"], 2, "'soon' is not a quantity"),
         (["--emulate", "meizu-16t", "--trials", "0"], 2, "--trials is 0"),
         (["--emulate", "meizu-16t", "--reference-every", "-1"], 2, "--reference-every is -1"),
         (["--emulate", "meizu-16t", "--meter", "sundial"], 2, "no meter 'sundial'"),
         (["--emulate", "meizu-16t", "--meter", "csv:/nowhere"], 2, "no file /nowhere"),
         (["--emulate", "meizu-16t", "--meter", "csv:/etc/hosts"], 2, "a time of its own"),
-        (["--emulate", "meizu-16t", "--space", "/nowhere.toml"], 2, "is no file"),
+        (["--emulate", "meizu-16t", "--space", "/nowhere.toml"], 2, "is not a file"),
         (["--emulate", "meizu-16t", "--steps-from", "("], 2, "no regular expression"),
         (["--emulate", "meizu-16t", "--steps-from", ""], 2, "--steps-from is empty"),
         (["--emulate", "meizu-16t", "--command", " "], 2, "--command is empty"),
@@ -435,7 +435,9 @@ def test_a_table_with_what_is_no_measurement_is_refused(tmp_path: Path, cells: s
         f"big,4,2.4,0,3,5\nbig,2,2.4,0,{cells}\nsmall,4,0,1.8,9,4\n"
     )
     done = autotune("replay", table)
-    assert (done.returncode, "line 3 is no configuration" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "line 3 is not a configuration" in done.stderr) == (2, True), (
+        done.stderr
+    )
 
 
 def test_nothing_valid_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
@@ -452,7 +454,7 @@ def test_limits_that_nothing_keeps_are_told_with_what_came_nearest(tmp_path: Pat
         "--trials", "2", "--logs", tmp_path,
     )  # fmt: skip
     assert done.returncode == 5, done.stderr
-    assert "none of 2 configurations keeps the limits: the nearest, " in done.stderr
+    assert "none of 2 configurations meets the limits: the nearest, " in done.stderr
     assert "where the limit is 0.001 s" in done.stderr
     assert "best again" not in done.stderr
 

@@ -196,7 +196,7 @@ def test_lines_that_are_no_readings_are_counted_and_told(
     os.close(handle)
     assert run.energy is not None
     assert run.energy.watts == pytest.approx(BUSY_W - IDLE_W, rel=0.03)
-    assert re.match(r"the meter: 'over-range' is no reading.* \(\d+ such lines\)", run.marks[0])
+    assert re.match(r"the meter: 'over-range' is not a reading.* \(\d+ such lines\)", run.marks[0])
 
 
 @needs_phone

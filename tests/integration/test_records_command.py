@@ -280,10 +280,10 @@ def test_records_of_another_device_are_left_out(store: Path, tmp_path: Path) -> 
         (["records", "show", "{0}"], "no records at"),
         (["records", "diff", "{0}/nothing", "{0}"], "no records at"),
         (["records", "pull", "{0}/nothing"], "no records at"),
-        (["records", "merge", "{1}", "--out", "{0}/file"], "is no folder"),
+        (["records", "merge", "{1}", "--out", "{0}/file"], "is not a folder"),
         (["records", "pull", "{1}", "--store", "{0}/file"], "cannot be a store"),
         (["kernels", "--op", MATMUL, "--records", "{0}/nothing"], "no records at"),
-        (["kernels", "--resume", "{1}", "--records", "{0}"], "--resume goes on with the run"),
+        (["kernels", "--resume", "{1}", "--records", "{0}"], "--resume continues the run"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(tmp_path: Path, arguments: list[str], text: str) -> None:

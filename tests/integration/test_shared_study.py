@@ -225,7 +225,7 @@ def test_a_password_is_kept_out_of_the_run_and_a_resume_finds_it(
         assert path.is_dir() or PASSWORD not in path.read_text(encoding="utf-8", errors="replace")
     none = resumed(PGPASSWORD="", PGPASSFILE="/dev/null")
     assert (none.returncode, PASSWORD in none.stderr) == (2, False)
-    assert "give --storage with it beside --resume, or set PGPASSWORD" in none.stderr
+    assert "give --storage with it and --resume, or set PGPASSWORD" in none.stderr
     another = resumed("--storage", url.replace("/postgres", "/another"))
     assert (another.returncode, "the run's study is in" in another.stderr) == (2, True)
     assert PASSWORD not in another.stderr

@@ -284,7 +284,7 @@ def test_a_space_is_given_by_its_shipped_name_or_as_a_file(
     assert ranges(None).together == "any"
     (tmp_path / "phone").write_text('together = "never"\n')
     assert ranges("phone").together == "never"
-    with pytest.raises(UsageError, match="--space 'tablet' is no file") as caught:
+    with pytest.raises(UsageError, match="--space 'tablet' is not a file") as caught:
         ranges("tablet")
     assert "phone, unrooted" in (caught.value.hint or "")
 

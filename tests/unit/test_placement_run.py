@@ -184,7 +184,9 @@ def test_on_a_tie_the_step_is_said_to_stay_on_the_cpu() -> None:
     assert found["places"]["gpu"]["cpu_over_time_s"]["verdict"] == "tie"
     assert (found["best"], found["sure"]) == ("cpu", False)
     told = placement_texts(found)[0]
-    assert told.startswith("the whole step stays on the CPU, as no other place is surely better; ")
+    assert told.startswith(
+        "the whole step stays on the CPU, because no other placement is significantly better; "
+    )
 
 
 def test_the_cpu_alone_is_compared_with_the_configuration_that_suits_it_best() -> None:
@@ -233,7 +235,7 @@ def test_what_turns_out_best_in_the_end_is_set_beside_the_cpu_alone_too() -> Non
     assert told[0].startswith("the step is best on the GPU (6 of its 6 calls); ")
     unsure = {**found, "again": {**found["again"], "sure": False}}
     assert placement_texts(unsure)[0].startswith(
-        "the step was better on the GPU (6 of its 6 calls), but what turned out best in the end is not surely so"
+        "the step was better on the GPU (6 of its 6 calls), but the final best is not significantly better"
     )
     assert "with that CPU alone, what turned out best in the end: 2 all" in told[3]
     assert told[4].startswith("6 calls on the GPU: time: this is 5")

@@ -98,9 +98,9 @@ def test_a_plan_tells_what_the_gpu_does(tmp_path: Path) -> None:
     ("content", "text"),
     [
         ("{", "it is not JSON: Expecting property name"),
-        ("[]", "is no plan"),
-        ("{}", "is no plan"),
-        (json.dumps({**PLAN, "kind": "result"}), "is no plan"),
+        ("[]", "is not a plan"),
+        ("{}", "is not a plan"),
+        (json.dumps({**PLAN, "kind": "result"}), "is not a plan"),
         (json.dumps({**PLAN, "schema_version": 9}), "is a plan of version 9"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_damaged_plan_is_told_by_where_and_how_to_mend(
 ) -> None:
     with pytest.raises(UsageError) as told:
         read_plan(written(tmp_path, json.dumps(plan)))
-    assert f"best.json is no plan, or a damaged one: {text}" in told.value.message
+    assert f"best.json is not a plan, or a damaged one: {text}" in told.value.message
     assert "\n" not in told.value.message
     assert not [word for word in ("Error", "None", "dict", "tuple") if word in told.value.message]
     assert told.value.hint == "make it again: autotune joint"

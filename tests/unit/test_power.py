@@ -599,7 +599,7 @@ def test_a_file_s_past_is_no_reading_and_what_is_appended_is(tmp_path: Path) -> 
     assert {watts for _, watts, _ in taken.readings} == {"5.0"}
     assert 20 <= len(taken.readings) <= 29
     assert [text for _, text in taken.errors] == [
-        "'3.2,x' is no reading: could not convert string to float: 'x'"
+        "'3.2,x' is not a reading: could not convert string to float: 'x'"
     ]
     assert taken.readings[0][2].endswith(",5")
 

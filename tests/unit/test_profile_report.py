@@ -122,7 +122,7 @@ def test_the_page_of_a_profile_is_whole_and_loads_nothing(tmp_path: Path) -> Non
     assert "emulated: x: times and joules are a model" in html
     assert "Profile of m, batch 4 on" in html
     assert '<td class="number">~625</td>' in html
-    assert "too short to tell apart: the power of 1 of 3 calls" in html
+    assert "too short to separate: the power of 1 of 3 calls" in html
     assert "first 4 steps that count" in html
     bands = [
         e for e in ElementTree.fromstring(drawn[4]).iter() if e.get("class", "").startswith("band")

@@ -107,8 +107,8 @@ def test_too_many_values_are_refused_before_they_are_made() -> None:
     ("text", "words"),
     [
         ("a = " + "[" * 5000 + "]" * 5000, "nested"),
-        ("a = nan", "a: nan is no finite number"),
-        ("a = [1, {b = -inf}]", r"a\.1\.b: -inf is no finite number"),
+        ("a = nan", "a: nan is not a finite number"),
+        ("a = [1, {b = -inf}]", r"a\.1\.b: -inf is not a finite number"),
         ("a = " + "9" * 5000, "limit|too large"),
         ("a = " + "9" * 30, "too large"),
         ("." .join(["a"] * 60) + " = 1", "nested more than 32 deep"),
@@ -134,7 +134,7 @@ def _fifo(path: Path) -> Path:
 )
 def test_only_regular_files_are_read(tmp_path: Path, special: Callable[[Path], Path]) -> None:
     path = special(tmp_path)
-    with pytest.raises(UsageError, match=f"{path} (is no regular file|cannot be read)"):
+    with pytest.raises(UsageError, match=f"{path} (is not a regular file|cannot be read)"):
         read_json(path)
 
 

@@ -122,7 +122,7 @@ def test_how_far_a_search_was_from_the_optimum_is_shown(tmp_path: Path) -> None:
     )
     none = exhaustive_text({**whole, "gap": None}, 10)
     assert none.endswith(
-        "none of the 3 of the search keeps the limits; the optimum came as number 9"
+        "none of the 3 of the search meets the limits; the optimum came as number 9"
     )
     found = exhaustive_text({"searched": 2, "found_after": 1, "gap": 0.0}, 6)
     assert found == (
@@ -156,7 +156,7 @@ def test_a_search_whose_limits_nothing_keeps_has_a_page(tmp_path: Path) -> None:
         **RESULT, "best": None, "points": {}, "pareto": [], "against_default": None, "limits": {"time_s": 0.1},
     }  # fmt: skip
     html = cpu_config_page(tmp_path, {}, TRIALS, result)
-    assert "Nothing that keeps the limits was measured" in html
+    assert "Nothing that meets the limits was measured" in html
     assert (
         len(plots(html)) == 5
     )  # Points without a front, two heat maps, heat and power over the search.

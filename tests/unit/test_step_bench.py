@@ -372,7 +372,7 @@ def test_conditions_that_cannot_be_read_are_told(tmp_path: Path) -> None:
         never = replace(info, online=(), settings=tuple(s for s in info.settings if s[0] != clock))
         assert broken(gone, window, COOL, never) == []
     untold = replace(observed, cpus=())
-    assert broken(untold, window, COOL, info) == ["nobody knows which cores the threads could use"]
+    assert broken(untold, window, COOL, info) == ["it is unknown which cores the threads could use"]
     assert broken(untold, window, replace(COOL, cpus=None), info) == []
 
 

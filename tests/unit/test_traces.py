@@ -210,7 +210,7 @@ def test_a_table_has_cores_that_a_phone_may_have(
     head = "cluster,cores,big_freq_ghz,small_freq_ghz,time_s,energy_j"
     table.write_text(f"{head}\nbig,{cores},2,1,1,1\nsmall,2,2,1,1,1\n")
     assert main(["replay", str(table)]) == 2
-    assert "line 2 is no configuration" in capsys.readouterr().err
+    assert "line 2 is not a configuration" in capsys.readouterr().err
 
 
 def test_blocks_of_a_time_stamp_alone_leave_what_lies_beside_them(tmp_path: Path) -> None:
@@ -241,20 +241,20 @@ def test_a_slip_is_told_with_what_there_is(tmp_path: Path) -> None:
         read_traces(tmp_path, "vgg", 16)
     assert caught.value.hint == "it has Alexnet 16"
     (tmp_path / "X_Core_80").rename(tmp_path / "X_other")
-    with pytest.raises(UsageError, match="its name does not tell cores or clocks"):
+    with pytest.raises(UsageError, match="its name does not say which cores or clocks"):
         read_traces(tmp_path, "alexnet", 16)
     (tmp_path / "X_other").rename(tmp_path / "Y_Core_f0")
     with pytest.raises(UsageError, match="another folder has 4 big too"):
         read_traces(tmp_path, "alexnet", 16)
     with pytest.raises(UsageError, match="needs --network and --batch"):
         replay(tmp_path, network="alexnet")
-    with pytest.raises(UsageError, match="is no folder of traces"):
+    with pytest.raises(UsageError, match="is not a folder of traces"):
         replay(Path(__file__).parents[1] / "data" / "meizu16t_alexnet_b16.csv", usb_alone=True)
 
 
 def test_cores_that_were_left_to_the_system_must_be_told_by_the_readings(tmp_path: Path) -> None:
     write(tmp_path / "X_Freq_710400", 6.0, 0.4, ())
-    with pytest.raises(UsageError, match="do not tell which cores worked"):
+    with pytest.raises(UsageError, match="do not show which cores worked"):
         read_traces(tmp_path, "alexnet", 16)
 
 

@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> Path:
 def test_a_run_from_elsewhere_does_not_run_its_command_until_it_is_allowed(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Who made it may go on with it.
+    # Who made it may continue it.
     assert main(["cpu-config", "--resume", str(run), "--trials", "3", "--quiet"]) == 0
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "somebody-else"))
     events = (run / "events.jsonl").read_bytes()

@@ -344,7 +344,7 @@ def demanding(classes):
         ("net.py", "write path/to/file.py:function"),
         (":make", "does not name a function"),
         ("net.py:", "does not name a function"),
-        ("{folder}/none.py:make", "there is no file"),
+        ("{folder}/none.py:make", "there is not a file"),
         ("{folder}/net.py:make", "has no function 'make'"),
         ("{folder}/net.py:VALUE", "has no callable 'VALUE'"),
         ("{folder}/net.py:number", "number() returned int, not a torch.nn.Module"),

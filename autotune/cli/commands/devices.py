@@ -264,7 +264,7 @@ def restore(
     if forget is not None:
         dropped = [left for left in journal.left_behind() if left.serial == forget]
         if not dropped:
-            raise UsageError(f"nothing is left of '{forget}'", hint="`autotune devices` tells")
+            raise UsageError(f"nothing is left of '{forget}'", hint="`autotune devices` shows it")
         for left in dropped:
             left.path.unlink(missing_ok=True)
             typer.echo(f"{forget}: {len(left.changes)} changes are given up", err=True)

@@ -189,8 +189,8 @@ def kernels(
     else:
         if request != KernelsRequest(trials=trials) or given or logs is not None:
             raise UsageError(
-                "--resume goes on with the run as it was asked for",
-                hint="give only --trials beside it, to raise the budget",
+                "--resume continues the run with its original options",
+                hint="give only --trials with it, to raise the budget",
             )
         tuned, earlier = resumed_request(resume, trials)
         wanted, logs = ResolvedRequest(tuned), resume.parent

@@ -162,7 +162,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
         short = sum(not r["apart"] for r in found["operators"])
         if short:
             write_text(
-                f"~: too short to tell apart: the power of {short} of {len(found['operators'])} calls is not known "
+                f"~: too short to separate: the power of {short} of {len(found['operators'])} calls is not known "
                 f"within 15 % of the step's ({found['intervals']} samples); roles add them up"
             )
     for mark in found["marks"]:

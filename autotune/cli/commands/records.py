@@ -228,7 +228,9 @@ def merge(
         raise UsageError("--without: nothing is left", hint="leave out fewer")
     joined = union if best is None else union.fastest(best)
     if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} is no folder", hint="give a folder; it is made if missing")
+        raise UsageError(
+            f"--out {out} is not a folder", hint="give a folder; it is made if missing"
+        )
     path = out / file_name(joined)
     if path.exists() and path.resolve() not in [one.resolve() for one in databases]:
         raise UsageError(

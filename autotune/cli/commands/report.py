@@ -219,7 +219,7 @@ def _search(run: Run, unfinished: str) -> str:
     for name, file in result.get("plans", {}).items():
         if Path(file).parent != Path("plans"):
             raise RecordError(
-                f"{run.path / 'result.json'} is damaged: {file!r} is no file of plans/"
+                f"{run.path / 'result.json'} is damaged: {file!r} is not a file of plans/"
             )
         plans[name] = read_json(run.path / file)
     return cpu_config_page(run.path, run.about, run.events, result, plans, unfinished)

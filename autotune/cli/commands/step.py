@@ -109,7 +109,7 @@ def step(
         if any(other is not None for other in (*same, steps, data, memory_limit)):
             raise UsageError(
                 "--plan says which step is meant",
-                hint="beside it, give --run, --device or --ssh alone",
+                hint="with it, give only --run, --device or --ssh",
             )
         return show_plan(plan, run or (), device, ssh or (), least_seconds, as_json=json)
     if model is None:
@@ -159,6 +159,6 @@ def _show(result: dict[str, Any]) -> None:
         )
         print(f"samples/s    {result['samples_per_s']:.4g}")
         prepare = time_text(result["prepare_ms"] / 1e3)
-        print(f"data         {prepare} a step to prepare, beside the step")
+        print(f"data         {prepare} a step to prepare, in parallel with the step")
     peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]
     print(f"peak memory  {peak / 1e6:.4g} MB (predicted {predicted / 1e6:.4g} MB)")

@@ -78,7 +78,7 @@ def up(
         raise UsageError(f"--port is {port}", hint="give a number from 1 to 65534")
     if key is not None and not _KEY.fullmatch(key):
         raise UsageError(
-            f"--key '{key}' is no key",
+            f"--key '{key}' is not a valid key",
             hint="up to 64 letters, digits, dots, dashes and underscores",
         )
     public_address(listen)
@@ -231,7 +231,7 @@ def down(json: Json = False) -> int:
     else:
         typer.echo(f"the tracker at {running.tracker} has ended")
         if not clean:
-            typer.echo("a device could not be left as it was: `autotune devices restore`", err=True)
+            typer.echo("a device could not be restored: `autotune devices restore`", err=True)
     return 0 if clean else 3
 
 
@@ -301,5 +301,5 @@ def _show(found: FleetState, *, as_json: bool) -> bool:
         if device.emulated:
             typer.echo(f"{device.serial}: {device.emulated}")
     if silent:
-        typer.echo(f"autotune: error: {silent}; it is started anew if it died", err=True)
+        typer.echo(f"autotune: error: {silent}; it is restarted if it died", err=True)
     return not silent

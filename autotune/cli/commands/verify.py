@@ -95,7 +95,7 @@ def verify(
             ],
         )
     elif not verdict.ok:
-        print("files are not as they were written: nothing was run", file=sys.stderr)
+        print("files have changed since they were written: nothing was run", file=sys.stderr)
     print(
         f"{folder}: {'right' if verdict.ok else 'WRONG'}, {verdict.checked_files} files, "
         f"{verdict.checked_kernels} of {verdict.kernels} kernels checked"

@@ -62,7 +62,7 @@ def platform_of(variants: Sequence[Variant], wanted: Platform | None) -> Platfor
     if len(triples) > 1:
         raise UsageError(
             "the runs are for different kinds of processors, and a C library is for one",
-            hint="export each kind into a folder of its own",
+            hint="export each kind into its own folder",
         )
     arm = bool(triples.pop())
     usual: Platform = "linux-aarch64" if arm else "host"

@@ -73,9 +73,7 @@ def export(
     """
     c_source.check_name(name)
     if is_run(out):
-        raise UsageError(
-            f"{out} is the folder of a run", hint="give a folder of its own with --out"
-        )
+        raise UsageError(f"{out} is the folder of a run", hint="give another folder with --out")
     if not variants:
         raise UsageError("there is nothing to export")
     if kind == "c":
@@ -139,7 +137,7 @@ def _refuse_foreign(out: Path) -> None:
             f"another export is being written to {out}", hint="wait for it, or give another --out"
         )
     raise UsageError(
-        f"{out} holds something that is no part of an export: {foreign}",
+        f"{out} holds something that is not part of an export: {foreign}",
         hint="give a new or empty folder with --out, or remove what it holds",
     )
 

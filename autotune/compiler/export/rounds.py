@@ -142,7 +142,12 @@ def without_result(
     told = {one.kernel for one in results}
     return [
         ResultFinding(
-            "", kernel.name, kernel.role, "not checked", None, "the example told nothing of it"
+            "",
+            kernel.name,
+            kernel.role,
+            "not checked",
+            None,
+            "the example reported nothing about it",
         )
         for kernel in wanted
         if kernel.name not in told and has[kernel.name] - skipped

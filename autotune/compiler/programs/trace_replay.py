@@ -149,7 +149,7 @@ def check_program(before: Any, module: Any) -> None:
         if foreign:
             raise RecordError(
                 f"a recorded schedule is refused: its program has foreign {what}: {min(foreign)[:80]}",
-                hint="use records that `autotune kernels` has made and nobody has changed",
+                hint="use records that `autotune kernels` has made, without changes",
             )
 
 

@@ -206,7 +206,7 @@ def _rule(rule: spaces.Rule) -> Any:
             return rules.RandomComputeLocation()
         case spaces.AutoBind():
             return rules.AutoBind(rule.max_blocks, list(rule.thread_extents))
-    raise AssertionError(f"{rule.kind} is no rule among others")
+    raise AssertionError(f"{rule.kind} cannot be combined with other rules")
 
 
 def _reuse(reuse: spaces.Reuse | None) -> Any:

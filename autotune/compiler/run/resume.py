@@ -97,7 +97,7 @@ def _candidate(searcher: FormulationSearch, event: dict[str, Any], path: Path) -
         reason = str(error).strip().splitlines()[-1]
         raise RecordError(
             f"{path}: the schedule of trial {event.get('digest')} is damaged: {reason}",
-            hint="delete that line of events.jsonl to go on without the record",
+            hint="delete that line of events.jsonl to continue without the record",
         ) from error
     if candidate.digest != event.get("digest"):
         raise RecordError(

@@ -101,7 +101,7 @@ def stand_in_notice(target: TargetSpec, device: DeviceFingerprint) -> str | None
     if not device.stand_in:
         return None
     if device.kind == MODEL_KIND:
-        return f"STAND-IN: no {target.name} device here; {device.name} told the times, and no kernel ran"
+        return f"STAND-IN: no {target.name} device here; {device.name} predicted the times, and no kernel ran"
     if device.kind.startswith("rpc"):
         return f"STAND-IN: key '{device.name}' is no {target.name} device but {device.driver}"
     how = (

@@ -232,7 +232,7 @@ class Sessions:
             if not self._wanted() or time.monotonic() > until:
                 raise TransientDeviceError(
                     f"no device under key '{self._key}' is free",
-                    hint="see `autotune tracker status`; all that was measured is kept: --resume goes on",
+                    hint="see `autotune tracker status`; all that was measured is kept: --resume continues",
                 )
         try:
             yield session

@@ -128,7 +128,7 @@ class StabilityWatch:
         if self._in_vain >= self._limits.in_vain:
             raise TransientDeviceError(
                 f"measurements came to nothing {self._in_vain} times in a row: {_words(broken)}",
-                hint="let the device cool; all that was measured is kept: --resume goes on",
+                hint="let the device cool; all that was measured is kept: --resume continues",
             )
         return StableMeasurement(None, serial, broken, tuple(rejected))
 
@@ -141,7 +141,7 @@ class StabilityWatch:
             if serial not in self._silent:
                 self._silent.add(serial)
                 LOGGER.warning(
-                    "%s: its server tells neither heat nor clocks: throttling goes unseen",
+                    "%s: its server reports neither temperature nor clocks: throttling cannot be detected",
                     _name(serial),
                 )
             return ()
@@ -188,7 +188,7 @@ class StabilityWatch:
         self._resting[serial] = False
         if told:
             rested = time.monotonic() - began
-            LOGGER.warning("%s goes on after %.0f s of rest", _name(serial), rested)
+            LOGGER.warning("%s continues after %.0f s of rest", _name(serial), rested)
 
 
 def _words(broken: Sequence[Broken]) -> str:

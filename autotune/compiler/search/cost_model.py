@@ -222,10 +222,10 @@ def metaschedule_model(ranker: ScheduleRanker, features: FeatureExtractor) -> An
     @derived_object
     class Model(PyCostModel):  # type: ignore[misc]  # TVM ships no annotations
         def load(self, path: str) -> None:
-            raise NotImplementedError("the model is learnt anew from a run's records")
+            raise NotImplementedError("the model is trained again from a run's records")
 
         def save(self, path: str) -> None:
-            raise NotImplementedError("the model is learnt anew from a run's records")
+            raise NotImplementedError("the model is trained again from a run's records")
 
         def update(self, context: Any, candidates: Any, results: Any) -> None:
             """Learning happens in `FormulationSearch.observe`, which knows the failures too."""

@@ -112,7 +112,7 @@ class TuneRequest:
         if isinstance(content, dict) and content.get("kind") != "kernels":
             plan = run.path / "plans" / "best.json"
             raise UsageError(
-                f"{run.path} is no run of `autotune kernels`",
+                f"{run.path} is not a run of `autotune kernels`",
                 hint=f"its plans are in {plan.parent}, such as {plan}"
                 if plan.is_file()
                 else "give a folder that `autotune kernels` has made",

@@ -48,7 +48,7 @@ def read_pools(paths: Sequence[Path]) -> list[KnownKernel]:
                 found[task["name"]] = KnownKernel(task["count"], schedules)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{path} is no result with pools: {error}",
+                f"{path} is not a result with pools: {error}",
                 hint="make one: autotune kernels --model alexnet --batch 16 --emulate meizu-16t --json",
             ) from error
     return list(found.values())

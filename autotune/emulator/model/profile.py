@@ -303,7 +303,7 @@ def parse(text: str, where: str) -> Profile:
         # Through JSON: pydantic's strict mode takes JSON's arrays for tuples, but not Python's lists.
         return Profile.model_validate_json(json.dumps(parse_toml(text)))
     except (Unreadable, ValidationError, TypeError) as error:
-        raise UsageError(f"{where} is no profile of an emulated device: {error}") from error
+        raise UsageError(f"{where} is not a profile of an emulated device: {error}") from error
 
 
 @cache

@@ -81,7 +81,7 @@ def find_meter(chosen: ChosenDevice, name: str, *, needed: bool) -> Meter | None
         stream.check(source)
         if chosen.device.kind == EMULATED_KIND:
             raise UsageError(
-                "--emulate passes in a time of its own, which no stream of this host shares",
+                "--emulate has a clock of its own, which no meter of this host shares",
                 hint="leave --meter out: the model has a meter",
             )
         return channels.stream_meter(source)
@@ -139,7 +139,7 @@ def on_device(command: str, step: str) -> Program:
     try:
         pattern = re.compile(step)
     except re.error as error:
-        raise UsageError(f"--steps-from '{step}' is no regular expression: {error}") from error
+        raise UsageError(f"--steps-from '{step}' is not a regular expression: {error}") from error
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
@@ -230,7 +230,7 @@ def ranges(space: str | None) -> CpuRanges:
         return read_ranges(folder / f"{space}.toml")
     if not Path(space).exists():
         raise UsageError(
-            f"--space '{space}' is no file",
+            f"--space '{space}' is not a file",
             hint=f"{choices(space, names)}; or give a TOML file",
         )
     return read_ranges(Path(space))

@@ -83,7 +83,7 @@ def _served_cores(cluster: str, fleet: Fleet) -> tuple[Cores | None, Fleet]:
     cpus = {one.cpus for one in served_under(own)}
     if len(cpus) > 1 or not all(cpus):
         raise UsageError(
-            f"key '{own.key}' is of servers that do not tell one cluster's cores",
+            f"key '{own.key}' is of servers that do not report one cluster's cores",
             hint="start them with `autotune tracker up --per-cluster`",
         )
     return Cores(cluster, cpu_list(cpus.pop())), own

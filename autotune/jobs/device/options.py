@@ -66,7 +66,7 @@ def _quantity(option: str, text: str | None, units: dict[str, float]) -> float |
         value = 0.0
     if not 0 < value < math.inf:
         raise UsageError(
-            f"{option} '{text}' is no quantity", hint=f"a number and one of {', '.join(units)}"
+            f"{option} '{text}' is not a quantity", hint=f"a number and one of {', '.join(units)}"
         )
     return value
 

@@ -292,13 +292,13 @@ def _check_conditions(earlier: Run, runner: Runner) -> None:
     if (device.get("name"), device.get("kind")) != (here.name, here.kind):
         raise UsageError(
             f"run {earlier.path} was measured on {device.get('name')}, and this is {here.name}",
-            hint="go on with it on its own device, or start a new run here",
+            hint="continue it on its own device, or start a new run here",
         )
     before = (earlier.about.get("versions") or {}).get("apache-tvm")
     if before != version("apache-tvm"):
         raise UsageError(
             f"run {earlier.path} was made with apache-tvm {before}, and this is {version('apache-tvm')}",
-            hint="install that version to go on with it, or start a new run",
+            hint="install that version to continue it, or start a new run",
         )
 
 

@@ -16,7 +16,7 @@ def point_of(run: Run, name: str) -> dict[str, Any]:
     """
     if kind_of(run.about) not in ("cpu-config", "joint"):
         raise UsageError(
-            f"{run.path} is no run of cpu-config or joint",
+            f"{run.path} is not a run of cpu-config or joint",
             hint="`autotune cpu-config` finds configurations",
         )
     result = run.ended()

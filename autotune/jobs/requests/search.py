@@ -187,7 +187,9 @@ class SearchRequest:
         """
         content = run.about.get("request", {})
         if not isinstance(content, dict) or "objective" not in content:
-            raise RecordError(f"{run.path} is no run of `autotune cpu-config` or `autotune joint`")
+            raise RecordError(
+                f"{run.path} is not a run of `autotune cpu-config` or `autotune joint`"
+            )
         known = {field.name for field in fields(cls)}
         step = content.get("step")
         plain = {key: value for key, value in content.items() if key in known and key != "step"}

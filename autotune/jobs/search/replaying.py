@@ -59,7 +59,7 @@ class ReplayRequest:
         of_traces = self.network is not None or self.batch is not None or self.usb_alone
         if not self.traces and of_traces:
             raise UsageError(
-                f"{self.recorded} is no folder of traces",
+                f"{self.recorded} is not a folder of traces",
                 hint="--network, --batch and --usb-alone are for those",
             )
         if self.traces and not self.lists_traces and (self.network is None or self.batch is None):

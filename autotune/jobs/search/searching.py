@@ -129,14 +129,14 @@ class Search:
             joint=given.joint, trials=given.trials, storage=given.storage
         ):
             raise UsageError(
-                "--resume goes on with the run as it was asked for",
-                hint="give only --trials beside it, to measure more",
+                "--resume continues the run with its original options",
+                hint="give only --trials with it, to measure more",
             )
         earlier = read_run(path)
         about = earlier.about.get("request", {})
         if "objective" not in about or bool(about.get("joint")) != given.joint:
             raise UsageError(
-                f"{path} is no run of {given.command_name}",
+                f"{path} is not a run of {given.command_name}",
                 hint=f"autotune joint --resume {path}" if about.get("joint") else "",
             )
         request = SearchRequest.of_run(earlier)
@@ -434,7 +434,7 @@ def _check_device(
     if request.per_operator and step is None:
         raise UsageError(
             "--per-operator needs --model: another program does not go through settings",
-            hint="`autotune profile --command` tells what its calls take",
+            hint="`autotune profile --command` shows what its calls take",
         )
     if study.limits.celsius is not None and body_zone(chosen.info) is None:
         raise DeviceError(
@@ -451,7 +451,7 @@ def _nothing_measured(
     if found.figures:
         nearest = nearest_text(found, request.limits, [c.name for c in request.space.clusters])
         return NothingMeasuredError(
-            f"none of {count} configurations keeps the limits: {nearest}", hint=hint
+            f"none of {count} configurations meets the limits: {nearest}", hint=hint
         )
     wrong = [t.message for t in outcome.trials if t.message]
     last = f"; the last said: {wrong[-1]}" if wrong else ""

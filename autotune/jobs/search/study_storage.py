@@ -33,7 +33,7 @@ def same_storage(before: str | None, given: str) -> str:
     if before is None or known != again:
         raise UsageError(
             f"the run's study is in {before or 'its own folder'}, not in {hidden(given)}",
-            hint="beside --resume, --storage only tells the password again",
+            hint="with --resume, --storage only gives the password again",
         )
     return given
 

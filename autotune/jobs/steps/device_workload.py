@@ -55,7 +55,7 @@ def given_command(
         steps_from = _EMULATED_STEP if steps_from is None else steps_from
     if command is None or steps_from is None:
         raise UsageError(
-            "--model, or --command and --steps-from, say what is measured",
+            "--model, or --command and --steps-from, select what is measured",
             hint="such as --model mobilenet_v2 --batch 8, or --command './train --threads {threads}' "
             "--steps-from '^step'",
         )

@@ -70,7 +70,7 @@ class ProfileRequest:
                 hint="give seconds above 0, and an interval of 1 ms or more",
             )
         if self.step is None and self.command is None:
-            raise UsageError("--model, or --command and --steps-from, say what is profiled")
+            raise UsageError("--model, or --command and --steps-from, select what is profiled")
 
     def to_json(self) -> dict[str, Any]:
         """As `run.json` has it."""
@@ -173,7 +173,7 @@ def _result(
     try:
         calls = named_calls(workload.graph, joined)
     except ValueError as error:
-        raise NothingMeasuredError(f"the calls cannot be told: {error}") from error
+        raise NothingMeasuredError(f"the calls cannot be separated: {error}") from error
     clusters = zip(chosen.info.clusters, setting.khz, strict=True)
     return {
         "schema_version": 1,
@@ -213,7 +213,7 @@ def _setting(request: ProfileRequest, chosen: ChosenDevice) -> Setting:
         wanted = cpu_list(request.cpus) if request.cpus is not None else None
     except ValueError as error:
         raise UsageError(
-            f"--cpus '{request.cpus}' is no list of cores", hint="such as 4-7"
+            f"--cpus '{request.cpus}' is not a list of cores", hint="such as 4-7"
         ) from error
     if wanted is not None and (not wanted or not set(wanted) <= set(every)):
         raise UsageError(

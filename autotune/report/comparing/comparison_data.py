@@ -65,7 +65,7 @@ def _one_kind(first: Run, second: Run) -> Kind:
         kind = kind_of(run.about)
         if kind is None or kind == "comparison":
             raise UsageError(
-                f"{run.path} is no run that can be compared",
+                f"{run.path} is not a run that can be compared",
                 hint="give two runs of kernels, joint, cpu-config or profile",
             )
         kinds.append(kind)

@@ -156,7 +156,7 @@ def _plan(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     for name, word in (("phases", "phase"), ("operators", "operator")):
         plan = found[name]
         if plan is None:
-            html += f"<p>No plan per {word} keeps the limits.</p>"
+            html += f"<p>No plan per {word} meets the limits.</p>"
         elif not plan["changes"]:
             html += (
                 f"<p>Per {word}: nothing beats the best single configuration, changes counted.</p>"

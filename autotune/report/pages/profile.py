@@ -125,7 +125,7 @@ def _by_role(roles: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         ("Time", chart("ms a step", "time_s", None)),
     ]
     if any(row["energy_j"] is not None for row in roles):
-        told = "<p>Pale: too short to tell apart. Lines: one standard deviation to each side.</p>"
+        told = "<p>Pale: too short to separate. Lines: one standard deviation to each side.</p>"
         sections.insert(
             0, ("Energy", chart("mJ a step, above idle", "energy_j", "deviation_j") + told)
         )
@@ -210,7 +210,7 @@ def _calls(result: Mapping[str, Any]) -> str:
     told = ""
     if result["energy_j"] is not None and short:
         told = (
-            f"<p>~: too short to tell apart: the power of {short} of {len(calls)} calls is not known "
+            f"<p>~: too short to separate: the power of {short} of {len(calls)} calls is not known "
             "within 15 % of the step's.</p>"
         )
     numbered = [{**call, "number": number} for number, call in enumerate(calls, start=1)]

@@ -70,7 +70,7 @@ def history(
     found = [_measured(objective, side) for side in (trials, others)]
     kept = [[(n, f) for n, f in side if limits.kept(f)] for side in found]
     if not kept[0]:
-        return "<p>Nothing that keeps the limits was measured.</p>"
+        return "<p>Nothing that meets the limits was measured.</p>"
     x = Axis.over("trials", [0, max(len(trials), len(others))])
     named = [
         (name, side, len(all_))

@@ -131,7 +131,7 @@ def read_plan(path: Path) -> StepPlan:
     except Unreadable as error:
         raise damaged(path, f"it is not JSON: {error}") from None
     if not isinstance(told, dict) or told.get("kind") != KIND:
-        raise UsageError(f"{path} is no plan", hint="`autotune joint` writes plans")
+        raise UsageError(f"{path} is not a plan", hint="`autotune joint` writes plans")
     if told.get("schema_version") != PLAN_SCHEMA_VERSION:
         raise UsageError(
             f"{path} is a plan of version {str(told.get('schema_version'))[:20]}, and this autotune reads "

@@ -153,7 +153,9 @@ def damaged(path: Path, what: str) -> UsageError:
     """The error of a plan that is damaged, with how to make it again."""
     run = path.parent.parent
     fix = f"autotune joint --resume {run}" if (run / "run.json").is_file() else "autotune joint"
-    return UsageError(f"{path} is no plan, or a damaged one: {what}", hint=f"make it again: {fix}")
+    return UsageError(
+        f"{path} is not a plan, or a damaged one: {what}", hint=f"make it again: {fix}"
+    )
 
 
 def _numbered(settings: Sequence[_Setting]) -> list[tuple[str, _Setting]]:

@@ -47,7 +47,7 @@ def named_calls(graph: StepGraph | None, profile: StepProfile) -> list[NamedCall
             for name, role in zip(told, roles, strict=True)
         ]
     if count != len(graph.nodes):
-        raise ValueError(f"{count} calls were told of a step with {len(graph.nodes)}")
+        raise ValueError(f"{count} calls were reported for a step with {len(graph.nodes)}")
     return [
         NamedCall(
             f"{node.place} {node.kernel.operator.name} {node.kernel.role}",

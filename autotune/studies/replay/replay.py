@@ -106,9 +106,9 @@ def read_paper_table(path: Path) -> TableBench:
     try:
         rows = list(csv.DictReader(io.StringIO(read_text(path, DOCUMENT), newline="")))
     except csv.Error as error:
-        raise UsageError(f"{path} is no table: {error}") from error
+        raise UsageError(f"{path} is not a table: {error}") from error
     if not rows or not set(_COLUMNS) - {_JOULES} <= set(rows[0]):
-        raise UsageError(f"{path} is no table of configurations", hint=f"columns {_COLUMNS}")
+        raise UsageError(f"{path} is not a table of configurations", hint=f"columns {_COLUMNS}")
     found: dict[CpuConfiguration, Figures] = {}
     for line, row in enumerate(rows, start=2):
         try:
@@ -126,7 +126,7 @@ def read_paper_table(path: Path) -> TableBench:
             figures = Figures(_measure(row["time_s"], "s"), joules)
             found[setting] = figures
         except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise UsageError(f"{path}: line {line} is no configuration: {error}") from error
+            raise UsageError(f"{path}: line {line} is not a configuration: {error}") from error
     # A cluster that no row lets train is none of the table's.
     used = [index for index in (0, 1) if any(c.clusters[index].cores for c in found)]
     clusters = tuple(
@@ -188,7 +188,7 @@ def _run_table(path: Path) -> TableBench:
 def _run(path: Path) -> dict[str, Any]:
     about: dict[str, Any] = read_json(path / "run.json", error=RecordError)
     if "objective" not in about.get("request", {}):
-        raise UsageError(f"{path} is no run of cpu-config")
+        raise UsageError(f"{path} is not a run of cpu-config")
     return about
 
 
@@ -243,7 +243,7 @@ def search(bench: TableBench, request: StudyRequest) -> Replayed:
         index = best(request.objective, request.limits, figures)
         goal = [] if index is None else [index]
     if not goal:
-        raise UsageError("nothing that was recorded keeps the limits")
+        raise UsageError("nothing that was recorded meets the limits")
     wanted = frozenset(recorded[i][0] for i in goal)
     ended: list[StudyTrial] = []
     missing = set(wanted)

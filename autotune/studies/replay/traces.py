@@ -106,7 +106,7 @@ def configuration_of(folder: Path, runs: Sequence[TracedRun]) -> CpuConfiguratio
     setting = meizu_traces.setting(folder)
     cpus = setting.cpus or meizu_traces.busy_cores(folder, runs)
     if not cpus:
-        raise UsageError(f"{folder}: its readings do not tell which cores worked")
+        raise UsageError(f"{folder}: its readings do not show which cores worked")
     counts = [len(set(cpus) & set(cluster.cpus)) for cluster in CLUSTERS]
     return CpuConfiguration(
         tuple(ClusterSetting(n, setting.khz if n else None) for n in counts), sum(counts)

@@ -55,7 +55,7 @@ def open_storage(url: str) -> BaseStorage:
                 f"the journal {path} cannot be opened: {error.strerror}", hint="name a file"
             ) from error
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path} is no journal of a study: {error}") from error
+            raise UsageError(f"{path} is not a journal of a study: {error}") from error
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
@@ -75,7 +75,7 @@ def open_storage(url: str) -> BaseStorage:
         line = str(error).strip().splitlines()[0]
         raise UsageError(
             f"the storage {hidden(url)} cannot be opened: {line}",
-            hint="a run's folder keeps no password: give --storage with it beside --resume, or set PGPASSWORD"
+            hint="a run's folder keeps no password: give --storage with it and --resume, or set PGPASSWORD"
             if _HIDDEN in url
             else "sqlite:///FILE, journal:FILE, or postgresql+psycopg://user@host/name",
         ) from error

@@ -118,7 +118,7 @@ class CpuConfiguration:
                 value["threads"],
             )
         except (KeyError, TypeError) as error:
-            raise UsageError(f"this is no CPU configuration: {value}") from error
+            raise UsageError(f"this is not a CPU configuration: {value}") from error
 
     def text(self, names: Sequence[str]) -> str:
         """For people: `4 big 2419 MHz`."""

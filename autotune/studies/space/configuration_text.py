@@ -100,7 +100,7 @@ def placement_texts(found: Mapping[str, Any]) -> list[str]:
         told.append(f"then in turns with that CPU alone, what turned out best in the end: {last}")
         told += _places_texts(again["places"])
     if found["stand_in"]:
-        told.append("STAND-IN: OpenCL's device here is no GPU; these are not a phone's figures")
+        told.append("STAND-IN: OpenCL's device here is not a GPU; these are not a phone's figures")
     return told
 
 
@@ -109,12 +109,12 @@ def _where(found: Mapping[str, Any]) -> str:
     if found["best"] == "cpu":
         if found.get("sure"):
             return "the whole step is best on the CPU"
-        return "the whole step stays on the CPU, as no other place is surely better"
+        return "the whole step stays on the CPU, because no other placement is significantly better"
     calls = f"on the GPU ({found['able']} of its {found['calls']} calls)"
     there = {"gpu": calls, "mixed": "on both"}[found["best"]]
     if (again := found.get("again")) is None or again["sure"]:
         return f"the step is best {there}"
-    return f"the step was better {there}, but what turned out best in the end is not surely so"
+    return f"the step was better {there}, but the final best is not significantly better"
 
 
 def _with_threads(configuration: Mapping[str, Any]) -> str:
@@ -163,7 +163,7 @@ def exhaustive_text(whole: Mapping[str, Any], space: int) -> str:
     if number <= searched:
         told = f"the search had found the optimum, as number {number} of its {searched}"
     elif gap is None:
-        told = f"none of the {searched} of the search keeps the limits; the optimum came as number {number}"
+        told = f"none of the {searched} of the search meets the limits; the optimum came as number {number}"
     else:
         told = f"the search's best of {searched} is {gap:.1%} from the optimum, which came as number {number}"
     return f"all {space} configurations were measured: {told}"

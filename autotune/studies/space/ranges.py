@@ -30,7 +30,7 @@ class ClusterRange(BaseModel):
     )
     levels: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="At most so many clocks, spread evenly from the lowest to the highest.",
+        description="Maximum number of clocks, spread evenly from the lowest to the highest.",
     )
 
 

@@ -114,7 +114,7 @@ class Lowering:
         if isinstance(value, Reference) and value.name in self._storage:
             return self.read(value.name)
         raise self.refused(
-            operation, f"takes {self._kind(value)}", "it may take what is computed from the input"
+            operation, f"takes {self._kind(value)}", "its arguments must be computed from the input"
         )
 
     def parameter(self, operation: Operation, argument: str) -> str:

@@ -167,7 +167,7 @@ def test_what_is_timed_while_the_phone_throttles_is_timed_again(
     assert tuned.returncode == 0, tuned.stderr
     assert "does not count: policy0 is held to 1478 of 1786 MHz; policy4" in tuned.stderr
     assert f"{serial} rests before it is measured on" in tuned.stderr
-    assert f"{serial} goes on after" in tuned.stderr
+    assert f"{serial} continues after" in tuned.stderr
     events = next(logs.glob("2*/events.jsonl")).read_text().splitlines()
     timed = [e for e in map(json.loads, events) if e["event"] in ("default", "trial", "reference")]
     again = [other for event in timed for other in event.get("rejected", ())]

@@ -37,7 +37,7 @@ def searched(runs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
         "--no-sequential", "--logs", logs,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "STAND-IN: OpenCL's device here is no GPU" in done.stdout
+    assert "STAND-IN: OpenCL's device here is not a GPU" in done.stdout
     return one_folder(logs)
 
 

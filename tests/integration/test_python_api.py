@@ -98,7 +98,7 @@ def test_frames_need_pandas_and_say_so(tmp_path: Path, monkeypatch: pytest.Monke
     ("call", "text"),
     [
         (lambda: autotune.tune_kernels("lenot"), "lenot"),
-        (lambda: autotune.tune_kernels("lenet", colour="red"), "colour is no option"),
+        (lambda: autotune.tune_kernels("lenet", colour="red"), "colour is not an option"),
         (lambda: autotune.tune_kernels(SMALL, batch=4), "an operator has its own sizes"),
         (lambda: autotune.tune_kernels("lenet", trials=0), "--trials is 0"),
         (lambda: autotune.load_run("/nowhere"), "no run at"),

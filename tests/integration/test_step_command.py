@@ -183,7 +183,7 @@ def test_ctrl_c_keeps_the_steps_that_are_done() -> None:
         (("--model", "lenet", "--run", "nowhere"), "nowhere"),
         (("--model", "lenet", "--data", "nowhere"), "nowhere"),
         (("--model", "lenet", "--optimizer", "sgdd"), "sgdd"),
-        (("--model", "lenet", "--input-shape", "3x3x3"), "input of its own"),
+        (("--model", "lenet", "--input-shape", "3x3x3"), "defines its own input"),
         (("--model", "net.py:make", "--classes", "4"), "a PyTorch module has its own"),
         (("--model", "net.py:make", "--input-shape", "3x"), "3x32x32"),
         (("--model", "net.py:make", "--input-shape", "3x3"), "there is no file net.py"),

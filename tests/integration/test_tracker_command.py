@@ -164,7 +164,7 @@ def test_a_board_behind_sshd_is_tuned(home: dict[str, str], tmp_path: Path) -> N
         (["rpc", "build", "--for", "toaster"], 2, "toaster"),
         (["tracker", "up", "--device", "local", "--key", "../../x"], 2, "is not a valid key"),
         (["tracker", "up", "--device", "local", "--key", 'q";reboot;"'], 2, "is not a valid key"),
-        (["tracker", "up", "--device", "local", "--listen", "256.1.1.1"], 2, "no address of"),
+        (["tracker", "up", "--device", "local", "--listen", "256.1.1.1"], 2, "not an address of"),
         (["devices", "emulate", "meizu-16t", "--port", "99999"], 2, "--port is 99999"),
         (["devices", "restore", "--forget", "nobody"], 2, "nothing is left of 'nobody'"),
         (["kernels", "--op", MATMUL, "--tracker", "here"], 2, "--key"),

@@ -428,7 +428,7 @@ def test_an_export_goes_into_no_folder_of_something_else(tmp_path: Path) -> None
     (tmp_path / "site" / "js").mkdir(parents=True)
     (tmp_path / "site" / "js" / "a").touch()
     (tmp_path / "site" / "manifest.json").write_text('{"name": "site", "files": {"js/a": "x"}}')
-    refused(tmp_path / "site", "no part of an export")
+    refused(tmp_path / "site", "not part of an export")
     (tmp_path / "empty" / "folder").mkdir(parents=True)
     refused(tmp_path / "empty", "folder/")
     (tmp_path / "linked").mkdir()

@@ -132,7 +132,7 @@ def test_points_of_a_search_are_those_that_have_plans(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no point 'pareto-3'") as told:
         point_of(run, "pareto-3")
     assert "pareto-1 to pareto-2" in told.value.hint
-    with pytest.raises(UsageError, match="no run of cpu-config or joint"):
+    with pytest.raises(UsageError, match="not a run of cpu-config or joint"):
         point_of(read_run(run_in(tmp_path / "b")), "best")
     unfinished = read_run(run_in(tmp_path / "c", {"objective": "edp", "joint": True}))
     with pytest.raises(UsageError, match="has not ended") as told:

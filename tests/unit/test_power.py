@@ -648,8 +648,8 @@ def test_a_line_that_a_writer_of_a_fifo_left_torn_is_not_joined_to_the_next_one_
 def test_a_source_that_cannot_be_read_or_says_nothing_is_told(tmp_path: Path) -> None:
     for source, text in (
         ("", "needs a source"), ("-", "standard input"), ("/nowhere", "no file /nowhere"),
-        (str(tmp_path), "is a folder"), ("tcp://host", "no tcp://HOST:PORT"),
-        ("tcp://host:99999", "no tcp://HOST:PORT"), ("http://host:80", "no tcp://HOST:PORT"),
+        (str(tmp_path), "is a folder"), ("tcp://host", "not tcp://HOST:PORT"),
+        ("tcp://host:99999", "not tcp://HOST:PORT"), ("http://host:80", "not tcp://HOST:PORT"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=text):
             check(source)

@@ -142,6 +142,6 @@ def test_a_calibrated_step_is_the_papers_on_one_core() -> None:
 def test_a_file_without_pools_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text('{"tasks": [{"name": "a", "count": 1}]}')
-    with pytest.raises(UsageError, match="no result with pools"):
+    with pytest.raises(UsageError, match="not a result with pools"):
         read_pools([path])
     assert main(["meizu-16t"]) == 2

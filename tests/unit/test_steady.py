@@ -94,7 +94,7 @@ def test_what_was_timed_while_the_device_throttled_is_timed_again_when_it_has_co
     assert phone.asked.count("conditions") == 2
     assert "a: a measurement does not count: policy4 is held to 1500 of 2400 MHz" in caplog.text
     assert "a rests before it is measured on" in caplog.text
-    assert "a goes on after" in caplog.text
+    assert "a continues after" in caplog.text
 
 
 def test_after_two_more_times_it_has_no_valid_time_but_keeps_its_samples() -> None:
@@ -146,7 +146,7 @@ def test_a_server_that_tells_nothing_is_measured_on_and_that_is_said_once(
     with caplog.at_level(logging.WARNING):
         assert runner.measure(REQUEST).ok
         assert runner.measure(REQUEST).ok
-    assert caplog.text.count("tells neither heat nor clocks") == 1
+    assert caplog.text.count("reports neither temperature nor clocks") == 1
 
 
 def test_a_device_that_stays_hot_ends_the_run_and_its_rest_is_bounded() -> None:

@@ -1006,7 +1006,7 @@ def test_a_table_may_lack_joules(tmp_path: Path) -> None:
 def test_a_table_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(UsageError, match="no table"):
+    with pytest.raises(UsageError, match="not a table"):
         read_paper_table(path)
     lines = TABLE.read_text().splitlines()
     path.write_text("\n".join([lines[0], lines[1], lines[2].replace("big", "huge")]))

@@ -234,7 +234,10 @@ def test_an_update_that_cannot_be_done_in_place_gets_memory_of_its_own() -> None
         (lambda: TrainingStep("lenet", 4).plain(3), "no 3 equal parts"),
         (lambda: TrainingStep("lenet", 0).plain(), "batch of 0"),
         (lambda: TrainingStep("resnet", 4).plain(), "unknown model"),
-        (lambda: TrainingStep("lenet", 4, input_shape=(1, 28, 28)).plain(), "an input of its own"),
+        (
+            lambda: TrainingStep("lenet", 4, input_shape=(1, 28, 28)).plain(),
+            "defines its own input",
+        ),
         (lambda: formed(net(2), StepForm("channels_first", 0)), "make no step"),
         (lambda: formed(net(2), StepForm("channels_first", 1, -1)), "make no step"),
     ],

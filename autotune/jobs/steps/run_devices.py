@@ -32,8 +32,8 @@ def other_devices(runs: Sequence[Run], chosen: ChosenDevice) -> tuple[str, ...]:
         others[name] = others.get(name, False) or _is_other(device, chosen, here)
     if foreign := [name for name, other in others.items() if other]:
         return (
-            f"the kernels of --run were tuned on {', '.join(foreign)}, and the search is on {here}: a schedule that is "
-            "fast there may be slow here",
+            f"the kernels of --run were tuned on {', '.join(foreign)}, and the search is on {here}: a schedule "
+            "that is fast there may be slow here",
         )
     if len(others) > 1:
         return (f"the kernels of --run were tuned on different devices: {', '.join(others)}",)

@@ -20,7 +20,7 @@ from autotune.cli.options import (
     completion,
     run_path,
 )
-from autotune.cli.shared import time_text, with_wide
+from autotune.cli.shared import rate_text, time_text, with_wide
 
 
 @with_wide
@@ -157,7 +157,7 @@ def _show(result: dict[str, Any]) -> None:
         print(
             f"time a step  {time_text(step_ms / 1e3)} (median of {len(losses) - result['warm_up_steps']})"
         )
-        print(f"samples/s    {result['samples_per_s']:.4g}")
+        print(f"samples/s    {rate_text(result['samples_per_s'])}")
         prepare = time_text(result["prepare_ms"] / 1e3)
         print(f"data         {prepare} a step to prepare, in parallel with the step")
     peak, predicted = result["peak_bytes"], result["predicted_peak_bytes"]

@@ -305,6 +305,11 @@ def _fixed(value: float) -> str:
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
 
 
+def rate_text(value: float) -> str:
+    """A rate, such as samples a second, with three digits and without an exponent."""
+    return _fixed(value)
+
+
 def times_text(ends: Sequence[float] | None) -> str:
     """An interval of seconds, in the unit of its upper end where both read well in it; empty for none."""
     if not ends:

@@ -157,11 +157,11 @@ class Lowering:
         return place
 
     def refused(self, operation: Operation, what: str, hint: str) -> UsageError:
-        """Returns the error that names an operator and its place."""
-        written = f": {operation.written}" if operation.written and not operation.layer else ""
-        return UsageError(
-            f"{self._name}: {operation.what} in {operation.where} {what}{written}", hint=hint
-        )
+        """Returns the error that names what the user wrote, its line, and the operator that PyTorch made of it."""
+        found = f"{operation.what} in {operation.where}"
+        if operation.written and not operation.layer:
+            found = f"{operation.written} ({found})"
+        return UsageError(f"{self._name}: {found} {what}", hint=hint)
 
     def _storage_of(self, value: object) -> str:
         assert isinstance(value, Reference)

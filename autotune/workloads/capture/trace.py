@@ -227,8 +227,13 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]+)')
 
 
 def _written(node: Any) -> str:
-    """The innermost line of a node's stack that the user wrote."""
-    return _innermost(_FRAME.findall(node.meta.get("stack_trace") or ""))
+    """The innermost line of a node's stack that the user wrote; of a region, its first line that has one."""
+    found = _innermost(_FRAME.findall(node.meta.get("stack_trace") or ""))
+    for argument in () if found else node.all_input_nodes:
+        inner: Any = getattr(node.graph.owning_module, str(argument.target), None)
+        for other in inner.graph.nodes if hasattr(inner, "graph") else ():
+            found = found or _written(other)
+    return found
 
 
 def _innermost(frames: Iterable[tuple[str, str, str]]) -> str:

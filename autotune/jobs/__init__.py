@@ -1,5 +1,5 @@
-"""Jobs: what a command does, from its request to its result.
+"""Jobs: they carry out what a command asks for, from its request to its result.
 
-Each request is a frozen dataclass, made once from options or from a run's file, and validated in one place. One
-function or object carries it out, and returns what was found. Nothing is printed on stdout here.
+A request is a frozen dataclass. It is made once, from options or from a run's file, and validated in one place.
+One function or object carries it out and returns the result. Nothing is printed on stdout here.
 """

@@ -1,4 +1,6 @@
-"""The device that options name, made ready: phones, boards, this host, models, trackers; and values of options."""
+"""Prepares the device that options name: a phone, board, this host, a model or a tracker. Also reads option
+values.
+"""
 
 import lazy_loader
 

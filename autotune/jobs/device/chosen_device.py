@@ -1,4 +1,4 @@
-"""A device, made ready to be measured on, as the command line names it."""
+"""Prepares the device that the command line names for measurements."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Program = Callable[[Observer], Workload]
 _METERS = ("odpm", "hwmon", "iio", "rapl", "battery", "nvml")
 _CALL_S = 20.0
 _GPU_INTERVAL_S = 0.1
-"""GPUs renew their figure some ten times a second."""
+"""GPUs update their power reading about ten times a second."""
 
 
 @dataclass(frozen=True)
 class ChosenDevice:
-    """A device that was chosen, and how its time passes."""
+    """A chosen device, and the function that lets time pass on it."""
 
     device: Device
     info: DeviceInfo
@@ -41,11 +41,11 @@ class ChosenDevice:
 
 
 def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> ChosenDevice:
-    """The one device to measure on; what an earlier run left changed on it is undone.
+    """Returns the one device to measure on. First undoes changes that an earlier run left on it.
 
     Raises:
-        UsageError: None or several are meant.
-        DeviceError: It is not there, or another run holds it.
+        UsageError: The options match no device, or several.
+        DeviceError: The device is not connected, or another run holds it.
     """
     from autotune.devices import discovery
 
@@ -63,18 +63,18 @@ def choose(serial: str | None, ssh: Sequence[str], emulate: str | None) -> Chose
             f"{len(found)} devices are ready: {', '.join(s for s, _ in found)}",
             hint="name one with --device",
         )
-    # What another run holds is refused now, and not once a step has been built for it.
+    # If another run holds the device, fail now, before a step is built for it.
     with held(*found[0]):
         reached = discovery.reach(*found[0])
         return ChosenDevice(reached, probe(reached), time.sleep)
 
 
 def find_meter(chosen: ChosenDevice, name: str, *, needed: bool) -> Meter | None:
-    """The meter of a name, or the best one for `auto`.
+    """Returns the meter with this name, or the best meter for `auto`.
 
     Raises:
         UsageError: There is no such name.
-        DeviceError: The device has none, and one is needed.
+        DeviceError: The device has no meter, and one is needed.
     """
     if name.startswith(stream.PREFIX):
         source = name.removeprefix(stream.PREFIX)
@@ -120,21 +120,22 @@ def _gpu_meter(device: Device) -> list[Meter]:
         try:
             done = device.run(nvml.query(instant=instant), timeout=_CALL_S)
         except TransientDeviceError:
-            return []  # A driver that hangs; a device that is gone tells so at the next call.
+            return []  # A driver that hangs. A device that is gone is reported at the next call.
         if done.exit_code == 0 and (found := channels.nvml_meter(done.text, _GPU_INTERVAL_S)):
             return [found]
     return []
 
 
 def on_device(command: str, step: str) -> Program:
-    """A program that is on the device already.
+    """Returns a program that is already on the device.
 
     Args:
-        command: It and its arguments, as a shell splits them; `{threads}` stands for the number of threads.
-        step: A regular expression that the line at a step's end matches.
+        command: The program and its arguments, as a shell splits them. `{threads}` stands for the number of
+            threads.
+        step: A regular expression that matches the line printed at the end of a step.
 
     Raises:
-        UsageError: One of them cannot be read.
+        UsageError: The command or the expression cannot be parsed.
     """
     try:
         pattern = re.compile(step)
@@ -155,18 +156,18 @@ def ready(
     protocol: Protocol,
     band: Band | None,
 ) -> Iterator[StepBench]:
-    """A bench for a workload on the device; everything that is changed there is journalled, and undone at the end.
+    """Yields a bench for a workload on the device. Changes to the device are journalled, and undone at the end.
 
     Args:
         chosen: The device.
-        bring: Programs the workload there.
-        meter: What joules are taken from; None for times only.
+        bring: Copies the workload to the device.
+        meter: The meter that gives joules; None to measure times only.
         protocol: How runs are measured.
         band: See `StepBench`.
 
     Raises:
-        UsageError: The meter's source gives nothing.
-        ToolchainError: The program that observes cannot be built.
+        UsageError: The meter's source gives no values.
+        ToolchainError: The observer program cannot be built.
         DeviceError: The device is gone, or another run holds it.
     """
     program = _program(chosen)
@@ -174,7 +175,7 @@ def ready(
         source = stack.enter_context(Stream(meter.source)) if meter and meter.source else None
         stack.enter_context(ended_by_signals())
         stack.enter_context(held(chosen.device.serial, chosen.device.kind))
-        # A model in this process ends with it: what a kill leaves changed on it, nobody could or need undo.
+        # A model lives in this process and ends with it, so changes left by a kill need not be undone.
         own = chosen.device.kind == EMULATED_KIND
         notes = stack.enter_context(Scratch("notes")) if own else None
         journal = stack.enter_context(Journal(chosen.device, notes))
@@ -206,7 +207,7 @@ def _program(chosen: ChosenDevice) -> Path:
     from autotune.compiler.native import observe_program
 
     if chosen.device.kind == EMULATED_KIND:
-        # The model answers for the program; any file stands in for it.
+        # The model stands in for the program, so any file will do.
         return Path(__file__)
     return observe_program.ensure(
         chosen.info.abi, lambda line: print(f"autotune: {line}", file=sys.stderr)
@@ -214,10 +215,10 @@ def _program(chosen: ChosenDevice) -> Path:
 
 
 def ranges(space: str | None) -> CpuRanges:
-    """What `--space` allows: the name of a file in `search_spaces/cpu_config/`, or a path.
+    """Returns the ranges that `--space` allows: the name of a file in `search_spaces/cpu_config/`, or a path.
 
     Raises:
-        UsageError: There is no such file, or it says something that is not known.
+        UsageError: There is no such file, or it contains something unknown.
     """
     from autotune.compiler.target import spaces
     from autotune.studies.space import CpuRanges, read_ranges

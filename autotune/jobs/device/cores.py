@@ -19,7 +19,7 @@ HYBRID = "hybrid"
 def chosen_cores(
     cluster: str | None, emulate: str | None, target: TargetSpec, fleet: Fleet | None
 ) -> tuple[Cores | None, Fleet | None]:
-    """The cores that --cluster and --emulate mean, and the devices whose servers use them.
+    """Returns the cores that --cluster and --emulate select, and the devices whose servers use these cores.
 
     Raises:
         UsageError: There is no such cluster or device, or the target has no clusters.
@@ -90,7 +90,7 @@ def _served_cores(cluster: str, fleet: Fleet) -> tuple[Cores | None, Fleet]:
 
 
 def model_runner(request: TuneRequest) -> Runner:
-    """The runner that asks the model of a request's emulated device.
+    """Returns the runner that takes times from the model of a request's emulated device.
 
     Raises:
         UsageError: There is no such device.

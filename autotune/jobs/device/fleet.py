@@ -20,12 +20,12 @@ _DEFAULT_TRACKER = "127.0.0.1:9190"
 
 
 def fleet_of(tracker: str | None, key: str | None) -> Fleet | None:
-    """The devices that --tracker and --key name; None where neither is given.
+    """Returns the devices that --tracker and --key name; None if neither is given.
 
-    What is not given is taken from `TVM_TRACKER_HOST`, `TVM_TRACKER_PORT` and `TVM_TRACKER_KEY`.
+    Missing values are taken from `TVM_TRACKER_HOST`, `TVM_TRACKER_PORT` and `TVM_TRACKER_KEY`.
 
     Raises:
-        UsageError: The key is missing, or the tracker's address is none.
+        UsageError: The key is missing, or the tracker's address is invalid.
     """
     from autotune.compiler.target import Fleet
     from autotune.tracker import TrackerLink
@@ -46,11 +46,11 @@ def _tracker_of_environment() -> str:
 
 
 def target_on(target: TargetSpec, fleet: Fleet) -> TargetSpec:
-    """The target with its host code for the machine that the devices are.
+    """Returns the target with its host code set for the devices' kind of machine.
 
     Raises:
         DeviceError: The tracker does not answer, or has nothing under the key.
-        UsageError: The target is not what the devices are.
+        UsageError: The target does not match the devices.
     """
     from autotune.compiler.target import ARM_TRIPLE
 
@@ -69,12 +69,12 @@ def target_on(target: TargetSpec, fleet: Fleet) -> TargetSpec:
 
 
 def _usual_machine(target: TargetSpec) -> str:
-    """Of a device whose server does not tell: phones are 64-bit ARM."""
+    """Returns the usual machine for a device whose server does not report it: phones are 64-bit ARM."""
     return "aarch64" if target.name in ("arm-cpu", "adreno", "mali") else platform.machine()
 
 
 def fleet_runner(request: TuneRequest) -> RpcRunner:
-    """The runner of a request's devices.
+    """Returns the runner for a request's devices.
 
     Raises:
         DeviceError: The tracker does not answer, or has nothing under the key.
@@ -118,7 +118,7 @@ def _link(fleet: Fleet) -> TrackerLink:
 
 
 def served_under(fleet: Fleet) -> Sequence[Served]:
-    """The servers that a tracker has under a key.
+    """Returns the servers that a tracker lists under a key.
 
     Raises:
         DeviceError: The tracker does not answer, or has nothing under the key.

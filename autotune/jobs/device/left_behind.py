@@ -1,4 +1,4 @@
-"""What died runs have left changed on devices."""
+"""Changes that runs left on devices when they died."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from autotune.devices import LeftBehind, discovery, journal
 
 
 def still_there() -> list[LeftBehind]:
-    """What runs that died have left changed, on devices that are not models of ended processes."""
+    """Returns changes left by runs that died, except on models whose processes have ended."""
     return journal.without_models(journal.left_behind())
 
 
 def restore_left_behind() -> None:
-    """Undoes what died runs have left changed, before a run that changes devices itself, and says so on stderr."""
+    """Undoes changes left by runs that died, and says so on stderr. Called before a run that changes devices
+    itself.
+    """
     for left, failures in journal.restore(still_there(), discovery.reach):
         said = (
             f"not undone: {'; '.join(failures)}" if failures else "undone what an earlier run left"

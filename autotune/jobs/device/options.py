@@ -1,4 +1,4 @@
-"""Values of options: numbers, quantities with their units, words, and paths that hold from any folder."""
+"""Values of options: numbers, quantities with units, words, and paths that stay valid in any working directory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Word = TypeVar("_Word", bound=str)
 
 
 def finite(option: str, value: float | None, least: float = -math.inf) -> None:
-    """Refuses an option that is no finite number, or below the least.
+    """Refuses an option that is not a finite number or is below the least value.
 
     Raises:
-        UsageError: It is.
+        UsageError: The value is refused.
     """
     if value is not None and not (math.isfinite(value) and value >= least):
         wanted = "a finite number" if math.isinf(least) else f"a number from {least:g} on"
@@ -28,10 +28,10 @@ def finite(option: str, value: float | None, least: float = -math.inf) -> None:
 
 
 def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
-    """The one of the known words that an option gives.
+    """Returns the known word that an option gives.
 
     Raises:
-        UsageError: It is none of them.
+        UsageError: The value is not one of the known words.
     """
     for word in known:
         if word == value:
@@ -42,10 +42,10 @@ def one_of(option: str, value: str, known: Sequence[_Word]) -> _Word:
 def limits(
     deadline: str | None, energy: str | None, temperature: float | None, memory: str | None
 ) -> Limits:
-    """The limits of the command line.
+    """Returns the limits given on the command line.
 
     Raises:
-        UsageError: One is no quantity.
+        UsageError: A value is not a quantity.
     """
     finite("--max-temperature", temperature)
     return Limits(
@@ -75,7 +75,7 @@ def parse_size(text: str) -> int:
     """Reads a size such as 1GB, 512MiB or 300000; K, M and G are powers of 1000, Ki, Mi and Gi of 1024.
 
     Raises:
-        UsageError: It is not a size.
+        UsageError: The text is not a size.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None or not 0 < float(match[1]) < 1e15:
@@ -85,15 +85,16 @@ def parse_size(text: str) -> int:
 
 
 def lasting_space(space: str | None) -> str | None:
-    """A --space as a run keeps it: a file is found from any working directory."""
+    """Returns --space as a run stores it: the path of a file is absolute, to be valid in any working directory."""
     return str(Path(space).absolute()) if space and Path(space).is_file() else space
 
 
 def lasting(url: str | None) -> str | None:
-    """A --storage as a run keeps it: a journal is found from any working directory.
+    """Returns --storage as a run stores it: a journal's path is absolute, so that it is valid in any working
+    directory.
 
     Raises:
-        UsageError: It is what `autotune kernels` takes as --precision.
+        UsageError: The value is one that `autotune kernels` takes as --precision.
     """
     if url in ("fp16", "fp32"):
         raise UsageError(

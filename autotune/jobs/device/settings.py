@@ -1,4 +1,4 @@
-"""What the user keeps in `autotune.toml`, in this folder or one above it."""
+"""The user's settings in `autotune.toml`, in this folder or one above it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _KNOWN = {"devices": {"ssh"}}
 
 
 def boards() -> list[str]:
-    """Boards reached by ssh: `[devices] ssh = ["user@host", ...]`.
+    """Returns boards reached by ssh: `[devices] ssh = ["user@host", ...]`.
 
     Raises:
-        UsageError: The file is damaged, or holds something else there.
+        UsageError: The file is damaged, or this entry has another type.
     """
     path = _file()
     if path is None:

@@ -1,4 +1,4 @@
-"""Kernel runs, and exports of what they found."""
+"""Kernel runs, and exports of their kernels."""
 
 import lazy_loader
 

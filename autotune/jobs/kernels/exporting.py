@@ -1,4 +1,4 @@
-"""Tuned kernels of runs and plans, as a library."""
+"""Exports tuned kernels of runs and plans as a library."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from autotune.studies.plans import StepPlan, is_plan, read_plan
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What is exported.
+    """A request to export kernels.
 
     Attributes:
         out: Folder that the library is written to.
-        runs: Runs and plans; of the run of a joint search, its best plan.
+        runs: Runs and plans. The run of a joint search stands for its best plan.
         plans: Plans, instead of `runs`.
-        moved: Where runs of the plans are, if they were moved.
+        moved: New places of the plans' runs, if they were moved.
         format: `tvm`, `c` or `opencl`.
         name: The library's name; `autotune_kernels` by default.
-        platform: What a C library is built for; the runs' platform by default.
-        socs: Chip of each run's device, where runs do not tell.
+        platform: Platform that a C library is built for; the runs' platform by default.
+        socs: Chip of each run's device, if the runs do not record it.
         allow_stand_in: Whether kernels may have been measured on a stand-in.
-        check_all: Whether what every kernel computes is stored, to be checked.
+        check_all: Whether reference outputs of every kernel are stored, to check the kernels against.
     """
 
     out: Path
@@ -59,7 +59,7 @@ class ExportResult:
 
     Attributes:
         manifest: Content of its `manifest.json`.
-        untimed: Kernels that are untuned since no schedule had a valid time, as (variant, kernel).
+        untimed: Kernels left untuned because no schedule had a valid time, as (variant, kernel).
     """
 
     manifest: dict[str, Any]
@@ -70,7 +70,7 @@ def export(request: ExportRequest) -> ExportResult:
     """Writes a library.
 
     Raises:
-        UsageError: An option makes no sense, or the kernels were measured on a stand-in.
+        UsageError: An option is invalid, or the kernels were measured on a stand-in.
         ToolchainError: A kernel cannot be compiled.
     """
     variants = _variants(request)
@@ -107,7 +107,7 @@ def _variants(request: ExportRequest) -> tuple[Variant, ...]:
 
 
 def _sources(named: Sequence[Path], plans: Sequence[Path]) -> list[Path | StepPlan]:
-    """Runs and plans that are exported; of a joint search's run its best plan is meant."""
+    """Returns the runs and plans to export. The run of a joint search stands for its best plan."""
     best = ((path, path / "plans" / "best.json") for path in named)
     paths = [plan if plan.is_file() else path for path, plan in best]
     return [
@@ -117,9 +117,10 @@ def _sources(named: Sequence[Path], plans: Sequence[Path]) -> list[Path | StepPl
 
 
 def _with_plans(request: ExportRequest, sources: Sequence[Path | StepPlan]) -> tuple[Variant, ...]:
-    """The variants of runs and plans, in their order; a plan's are of the calls that the GPU makes, or the CPU.
+    """Returns the variants of runs and plans, in their order. A plan gives variants of its GPU calls or its CPU
+    calls.
 
-    Of the runs that were moved, a plan does not get those that are another plan's by their names.
+    A moved run is not offered to a plan if its name belongs to another plan only.
     """
     found: list[Variant] = []
     for number, source in enumerate(sources):
@@ -143,7 +144,7 @@ def _with_plans(request: ExportRequest, sources: Sequence[Path | StepPlan]) -> t
 def _of_plan(
     request: ExportRequest, plan: StepPlan, moved: Sequence[Path], soc: str
 ) -> Sequence[Variant]:
-    """The variants of one plan: of the calls that the GPU makes with OpenCL, else of the CPU's."""
+    """Returns the variants of one plan: of its GPU calls for the format `opencl`, else of its CPU calls."""
     gpu = request.format == "opencl"
     options = planned_options(plan, moved)
     if gpu != bool(plan.gpu) and (gpu or not plan.schedules):
@@ -163,7 +164,7 @@ def _of_plan(
             plan.path,
             len(plan.gpu),
         )
-    # A kernel has one schedule in a library: that of most of its calls.
+    # A library holds one schedule for each kernel: the one that most of its calls use.
     digests = {name: some[0] for name, some in plan.schedules.items()}
     clusters = [one["clusters"] for one in plan.settings]
     training = {name for one in clusters for name, own in one.items() if own["cores"]}
@@ -184,7 +185,7 @@ def _of_plan(
 
 
 def _names(plan: StepPlan) -> set[str]:
-    """What the folders of a plan's runs are called."""
+    """Returns the names of the folders of a plan's runs."""
     return {Path(run).name for run in (*plan.step["runs"], *plan.step.get("gpu_runs", ()))}
 
 
@@ -193,7 +194,7 @@ def _source(plan: Path) -> str:
 
 
 def _clocks(plan: StepPlan) -> list[tuple[str, int]]:
-    """Clocks that a plan holds throughout."""
+    """Returns the clocks that a plan holds for the whole step."""
     if len(plan.settings) > 1:
         return []
     clusters = plan.settings[0]["clusters"]

@@ -1,4 +1,4 @@
-"""Kernel runs: from a request, or a run that goes on, to a result on disk and a measured step."""
+"""Kernel runs: from a request, or a run to resume, to a result on disk and a measured step."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ Listener = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Tuned:
-    """A kernel run that has ended.
+    """A finished kernel run.
 
     Attributes:
         path: Its folder.
         result: Its result.
         content: Content of its `result.json`.
-        notice: What to say of a device that stands in for another; None where it does not.
+        notice: Notice that the device is a stand-in for another; None if it is not.
     """
 
     path: Path
@@ -59,12 +59,12 @@ class Tuned:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What became of the measurement of a tuned step.
+    """The outcome of measuring a tuned step.
 
     Attributes:
         content: The run's result, with `measured_step`.
-        why_not: Why the step was not measured; empty where it was.
-        interrupted: Whether that was Ctrl-C.
+        why_not: Why the step was not measured; empty if it was.
+        interrupted: Whether Ctrl-C was the reason.
     """
 
     content: dict[str, Any]
@@ -73,14 +73,14 @@ class StepOutcome:
 
 
 def resumed_request(path: Path, trials: int | None) -> tuple[TuneRequest, Run]:
-    """The request of a run that goes on, and the run.
+    """Returns the request of a run to resume, and the run.
 
     Args:
         path: The run's folder.
-        trials: Its trials from now on; None for as many as before.
+        trials: The new number of trials; None keeps the number.
 
     Raises:
-        UsageError: It is no kernel run, or names what this user has not allowed.
+        UsageError: It is not a kernel run, or it names something that this user has not allowed.
         RecordError: It is damaged.
     """
     earlier = read_run(path)
@@ -105,18 +105,18 @@ def tune(
     Args:
         request: What to tune.
         logs: Where a new run's folder is made.
-        earlier: The run to go on with; None starts a new one.
-        model: What the model is called; None for its workload's name, or for one operator.
-        listeners: Are called with each event that the run records.
+        earlier: The run to resume; None starts a new one.
+        model: The model's name; None to use its workload's name, or for one operator.
+        listeners: Functions that are called with each event that the run records.
 
     Raises:
-        RunInterrupted: Ctrl-C; everything that was measured is kept.
-        UsageError: The device or TVM is not the one of the earlier run.
+        RunInterrupted: Ctrl-C was pressed; all measurements are kept.
+        UsageError: The device or TVM differs from the earlier run's.
         NothingMeasuredError: No kernel has a valid time.
     """
     runner = _runner(request)
     if not runner.models:
-        linker(request.target.triple, fast=True)  # Told before anything is made.
+        linker(request.target.triple, fast=True)  # Reported before anything is made.
     if earlier is not None:
         _check_conditions(earlier, runner)
     else:
@@ -148,7 +148,7 @@ def tune(
         except TransientDeviceError:
             if not interrupted():
                 raise
-            result = None  # It was waiting for a device.
+            result = None  # The run was waiting for a device.
         if result is None:
             raise RunInterrupted(folder.path, COMMAND)
         workload = request.workload if request.batch is not None else None
@@ -163,10 +163,10 @@ def tune(
 
 
 def measure_step(request: ResolvedRequest, done: Tuned, *, wanted: bool) -> StepOutcome:
-    """Measures the step of a kernel run, where this machine can run it, and adds it to the run's result.
+    """Measures the step of a kernel run and adds it to the run's result, if this machine can run the step.
 
     Args:
-        request: What was tuned.
+        request: The request that was tuned.
         done: The run.
         wanted: Whether the step is to be measured at all.
     """
@@ -191,7 +191,7 @@ def measure_step(request: ResolvedRequest, done: Tuned, *, wanted: bool) -> Step
 
 
 def _why_predicted(request: ResolvedRequest, done: Tuned, wanted: bool) -> str:
-    """Why a run's step is not measured; empty where it can be."""
+    """Returns why a run's step is not measured; empty if it can be."""
     tuned, device = request.tuned, done.result.device["name"]
     if done.result.stand_in:
         return f"{device} stands in for {tuned.target.name}, and its times are not that target's"
@@ -215,7 +215,7 @@ def _measured(
     from autotune.compiler.step import step_runs
 
     def report(what: str, at: int, total: int) -> None:
-        # Raised here and not by the signal: TVM's own code does not bear an exception.
+        # Raised here and not by the signal handler: TVM's own code cannot handle an exception.
         if interrupted():
             raise KeyboardInterrupt
         progress.at(what, at, total)
@@ -252,10 +252,11 @@ def _folder(request: TuneRequest, runner: Runner, logs: Path, earlier: Run | Non
 def _learned(
     request: TuneRequest, runner: Runner, earlier: Run | None
 ) -> tuple[Experiences | None, str]:
-    """What the request's records tell of its kernels, and a line that says so; None where it asks for none.
+    """Returns what the request's records teach about its kernels, and a line that says so; None if it names no
+    records.
 
     Raises:
-        UsageError: There are no records where the request says.
+        UsageError: There are no records at the place that the request names.
         RecordError: They are damaged.
     """
     if not request.records:
@@ -285,7 +286,7 @@ def _check_conditions(earlier: Run, runner: Runner) -> None:
     """Refuses to mix measurements of two devices or two compilers in one run.
 
     Raises:
-        UsageError: The device or TVM's version is another one than the run's.
+        UsageError: The device or TVM's version differs from the run's.
     """
     device = earlier.about.get("device") or {}
     here = runner.device

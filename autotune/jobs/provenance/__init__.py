@@ -1,4 +1,4 @@
-"""What runs and results record of themselves, and what is said of a run that was interrupted."""
+"""Provenance that runs and results record, and messages about interrupted runs."""
 
 import lazy_loader
 

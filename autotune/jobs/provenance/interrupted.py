@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def how_to_resume(run: Path, command: str) -> str:
-    """The line that tells how to go on with a run.
+    """Returns the line that says how to resume a run.
 
     Args:
         run: Its folder.
@@ -19,13 +19,13 @@ def how_to_resume(run: Path, command: str) -> str:
 
 
 class RunInterrupted(Exception):  # noqa: N818  # what happened, as KeyboardInterrupt is
-    """A run was interrupted. Everything that it has measured is kept.
+    """A run was interrupted. All of its measurements are kept.
 
-    It is no `KeyboardInterrupt`, which the command line's library would take for its own.
+    This is not a `KeyboardInterrupt`, because the command line's library would handle that itself.
 
     Attributes:
         run: The run's folder.
-        command: The command that goes on with it, without `autotune`.
+        command: The command that resumes it, without `autotune`.
     """
 
     def __init__(self, run: Path, command: str, more: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What a run and a result record of themselves: command line, versions, device, Git revision."""
+"""Provenance of a run or a result: command line, versions, device, Git revision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna")
 
 
 def versions() -> dict[str, str]:
-    """Versions of autotune, Python and the packages that results depend on, by name."""
+    """Returns versions of autotune, Python and the packages that results depend on, by name."""
     return {
         "autotune": __version__,
         "python": platform.python_version(),
@@ -29,7 +29,7 @@ def versions() -> dict[str, str]:
 
 @contextmanager
 def command_line_of(arguments: Sequence[str]) -> Iterator[None]:
-    """Records the arguments of `autotune` for the runs and results that are made meanwhile."""
+    """Records the arguments of `autotune` in runs and results that are made inside the context."""
     token = _COMMAND.set(shlex.join(["autotune", *map(_without_password, arguments)]))
     try:
         yield
@@ -38,7 +38,7 @@ def command_line_of(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def command_line() -> str:
-    """The command line, with `***` for the password of a URL in it; empty where there is none."""
+    """Returns the command line, with `***` for the password in a URL; empty if there is none."""
     return _COMMAND.get()
 
 
@@ -57,11 +57,11 @@ def named(
     model: str | None = None,
     batch: int | None = None,
 ) -> dict[str, Any]:
-    """A result with what it is the result of.
+    """Returns a result with the names of its run and its model added.
 
     Args:
-        content: The result; what it says itself of the names below counts.
-        folder: The run's folder; None where none was made.
+        content: The result. A name that it already contains is kept.
+        folder: The run's folder; None if none was made.
         model: The model; None for another program, or for one operator.
         batch: Samples in a step.
     """
@@ -73,7 +73,7 @@ def named(
 
 
 def about_run(request: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, Any]:
-    """Content of `run.json`: what was asked for, on what, by which versions."""
+    """Returns the content of `run.json`: the request, the device and the versions."""
     return {
         "request": dict(request),
         "command": command_line(),
@@ -84,7 +84,7 @@ def about_run(request: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str
 
 
 def _revision() -> str:
-    """Git revision of the sources; empty outside a checkout or without git."""
+    """Returns the Git revision of the sources; empty outside a checkout or without git."""
     try:
         done = subprocess.run(
             ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],

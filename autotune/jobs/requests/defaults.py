@@ -1,4 +1,4 @@
-"""What is taken for options that are not given, where help names it. Imports nothing."""
+"""Defaults of options, for help texts to name. Imports nothing."""
 
 DEFAULT_BATCH = 4
 KERNEL_TRIALS = 256
@@ -6,4 +6,4 @@ SEARCH_TRIALS, JOINT_TRIALS = 40, 150
 BLOCKS = 5
 SEED = 1
 LARGEST = 500
-"""Configurations of a space that `--exhaustive` measures as a whole."""
+"""The largest space, in configurations, that `--exhaustive` measures completely."""

@@ -1,4 +1,4 @@
-"""What `autotune kernels` is asked to tune, before it is known what that means on a device."""
+"""The request of `autotune kernels`, before it is resolved for a device."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ _LARGEST = 2**31
 
 @dataclass(frozen=True)
 class KernelsRequest:
-    """Which kernels are tuned, for what, and how long. None stands for an option that was not given.
+    """Which kernels are tuned, for which target, and for how long. None stands for an option that was not given.
 
     Attributes:
         step: The training step whose kernels are tuned; None with `op`.
         op: One operator, as `--op` takes it; None with `step`.
-        role: Roles of `op`, with commas; None for all of them.
+        role: Roles of `op`, separated by commas; None for all of them.
         target: Name of a target; `cpu` by default.
         target_json: File with a TVM target, instead of `target`.
         trials: Candidates to measure, over all kernels; 256 by default.
         seed: Seed of the search; 1 by default.
         space: File with a search space, instead of the target's own.
-        precision: `fp16` tries kernels that keep operands of products in half precision.
+        precision: `fp16` also tries kernels that keep operands of products in half precision.
         tracker, key: Devices behind a TVM tracker.
         cluster: The cluster of cores that kernels are tuned for.
-        emulate: Profile of an emulated device, whose model gives the times.
-        start_from: Runs or records whose best schedules are tried first.
-        records: Databases of records that the search begins with.
+        emulate: Profile of an emulated device; its model gives the times.
+        start_from: Runs or records; their best schedules are tried first.
+        records: Databases of records that the search learns from before it begins.
     """
 
     step: StepRequest | None = None
@@ -74,10 +74,10 @@ class KernelsRequest:
     records: tuple[Path, ...] = ()
 
     def resolved(self) -> ResolvedRequest:
-        """What is to be tuned on the device that was named; asks a tracker where one was.
+        """Returns the request resolved for the device that was named. Asks the tracker if one was named.
 
         Raises:
-            UsageError: An option makes no sense.
+            UsageError: An option is invalid.
             DeviceError: The tracker does not answer, or has no such device.
         """
         if (self.step is None) == (self.op is None):
@@ -145,10 +145,10 @@ class KernelsRequest:
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """A request of kernels on a device that was found.
+    """A request for kernels, resolved for a device that was found.
 
     Attributes:
-        tuned: What the kernel run is asked to do.
+        tuned: The request of the kernel run.
         step: The step as it was named; None for one operator.
         wanted: The step; None for one operator.
         graph: The step in the form whose kernels are tuned; None for one operator.
@@ -161,10 +161,10 @@ class ResolvedRequest:
 
 
 def positive(option: str, value: int) -> int:
-    """A count that an option gives.
+    """Returns the count that an option gives.
 
     Raises:
-        UsageError: It is below 1, or does not fit 31 bits.
+        UsageError: It is below 1, or does not fit in 31 bits.
     """
     if not 1 <= value < _LARGEST:
         raise UsageError(
@@ -192,7 +192,7 @@ def _check_formulations(path: Path, space: Space) -> None:
 
 
 def _check_products(kernels: Sequence[Task], space: Space) -> None:
-    """Refuses kernels of which none has operands that could be kept in half precision."""
+    """Refuses kernels if none of them has operands that could be kept in half precision."""
     kinds = {rule.kind for rule in space.rules if isinstance(rule, ImplicitGemm)}
     tried = (
         one

@@ -1,4 +1,4 @@
-"""Named points of a search that has ended."""
+"""Named points of a finished search."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from autotune.records import Run, kind_of
 
 
 def point_of(run: Run, name: str) -> dict[str, Any]:
-    """A named point of a search that has ended.
+    """Returns a named point of a finished search.
 
     Raises:
-        UsageError: It has not ended, or has no such point.
+        UsageError: The search has not finished, or has no such point.
     """
     if kind_of(run.about) not in ("cpu-config", "joint"):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a search over CPU configurations, alone or together with schedules, is asked for."""
+"""The request of a search over CPU configurations, alone or together with schedules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from autotune.studies.run import SAMPLERS, StudyRequest
 from autotune.studies.space import OBJECTIVES, CpuSpace
 
 _LARGEST_SEED = 2**32 - 1
-"""Optuna's samplers draw by NumPy's older generator."""
+"""The largest seed. Optuna's samplers use NumPy's older generator, which takes no larger one."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,22 @@ class SearchRequest:
         joint: Whether schedules are searched too.
         objective: `latency`, `energy`, `edp` or `pareto`.
         step: The step that is measured; None for another program.
-        command, steps_from: Another program, and what the line at the end of its steps matches.
+        command, steps_from: Another program, and a pattern for the line at the end of each of its steps.
         device, ssh, emulate: Where it is measured.
-        deadline, energy_budget, max_temperature, memory_limit: Limits, with their units as text.
+        deadline, energy_budget, max_temperature, memory_limit: Limits, as text with units.
         trials: Configurations to measure.
-        sampler, model: Who proposes; whether models of time and power lead.
+        sampler, model: Which sampler proposes configurations; whether models of time and power guide it.
         space: A named space of cores and clocks, or a file.
         meter: Name of a meter.
         blocks: How often the best and the default are measured again.
-        start_temperature: Degrees Celsius at which a measurement begins at most.
-        least_seconds: Seconds of a measurement at least.
-        storage, study: Where processes share the study, and its name there.
+        start_temperature: Highest temperature, in degrees Celsius, at which a measurement begins.
+        least_seconds: Least duration of a measurement, in seconds.
+        storage, study: Storage through which processes share the study, and the study's name there.
         seed: Seed of the search.
         per_operator: Whether a configuration for each operator is planned too.
         exhaustive: Whether the rest of the space is measured.
-        reference_every: Configurations between two measurements that tell drift.
-        sequential: Whether cores and clocks are searched alone too, for comparison.
+        reference_every: Configurations between two measurements that detect drift.
+        sequential: Whether cores and clocks are also searched alone, for comparison.
         kernel_trials: Candidates of kernels that are tuned first.
     """
 
@@ -86,7 +86,7 @@ class SearchRequest:
 
     @property
     def command_name(self) -> str:
-        """The command that such a search is made by, without `autotune`."""
+        """The command that makes such a search, without `autotune`."""
         return "joint" if self.joint else "cpu-config"
 
     @property
@@ -95,10 +95,10 @@ class SearchRequest:
         return self.emulate is not None
 
     def checked(self) -> SearchRequest:
-        """The same, with numbers that make sense, and files that are found from any working directory.
+        """Returns the request with its values checked, and with paths that are valid in any working directory.
 
         Raises:
-            UsageError: An option makes no sense.
+            UsageError: An option is invalid.
         """
         finite("--blocks", self.blocks, 0)
         finite("--reference-every", self.reference_every, 0)
@@ -118,10 +118,10 @@ class SearchRequest:
         )
 
     def study_request(self, chosen: ChosenDevice) -> StudyRequest:
-        """The study of this search on a device.
+        """Returns the study of this search on a device.
 
         Raises:
-            UsageError: An option makes no sense, or not for this device.
+            UsageError: An option is invalid, or does not suit this device.
         """
         objective = one_of("--objective", self.objective or "latency", OBJECTIVES)
         sampler = one_of("--sampler", self.sampler or "tpe", SAMPLERS)
@@ -150,7 +150,7 @@ class SearchRequest:
         return request
 
     def _space(self, chosen: ChosenDevice) -> CpuSpace:
-        """What the device can do and `space` allows."""
+        """Returns the configurations that the device supports and `space` allows."""
         allowed = ranges(self.space)
         try:
             return CpuSpace.of(chosen.info.clusters, allowed, clocks=chosen.info.rooted)
@@ -160,7 +160,10 @@ class SearchRequest:
             raise UsageError(f"--space {self.space}: {error.message}", hint=error.hint) from error
 
     def workload_text(self) -> str:
-        """What is measured, for studies that are shared; runs count by their names: hosts have them elsewhere."""
+        """Returns text that identifies the workload, for shared studies.
+
+        Runs are identified by their names, because their folders differ between hosts.
+        """
         if self.step is None:
             return json.dumps([self.command, self.steps_from])
         step = self.step.to_json()
@@ -173,17 +176,17 @@ class SearchRequest:
         return json.dumps({**others, **names, **({"joint": True} if self.joint else {})})
 
     def to_json(self) -> dict[str, Any]:
-        """As `run.json` has it."""
+        """Returns the request as `run.json` stores it."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         step = None if self.step is None else self.step.to_json()
         return {**plain, "ssh": list(self.ssh), "step": step}
 
     @classmethod
     def of_run(cls, run: Run) -> SearchRequest:
-        """What a run was asked for.
+        """Returns the request of a run.
 
         Raises:
-            RecordError: It is of no search, or damaged.
+            RecordError: The run is not a search, or is damaged.
         """
         content = run.about.get("request", {})
         if not isinstance(content, dict) or "objective" not in content:

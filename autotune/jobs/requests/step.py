@@ -1,4 +1,4 @@
-"""The training step that a command is about, as runs and plans record it."""
+"""The training step that a command works on, as runs and plans record it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SHAPE = re.compile(r"[0-9]{1,6}(x[0-9]{1,6}){0,2}")
 
 @dataclass(frozen=True)
 class StepRequest:
-    """The training step that a command is about. None stands for an option that was not given.
+    """The training step that a command works on. None stands for an option that was not given.
 
     Attributes:
         model: A built-in model, `file.py:factory` or `package.module:factory`.
@@ -48,11 +48,11 @@ class StepRequest:
         input_shape: As `--input-shape` takes it.
         runs: Folders of kernel runs, absolute.
         micro_batch: Samples of a micro-batch.
-        recompute: Segments whose activations are computed again.
+        recompute: Segments whose activations are recomputed.
         layout: `channels-first` or `channels-last`.
         gpu_runs: Folders of OpenCL kernel runs, for calls on the GPU.
-        gpu_memory: How tensors get to the GPU.
-        module: A `torch.nn.Module`, of which `model` is only the name; no file keeps it.
+        gpu_memory: How tensors are brought to the GPU.
+        module: A `torch.nn.Module`; `model` is only its name. It is not stored in any file.
     """
 
     model: str
@@ -69,13 +69,13 @@ class StepRequest:
     module: Any = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As a run's folder keeps it."""
+        """Returns the request as a run's folder stores it."""
         plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "module"}
         return plain | {"runs": list(self.runs), "gpu_runs": list(self.gpu_runs)}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> StepRequest:
-        """What `to_json` gave."""
+        """Returns the request from the output of `to_json`."""
         lists = {name: tuple(found.get(name, ())) for name in ("runs", "gpu_runs")}
         known = {
             name: found[name]
@@ -85,18 +85,18 @@ class StepRequest:
         return cls(**known | lists)
 
     def with_model(self, holder: Path) -> StepRequest:
-        """The same with the file of its model where it is now; see `placed`."""
+        """Returns the request with the present place of its model's file; see `placed`."""
         file, colon, factory = self.model.rpartition(":")
         found = place_of(file, holder, Path.is_file) if file.endswith(".py") else None
         return self if found is None else replace(self, model=f"{found}{colon}{factory}")
 
     def placed(self, holder: Path, fix: str, given: Sequence[Path] = ()) -> StepRequest:
-        """The same with its runs, and the file of its model, where they are now.
+        """Returns the request with the present places of its runs and of its model's file.
 
         Args:
-            holder: The run's folder, or the plan, that has these options.
-            fix: What to do where a run is not found.
-            given: Folders of runs: one takes the place of the run of its name; what has no such name counts too.
+            holder: The run's folder, or the plan, that contains these options.
+            fix: Advice for a run that is not found.
+            given: Folders of runs. Each replaces the run of the same name. Runs with other names are added.
 
         Raises:
             UsageError: A run is not found, or the model is code that this user has not allowed.
@@ -115,7 +115,7 @@ class StepRequest:
                 )
             return [] if found is None else [str(found)]
 
-        # What was renamed may stand for a run that is not found.
+        # A renamed run may replace one that is not found.
         runs = [one for run in self.runs for one in place(run, needed=not more)]
         return replace(
             placed,
@@ -124,10 +124,10 @@ class StepRequest:
         )
 
     def training_step(self, seed: int = 1) -> TrainingStep:
-        """The step; a PyTorch module is made with the seed.
+        """Returns the step. A PyTorch module is made with the seed.
 
         Raises:
-            UsageError: An option makes no sense.
+            UsageError: An option is invalid.
         """
         shape = None
         if self.input_shape is not None:
@@ -152,14 +152,14 @@ class StepRequest:
         )
 
     def form(self, batch: int, usual: str) -> StepForm:
-        """The form of the step: micro-batches, recomputation, layout.
+        """Returns the form of the step: micro-batches, recomputation, layout.
 
         Args:
             batch: Samples of a step.
-            usual: The target's layout, `channels_first` or `channels_last`, for a step that names none.
+            usual: The target's layout, `channels_first` or `channels_last`, used if the step names none.
 
         Raises:
-            UsageError: The micro-batches do not make up the batch, or there are no segments.
+            UsageError: The micro-batches do not divide the batch, or there are no segments.
         """
         part = batch if self.micro_batch is None else self.micro_batch
         if self.micro_batch is not None and (part < 1 or batch % part):
@@ -187,12 +187,12 @@ def requested_step(
     recompute: int | None,
     layout: str | None,
 ) -> StepRequest | None:
-    """The step that options of the command line mean; None where they mean none.
+    """Returns the step that command-line options name; None if they name none.
 
-    A model that is code may run from now on wherever a file names it.
+    If the model is code, it is remembered as allowed, so later files that name it may run it.
 
     Raises:
-        UsageError: They say something of a step, but not which.
+        UsageError: Options describe a step, but no model is given.
     """
     others = (batch, classes, optimizer, input_shape, runs, micro_batch, recompute, layout)
     if model is None:
@@ -206,7 +206,7 @@ def requested_step(
         classes,
         optimizer,
         input_shape,
-        # They are read again later, from whatever folder.
+        # Paths are absolute because they are read later from another folder.
         tuple(str(run.absolute()) for run in runs or ()),
         micro_batch,
         recompute,
@@ -215,7 +215,7 @@ def requested_step(
 
 
 def step_feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yields what each step is given, without end."""
+    """Yields the inputs of each step, without end."""
     shape = graph.sample_shape
     if data is None:
         samples = generated_samples(max(64, 2 * graph.batch), shape, graph.classes, seed)

@@ -1,8 +1,8 @@
-"""What a run or a plan may use: what this user has used before, or has allowed.
+"""Things that a run or a plan may use: those that this user has used before or has allowed.
 
-Both name the step's model, which may be a function in a file. A run names the program that is measured, boards, a
-tracker and a study's storage. What the user gives on the command line is remembered; what else a file names is
-refused until it is allowed.
+Runs and plans name the step's model, which may be a function in a file. A run also names the measured program,
+boards, a tracker and a study's storage. Whatever the user gives on the command line is remembered. Anything else
+that a file names is refused until it is allowed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autotune.errors import UsageError
 
 
 def outside(asked: Mapping[str, Any]) -> list[str | None]:
-    """What a run's request names outside of its folder: a program, a board, a study's storage, a tracker.
+    """Returns the outside things that a run's request names: a program, a board, a study's storage, a tracker.
 
     Args:
         asked: The request, as `run.json` has it.
@@ -37,10 +37,10 @@ def outside(asked: Mapping[str, Any]) -> list[str | None]:
 
 
 def model_code(model: str | None) -> str | None:
-    """The code that a model's name stands for, with the place where it is; None for one of the built-in models.
+    """Returns the code that a model's name stands for, with its place; None for a built-in model.
 
     Args:
-        model: As `--model` takes it: `file.py:function` and `package.module:function` are code.
+        model: As `--model` takes it. `file.py:function` and `package.module:function` are code.
     """
     if model is None or ":" not in model:
         return None
@@ -51,7 +51,10 @@ def model_code(model: str | None) -> str | None:
 
 
 def _package_place(package: str) -> str:
-    """Where a package would be imported from, which is not done; the working directory counts as it does then."""
+    """Returns the place that a package would be imported from, without importing it.
+
+    The working directory is searched too, as it is in the import.
+    """
     here = str(Path.cwd())
     added = here not in sys.path
     if added:
@@ -69,7 +72,7 @@ def _package_place(package: str) -> str:
 
 
 def allow(names: Iterable[str | None]) -> None:
-    """Remembers what the user has asked for; where nothing can be written, it has to be allowed again."""
+    """Remembers the names as allowed. If the file cannot be written, they have to be allowed again."""
     for name in names:
         if name is not None:
             with contextlib.suppress(OSError):
@@ -78,14 +81,14 @@ def allow(names: Iterable[str | None]) -> None:
 
 
 def check_allowed(holder: Path, names: Iterable[str | None]) -> None:
-    """Refuses a file that names what this user has neither used nor allowed.
+    """Refuses a file that names something that this user has neither used nor allowed.
 
     Args:
         holder: The run or the plan that names it.
-        names: Models as `model_code` has them, and what `outside` finds.
+        names: Models as `model_code` returns them, and results of `outside`.
 
     Raises:
-        UsageError: It names such a thing.
+        UsageError: A name is not allowed.
     """
     for name in names:
         if name is not None and not _mark(name).exists():

@@ -1,4 +1,4 @@
-"""What a joint search must know of a device's GPU before it begins: what crossings cost, asked of the device."""
+"""Measures what crossings to a device's GPU cost. A joint search must know this before it begins."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ _LIMIT_S = 600.0
 def measured_placing(
     steps: StepBench, workload: DeviceWorkload, setting: Setting
 ) -> Placing | None:
-    """Measures what it costs to bring a step's tensors to the GPU and back; None where no GPU shares in the step.
+    """Measures the cost of moving a step's tensors to the GPU and back.
+
+    Returns None if no GPU takes part in the step.
 
     Args:
         steps: The device.
         workload: The step on it.
-        setting: Of cores and clocks meanwhile.
+        setting: Cores and clocks during the measurement.
 
     Raises:
-        StableDeviceError: The device has no OpenCL, or does not tell.
+        StableDeviceError: The device has no OpenCL, or reports no costs.
     """
     if workload.pools is None or not any(workload.sides):
         return None

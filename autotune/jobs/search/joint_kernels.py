@@ -1,4 +1,4 @@
-"""Kernels that a joint search tunes itself, where no run is named."""
+"""Kernels that a joint search tunes itself when no run is named."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _LARGEST = 2**31
 def kernels_first(
     search: SearchRequest, step: StepRequest, chosen: ChosenDevice, logs: Path
 ) -> Path:
-    """Tunes a step's kernels for all cores of this host, or of a model; the run's folder.
+    """Tunes a step's kernels for all cores of this host, or of a model, and returns the run's folder.
 
     Args:
-        search: What is searched.
+        search: The search's request.
         step: The step.
         chosen: The device.
-        logs: Where the run's folder is made.
+        logs: Folder that the run's folder is made in.
 
     Raises:
-        RunInterrupted: Ctrl-C.
-        UsageError: The device is reached over a tracker alone, or an option makes no sense.
+        RunInterrupted: Ctrl-C was pressed.
+        UsageError: The device is reached only over a tracker, or an option is invalid.
     """
     trials = TRIALS if search.kernel_trials is None else search.kernel_trials
     if not 1 <= trials < _LARGEST:
@@ -56,7 +56,7 @@ def kernels_first(
     wanted = step.training_step()
     form = step.form(wanted.batch, space.layout)
     graph = wanted.graph(form)
-    if step.gpu_runs:  # What is wrong with them is told before all is tuned.
+    if step.gpu_runs:  # Errors in them are reported before the tuning starts.
         from autotune.compiler.step import gpu_runs
 
         side_of(gpu_runs([Path(run) for run in step.gpu_runs]), wanted, form, graph)

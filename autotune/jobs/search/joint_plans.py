@@ -1,4 +1,4 @@
-"""A joint search on a device, and the plans that it leaves in its run's folder."""
+"""A joint search on a device, and the plans that it writes into its run's folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def joint_bench(
     request: StudyRequest,
     events: Sequence[Mapping[str, Any]],
 ) -> JointBench:
-    """The bench of a joint search, which knows what an earlier part of the run has measured."""
+    """Returns the bench of a joint search. It knows what earlier parts of the run have measured."""
     assert workload.pools is not None
     pools = workload.pools
     placing = measured_placing(steps, workload, setting_of(bench.clusters, None))
@@ -46,11 +46,11 @@ def joint_bench(
 def forms_on_device(
     workload: DeviceWorkload, memories: Sequence[MemoryKind] = ()
 ) -> list[FormOnDevice]:
-    """The step's forms, which are there.
+    """Returns the forms of the step, which are already on the device.
 
     Args:
         workload: The step.
-        memories: How tensors get to a GPU, for each form; none where no GPU shares in the step.
+        memories: How tensors are brought to a GPU, for each form; empty if no GPU takes part in the step.
     """
     assert workload.pools is not None
     return [
@@ -64,12 +64,13 @@ def forms_on_device(
 def kept_choice(
     workload: DeviceWorkload, names: Sequence[str], configuration: CpuConfiguration | None
 ) -> Choice:
-    """What tuning kernels first would run: each kernel's fastest schedule, in the step's first form.
+    """Returns the choice that tuning kernels first would make: each kernel's fastest schedule, in the step's first
+    form.
 
     Args:
         workload: The step.
         names: The device's clusters.
-        configuration: The cores that train: kernels that were tuned for them count; None for all of them.
+        configuration: The cores that train. Kernels tuned for these cores are used. None stands for all cores.
     """
     assert workload.pools is not None
     if configuration is None:
@@ -80,12 +81,12 @@ def kept_choice(
 
 @dataclass(frozen=True)
 class PlanPoint:
-    """What a plan is made of.
+    """The content of a plan.
 
     Attributes:
-        figures: What was measured, as the search's result has it.
-        settings: What the step goes through.
-        of_call: Which of them each call has; None where all have the first.
+        figures: The measured figures, as in the search's result.
+        settings: Settings that the step uses in turn.
+        of_call: Index of each call's setting; None if all calls have the first.
     """
 
     figures: Mapping[str, Any]
@@ -100,14 +101,14 @@ def write_plans(
     search: SearchRequest,
     points: Mapping[str, PlanPoint],
 ) -> dict[str, str]:
-    """Writes a plan for each point; their files in the run's folder, by the points' names.
+    """Writes a plan for each point, and returns the files in the run's folder by the points' names.
 
     Args:
-        folder: The run's.
-        bench: What measured.
+        folder: The run's folder.
+        bench: The bench that measured.
         workload: The step.
-        search: What was searched.
-        points: What was measured, and with what, by name.
+        search: The search's request.
+        points: The points by name, with their figures and settings.
     """
     assert workload.pools is not None
     assert search.step is not None
@@ -136,7 +137,7 @@ def write_plans(
 def plan_points(
     bench: JointBench, workload: DeviceWorkload, result: Mapping[str, Any]
 ) -> dict[str, PlanPoint]:
-    """The points of a result that have a plan."""
+    """Returns the points of a result that have a plan."""
     names = [cluster.name for cluster in bench.clusters]
     front = {f"pareto-{number}": point for number, point in enumerate(result["pareto"], start=1)}
     found = {}
@@ -152,7 +153,7 @@ def plan_points(
     planned = result.get("per_operator")
     if planned and planned["measured"] and planned["measured"]["verdict"] == "better":
         each = [CpuConfiguration.from_json(one, names) for one in planned["configurations"]]
-        # Such a plan was measured on the CPU alone.
+        # Such a plan was measured on the CPU only.
         settings = tuple(PlannedSetting(one, replace(bench.choose(one), gpu=())) for one in each)
         assert workload.pools is not None
         count = len(workload.pools.forms[settings[0].choice.form].graph.nodes)
@@ -162,7 +163,7 @@ def plan_points(
 
 
 def setting_of_calls(changes: Sequence[Mapping[str, Any]], count: int) -> tuple[int, ...]:
-    """The setting of each call of a step that goes round through changes, of which there is at least one."""
+    """Returns the setting of each call of a step whose settings change in a cycle. There is at least one change."""
     to = {change["call"]: change["to"] for change in changes}
     now, found = changes[-1]["to"], []
     for call in range(count):

@@ -1,4 +1,4 @@
-"""Searches over a recorded table, as if it were a device."""
+"""Searches over a recorded table as if it were a device."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from autotune.studies.space import OBJECTIVES, CpuConfiguration, Figures, needs_
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """Searches over one table, each with its own seed.
+    """Several searches over one table, each with its own seed.
 
     Attributes:
         recorded: A table, a run of cpu-config, or a folder of published traces.
         objective: `latency`, `energy`, `edp` or `pareto`.
-        sampler: Who proposes.
-        model: Whether models of time and power lead.
-        deadline: Longest step, with its unit; None without one.
-        network, batch: Of traces: whose runs are the table.
-        usb_alone: Of traces: whether what the battery gave is left out.
-        seeds: How many searches.
+        sampler: The sampler that proposes configurations.
+        model: Whether models of time and power guide the search.
+        deadline: Longest allowed step, with its unit; None without a deadline.
+        network, batch: For traces: the network and the batch whose runs make up the table.
+        usb_alone: For traces: whether the battery's share of the power is left out.
+        seeds: Number of searches.
     """
 
     recorded: Path
@@ -45,14 +45,14 @@ class ReplayRequest:
 
     @property
     def lists_traces(self) -> bool:
-        """Whether all runs of the traces are to be shown, and nothing is searched."""
+        """Whether all runs of the traces are listed and nothing is searched."""
         return self.traces and (self.network, self.batch, self.usb_alone) == (None, None, False)
 
     def check(self) -> None:
-        """Checks what does not depend on the table.
+        """Checks everything that does not depend on the table.
 
         Raises:
-            UsageError: An option is wrong, or is not for such a table.
+            UsageError: An option is wrong, or does not suit such a table.
         """
         if self.seeds < 1:
             raise UsageError(f"--seeds is {self.seeds}", hint="give a number from 1 on")
@@ -68,11 +68,11 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What searches over a table found.
+    """Results of searches over a table.
 
     Attributes:
         bench: The table that was searched.
-        recorded: All that the table holds; what has no energy may be left out of the search.
+        recorded: Everything in the table. Configurations without energy may be left out of the search.
         searches: One for each seed, from 1 on.
     """
 
@@ -82,7 +82,7 @@ class ReplayResult:
 
     @property
     def measurements(self) -> list[int]:
-        """How many each search needed until it had found its goal."""
+        """Measurements that each search needed to reach its goal."""
         return [found.measurements for found in self.searches]
 
 

@@ -76,7 +76,7 @@ Listener = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A search that has ended.
+    """A finished search.
 
     Attributes:
         path: Its run's folder.
@@ -91,11 +91,11 @@ class Search:
     """Carries out one search.
 
     Args:
-        request: What is asked for.
+        request: The request.
         logs: Folder that a new run's folder is made in.
-        resume: Folder of the run that goes on; None for a new one.
-        events: What that run has recorded.
-        listeners: Are called with each event that the run records.
+        resume: Folder of the run to resume; None for a new one.
+        events: Events that the resumed run has recorded.
+        listeners: Functions that are called with each event that the run records.
     """
 
     def __init__(
@@ -115,15 +115,15 @@ class Search:
 
     @classmethod
     def resumed(cls, path: Path, given: SearchRequest, logs: Path | None) -> Search:
-        """The search of a run that goes on.
+        """Returns the search of a run to resume.
 
         Args:
             path: The run's folder.
-            given: What is asked for beside it: only trials, and a storage for its password.
-            logs: Must be None: the run has a folder.
+            given: Options given with it. Only trials are allowed, and a storage to supply its password.
+            logs: Must be None, because the run already has a folder.
 
         Raises:
-            UsageError: More is given, or it is another kind of run.
+            UsageError: Other options are given, or it is another kind of run.
         """
         if logs is not None or given != SearchRequest(
             joint=given.joint, trials=given.trials, storage=given.storage
@@ -152,10 +152,10 @@ class Search:
     def new(
         cls, request: SearchRequest, logs: Path | None, listeners: Sequence[Listener] = ()
     ) -> Search:
-        """A new search; `listeners` are called with each event that the run records.
+        """Returns a new search; `listeners` are called with each event that the run records.
 
         Raises:
-            UsageError: An option makes no sense.
+            UsageError: An option is invalid.
         """
         checked = request.checked()
         allow(outside(checked.to_json()))
@@ -165,10 +165,10 @@ class Search:
         """Searches, and writes the run's folder.
 
         Raises:
-            RunInterrupted: Ctrl-C; everything that was measured is kept.
-            UsageError: What was asked for makes no sense on this device.
+            RunInterrupted: Ctrl-C was pressed; all measurements are kept.
+            UsageError: The request is not possible on this device.
             NothingMeasuredError: No configuration has a valid measurement.
-            DeviceError: The device is gone, or has no meter that is needed.
+            DeviceError: The device is gone, or lacks a meter that is needed.
         """
         prepared = self._prepared()
         with self._opened(prepared) as opened:
@@ -180,14 +180,14 @@ class Search:
         return SearchResult(opened.path, content)
 
     def _prepared(self) -> _Prepared:
-        """What is known before anything is made or measured."""
+        """Returns what is known before anything is made or measured."""
         request = self._request
         chosen = choose(request.device, request.ssh, request.emulate)
         study = request.study_request(chosen)
         step = request.step
         if step is not None and self._resume is not None:
             step = step.placed(self._resume, PUT_BACK)
-            # The model is called as it was: processes that share a study know it by that name.
+            # The model keeps its old name: processes that share a study know it by that name.
             assert request.step is not None
             request = replace(
                 request, step=replace(request.step, runs=step.runs, gpu_runs=step.gpu_runs)
@@ -205,13 +205,13 @@ class Search:
             step = replace(step, runs=(str(tuned.absolute()),))
             request = replace(request, step=step)
             study = replace(study, workload=request.workload_text())
-        # A study that others share is refused before anything is made or measured.
+        # A study that other processes share is refused before anything is made or measured.
         shared = shared_study(request, study)
         return _Prepared(request, chosen, study, step, command, meter, wanted, shared)
 
     @contextmanager
     def _opened(self, prepared: _Prepared) -> Iterator[_OpenSearch]:
-        """The search with its workload on the device and its run's folder open."""
+        """Yields the search with its workload on the device and its run's folder open."""
         request, chosen = prepared.request, prepared.chosen
         name = request.command_name
         choice = OpenChoice(prepared.study.limits.memory_bytes) if request.joint else None
@@ -230,7 +230,7 @@ class Search:
                 progress.notice(f"{chosen.info.emulated}: times and joules are a model's")
             if not chosen.info.rooted:
                 progress.notice("no root: clocks are left to the system, and only observed")
-            # A run that goes on begins its measurements at the temperatures at which it began them before.
+            # A resumed run begins measurements at the same temperatures as before.
             band = start_band(request, self._events)
             with ready(chosen, workload.bring, prepared.meter, protocol_of(request), band) as steps:
                 if band is None and steps.band is not None:
@@ -242,7 +242,7 @@ class Search:
                 )
 
     def _folder(self, prepared: _Prepared) -> RunFolder:
-        """The run's folder. Only now: a bad option leaves none behind."""
+        """Returns the run's folder. It is made this late so that a bad option leaves no folder behind."""
         if self._resume is not None:
             return RunFolder.reopen(self._resume)
         request, info = prepared.request, prepared.chosen.info
@@ -269,13 +269,13 @@ class _OpenSearch:
     """A search with its workload on the device.
 
     Args:
-        prepared: What is searched.
-        events: What an earlier part of the run has recorded.
+        prepared: The search to carry out.
+        events: Events that earlier parts of the run have recorded.
         steps: The device.
-        workload: What is measured there.
+        workload: The workload on the device.
         folder: The run's folder.
-        progress: Is told of milestones.
-        interrupted: Whether to stop.
+        progress: Receives milestones.
+        interrupted: Returns whether to stop.
     """
 
     def __init__(
@@ -307,10 +307,10 @@ class _OpenSearch:
         return self._folder.path
 
     def searched(self) -> tuple[Outcome, dict[str, Any]]:
-        """Searches; what came out, and the run's result, which is written.
+        """Searches and writes the run's result. Returns the outcome and the result.
 
         Raises:
-            RunInterrupted: Ctrl-C.
+            RunInterrupted: Ctrl-C was pressed.
         """
         prepared, request = self._prepared, self._prepared.request
         calibrated(
@@ -374,7 +374,7 @@ class _OpenSearch:
         return run.run()
 
     def _add_joint(self, content: dict[str, Any], whole: JointOutcome) -> None:
-        """Adds to a result what a joint search has beside that of cores and clocks, and writes its plans."""
+        """Adds the parts of a result that only a joint search has, and writes its plans."""
         assert self._joint is not None
         assert self._workload.pools is not None
         content["sequential"], content["placement"] = whole.sequential, whole.placement
@@ -386,19 +386,21 @@ class _OpenSearch:
         )
 
     def _per_operator(self, found: Found) -> dict[str, Any] | None:
-        """Plans, and measures the plan; None where it cannot be done, or was interrupted."""
+        """Plans a configuration for each operator and measures the plan. Returns None if this fails or is
+        interrupted.
+        """
         assert self._workload.graph is not None
         study, joint = self._prepared.study, self._joint
         chosen, form = candidates(found), 0
         used = None
         if joint is not None and chosen:
-            # A step has one form, whatever it goes through.
+            # A step has one form in all of its settings.
             form = joint.choose(chosen[0]).form
             chosen = [one for one in chosen if joint.choose(one).form == form]
             used = partial(_used, joint, forms_on_device(self._workload)[form])
         if not chosen:
-            return None  # The run has no best; it ends by saying so.
-        # The changes between configurations are measured as well.
+            return None  # The run has no best configuration; it ends by saying so.
+        # The switches between configurations are measured too.
         self._progress.phase("per operator", len(chosen) + 1 + 2 * self._blocks)
         done = 0
         record = recorder(self._folder)
@@ -425,7 +427,7 @@ class _OpenSearch:
 def _check_device(
     request: SearchRequest, step: StepRequest | None, study: StudyRequest, chosen: ChosenDevice
 ) -> None:
-    """Refuses what the device, or what is measured on it, cannot do."""
+    """Refuses a request that the device or the workload does not support."""
     if step is not None and step.gpu_runs and request.emulated:
         raise UsageError(
             "--gpu-run: the models of phones have no GPU",
@@ -446,7 +448,7 @@ def _check_device(
 def _nothing_measured(
     found: Found, request: StudyRequest, outcome: Outcome, folder: Path
 ) -> NothingMeasuredError:
-    """Why a search has no best."""
+    """Returns the error that says why a search has no best configuration."""
     count, hint = len(outcome.trials), f"see {folder}/events.jsonl"
     if found.figures:
         nearest = nearest_text(found, request.limits, [c.name for c in request.space.clusters])

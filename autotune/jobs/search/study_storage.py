@@ -1,4 +1,4 @@
-"""Where a search keeps its study, and the files that its options name."""
+"""The place where a search stores its study, and the files that its options name."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from autotune.studies.run import (
 )
 
 _STUDY = "cpu-config"
-"""What a study was called that nobody had named, until studies had names of their own."""
+"""Name of unnamed studies in earlier versions, before studies were named after their search."""
 
 
 def same_storage(before: str | None, given: str) -> str:
-    """The storage of a run that goes on, which may be given again for its password."""
+    """Returns the storage of a resumed run. It may be given again to supply its password."""
     known, again = (without_password(lasting(url) or "") for url in (before, given))
     if before is None or known != again:
         raise UsageError(
@@ -39,12 +39,12 @@ def same_storage(before: str | None, given: str) -> str:
 
 
 def study_name(search: SearchRequest, device: str) -> str:
-    """What a study is called that nobody has named: its command, its device, and what is measured.
+    """Returns the default name of a study: its command, its device and its workload.
 
-    Processes that are given the same options on devices of one model find each other by it.
+    Processes with the same options, on devices of one model, find each other by this name.
 
     Args:
-        search: What is searched.
+        search: The search's request.
         device: The device's system on chip.
     """
     step = search.step
@@ -56,7 +56,7 @@ def study_name(search: SearchRequest, device: str) -> str:
 
 
 def shared_study(search: SearchRequest, request: StudyRequest) -> Study | None:
-    """The study in --storage; None where it is kept in the run's folder."""
+    """Returns the study in --storage; None if it is stored in the run's folder."""
     if search.storage is None:
         return None
     storage = open_storage(search.storage)
@@ -65,9 +65,9 @@ def shared_study(search: SearchRequest, request: StudyRequest) -> Study | None:
 
 
 def with_study_name(search: SearchRequest, request: StudyRequest, device: str) -> SearchRequest:
-    """The options of a new search with the name of its study, which its run keeps.
+    """Returns the options of a new search with its study's name, which its run keeps.
 
-    Where the same search is in --storage under the name that an earlier version gave it, that one goes on.
+    If --storage has the same search under the name used by earlier versions, that study is continued.
     """
     if search.study is not None:
         return search
@@ -83,7 +83,7 @@ def with_study_name(search: SearchRequest, request: StudyRequest, device: str) -
 
 
 def study_place(search: SearchRequest, folder: RunFolder) -> tuple[BaseStorage, str]:
-    """Where a study is kept, and its name: in --storage, or in the run's folder."""
+    """Returns the storage of a study and its name. The storage is --storage or the run's folder."""
     return open_storage(search.storage or default_url(folder.path)), search.study or _STUDY
 
 

@@ -1,4 +1,4 @@
-"""Training steps on this machine or on a device: trained, profiled, compared, measured as planned."""
+"""Training steps on this machine or on a device: trained, profiled, compared, and measured with a plan."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Two configurations of a search, measured in interleaved blocks until one is surely better."""
+"""Compares two configurations of a search in interleaved blocks until one is significantly better."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """Two points of a search that are compared.
+    """Two points of a search to compare.
 
     Attributes:
         run: Folder of the search.
         first, second: Names of its points.
-        by: What is compared.
+        by: The figure that is compared.
         seed: Seed of the orders and of the bootstrap.
     """
 
@@ -52,7 +52,7 @@ class ComparisonRequest:
         return self.first, self.second
 
     def to_json(self) -> dict[str, Any]:
-        """As `run.json` has it."""
+        """Returns the request as `run.json` stores it."""
         return {
             "run": str(self.run), "first": self.first, "second": self.second, "by": self.by,
             "seed": self.seed,
@@ -61,13 +61,13 @@ class ComparisonRequest:
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """A comparison that has ended.
+    """A finished comparison.
 
     Attributes:
         path: Its run's folder.
         content: Content of its `result.json`.
         points: The points, as the search's result has them.
-        emulated: What says that the device is a model; empty for a real one.
+        emulated: Notice that the device is a model; empty for a real one.
     """
 
     path: Path
@@ -77,10 +77,10 @@ class ComparisonResult:
 
 
 def compare_points(request: ComparisonRequest) -> ComparisonResult:
-    """Compares two points, and writes the run's folder beside that of the search.
+    """Compares two points, and writes the run's folder beside the search's folder.
 
     Raises:
-        UsageError: There are no such points, or both are one configuration.
+        UsageError: There are no such points, or both have the same configuration.
         DeviceError: The device is gone, or one of them cannot be measured.
     """
     if not 0 <= request.seed < 2**32:

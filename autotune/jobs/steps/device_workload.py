@@ -1,4 +1,4 @@
-"""What a device is measured with, as the command line says it: a tuned step, or any program."""
+"""The workload measured on a device, as the command line names it: a tuned step, or any program."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _SEED = 1
 def given_command(
     step: StepRequest | None, command: str | None, steps_from: str | None, *, emulated: bool
 ) -> Program | None:
-    """The program that is measured; None where it is a tuned step.
+    """Returns the program that is measured; None if it is a tuned step.
 
     Raises:
-        UsageError: Neither is given, or both are.
+        UsageError: Neither a step nor a program is given, or both are.
     """
     if step is not None:
         if command is not None or steps_from is not None:
@@ -63,19 +63,19 @@ def given_command(
 
 
 class DeviceWorkload:
-    """What is measured on a device: a tuned step, or another program.
+    """A workload on a device: a tuned step, or another program.
 
     Args:
         command: The other program; None for a step.
         step: The step.
-        trace: Whether the step is to tell of its calls.
+        trace: Whether the step reports its calls.
 
     Attributes:
         graph: The step, in its first form; None for another program.
-        pools: What the step's calls can be made with, where that is left open.
-        sides: What a GPU can do of the step, in each of its forms; None where it has no part in it.
-        runners: The step on the device, in each of its forms, once it is there.
-        gpu_memory: How tensors are to get to a GPU; None for what costs less.
+        pools: Schedules that the step's calls can use, if the choice is open.
+        sides: The GPU's part of the step, for each of its forms; empty if no GPU takes part.
+        runners: The step on the device, in each of its forms, once it is copied there.
+        gpu_memory: How tensors are brought to a GPU; None for the cheaper way.
     """
 
     def __init__(self, command: Program | None, step: DeviceStep | None, *, trace: bool) -> None:
@@ -87,7 +87,7 @@ class DeviceWorkload:
         self.runners: tuple[StepRunner, ...] = ()
 
     def bring(self, observer: Observer) -> Workload:
-        """Brings it to the device.
+        """Copies the workload to the device.
 
         Raises:
             DeviceError: It cannot be copied.
@@ -114,9 +114,9 @@ def brought(
     trace: bool = False,
     choice: OpenChoice | PlannedChoice | None = None,
 ) -> Iterator[DeviceWorkload]:
-    """Makes a workload ready for a device.
+    """Yields a workload that is ready for a device.
 
-    With `trace`, a tuned step tells of its calls; `choice` says which of the runs' schedules they use.
+    With `trace`, a tuned step reports its calls. `choice` says which of the runs' schedules the calls use.
 
     Raises:
         UsageError: See `device_step`.
@@ -135,10 +135,10 @@ def brought(
 
 @dataclass(frozen=True)
 class OpenChoice:
-    """All schedules of the runs' pools come along, and all forms of the step that the runs know.
+    """Includes all schedules of the runs' pools, and all forms of the step that the runs know.
 
     Attributes:
-        memory_bytes: What a step may take; None without a limit.
+        memory_bytes: Most memory that a step may use; None without a limit.
     """
 
     memory_bytes: int | None
@@ -146,10 +146,10 @@ class OpenChoice:
 
 @dataclass(frozen=True)
 class PlannedChoice:
-    """Kernels are computed as a plan says.
+    """Kernels use the schedules of a plan.
 
     Attributes:
-        schedules: Those that a kernel's calls use, by its name.
+        schedules: Schedules that a kernel's calls use, by the kernel's name.
     """
 
     schedules: Mapping[str, Sequence[str]]
@@ -157,13 +157,13 @@ class PlannedChoice:
 
 @dataclass(frozen=True)
 class StepFiles:
-    """A form of a step.
+    """A form of a step, as files.
 
     Attributes:
         graph: The step.
-        root: Folder with what is needed to run it on the device.
-        files: The files in it.
-        gpu: What a GPU can do of it; None where it has no part in it.
+        root: Folder with all that is needed to run it on the device.
+        files: The files in the folder.
+        gpu: The GPU's part of the step; None if no GPU takes part.
     """
 
     graph: StepGraph
@@ -174,14 +174,14 @@ class StepFiles:
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """A step, made ready for a device.
+    """A step that is ready for a device.
 
     Attributes:
-        forms: Its forms; one, unless they are left open.
-        untuned: How many of its distinct kernels no run has tuned.
-        program: What runs it there.
-        pools: The schedules that its calls can use; None where each has one.
-        gpu_memory: How tensors are to get to a GPU; None for what costs less.
+        forms: Its forms; one, unless the choice of form is open.
+        untuned: Number of its distinct kernels that no run has tuned.
+        program: The program that runs it on the device.
+        pools: Schedules that its calls can use; None if each call has one.
+        gpu_memory: How tensors are brought to a GPU; None for the cheaper way.
     """
 
     forms: tuple[StepFiles, ...]
@@ -191,13 +191,13 @@ class DeviceStep:
     gpu_memory: MemoryKind | None = None
 
     def bring(self, observer: Observer) -> tuple[StepRunner, ...]:
-        """Copies it to the device.
+        """Copies the step to the device.
 
         Args:
-            observer: Entered; what it copies it takes away at the end.
+            observer: An entered observer. It removes what it has copied when it ends.
 
         Raises:
-            DeviceError: It cannot be copied.
+            DeviceError: The step cannot be copied.
         """
         program = observer.bring(self.program, PROGRAM)
         runners = []
@@ -216,16 +216,16 @@ def device_step(
     progress: LiveProgress,
     choice: OpenChoice | PlannedChoice | None = None,
 ) -> Iterator[DeviceStep]:
-    """Compiles a step for a device; its files are there inside the context.
+    """Compiles a step for a device. Its files exist inside the context.
 
     Args:
         options: The step.
         chosen: The device.
-        progress: Hears how far it is.
-        choice: Which schedules come along; None for the fastest that the runs know.
+        progress: Receives progress.
+        choice: Which schedules are included; None for the fastest that the runs know.
 
     Raises:
-        UsageError: An option makes no sense, the runs are for another processor, or do not know a plan's schedules.
+        UsageError: An option is invalid, the runs are for another processor, or they lack a plan's schedules.
         ToolchainError: The device's programs cannot be built here.
     """
     from autotune.compiler.native import platform_of
@@ -234,7 +234,7 @@ def device_step(
     from autotune.compiler.target import ARM_TRIPLE
 
     emulated = chosen.device.kind == EMULATED_KIND
-    # An emulated phone has Debian's C library.
+    # An emulated phone uses Debian's C library.
     android = chosen.info.sdk is not None and not chosen.info.emulated
     here = not emulated and platform_of(chosen.info.abi, android=android) == "host"
     wanted = options.training_step()
@@ -263,7 +263,7 @@ def device_step(
     with Scratch("step") as folder:
         forms = []
         if emulated:
-            # A model needs no code: only how much work each call is.
+            # A model needs no code, only the amount of work in each call.
             program = folder / PROGRAM
             program.touch(mode=0o755)
             for number, (_, graph) in enumerate(graphs):
@@ -285,7 +285,9 @@ def device_step(
 
 
 def side_of(on_gpu: GpuRuns, wanted: TrainingStep, form: StepForm, graph: StepGraph) -> GpuSide:
-    """What a GPU can do of a step in a form, which is such a graph, in whichever layout its kernels are for.
+    """Returns the GPU's part of a step in a form, in the layout that the GPU's kernels are for.
+
+    `graph` is the step in this form.
 
     Raises:
         UsageError: The runs know no kernel of the step.

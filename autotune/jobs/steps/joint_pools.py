@@ -1,4 +1,4 @@
-"""The schedules and the forms of a step that a joint search chooses from, as --run names them."""
+"""The schedules and the step forms that a joint search chooses from, taken from the runs that --run names."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class JointForm:
 
     Attributes:
         form: The form.
-        graph: The step.
-        of_call: The task of each call, by its index in the pools; None where no run knows its kernel.
+        graph: The step in this form.
+        of_call: The task of each call, by its index in the pools; None if no run knows its kernel.
     """
 
     form: StepForm
@@ -42,14 +42,14 @@ class JointForm:
 
 @dataclass(frozen=True)
 class JointPools:
-    """What a joint search chooses from.
+    """The choices of a joint search.
 
     Attributes:
-        tasks: The kernels that runs know schedules of.
-        forms: The step's forms; the plain one first, where it fits.
-        schedules: How each kernel can be computed, in the order of its pool.
-        winners: Index of the schedule of each task that its runs found to be fastest.
-        warnings: What speaks against the runs: that they are of other devices.
+        tasks: The kernels that runs have schedules for.
+        forms: The step's forms; the plain one is first, if it fits.
+        schedules: The schedules of each kernel, in the order of its pool.
+        winners: Index of the fastest schedule of each task, as its runs found.
+        warnings: Warnings about the runs: they were tuned on other devices.
     """
 
     tasks: tuple[TaskPool, ...]
@@ -59,14 +59,15 @@ class JointPools:
     warnings: tuple[str, ...] = ()
 
     def winners_on(self, clusters: Sequence[str]) -> tuple[int, ...]:
-        """Index of the schedule of each task that was fastest on the cores that train.
+        """Returns the index of each task's fastest schedule on the cores that train.
 
         Args:
-            clusters: The clusters that train; several, or all of a device with one, are what a run without
-                `--cluster` was tuned for.
+            clusters: The clusters that train. A run without `--cluster` was tuned for several clusters, or for all
+                of
+                a device that has only one.
 
         Returns:
-            The fastest schedule by the runs for these clusters. Where no run was for them, the fastest of all.
+            The fastest schedule by the runs for these clusters. If no run was for them, the fastest of all runs.
         """
         where = clusters[0] if len(clusters) == 1 else HYBRID
         return tuple(
@@ -83,7 +84,7 @@ class JointPools:
 
     @property
     def counts(self) -> NDArray[np.float64]:
-        """How often each form runs each task, shape (forms, tasks)."""
+        """Returns how often each form runs each task, shape (forms, tasks)."""
         found = np.zeros((len(self.forms), len(self.tasks)))
         for number, form in enumerate(self.forms):
             for task, count in Counter(form.of_call).items():
@@ -100,21 +101,22 @@ def joint_pools(
     memory_bytes: int | None,
     chosen: ChosenDevice,
 ) -> JointPools:
-    """The pools of runs, and the forms of a step whose kernels they know.
+    """Returns the pools of runs, and the forms of a step whose kernels they know.
 
-    Recomputation only saves memory: it is looked at where a limit asks for it. A form that does all that another
-    does, and more, is left out.
+    Recomputation only saves memory, so it is considered only if there is a memory limit. A form is left out if
+    another
+    form does a subset of its work.
 
     Args:
         runs: Folders of finished kernel runs.
         wanted: The step.
         layout: Its layout.
-        only: The one form that was asked for; None for any.
-        memory_bytes: What a step may take; None without a limit.
+        only: The one form that was requested; None for any.
+        memory_bytes: Most memory that a step may use; None without a limit.
         chosen: The device that is searched.
 
     Raises:
-        UsageError: A run has not ended, none knows a kernel of the step, or no form of it fits.
+        UsageError: A run has not finished, no run knows a kernel of the step, or no form of it fits.
         RecordError: A run's records are damaged, or have no pools.
     """
     from autotune.compiler.programs import pooled
@@ -179,14 +181,14 @@ def _forms(
     known: Mapping[str, TaskPool],
     memory_bytes: int | None,
 ) -> Iterator[tuple[StepForm, StepGraph]]:
-    """The plain step, and every other form whose kernels are all known."""
+    """Yields the plain step, and every other form whose kernels are all known."""
     for parts in wanted.parts():
         try:
             plain, graph = next(wanted.forms_of(parts, layout, (0,)))
         except UsageError:
             if parts == 1:
                 raise
-            continue  # Too few samples a part.
+            continue  # Too few samples in a part.
         whole = all(node.kernel.name in known for node in graph.nodes)
         if not whole and parts > 1:
             continue
@@ -197,7 +199,7 @@ def _forms(
 
 
 def _worth_trying(forms: Sequence[JointForm]) -> Iterator[JointForm]:
-    """Forms that do not do all that another one does, and more."""
+    """Yields the forms whose work includes no other form's work."""
     counts = [Counter(form.of_call) for form in forms]
     for number, (form, own) in enumerate(zip(forms, counts, strict=True)):
         others = (

@@ -1,4 +1,4 @@
-"""The step that a joint search planned, measured on the device that it is for."""
+"""Measures the step that a joint search planned, on the device that it was planned for."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _BLOCKS = 5
 
 
 def planned_options(plan: StepPlan, runs: Sequence[Path]) -> StepRequest:
-    """The step that a plan means, with the runs where they are now.
+    """Returns the step of a plan, with the present places of its runs.
 
     Args:
         plan: The plan.
-        runs: Where its runs are, if they were moved; see `StepRequest.placed`.
+        runs: New places of its runs, if they were moved; see `StepRequest.placed`.
 
     Raises:
         UsageError: A run is not found.
@@ -51,11 +51,11 @@ def planned_options(plan: StepPlan, runs: Sequence[Path]) -> StepRequest:
 
 
 def planned_device(plan: StepPlan, device: str | None, ssh: Sequence[str]) -> ChosenDevice:
-    """The device that a plan is for, or another one of its kind.
+    """Returns the device that a plan is for, or another one of its kind.
 
     Raises:
-        UsageError: It is another kind of device, or none.
-        DeviceError: It is not there.
+        UsageError: The device is of another kind, or none is given.
+        DeviceError: The device is not connected.
     """
     profile = plan.emulated or None
     if profile is not None:
@@ -78,20 +78,20 @@ def measured_plan(
     least_seconds: float | None,
     keep: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Measures a plan and the default cores and clocks in interleaved blocks, with the plan's kernels in both.
+    """Measures a plan and the default cores and clocks in interleaved blocks. Both use the plan's kernels.
 
     Args:
         path: The plan's file.
-        runs: Where its runs are, if they were moved.
-        device: Serial of the device; None for the plan's.
+        runs: New places of its runs, if they were moved.
+        device: Serial of the device; None for the plan's device.
         ssh: Boards that are reached by ssh.
-        least_seconds: Seconds of a measurement at least; None for the usual ones.
-        keep: Is given the result, also where the device goes away once it is there.
+        least_seconds: Least duration of a measurement, in seconds; None for the usual one.
+        keep: Function that receives the result, even if the device goes away during the measurement.
 
     Raises:
         UsageError: There is no such plan, or its runs or its device are missing.
         DeviceError: The device is gone.
-        NothingMeasuredError: It cannot be measured.
+        NothingMeasuredError: The plan cannot be measured.
     """
     finite("--least-seconds", least_seconds, 0)
     plan = read_plan(path)
@@ -132,7 +132,7 @@ def _opened(
     protocol: Protocol,
     configurations: Sequence[CpuConfiguration],
 ) -> Iterator[tuple[_PlannedSteps, LiveProgress]]:
-    """The planned step on its device."""
+    """Yields the planned step on its device."""
     meter = find_meter(chosen, "auto", needed=False)
     choice = PlannedChoice(plan.schedules)
     with (
@@ -146,7 +146,7 @@ def _opened(
             try:
                 steps.calibrate(setting_of(chosen.info.clusters, None))
             except StableDeviceError as error:
-                # The plan may be of a search that measured no joules, for this very reason.
+                # The plan's search may have measured no joules for the same reason.
                 steps.meter = None
                 progress.notice(f"no joules are measured: {error.message}")
         yield _PlannedSteps(steps, workload.runner, plan, configurations), progress
@@ -155,7 +155,7 @@ def _opened(
 def _measured(
     steps: _PlannedSteps, planned: CpuConfiguration, chosen: ChosenDevice, progress: LiveProgress
 ) -> tuple[Final, Final | None]:
-    """The plan, and the default cores and clocks where they could be measured."""
+    """Returns the measurements of the plan, and of the default cores and clocks if they could be measured."""
     progress.phase("runs", 2 * _BLOCKS)
     messages: list[str] = []
     done = 0
@@ -183,7 +183,7 @@ def _measured(
 def _result(
     path: Path, plan: StepPlan, chosen: ChosenDevice, mine: Final, own: Final | None
 ) -> dict[str, Any]:
-    """What `--json` gives, before anything is known of data movement."""
+    """Returns the content of `--json`, before the cost of data movement is known."""
     return {
         "kind": "planned step",
         "gpu_calls": len(plan.gpu),
@@ -201,7 +201,7 @@ def _result(
 
 
 def _check_settings(plan: StepPlan, clusters: Sequence[Cluster]) -> None:
-    """Refuses a plan whose cores and clocks the device does not have."""
+    """Refuses a plan with cores or clocks that the device does not have."""
     known = [cluster.name for cluster in clusters]
     for setting in plan.settings:
         if set(setting["clusters"]) != set(known):
@@ -213,7 +213,7 @@ def _check_settings(plan: StepPlan, clusters: Sequence[Cluster]) -> None:
 
 
 def _check_calls(plan: StepPlan, graph: StepGraph) -> None:
-    """Refuses a plan that is of another step than its options mean."""
+    """Refuses a plan of another step than its options describe."""
     if plan.kernels != tuple(node.kernel.name for node in graph.nodes):
         raise UsageError(
             f"{plan.path} does not have the calls of {plan.step['model']}'s step",
@@ -222,7 +222,7 @@ def _check_calls(plan: StepPlan, graph: StepGraph) -> None:
 
 
 class _PlannedSteps:
-    """A bench whose steps go through a plan's settings, with its schedules.
+    """A bench whose steps use a plan's settings and schedules.
 
     Args:
         steps: The device.
@@ -253,15 +253,17 @@ class _PlannedSteps:
         return self._figures.device
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """The plan; for None the default cores and clocks, with the plan's schedules."""
+        """Measures the plan; for None, the default cores and clocks with the plan's schedules."""
         file, outside = self._brought(own=configuration is None)
         workload = self._runner.planned(file)
         return self._figures.measured(self._steps.measuring(workload).run(outside))
 
     def crossed(self) -> dict[str, float] | None:
-        """Parts of a step that tensors take to get to the GPU and back, by ways; None where it makes no call.
+        """Returns the shares of a step that tensors need to move to the GPU and back, for each way of moving them.
 
-        These steps are none of those that are timed: they tell when each call began, which takes time.
+        Returns None if the GPU makes no call. These steps are not among the timed ones: they record when each call
+        began,
+        which takes time.
 
         Raises:
             DeviceError: The device is gone.
@@ -277,13 +279,15 @@ class _PlannedSteps:
         return crossing_shares(run, bench.calls(run))
 
     def _brought(self, *, own: bool) -> tuple[PurePosixPath, Setting]:
-        """A file on the device with the plan's settings, or the default ones, and what is set from outside."""
+        """Returns a file on the device with the plan's settings or the default ones, and the setting made from
+        outside.
+        """
         through, at = self._settings, self._plan.changes
         if own:
             through, at = [setting_of(self.clusters, None)], {}
         outside = all_of(through) if len(through) > 1 else through[0]
         if len(through) == 1:
-            # Cores and clocks are held from outside, as in any other measurement.
+            # Cores and clocks are set from outside, as in any other measurement.
             through = [threads_of(outside)]
         text = settings_text(through, self.clusters, at, self._plan.used, self._plan.on_gpu)
         return self._steps.bring(text, "plan"), outside

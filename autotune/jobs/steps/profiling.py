@@ -1,4 +1,4 @@
-"""What each operator of a step takes on a device."""
+"""Profiles a step on a device: the time and energy of each operator."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _LEAST_STEPS = 10
 
 @dataclass(frozen=True)
 class ProfileRequest:
-    """A step that is profiled. None stands for an option that was not given.
+    """A request to profile a step. None stands for an option that was not given.
 
     Attributes:
         step: The step; None for another program.
-        command, steps_from: Another program, and what the line at the end of its steps matches.
+        command, steps_from: Another program, and a pattern for the line at the end of each of its steps.
         device, ssh, emulate: Where it is measured.
         cpus, threads: Cores, as a list such as `4-7`, and threads.
-        of, point: A run of cpu-config, and its point whose cores and clocks are held.
+        of, point: A run of cpu-config, and its point whose cores and clocks are used.
         meter: Name of a meter.
-        seconds: Seconds of steps at least.
+        seconds: Least duration of the steps, in seconds.
         interval_ms: Milliseconds between two samples.
-        start_temperature: Degrees Celsius at which the measurement begins at most.
+        start_temperature: Highest temperature, in degrees Celsius, at which the measurement begins.
     """
 
     step: StepRequest | None = None
@@ -56,10 +56,10 @@ class ProfileRequest:
     start_temperature: float | None = None
 
     def check(self) -> None:
-        """Refuses what makes no sense, before a device is looked for.
+        """Refuses invalid options, before a device is looked for.
 
         Raises:
-            UsageError: An option makes no sense.
+            UsageError: An option is invalid.
         """
         finite("--seconds", self.seconds)
         finite("--interval-ms", self.interval_ms)
@@ -73,7 +73,7 @@ class ProfileRequest:
             raise UsageError("--model, or --command and --steps-from, select what is profiled")
 
     def to_json(self) -> dict[str, Any]:
-        """As `run.json` has it."""
+        """Returns the request as `run.json` stores it."""
         return {
             "profile": self.step.to_json() if self.step else self.command,
             "cpus": self.cpus,
@@ -99,13 +99,13 @@ def profile(request: ProfileRequest, logs: Path) -> ProfileResult:
     """Profiles a step, and writes its run's folder.
 
     Args:
-        request: What is profiled.
+        request: The request.
         logs: Folder that the run's folder is made in.
 
     Raises:
-        UsageError: An option makes no sense.
+        UsageError: An option is invalid.
         DeviceError: The device is gone.
-        NothingMeasuredError: The step did not run, or told no times of calls.
+        NothingMeasuredError: The step did not run, or reported no times of calls.
     """
     request.check()
     command = given_command(request.step, request.command, request.steps_from, emulated=False)
@@ -140,9 +140,9 @@ def profile(request: ProfileRequest, logs: Path) -> ProfileResult:
 
 
 def _record(folder: RunFolder, bench: StepBench, protocol: Protocol, measured: StepRun) -> None:
-    """Writes what was recorded on the device."""
+    """Writes the records from the device."""
     if bench.meter is not None:
-        # What the records' figures mean: a report reads the power over time from them.
+        # The meaning of the records' fields: a report reads the power over time from them.
         folder.event("meter", meter=asdict(bench.meter), settle_s=protocol.settle_s)
     for one in measured.rejected:
         folder.event(
@@ -197,7 +197,7 @@ def _result(
 
 
 def _setting(request: ProfileRequest, chosen: ChosenDevice) -> Setting:
-    """The cores and clocks that a request means."""
+    """Returns the cores and clocks that a request selects."""
     clusters = chosen.info.clusters
     if request.of is None and request.point is not None:
         raise UsageError("--point goes with --of", hint="give the run whose point is meant")

@@ -1,4 +1,4 @@
-"""Whether kernels were tuned on the device that is searched."""
+"""Checks whether kernels were tuned on the device that is searched."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from autotune.records import Run
 
 
 def other_devices(runs: Sequence[Run], chosen: ChosenDevice) -> tuple[str, ...]:
-    """What speaks against kernel runs whose times are of another device than the one that is searched, in words.
+    """Returns warnings about kernel runs whose times come from another device than the one that is searched.
 
-    A tracker's key says nothing of a device: behind one, serials tell, where they are none of TVM's own server.
+    A tracker's key does not identify a device. Devices behind a tracker are told apart by their serials, unless the
+    serials come from TVM's own server.
 
     Args:
         runs: The runs.
@@ -41,7 +42,7 @@ def other_devices(runs: Sequence[Run], chosen: ChosenDevice) -> tuple[str, ...]:
 
 
 def _name(chosen: ChosenDevice) -> str:
-    """What a kernel run on the device would be of, as far as that is known."""
+    """Returns the device name that a kernel run on the device would record, as far as it is known."""
     from autotune.compiler.runners import host_device
     from autotune.emulator.device import EmulatedDevice
 
@@ -53,7 +54,7 @@ def _name(chosen: ChosenDevice) -> str:
 
 
 def _is_other(device: Mapping[str, Any], chosen: ChosenDevice, here: str) -> bool:
-    """Whether a kernel run's device is surely not the chosen one."""
+    """Returns whether a kernel run's device is certainly not the chosen one."""
     serials = (device.get("details") or {}).get("serials", ())
     if serials and not any(":" in serial for serial in serials):
         return chosen.info.serial not in serials

@@ -1,4 +1,4 @@
-"""What is measured of steps on a device, written into a run's folder with every raw record."""
+"""Writes measurements of steps on a device into a run's folder, with every raw record."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from autotune.studies.bench import Measured
 
 
 def protocol_of(request: SearchRequest) -> Protocol:
-    """How a run of cpu-config measures, by what was asked for."""
+    """Returns how a run of cpu-config measures, from its request."""
     least = request.least_seconds
     return Protocol() if least is None else replace(Protocol(), least_s=least)
 
 
 def start_band(request: SearchRequest, events: Sequence[dict[str, Any]]) -> Band | None:
-    """Temperatures at which a run of cpu-config begins its measurements: as asked for, or else as it did before."""
+    """Returns the temperatures at which a run of cpu-config begins its measurements.
+
+    They are the requested ones, or else those that the run used before.
+    """
     if (most_c := request.start_temperature) is not None:
         return at_most(most_c)
     return next(
@@ -31,7 +34,7 @@ def start_band(request: SearchRequest, events: Sequence[dict[str, Any]]) -> Band
 
 
 def at_most(celsius: float | None) -> Band | None:
-    """The band that `--start-temperature` means: however cold."""
+    """Returns the band that `--start-temperature` sets: it has no lower end."""
     return None if celsius is None else Band(-math.inf, celsius)
 
 
@@ -43,10 +46,10 @@ def calibrated(
     *,
     needed: bool,
 ) -> None:
-    """Calibrates the meter where it has to be; one that cannot be is left out.
+    """Calibrates the meter if it needs calibration. A meter that cannot be calibrated is left out.
 
     Raises:
-        StableDeviceError: It cannot be, and joules are needed.
+        StableDeviceError: The meter cannot be calibrated, and joules are needed.
     """
     found, failure = None, ""
     try:
@@ -68,14 +71,17 @@ def calibrated(
 
 
 def recorder(folder: RunFolder) -> Callable[[str, dict[str, Any], Measured | None], None]:
-    """Writes each measurement, or what follows from some, as an event, and its raw records beside."""
+    """Returns a function that writes each measurement as an event, and its raw records beside it.
+
+    The function also writes results that follow from several measurements.
+    """
 
     def record(kind: str, what: dict[str, Any], measured: Measured | None) -> None:
         if measured is None:
             folder.event(kind, **what)
             return
         told = dict(measured.raw or {})
-        # Runs that do not count come first, as they were measured.
+        # Runs that do not count come first, in the order of their measurement.
         told["rejected"] = [
             {
                 **{k: v for k, v in one.items() if k != "records"},

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 WARM_UP, STEPS = 3, 20
 _AT_ONCE_BYTES = 64 * 2**20
 _AT_ONCE_S = 0.5
-"""Seconds of steps that Ctrl-C may lose."""
+"""Seconds of steps that Ctrl-C may discard."""
 
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """Some steps of training.
+    """A request to train for some steps.
 
     Attributes:
-        step: Which step, with the runs that have tuned its kernels.
-        steps: How many; the first `WARM_UP` are not timed. 20 by default.
-        data: Files with samples; None generates them.
+        step: The step, with the runs that have tuned its kernels.
+        steps: Number of steps; 20 by default. The first `WARM_UP` are not timed.
+        data: Files with samples; None generates samples.
         seed: Seed of parameters, data and dropout.
-        memory_limit: Most memory of a step, with its unit; the fastest form that keeps it is chosen.
+        memory_limit: Most memory of a step, with its unit. The fastest form within the limit is chosen.
     """
 
     step: StepRequest
@@ -50,14 +50,14 @@ class TrainingRequest:
 
     @property
     def count(self) -> int:
-        """Steps."""
+        """Number of steps."""
         return STEPS if self.steps is None else self.steps
 
     def limit_bytes(self) -> int | None:
-        """Bytes of a step at most; None without a limit.
+        """Returns the most bytes that a step may use; None without a limit.
 
         Raises:
-            UsageError: An option of this request makes no sense.
+            UsageError: An option of this request is invalid.
         """
         if self.count <= WARM_UP:
             raise UsageError(
@@ -80,10 +80,10 @@ class TrainingRequest:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Steps that were run.
+    """Training steps that were run.
 
     Attributes:
-        content: What `--json` prints.
+        content: The content of `--json`.
         interrupted: Whether Ctrl-C ended them early.
     """
 
@@ -92,10 +92,10 @@ class TrainingResult:
 
 
 def train(request: TrainingRequest) -> TrainingResult:
-    """Runs the steps; Ctrl-C keeps those that are done.
+    """Runs the steps. Ctrl-C keeps the finished ones.
 
     Raises:
-        UsageError: An option makes no sense, or no form keeps the limit.
+        UsageError: An option is invalid, or no form is within the limit.
         ToolchainError: A kernel cannot be compiled.
     """
     from autotune.compiler.step import open_step, step_runs
@@ -105,7 +105,7 @@ def train(request: TrainingRequest) -> TrainingResult:
     runs = step_runs([Path(run) for run in request.step.runs])
     form, graph = _form(request.step, wanted, runs, limit)
     feeds = step_feeds(graph, request.data, request.seed)
-    first = next(feeds)  # Bad data is found before anything is compiled.
+    first = next(feeds)  # Bad data is reported before anything is compiled.
     with LiveProgress() as progress:
         with (
             runs.library(
@@ -129,7 +129,7 @@ def train(request: TrainingRequest) -> TrainingResult:
 
 @dataclass
 class _Done:
-    """Steps that were run: the loss and the seconds of each, and the largest memory."""
+    """Steps that were run: the loss and the seconds of each, and the peak memory."""
 
     losses: list[float]
     seconds: list[float]
@@ -139,7 +139,10 @@ class _Done:
 def _form(
     step: StepRequest, wanted: TrainingStep, runs: StepRuns, limit: int | None
 ) -> tuple[StepForm, StepGraph]:
-    """The form of the step: as asked for, in the layout that is faster, or the fastest within a limit."""
+    """Returns the form of the step.
+
+    It is the requested form in the faster layout, or the fastest form within a memory limit.
+    """
     from autotune.compiler.step import fitting_form
 
     form = step.form(wanted.batch, runs.space.layout)
@@ -164,7 +167,7 @@ def _step(
     runs: StepRuns,
     untuned: list[str],
 ) -> dict[str, Any]:
-    """Which step it was, with which kernels."""
+    """Returns a description of the step and its kernels."""
     from autotune.compiler.runners import host_device
 
     return {
@@ -198,7 +201,7 @@ def _figures(graph: StepGraph, done: _Done, given: _Prepared) -> dict[str, Any]:
 
 
 class _Prepared:
-    """What steps are given, and the seconds that it takes to make."""
+    """The inputs of steps, and the seconds needed to make them."""
 
     def __init__(self, feeds: Iterator[dict[str, NDArray[Any]]]) -> None:
         self._feeds = feeds
@@ -221,7 +224,7 @@ def _train(
     steps: int,
     progress: LiveProgress,
 ) -> _Done:
-    """Runs the steps, some at a time; Ctrl-C keeps those that are done."""
+    """Runs the steps in groups. Ctrl-C keeps the finished ones."""
     given = sum(t.bytes for t in graph.tensors if t.kind in ("input", "label"))
     at_once = 1
     done = _Done([], [])
@@ -241,7 +244,7 @@ def _train(
 
 
 def _tune_command(step: StepRequest, graph: StepGraph, form: StepForm, runs: StepRuns) -> str:
-    """The command that tunes the step's kernels."""
+    """Returns the command that tunes the step's kernels."""
     parts = form.micro_batches
     options: dict[str, object] = {
         "--model": step.model,

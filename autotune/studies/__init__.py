@@ -1,1 +1,1 @@
-"""Searches over what a device can be set to."""
+"""Searches over the settings of a device."""

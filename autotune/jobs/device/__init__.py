@@ -1,5 +1,6 @@
-"""Prepares the device that options name: a phone, board, this host, a model or a tracker. Also reads option
-values.
+"""Prepares the device that options name: a phone, board, this host, a model or a tracker.
+
+Also reads option values.
 """
 
 import lazy_loader

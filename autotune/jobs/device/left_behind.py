@@ -13,8 +13,9 @@ def still_there() -> list[LeftBehind]:
 
 
 def restore_left_behind() -> None:
-    """Undoes changes left by runs that died, and says so on stderr. Called before a run that changes devices
-    itself.
+    """Undoes changes left by runs that died, and says so on stderr.
+
+    Called before a run that changes devices itself.
     """
     for left, failures in journal.restore(still_there(), discovery.reach):
         said = (

@@ -85,13 +85,12 @@ def parse_size(text: str) -> int:
 
 
 def lasting_space(space: str | None) -> str | None:
-    """Returns --space as a run stores it: the path of a file is absolute, to be valid in any working directory."""
+    """Returns --space as a run stores it: a file's path is absolute, to be valid in any folder."""
     return str(Path(space).absolute()) if space and Path(space).is_file() else space
 
 
 def lasting(url: str | None) -> str | None:
-    """Returns --storage as a run stores it: a journal's path is absolute, so that it is valid in any working
-    directory.
+    """Returns --storage as a run stores it: a journal's path is absolute, to be valid in any folder.
 
     Raises:
         UsageError: The value is one that `autotune kernels` takes as --precision.

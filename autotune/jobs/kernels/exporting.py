@@ -117,8 +117,9 @@ def _sources(named: Sequence[Path], plans: Sequence[Path]) -> list[Path | StepPl
 
 
 def _with_plans(request: ExportRequest, sources: Sequence[Path | StepPlan]) -> tuple[Variant, ...]:
-    """Returns the variants of runs and plans, in their order. A plan gives variants of its GPU calls or its CPU
-    calls.
+    """Returns the variants of runs and plans, in their order.
+
+    A plan gives variants of its GPU calls or its CPU calls.
 
     A moved run is not offered to a plan if its name belongs to another plan only.
     """

@@ -252,8 +252,9 @@ def _folder(request: TuneRequest, runner: Runner, logs: Path, earlier: Run | Non
 def _learned(
     request: TuneRequest, runner: Runner, earlier: Run | None
 ) -> tuple[Experiences | None, str]:
-    """Returns what the request's records teach about its kernels, and a line that says so; None if it names no
-    records.
+    """Returns what the request's records teach about its kernels, and a line that says so.
+
+    Returns None if it names no records.
 
     Raises:
         UsageError: There are no records at the place that the request names.

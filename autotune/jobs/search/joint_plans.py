@@ -64,8 +64,7 @@ def forms_on_device(
 def kept_choice(
     workload: DeviceWorkload, names: Sequence[str], configuration: CpuConfiguration | None
 ) -> Choice:
-    """Returns the choice that tuning kernels first would make: each kernel's fastest schedule, in the step's first
-    form.
+    """Returns the choice of tuning kernels first: each kernel's fastest schedule, in the step's first form.
 
     Args:
         workload: The step.

@@ -386,8 +386,9 @@ class _OpenSearch:
         )
 
     def _per_operator(self, found: Found) -> dict[str, Any] | None:
-        """Plans a configuration for each operator and measures the plan. Returns None if this fails or is
-        interrupted.
+        """Plans a configuration for each operator and measures the plan.
+
+        Returns None if this fails or is interrupted.
         """
         assert self._workload.graph is not None
         study, joint = self._prepared.study, self._joint

@@ -63,8 +63,7 @@ class JointPools:
 
         Args:
             clusters: The clusters that train. A run without `--cluster` was tuned for several clusters, or for all
-                of
-                a device that has only one.
+                of a device that has only one.
 
         Returns:
             The fastest schedule by the runs for these clusters. If no run was for them, the fastest of all runs.
@@ -84,7 +83,7 @@ class JointPools:
 
     @property
     def counts(self) -> NDArray[np.float64]:
-        """Returns how often each form runs each task, shape (forms, tasks)."""
+        """How often each form runs each task, shape (forms, tasks)."""
         found = np.zeros((len(self.forms), len(self.tasks)))
         for number, form in enumerate(self.forms):
             for task, count in Counter(form.of_call).items():
@@ -104,8 +103,7 @@ def joint_pools(
     """Returns the pools of runs, and the forms of a step whose kernels they know.
 
     Recomputation only saves memory, so it is considered only if there is a memory limit. A form is left out if
-    another
-    form does a subset of its work.
+    another form does a subset of its work.
 
     Args:
         runs: Folders of finished kernel runs.

@@ -262,8 +262,7 @@ class _PlannedSteps:
         """Returns the shares of a step that tensors need to move to the GPU and back, for each way of moving them.
 
         Returns None if the GPU makes no call. These steps are not among the timed ones: they record when each call
-        began,
-        which takes time.
+        began, which takes time.
 
         Raises:
             DeviceError: The device is gone.
@@ -279,9 +278,7 @@ class _PlannedSteps:
         return crossing_shares(run, bench.calls(run))
 
     def _brought(self, *, own: bool) -> tuple[PurePosixPath, Setting]:
-        """Returns a file on the device with the plan's settings or the default ones, and the setting made from
-        outside.
-        """
+        """Returns a file on the device with the plan's or the default settings, and the setting from outside."""
         through, at = self._settings, self._plan.changes
         if own:
             through, at = [setting_of(self.clusters, None)], {}

@@ -1,4 +1,4 @@
-"""What a study measures with: a device, behind one protocol."""
+"""Measures the configurations of a study: devices behind one protocol."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What a study measures with: a device, or a recorded table that stands for one."""
+"""The protocol that a study measures with: a device, or a recorded table in place of one."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from autotune.studies.space import CpuConfiguration, Figures
 
 TrialStatus = Literal["ok", "invalid", "failed"]
 WAYS = {"copied_s": "copies", "mapped_s": "maps", "reordered_s": "layout changes"}
-"""Raw data of what tensors took to cross between host and GPU, and how it is told."""
+"""Raw data about the time for tensors to cross between host and GPU, and the words for it."""
 _KEPT = ("marks", "rails", "khz", *WAYS)
-"""What events have of a measurement's raw data that later parts of a run need."""
+"""Raw data of a measurement that events keep because later parts of a run need it."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What became of one configuration.
+    """The outcome of measuring one configuration.
 
     Attributes:
-        status: `ok`; `invalid` where conditions were not held, so that the numbers say nothing; `failed` where the
-            workload did not run under it.
-        message: What went wrong; empty when `ok`.
-        figures: What a step took; None unless `ok`.
+        status: `ok`; `invalid` if conditions were not held, so that the numbers mean nothing; `failed` if the
+            workload did not run under the configuration.
+        message: The error; empty when `ok`.
+        figures: The figures of a step; None unless `ok`.
         raw: Every sample, as plain data.
-        memo: What other processes of a study should know of it, as plain data.
+        memo: Facts that other processes of a study should know, as plain data.
     """
 
     status: TrialStatus
@@ -37,7 +37,7 @@ class Measured:
 
     @classmethod
     def of_event(cls, event: Mapping[str, Any]) -> Measured:
-        """What a run's event tells of a measurement; the samples are in its raw records."""
+        """Returns the measurement that a run's event describes; its samples are in the run's raw records."""
         figures = event["figures"]
         return cls(
             event["status"],
@@ -48,17 +48,17 @@ class Measured:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What makes the energy doubtful."""
+        """Reasons to doubt the energy."""
         return tuple((self.raw or {}).get("marks", ()))
 
     @property
     def rails(self) -> dict[str, float]:
-        """Joules of a step by rail, of a meter that has several."""
+        """Joules of a step by rail, for a meter with several rails."""
         return dict((self.raw or {}).get("rails", {}))
 
     @property
     def seen_khz(self) -> dict[str, float]:
-        """Mean clock of each cluster meanwhile, by name, where it could be read."""
+        """Mean clock of each cluster during the measurement, by name, if it could be read."""
         return dict((self.raw or {}).get("khz", {}))
 
 
@@ -71,11 +71,14 @@ class Bench(Protocol):
 
     @property
     def device(self) -> dict[str, Any]:
-        """What the device is, as plain data; `emulated` says what stands in for it, and is empty for a real one."""
+        """The device as plain data.
+
+        `emulated` names the model that stands in for it, and is empty for a real device.
+        """
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """Measures a configuration; None for what the system does by itself.
+        """Measures a configuration; None for the system's default behaviour.
 
         Raises:
-            DeviceError: The device is gone; nothing is known of the configuration.
+            DeviceError: The device is gone, so nothing is known of the configuration.
         """

@@ -1,4 +1,4 @@
-"""A device as a study's bench."""
+"""Uses a device as the bench of a study."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class DeviceBench:
     """Measures configurations on a device.
 
     Args:
-        bench: Measures settings of it.
-        needs_energy: Whether a run without joules is worth nothing.
-        limits: What must be kept: a run that does not tell is worth nothing either.
+        bench: Measures settings on the device.
+        needs_energy: Whether a run without joules is invalid.
+        limits: Limits to keep. A run that does not report a limited figure is invalid too.
     """
 
     def __init__(self, bench: StepBench, *, needs_energy: bool, limits: Limits = NO_LIMITS) -> None:
@@ -49,7 +49,7 @@ class DeviceBench:
         return self.measured(self._bench.run(setting_of(self.clusters, configuration)))
 
     def measured(self, run: StepRun) -> Measured:
-        """A run as a study's."""
+        """Converts a run into a study's measurement."""
         raw = {
             "step_s": list(run.step_s),
             "energy": asdict(run.energy) if run.energy else None,
@@ -82,7 +82,10 @@ class DeviceBench:
 
 
 def crossing_shares(run: StepRun, calls: Calls | None) -> dict[str, float] | None:
-    """Parts of a step that tensors took to get to a GPU and back, by ways; None where nothing tells of it."""
+    """Returns the shares of a step in which tensors crossed to a GPU and back, by kind of crossing.
+
+    Returns None if the calls do not report it.
+    """
     if calls is None or calls.gpu is None:
         return None
     took = calls.gpu.step_s
@@ -90,7 +93,7 @@ def crossing_shares(run: StepRun, calls: Calls | None) -> dict[str, float] | Non
 
 
 def setting_of(clusters: Sequence[Cluster], configuration: CpuConfiguration | None) -> Setting:
-    """What a configuration is on a device; all cores, left to the system, where it is None."""
+    """Returns the device setting of a configuration; for None, all cores, left to the system."""
     if configuration is None:
         every = sum(len(cluster.cpus) for cluster in clusters)
         return Setting(None, (None,) * len(clusters), every)

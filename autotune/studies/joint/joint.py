@@ -19,11 +19,14 @@ from autotune.studies.space import CpuConfiguration, Figures, Objective, front
 _FEW = 4
 _SMALLEST = 1e-9
 _ALIKE = 0.02
-"""Schedules that are predicted within this of the best are tried in turns: it costs little, and teaches."""
+"""Schedules predicted within this share of the best are tried in turns. This costs little and teaches the model."""
 _BELIEF = 0.5
-"""What the model's word counts beside one timing under the same configuration."""
+"""Weight of the model's prediction beside one timing under the same configuration."""
 _OFTEN, _SELDOM = 4, 0.1
-"""The models are fitted anew after each of so many steps, and later when there is so much more to learn from."""
+"""The models are refitted after each of the first `_OFTEN` steps.
+
+Later, `_SELDOM` is the growth of data that is needed.
+"""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,8 @@ class Choice:
 
     Attributes:
         schedules: Index of each task's schedule in its pool.
-        form: Index of the step's form: its micro-batches, and what is computed again.
-        gpu: Numbers of the calls that a GPU makes, rising.
+        form: Index of the step's form: its micro-batches and recomputation.
+        gpu: Numbers of the calls that a GPU makes, ascending.
     """
 
     schedules: tuple[int, ...]
@@ -46,13 +49,13 @@ class Choice:
         return np.asarray(self.schedules, np.int64)
 
     def to_json(self) -> dict[str, Any]:
-        """As events have it."""
+        """Returns the choice as events store it."""
         told: dict[str, Any] = {"chosen": list(self.schedules), "form": self.form}
         return {**told, "gpu": list(self.gpu)} if self.gpu else told
 
     @classmethod
     def of_event(cls, told: Mapping[str, Any]) -> Choice | None:
-        """What an event tells; None where it tells of no choice."""
+        """Returns the choice in an event; None if the event has none."""
         if not told.get("chosen"):
             return None
         return cls(tuple(told["chosen"]), told.get("form", 0), tuple(told.get("gpu", ())))
@@ -72,32 +75,32 @@ class StepSource(Protocol):
     def measure(self, configuration: CpuConfiguration | None, choice: Choice) -> Measured:
         """Measures a step.
 
-        Its `raw` has `task_s`, the seconds of a call of each task on the CPU, None where it has none; and where a
-        GPU makes calls, `gpu_s`, their numbers and seconds there.
+        `raw` of the result has `task_s`: the seconds of a call of each task on the CPU, None for a task without
+        calls there. If a GPU makes calls, it also has `gpu_s`: the numbers of these calls and their seconds.
 
         Args:
-            configuration: None for what the system does by itself.
-            choice: What it is computed with.
+            configuration: None for the system's default behaviour.
+            choice: The schedules and the form to use.
 
         Raises:
-            DeviceError: The device is gone; nothing is known of the step.
+            DeviceError: The device is gone, so nothing is known of the step.
         """
 
 
 class JointBench:
-    """A study's bench that chooses the form and the schedules of what it measures, and learns from it.
+    """A study's bench that chooses the form and the schedules of each measured step, and learns from the results.
 
     Args:
         steps: Measures steps.
         tasks: The pools.
-        objective: What is to be small.
-        seed: Of every draw.
-        counts: How often each form of the step runs each task, shape (forms, tasks); None for one form, which runs
-            them as often as the pools say.
-        placing: What is known of a GPU; None leaves every call to the CPU.
+        objective: The figure to minimise.
+        seed: Seed of every random draw.
+        counts: How often each form of the step runs each task, shape (forms, tasks). None for a single form that
+            runs them as often as the pools say.
+        placing: Knowledge about a GPU; None leaves every call on the CPU.
 
     Attributes:
-        others: Tells what other processes of the study have measured; asked before something is chosen.
+        others: Returns measurements by other processes of the study. It is called before each choice.
     """
 
     def __init__(
@@ -122,7 +125,7 @@ class JointBench:
         self._settled: dict[CpuConfiguration, Choice] | None = None
         self._again: dict[CpuConfiguration, Choice] = {}
         self.ran: dict[CpuConfiguration, Choice] = {}
-        """What each configuration was last measured with."""
+        """The latest choice for each configuration."""
         self._points: list[tuple[float, float]] = []
         self.errors = PredictionErrors()
         self.untuned = _untuned(tasks)
@@ -139,7 +142,7 @@ class JointBench:
         return self.steps.device
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`; the default is measured with untuned kernels."""
+        """See `Bench.measure`. The default is measured with untuned kernels."""
         choice = self.untuned if configuration is None else self.choose(configuration)
         told: dict[str, Any] = choice.to_json()
         if configuration is not None and self._fitted:
@@ -151,11 +154,11 @@ class JointBench:
         return replace(measured, raw=raw, memo=memo)
 
     def foretold(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
-        """What the calls of a step should take together: `time_s`, and `energy_j` or None."""
+        """Predicts the sum of a step's calls: `time_s`, and `energy_j` or None."""
         return dict(self._told(configuration, choice)["foretold"])
 
     def _told(self, configuration: CpuConfiguration, choice: Choice) -> dict[str, Any]:
-        """What is predicted of a step, as events have it: of the step, and seconds of a call of each task."""
+        """Predicts figures of a step and seconds of a call of each task, as events store them."""
         seconds, joules = self.predict(configuration)
         rows, times = self.model.table.rows(choice.rows), self._on_cpu(choice)
         time = float(times @ seconds[rows])
@@ -170,19 +173,19 @@ class JointBench:
         }
 
     def timed(self, configuration: CpuConfiguration, choice: Choice) -> list[Sequence[float]]:
-        """Seconds that a call of each task took under a configuration with a choice, a number a measurement."""
+        """Returns measured seconds of a call of each task, one number a measurement."""
         seen = self._seen.get(configuration, {})
         return [tuple(seen.get(int(row), ())) for row in self.model.table.rows(choice.rows)]
 
     def _on_cpu(self, choice: Choice) -> Floats:
-        """How often the CPU runs each task."""
+        """Returns how often the CPU runs each task."""
         times = np.asarray(self.counts[choice.form])
         if self.placing is not None:
             times = times - self.placing.counts(choice.form, choice.gpu, len(times))
         return times
 
     def choose(self, configuration: CpuConfiguration) -> Choice:
-        """What to compute the step with under a configuration."""
+        """Chooses the form, schedules and GPU calls of a step under a configuration."""
         if self._settled is not None and configuration in self._settled:
             return self._settled[configuration]
         self.listen()
@@ -218,10 +221,10 @@ class JointBench:
     def predict(
         self, configuration: CpuConfiguration, *, hopeful: bool = False
     ) -> tuple[Floats, Floats | None]:
-        """Seconds and joules of a call of each schedule, shape (schedules,).
+        """Predicts seconds and joules of a call of each schedule, shape (schedules,).
 
-        What was timed under this very configuration counts more than what the model says. Where some was timed,
-        `hopeful` takes the rest for as much faster as the model is usually wrong, so that it is tried.
+        Timings under this very configuration weigh more than the model's predictions. If there are some, `hopeful`
+        lowers the predictions for the other schedules by the model's usual error, so that they are tried.
         """
         seconds, joules = (None if x is None else x[0] for x in self.model.predict([configuration]))
         assert seconds is not None
@@ -231,7 +234,7 @@ class JointBench:
         timed = np.asarray(list(seen), np.int64)
         times = np.asarray([len(own) for own in seen.values()])
         rest = np.asarray([np.log(own).mean() for own in seen.values()]) - np.log(seconds[timed])
-        # A step that ran slower than predicted in all its calls says nothing against the schedules in it.
+        # If all calls of a step ran slower than predicted, that is no evidence against its schedules.
         middle = float(np.median(rest)) * len(rest) / (len(rest) + _FEW)
         spread = float(np.std(rest)) if hopeful else 0.0
         shift = np.full(len(seconds), middle - spread)
@@ -240,11 +243,13 @@ class JointBench:
         return seconds * factor, None if joules is None else joules * factor
 
     def _rates(self, seconds: Floats, joules: Floats | None) -> tuple[float, float]:
-        """What a second and a joule of a call cost: the less a call comes to, the better for the objective.
+        """Returns the costs of a second and a joule of a call.
 
-        A step is the sum of its calls, so that the best of each task makes the best step. The logarithm of its
-        energy-delay product changes by each call's part of its seconds and of its joules. Of a Pareto study, the
-        front tells how many joules a second is worth where the step will lie.
+        A call with lower total cost is better for the objective.
+
+        A step is the sum of its calls, so the best schedule of each task makes the best step. The logarithm of the
+        step's energy-delay product changes with each call's share of the seconds and of the joules. In a Pareto
+        study, the slope of the front near the step's predicted place gives the joules that a second is worth.
         """
         if joules is None or self._objective in ("latency", "energy"):
             return (0.0, 1.0) if joules is not None and self._objective == "energy" else (1.0, 0.0)
@@ -258,22 +263,22 @@ class JointBench:
         return float(time / step_s), float((1 - time) / step_j)
 
     def listen(self) -> None:
-        """Learns what other processes have measured meanwhile."""
+        """Learns from new measurements by other processes."""
         for trial in self.others():
             if trial.memo and trial.figures is not None and trial.configuration not in self.ran:
                 told = {"event": "trial", **trial.memo, "figures": vars(trial.figures)}
                 self.recall(trial.configuration, told)
 
     def settle(self) -> None:
-        """From here on each configuration has one choice: the best that is known now, or what it was before."""
+        """Fixes one choice for each configuration from now on: the best one known, or the one already fixed."""
         self._settled = dict(self._again)
 
     def recall(self, configuration: CpuConfiguration | None, told: Mapping[str, Any]) -> None:
-        """Takes up what an earlier part of the search, or another process, measured.
+        """Learns from a measurement by an earlier part of the search, or by another process.
 
         Args:
-            configuration: Under what.
-            told: `event`, `chosen`, `form`, `task_s` and `figures`, as events have them.
+            configuration: The configuration that was measured.
+            told: `event`, `chosen`, `form`, `task_s` and `figures`, as events store them.
         """
         choice = Choice.of_event(told)
         if choice is not None and told.get("figures"):
@@ -312,13 +317,13 @@ class JointBench:
         for row, took in zip(rows.tolist(), seconds.tolist(), strict=True):
             seen.setdefault(row, []).append(max(took, _SMALLEST))
         watts = None
-        # What a step draws beside a GPU says nothing of the CPU alone.
+        # The power of a step that also uses a GPU says nothing about the CPU alone.
         if figures.energy_j is not None and not choice.gpu:
             watts = figures.energy_j / figures.time_s
         self._known.append(Seen(configuration, rows, seconds, watts))
 
     def _cpu_joules(self, configuration: CpuConfiguration | None, choice: Choice) -> float | None:
-        """What the calls that the CPU makes beside a GPU should draw; None where nothing tells."""
+        """Predicts the joules of the calls that the CPU makes beside a GPU; None without data."""
         times = self._on_cpu(choice)
         if not times.any():
             return 0.0
@@ -346,17 +351,17 @@ def _untuned(tasks: Sequence[TaskPool]) -> Choice:
 
 
 def _least_tried(worth: Floats, tried: Rows) -> int:
-    """Of what is about as good as the best, what was tried least."""
+    """Returns the least-tried option among those that are about as good as the best."""
     alike = np.flatnonzero(worth <= worth.min() * (1 + _ALIKE))
     return int(np.argmin(worth) if len(alike) == 1 else alike[np.argmin(tried[alike])])
 
 
 def exchange(points: Sequence[tuple[float, float]], seconds: float) -> float:
-    """What a relative saving of time is worth beside one of energy, from 0 to 1, where a front passes some time.
+    """Returns the worth of a relative saving of time beside one of energy, from 0 to 1, at a point of a front.
 
     Args:
-        points: Seconds and joules of what is known.
-        seconds: Where on the front.
+        points: Seconds and joules of the known points.
+        seconds: The position on the front.
     """
     known = np.log(np.maximum(np.asarray(points, np.float64).reshape(-1, 2), _SMALLEST))
     known = known[front(known)] if len(known) else known

@@ -1,4 +1,4 @@
-"""Carries a joint search out: the study, rounds of schedules where it ends early, and what it gained."""
+"""Runs a joint search: the study, extra rounds of schedules if it ends early, and a measurement of its gain."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from autotune.studies.run import (
 from autotune.studies.space import CpuConfiguration, Figures, front, gain
 
 ROUND = "round"
-"""The event of a configuration that is measured once more with other schedules."""
+"""The event of a configuration that is measured again with other schedules."""
 _SEQUENTIAL = "sequential_"
 _BESIDE = "beside"
 _ROUNDS_OF = 3
 
 
 class KeptSchedules:
-    """A bench of kernels that were tuned first; cores and clocks are chosen afterwards.
+    """A bench that uses kernels tuned in advance. Cores and clocks are chosen afterwards.
 
     Args:
-        bench: The joint search's.
+        bench: The joint search's bench.
         choice: The schedules that were tuned for the cores of a configuration.
     """
 
@@ -60,7 +60,7 @@ class KeptSchedules:
         return self._bench.device
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`; the joint search learns nothing from it."""
+        """See `Bench.measure`. The joint search learns nothing from it."""
         choice = self._choice(configuration)
         measured = self._bench.steps.measure(configuration, choice)
         return replace(measured, raw={**(measured.raw or {}), **choice.to_json()})
@@ -68,13 +68,13 @@ class KeptSchedules:
 
 @dataclass(frozen=True)
 class JointOutcome:
-    """What a joint search found.
+    """The outcome of a joint search.
 
     Attributes:
-        outcome: As of any search.
-        sequential: What tuning kernels first and choosing cores afterwards found with as many steps, and how the
-            two compare (docs/joint.md); None where that was left out.
-        placement: The best configuration's step on the CPU, on the GPU and on both; None where no GPU shares in it.
+        outcome: The outcome, as of any search.
+        sequential: The outcome of tuning kernels first and choosing cores afterwards with as many steps, and the
+            comparison of the two (docs/joint.md); None if this was left out.
+        placement: The best configuration's step on the CPU, on the GPU and on both; None if no GPU takes part.
     """
 
     outcome: Outcome
@@ -88,14 +88,14 @@ class JointRun:
     Args:
         study: The joint search's study.
         bench: Its bench.
-        sequential: The study of the other search, with the same budget; None leaves it out.
-        kept: The bench of that.
+        sequential: The study of the sequential search, with the same budget; None leaves it out.
+        kept: The bench of the sequential search.
         record: See `CpuConfigRun`.
         progress: See `CpuConfigRun`.
         interrupted: See `CpuConfigRun`.
         blocks: See `CpuConfigRun`.
         reference_every: See `CpuConfigRun`.
-        events: Those of an earlier part of this run.
+        events: Events of earlier parts of this run.
     """
 
     def __init__(
@@ -121,10 +121,10 @@ class JointRun:
         self._placed: dict[str, Any] | None = None
 
     def run(self) -> JointOutcome | None:
-        """Measures; None where it was interrupted: what is measured is kept, and a later call goes on.
+        """Measures and returns the outcome; None if interrupted. Measurements are kept, and a later call continues.
 
         Raises:
-            DeviceError: The device is gone; as above.
+            DeviceError: The device is gone. Measurements are kept here too.
         """
         self._placing = self._placement_run()
         outcome = self._search(self._study, self._bench, self._record, self._events, self._ended)
@@ -159,7 +159,7 @@ class JointRun:
         return None if told is None else JointOutcome(outcome, told, placement)
 
     def _placement_run(self) -> PlacementRun | None:
-        """Measures what the search must know of the GPU; None where none shares in the step."""
+        """Measures what the search must know about the GPU; returns None if no GPU takes part in the step."""
         if self._bench.placing is None:
             return None
         run = PlacementRun(
@@ -189,10 +189,10 @@ class JointRun:
         ).run()  # fmt: skip
 
     def _ended(self) -> list[CpuConfiguration]:
-        """A small space is soon measured whole: what is left of the budget finds its best schedules.
+        """Spends the rest of the budget on better schedules, since a small space is soon measured completely.
 
         Returns:
-            What the CPU alone has as its best configuration, where everything stays there.
+            The best configuration for the CPU alone, if all calls stay there; else an empty list.
         """
         request = self._study.request
         trials = self._study.trials()
@@ -216,7 +216,10 @@ class JointRun:
         return [CpuConfiguration.from_json(self._placed["cpu_configuration"], self._names)]
 
     def _placed_again(self, mine: Found) -> bool:
-        """Sets the best beside the CPU alone, where it is not what was; false where that was interrupted."""
+        """Compares the final best configuration with the CPU alone, if the best has changed.
+
+        Returns false if interrupted.
+        """
         if self._placing is None or self._placed is None or mine.best is None:
             return True
         best = mine.trials[mine.best].configuration
@@ -235,7 +238,7 @@ class JointRun:
         return contenders(request.objective, request.limits, self._study.trials())
 
     def _compared(self, mine: Found, theirs: Found, other: Outcome) -> dict[str, Any] | None:
-        """How the two searches compare; None where it was interrupted."""
+        """Compares the two searches; returns None if interrupted."""
         assert mine.best is not None and theirs.best is not None
         rivals = (mine.trials[mine.best].configuration, theirs.trials[theirs.best].configuration)
         pairs = self._beside(rivals)
@@ -254,11 +257,11 @@ class JointRun:
     def _beside(
         self, rivals: tuple[CpuConfiguration, CpuConfiguration]
     ) -> list[tuple[Figures, Figures]] | None:
-        """The best of both searches, measured in interleaved blocks; None where it was interrupted."""
+        """Measures the best of both searches in interleaved blocks; returns None if interrupted."""
         known = [event for event in self._events if event["event"] == _BESIDE]
         told = [rival.to_json(self._names) for rival in rivals]
         if any(event["configuration"] != told[event["side"]] for event in known):
-            known = []  # Of another best, before more was measured.
+            known = []  # These measured another best, before further trials.
         self._progress.phase("both searches' best", 2 * self._blocks)
 
         def record(side: int, measured: Measured, done: int) -> None:
@@ -279,7 +282,7 @@ class JointRun:
 
 
 def _fronts(mine: Found, theirs: Found) -> dict[str, Any] | None:
-    """How the fronts of both searches compare; None without joules."""
+    """Compares the fronts of both searches; returns None without joules."""
     points = [
         [(f.time_s, f.energy_j) for f in found.figures if f.energy_j is not None]
         for found in (mine, theirs)
@@ -291,5 +294,5 @@ def _fronts(mine: Found, theirs: Found) -> dict[str, Any] | None:
 
 
 def _ratio(pairs: Sequence[tuple[Figures, Figures]], name: str, seed: int) -> dict[str, Any] | None:
-    """Sequential over joint, with its interval; None where it was not measured."""
+    """Returns the ratio of sequential to joint, with its interval; None if it was not measured."""
     return figures_ratio([(b, a) for a, b in pairs], name, pairs[0], seed) if pairs else None

@@ -1,4 +1,4 @@
-"""Whole steps on a device, with a schedule for each call."""
+"""Measures whole steps on a device, with a schedule for each call."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FILE = "schedules"
 
 @dataclass(frozen=True)
 class FormOnDevice:
-    """A form of a step, brought to a device.
+    """A form of a step, copied to a device.
 
     Attributes:
-        runner: The step, with every pool's schedules.
-        tasks: The task of each call, by its index in the pools; None where a call has no pool.
-        memory: How tensors get to a GPU, where it shares in the step.
+        runner: The step, with the schedules of every pool.
+        tasks: The task of each call, by its index in the pools; None if a call has no pool.
+        memory: How tensors are brought to a GPU, if it takes part in the step.
     """
 
     runner: StepRunner
@@ -32,7 +32,7 @@ class FormOnDevice:
     memory: MemoryKind = "copy"
 
     def used(self, choice: Choice) -> dict[int, int]:
-        """The schedule of each call that has a pool, by the call's number."""
+        """Returns the schedule of each call that has a pool, by the call's number."""
         return {
             call: choice.schedules[task] for call, task in enumerate(self.tasks) if task is not None
         }
@@ -43,9 +43,9 @@ class DeviceSteps:
 
     Args:
         bench: The device.
-        figures: Turns its runs into a study's.
+        figures: Converts its runs into a study's measurements.
         forms: The step's forms.
-        count: Tasks in the pools.
+        count: Number of tasks in the pools.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class DeviceSteps:
         """See `StepSource.measure`."""
         setting = setting_of(self.clusters, configuration)
         form = self._forms[choice.form]
-        # Cores and clocks are held from outside, as in any other measurement.
+        # Cores and clocks are set from outside, as in any other measurement.
         own = threads_of(setting)
         on_gpu = OnGpu(choice.gpu, form.memory)
         text = settings_text([own], self.clusters, used=form.used(choice), on_gpu=on_gpu)

@@ -1,8 +1,8 @@
-"""Which calls of a step run on the CPU and which on a GPU, so that calls and crossings together cost least.
+"""Places each call of a step on the CPU or a GPU so that calls and crossings together cost least.
 
-Two places, costs of calls, and costs where a tensor crosses make a minimum cut (Stone, "Multiprocessor Scheduling
-with the Aid of Network Flow Algorithms", IEEE TSE 1977). A tensor that several calls read crosses once: it has a
-node of its own in the network.
+Two places, costs of calls and costs of crossing tensors form a minimum cut problem (Stone, "Multiprocessor
+Scheduling with the Aid of Network Flow Algorithms", IEEE TSE 1977). A tensor that several calls read crosses only
+once, so it has its own node in the network.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 Floats = NDArray[np.float64]
 _SMALLEST = 1e-12
 _TOTAL = 2**30
-"""Capacities are whole numbers; all costs together come to this."""
+"""The sum of all costs, scaled to whole numbers, because capacities are whole numbers."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """A tensor that may have to go from one place to the other.
+    """A tensor that may have to move from one place to the other.
 
     Attributes:
-        producer: The call that writes it; None where the host does.
+        producer: The call that writes it; None if the host does.
         readers: The calls that read it; None among them stands for the host.
-        to_gpu: What it costs to bring it to the GPU.
-        to_cpu: What it costs to bring it back.
+        to_gpu: Cost of moving it to the GPU.
+        to_cpu: Cost of moving it back.
     """
 
     producer: int | None
@@ -39,7 +39,7 @@ class Crossing:
 
 
 def cost(on_gpu: Sequence[bool], cpu: Floats, gpu: Floats, crossings: Sequence[Crossing]) -> float:
-    """What a placement costs: its calls, and the tensors that cross."""
+    """Returns the cost of a placement: its calls, and the tensors that cross."""
     total = float(np.where(on_gpu, gpu, cpu).sum())
     for one in crossings:
         made = one.producer is not None and on_gpu[one.producer]
@@ -52,15 +52,15 @@ def cost(on_gpu: Sequence[bool], cpu: Floats, gpu: Floats, crossings: Sequence[C
 
 
 def placed(cpu: Floats, gpu: Floats, crossings: Sequence[Crossing]) -> tuple[bool, ...]:
-    """Whether each call is best on the GPU.
+    """Returns whether each call is best made on the GPU.
 
     Args:
-        cpu: What each call costs on the CPU, shape (calls,).
-        gpu: The same on the GPU; infinite where it cannot run there.
+        cpu: Cost of each call on the CPU, shape (calls,).
+        gpu: Cost of each call on the GPU; infinite if it cannot run there.
         crossings: Tensors that may cross.
 
     Returns:
-        The placement of least cost, to one part in `2**30` of the costs' sum.
+        The placement of least cost, accurate to one part in `2**30` of the sum of costs.
     """
     calls = len(cpu)
     host, device = calls + 2 * len(crossings), calls + 2 * len(crossings) + 1
@@ -74,13 +74,14 @@ def placed(cpu: Floats, gpu: Floats, crossings: Sequence[Crossing]) -> tuple[boo
         whole_number = round(capacity * scale) if np.isfinite(capacity) else never
         edges.append((start, end, min(never, whole_number)))
 
-    # A call on the host's side of the cut runs on the CPU: the edge to the device is cut, which costs that.
+    # A call on the host's side of the cut runs on the CPU. The cut goes through its edge to the device, so that
+    # edge carries the CPU's cost.
     for call in range(calls):
         edge(call, device, float(cpu[call]))
         edge(host, call, float(gpu[call]))
     for number, one in enumerate(crossings):
         producer = host if one.producer is None else one.producer
-        # Each once: capacities of equal edges would add up.
+        # Each reader once, because capacities of equal edges would add up.
         readers = {host if reader is None else reader for reader in one.readers}
         there, back = calls + 2 * number, calls + 2 * number + 1
         edge(producer, there, one.to_gpu)

@@ -1,4 +1,4 @@
-"""A step on the CPU, on a GPU, and on both: what a search must know of the GPU, and what was best, measured."""
+"""Measures a step on the CPU, on a GPU, and on both: before a search to learn about the GPU, and after it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from autotune.studies.run import (
 from autotune.studies.space import CpuConfiguration, Figures, Limits, Objective, best
 
 PROBE, PLACED = "gpu_probe", "placed"
-"""The events of the whole step on the GPU before a search, and of placements beside each other after it."""
+"""Events: the whole step on the GPU before a search, and the comparison of placements after it."""
 
 
 class PlacementRun:
-    """What is measured of placements beside a search.
+    """Measures placements for a search.
 
     Args:
-        bench: The search's, which knows of a GPU.
-        placing: What it knows.
+        bench: The search's bench, which knows about a GPU.
+        placing: Its knowledge about the GPU.
         record: See `CpuConfigRun`.
         progress: See `CpuConfigRun`.
         interrupted: See `CpuConfigRun`.
         blocks: How often each placement is measured.
-        objective: What is to be small.
-        seed: Of the order of blocks.
-        events: Those of an earlier part of this run.
+        objective: The figure to minimise.
+        seed: Seed of the order of blocks.
+        events: Events of earlier parts of this run.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class PlacementRun:
         self._alone: tuple[CpuConfiguration, Choice]
 
     def probe(self) -> None:
-        """Measures the step with all that the GPU can do of it, so that the search knows what that takes.
+        """Measures the step with every call that the GPU can make, so that the search knows the GPU's costs.
 
         Raises:
-            StableDeviceError: The step does not run so.
+            StableDeviceError: The step does not run with these calls on the GPU.
         """
         for event in self._events:
             if event["event"] == PROBE:
@@ -88,18 +88,18 @@ class PlacementRun:
             raise StableDeviceError(f"the step does not run on the GPU: {measured.message}")
 
     def compared(self, configuration: CpuConfiguration, limits: Limits) -> dict[str, Any] | None:
-        """The best configuration's step on the GPU, and on both if that is best, beside the CPU alone, in turns.
+        """Compares the best configuration's step on the GPU with the CPU alone, in turns.
 
-        The CPU alone has the configuration that should suit it best, which may be another one. From then on the
-        search stays where the step was best: the GPU only has a part in it where that is surely better than the
-        CPU alone.
+        The step on both is compared too, if that is best. The CPU alone uses the configuration that is predicted to
+        suit it best, which may be another one. Afterwards the search keeps the best placement. The GPU takes part
+        only if this is significantly better than the CPU alone.
 
         Args:
             configuration: The best of the search.
-            limits: What the CPU's own best should keep.
+            limits: Limits for the best configuration of the CPU alone.
 
         Returns:
-            As the search's result has it (docs/joint.md); None where it was interrupted.
+            The content for the search's result (docs/joint.md); None if interrupted.
         """
         chosen = self._bench.choose(configuration)
         self._alone = self._best_alone(configuration, chosen, limits)
@@ -129,10 +129,10 @@ class PlacementRun:
         }
 
     def compared_again(self, configuration: CpuConfiguration) -> dict[str, Any] | None:
-        """Another configuration that turned out best, where its calls are now, beside the CPU alone, in turns.
+        """Compares another best configuration, in its present placement, with the CPU alone, in turns.
 
         Returns:
-            `configuration`, `places` and `sure` as above; None where it was interrupted.
+            `configuration`, `places` and `sure` as above; None if interrupted.
         """
         chosen = self._bench.choose(configuration)
         every = chosen.gpu == self._placing.forms[chosen.form].all
@@ -149,9 +149,10 @@ class PlacementRun:
     def _best_alone(
         self, configuration: CpuConfiguration, chosen: Choice, limits: Limits
     ) -> tuple[CpuConfiguration, Choice]:
-        """The measured configuration that is predicted to suit the CPU alone best, and the choice there.
+        """Returns the measured configuration that is predicted to suit the CPU alone best, and the choice for it.
 
-        The one that is given where nothing tells of joules, or where none should keep the limits.
+        Returns the given configuration if there are no joules to predict from, or if none is predicted to keep the
+        limits.
         """
         ran = {configuration: chosen, **self._bench.ran}
         every = list(ran)
@@ -168,7 +169,7 @@ class PlacementRun:
         configuration: CpuConfiguration,
         sides: Mapping[str, tuple[CpuConfiguration, Choice]],
     ) -> dict[str, Any] | None:
-        """What each place takes, measured in interleaved blocks; None where it was interrupted."""
+        """Measures each place in interleaved blocks and returns the results; None if interrupted."""
         names = list(sides)
         beside = configuration.to_json(self._names)
         about = {
@@ -188,7 +189,7 @@ class PlacementRun:
             != about.get(event["place"])
             for event in known
         ):
-            known = []  # Of other choices, before more was measured.
+            known = []  # These measured other choices, before further trials.
         self._progress.phase("CPU and GPU", self._blocks * len(sides))
 
         def told(side: int, measured: Measured, done: int) -> None:
@@ -233,7 +234,7 @@ class PlacementRun:
 
 
 def _best(places: Mapping[str, Any], objective: Objective) -> str:
-    """Where a step is best: on the CPU, unless somewhere else is surely better."""
+    """Returns the best place for a step: the CPU, unless another place is significantly better."""
     found = "cpu"
     least = np.inf
     for name, told in _ratios(places, objective).items():
@@ -245,7 +246,7 @@ def _best(places: Mapping[str, Any], objective: Objective) -> str:
 
 
 def _surely_best(places: Mapping[str, Any], objective: Objective) -> bool:
-    """Whether everywhere else a step is surely worse than on the CPU."""
+    """Returns whether a step is significantly worse in every place other than the CPU."""
     ratios = _ratios(places, objective)
     return len(ratios) == len(places) - 1 and all(
         "worse" in verdicts and "better" not in verdicts
@@ -254,7 +255,7 @@ def _surely_best(places: Mapping[str, Any], objective: Objective) -> bool:
 
 
 def _ratios(places: Mapping[str, Any], objective: Objective) -> dict[str, list[dict[str, Any]]]:
-    """The CPU alone over each other place that could be measured, of what is to be small."""
+    """Returns the ratios of the CPU alone to each other measured place, for the figures of the objective."""
     names = {"latency": ("time_s",), "energy": ("energy_j",)}.get(objective, ("time_s", "energy_j"))
     every = {
         name: [place[f"cpu_over_{figure}"] for figure in names]
@@ -277,7 +278,10 @@ def _figures(final: Final) -> dict[str, Any]:
 
 
 def _shares(runs: Mapping[int, Measured]) -> dict[str, float] | None:
-    """Parts of the step that tensors took to cross, by ways; None where the program did not tell."""
+    """Returns the shares of the step in which tensors crossed, by kind of crossing.
+
+    Returns None if the program reported none.
+    """
     told = [(run.raw, run.figures.time_s) for run in runs.values() if run.raw and run.figures]
     told = [(raw, time_s) for raw, time_s in told if raw.keys() >= WAYS.keys()]
     if not told:

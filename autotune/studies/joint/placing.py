@@ -1,4 +1,4 @@
-"""What a joint search knows of a GPU: what calls take there, what bringing tensors to and fro costs, its power."""
+"""What a joint search knows about a GPU: times of calls, costs of moving tensors, power."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LEAST_S = 1e-9
 
 @dataclass(frozen=True)
 class Crossed:
-    """Tensors of one size and order, and what it costs to bring one from one place to the other.
+    """Tensors of one size and order, and the cost of moving one between the places.
 
     Attributes:
-        bytes: Of each.
-        order: How the GPU stores it; None where both places store it alike.
-        tensors: How many there are.
-        costs: By the kind of memory.
+        bytes: Size of each tensor.
+        order: The order in which the GPU stores it; None if both places use the same.
+        tensors: Number of such tensors.
+        costs: Costs by kind of memory.
     """
 
     bytes: int
@@ -40,10 +40,10 @@ class GpuKernel:
     """A kernel of a run for a GPU.
 
     Attributes:
-        name: The kernel's.
+        name: The kernel's name.
         digest: Its schedule's identity.
         formulation: Its formulation.
-        seconds: What it took when it was tuned.
+        seconds: Its time in tuning.
     """
 
     name: str
@@ -54,14 +54,14 @@ class GpuKernel:
 
 @dataclass(frozen=True)
 class GpuForm:
-    """What a GPU can do of a form of a step.
+    """The GPU's possible part of a form of a step.
 
     Attributes:
-        calls: How many calls the step has.
+        calls: Number of calls of the step.
         kernels: The GPU's kernel by call.
-        crossings: Tensors that may cross, in seconds, with the memory that is taken.
-        crossed: The same by size and order, with both kinds of memory.
-        memory: The memory that costs less.
+        crossings: Tensors that may cross, with costs in seconds for the chosen memory.
+        crossed: The same tensors by size and order, with costs for both kinds of memory.
+        memory: The kind of memory with lower costs.
     """
 
     calls: int
@@ -83,14 +83,14 @@ def gpu_form(
     measured: Mapping[MemoryKind, Mapping[int, CrossingSeconds]],
     memory: MemoryKind | None = None,
 ) -> GpuForm:
-    """What a GPU can do of a form of a step.
+    """Returns the GPU's possible part of a form of a step.
 
     Args:
         graph: The step.
         kernels: The GPU's kernel by call.
-        orders: How the GPU stores tensors, by name, where that differs.
-        measured: What a tensor's crossing costs, by its number in the graph: of each size and order one.
-        memory: How tensors cross; None for what costs less.
+        orders: The GPU's storage order of tensors, by name, if it differs.
+        measured: Crossing cost by the tensor's number in the graph, for one tensor of each size and order.
+        memory: How tensors cross; None for the cheaper way.
     """
     kinds: dict[tuple[int, Order | None], dict[MemoryKind, CrossingSeconds]] = {}
     for way, costs in measured.items():
@@ -130,15 +130,15 @@ def gpu_form(
 
 
 class Placing:
-    """Where calls are best, by what is known.
+    """Places calls according to the costs known so far.
 
     Args:
-        forms: What the GPU can do of each form of the step.
-        of_call: The task of each call of each form, by its index in the pools; None where no run knows its kernel.
+        forms: The GPU's possible part of each form of the step.
+        of_call: The task of each call of each form, by its index in the pools; None if no run knows its kernel.
         device: The GPU.
 
     Attributes:
-        only: Where every call that can be is made, once that is settled; None for where it is best.
+        only: The place that every possible call has, once that is settled; None to choose the best place.
     """
 
     def __init__(
@@ -153,9 +153,10 @@ class Placing:
         self._watts: list[float] = []
 
     def seconds(self, form: int) -> Floats:
-        """What each call takes on the GPU, shape (calls,); infinite where it cannot make it.
+        """Returns the time of each call on the GPU, shape (calls,); infinite if the GPU cannot make the call.
 
-        What was measured in steps counts; what was not is as much slower there than it was alone as the rest is.
+        Times measured in steps are used. For other calls, the time measured alone is scaled by the usual slowdown
+        in steps.
         """
         known = {call: kernel.seconds for call, kernel in self.forms[form].kernels.items()}
         ratios = [
@@ -169,25 +170,25 @@ class Placing:
         return found
 
     def timed(self, form: int, call: int) -> Sequence[float]:
-        """Seconds that a call of a form took on the GPU in steps, a number a measurement."""
+        """Returns seconds that a call of a form took on the GPU in steps, one number a measurement."""
         return tuple(self._seen.get((form, call), ()))
 
     def chosen(
         self, form: int, of_task: Floats, second: float, joule: float, cpu_watts: float
     ) -> tuple[tuple[int, ...], float]:
-        """The calls that are best made by the GPU, and what the step costs then.
+        """Returns the calls that the GPU should make, and the step's cost with them.
 
         Args:
             form: The step's form.
-            of_task: What a call of each task costs on the CPU, shape (tasks,).
-            second: What a second costs.
-            joule: What a joule costs.
-            cpu_watts: What the CPU draws; the GPU is thought to draw as much until it was measured.
+            of_task: Cost of a call of each task on the CPU, shape (tasks,).
+            second: Cost of a second.
+            joule: Cost of a joule.
+            cpu_watts: Power of the CPU. The GPU is assumed to draw the same until it is measured.
         """
         own = self.forms[form]
         cpu = np.asarray([0.0 if t is None else of_task[t] for t in self.of_call[form]])
         gpu = self.seconds(form)
-        # What no run knows on the CPU cannot be compared.
+        # Calls with no known CPU kernel cannot be compared.
         gpu[[task is None for task in self.of_call[form]]] = np.inf
         rate = second + joule * (self.watts or cpu_watts)
         crossings = [
@@ -202,14 +203,14 @@ class Placing:
         return calls, cost(where, cpu, gpu * rate, crossings)
 
     def away(self, form: int, calls: Sequence[int]) -> float:
-        """Seconds that calls on the GPU take, and the crossings that come with them."""
+        """Returns seconds of calls on the GPU, including their crossings."""
         own, there = self.forms[form], set(calls)
         where = [call in there for call in range(own.calls)]
         nothing = np.zeros(own.calls)
         return cost(where, nothing, np.where(where, self.seconds(form), 0.0), own.crossings)
 
     def counts(self, form: int, calls: Sequence[int], tasks: int) -> Floats:
-        """How often the calls run each task, shape (tasks,)."""
+        """Returns how often the calls run each task, shape (tasks,)."""
         found = np.zeros(tasks)
         for call in calls:
             task = self.of_call[form][call]
@@ -219,19 +220,19 @@ class Placing:
 
     @property
     def watts(self) -> float | None:
-        """What the step draws while the GPU works; None before that was measured."""
+        """Power of the step while the GPU works; None before it is measured."""
         return median(self._watts) if self._watts else None
 
     def learn(
         self, form: int, gpu_s: Sequence[Sequence[Any]], energy_j: float | None, cpu_j: float | None
     ) -> None:
-        """Takes in what a step told.
+        """Learns from a measured step.
 
         Args:
             form: Its form.
             gpu_s: Calls that the GPU made, and their seconds.
-            energy_j: What the step drew.
-            cpu_j: What its calls on the CPU should have drawn; None where nothing tells.
+            energy_j: Energy of the step.
+            cpu_j: Predicted energy of its calls on the CPU; None if unknown.
         """
         for call, seconds in gpu_s:
             self._seen.setdefault((form, int(call)), []).append(float(seconds))

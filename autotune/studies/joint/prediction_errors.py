@@ -1,4 +1,4 @@
-"""How far predictions of steps and calls were from what was measured, and the intervals that follow."""
+"""Errors of predictions for steps and calls, and intervals derived from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FEW = 8
 
 
 class PredictionErrors:
-    """Collects, for each figure, the logarithm of measured over predicted; and the memory of each form."""
+    """Collects the logarithm of measured over predicted for each figure, and the memory of each form."""
 
     def __init__(self) -> None:
         self._errors: dict[str, list[float]] = {"time_s": [], "energy_j": [], "call_s": []}
@@ -26,13 +26,13 @@ class PredictionErrors:
         form: int,
         task_s: Sequence[float | None],
     ) -> None:
-        """Takes a measured step.
+        """Adds a measured step.
 
         Args:
-            told: `foretold` and `foretold_s`, as events have them; what was not predicted is left out.
-            figures: What was measured of the step.
+            told: `foretold` and `foretold_s`, as events store them. Figures without a prediction are left out.
+            figures: Measured figures of the step.
             form: Index of its form.
-            task_s: Seconds of a call of each task; None where it has none.
+            task_s: Seconds of a call of each task; None for a task without calls.
         """
         for name, value in (told.get("foretold") or {}).items():
             real = getattr(figures, name)
@@ -45,11 +45,13 @@ class PredictionErrors:
             self._memory.setdefault(form, []).append(figures.memory_bytes)
 
     def interval(self, figure: str, value: float | None) -> list[float] | None:
-        """Where 95 % of what was measured lay, around what had been predicted for it; None with too few steps.
+        """Returns an interval that contained 95 % of measurements around their predictions.
+
+        Returns None with too few steps.
 
         Args:
             figure: `time_s` or `energy_j` of a step, or `call_s` of a call.
-            value: What is predicted.
+            value: The predicted value.
         """
         errors = self._errors[figure]
         if value is None or len(errors) < _FEW:
@@ -58,7 +60,10 @@ class PredictionErrors:
         return [float(value * np.exp(low)), float(value * np.exp(high))]
 
     def memory(self, form: int) -> tuple[float, list[float]] | None:
-        """Bytes that steps of a form took, whatever the configuration: median and 95 %; None with too few steps."""
+        """Returns bytes used by steps of a form under any configuration: median and 95 % interval.
+
+        Returns None with too few steps.
+        """
         seen = self._memory.get(form, [])
         if len(seen) < _FEW:
             return None

@@ -1,6 +1,6 @@
 """Models of time and power.
 
-Physics fitted to a few measurements, a Gaussian process, and a model of kernels' schedules.
+They are physics fitted to a few measurements, a Gaussian process, and a model of kernels' schedules.
 """
 
 import lazy_loader

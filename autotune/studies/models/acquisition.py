@@ -1,4 +1,4 @@
-"""How much a configuration is worth measuring."""
+"""Acquisition functions: the expected value of measuring a configuration."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ Floats = NDArray[np.float64]
 
 _DRAWS = 24
 _MARGIN = 0.1
-"""How far the reference point lies beyond the worst measured one, in logarithms."""
+"""Distance of the reference point beyond the worst measured point, in logarithms."""
 
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """How much smaller than `best` a value is on average (Jones, Schonlau and Welch, 1998).
+    """Returns how far a value falls below `best` on average (Jones, Schonlau and Welch, 1998).
 
     Args:
-        mean: Of each value, shape (n,).
+        mean: Mean of each value, shape (n,).
         deviation: Its standard deviation, shape (n,).
-        best: The least one so far.
+        best: The smallest value so far.
     """
     ahead = (best - mean) / deviation
     return np.asarray(deviation * (ahead * ndtr(ahead) + _density(ahead)))
 
 
 def expected_hypervolume(belief: Belief, known: Floats, rng: np.random.Generator) -> Floats:
-    """Hypervolume that a configuration adds on average to a front of log seconds and log joules.
+    """Returns the hypervolume that a configuration adds on average to a front of log seconds and log joules.
 
-    Emmerich et al. (2006), by a few draws that all configurations share. Joules are seconds times watts, so an
-    error of the time is one of the energy as well.
+    The method is that of Emmerich et al. (2006), estimated with a few draws that all configurations share. Joules
+    are seconds times watts, so an error in time is also an error in energy.
 
     Args:
-        belief: Of each configuration, watts included.
-        known: Log seconds and log joules of what is measured, shape (n, 2); at least one.
-        rng: Of the draws.
+        belief: Prediction for each configuration, including watts.
+        known: Log seconds and log joules of the measured points, shape (n, 2); at least one.
+        rng: Source of the draws.
     """
     assert belief.log_w is not None and belief.log_w_sd is not None
     normal = rng.normal(size=(_DRAWS, 2, 1))
@@ -52,10 +52,10 @@ def expected_hypervolume(belief: Belief, known: Floats, rng: np.random.Generator
 
 
 def below(mean: Floats, deviation: Floats, limit: float) -> Floats:
-    """Probability that a value is at most `limit`."""
+    """Returns the probability that a value is at most `limit`."""
     return np.asarray(ndtr((limit - mean) / np.maximum(deviation, 1e-12)))
 
 
 def _density(x: Floats) -> Floats:
-    """Of the standard normal distribution. (`scipy.stats` has it too, and takes half a second to import.)"""
+    """Returns the density of the standard normal distribution. (`scipy.stats` takes half a second to import.)"""
     return np.asarray(np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))

@@ -18,11 +18,11 @@ _JITTER = 1e-8
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """Values of mean zero before anything is known; see `fit`.
+    """A Gaussian process with mean zero before any data; see `fit`.
 
     Attributes:
         features: Shape (n, features).
-        scales: Length of each feature.
+        scales: Length scale of each feature.
         deviation: Standard deviation of the values.
         noise: Standard deviation of a measurement.
     """
@@ -43,24 +43,24 @@ class GaussianProcess:
         *,
         noise: float,
     ) -> GaussianProcess:
-        """The most probable process under weak priors.
+        """Returns the most probable process under weak priors.
 
         Args:
             features: Shape (n, features), each of about unit range.
             values: Shape (n,).
-            groups: Group of each feature; features of a group share a length.
-            noise: What a measurement's deviation is about; it is fitted near this.
+            groups: Group of each feature; features of a group share a length scale.
+            noise: Approximate deviation of a measurement. The fitted noise is near it.
         """
         count = max(groups) + 1
         index = np.asarray(groups)
         centre = np.concatenate([np.zeros(count), [math.log(0.2), math.log(noise)]])
         width = np.concatenate([np.full(count, 0.8), [1.0, 0.5]])
-        # Squared distances of each group of features: what its length divides.
+        # Squared distances for each group of features, before division by the group's length scale.
         gaps = (features[:, None, :] - features[None, :, :]) ** 2
         squares = np.stack([gaps[:, :, index == g].sum(axis=2) for g in range(count)])
 
         def cost(x: Floats) -> tuple[float, Floats]:
-            """Negative logarithm of the posterior, and its gradient (their equation 5.9)."""
+            """Returns the negative logarithm of the posterior, and its gradient (their equation 5.9)."""
             scaled = squares * np.exp(-2 * x[:count])[:, None, None]
             root = math.sqrt(5) * np.sqrt(scaled.sum(axis=0))
             decay = np.exp(-root)
@@ -95,14 +95,14 @@ class GaussianProcess:
         return cls(features, scales, deviation, sigma, factor, weights)
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the values without a measurement's noise, each of shape (m,)."""
+        """Predicts values without measurement noise: mean and standard deviation, each of shape (m,)."""
         cross = _kernel(features, self.features, self.scales) * self.deviation**2
         half = solve_triangular(self._factor, cross.T, lower=True)
         variance = self.deviation**2 - (half**2).sum(axis=0)
         return cross @ self._weights, np.sqrt(np.maximum(variance, 1e-12))
 
     def left_out(self) -> Floats:
-        """Error of each value as predicted from all others, shape (n,) (their section 5.4.2)."""
+        """Returns the error of each value when predicted from all others, shape (n,) (their section 5.4.2)."""
         inverse = cho_solve((self._factor, True), np.eye(len(self._weights)))
         return np.asarray(self._weights / np.diag(inverse))
 

@@ -1,4 +1,7 @@
-"""Predicts seconds and joules of schedules under CPU configurations: physics, and XGBoost for what it misses."""
+"""Predicts seconds and joules of schedules under CPU configurations.
+
+XGBoost models what physics leaves unexplained.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _TREES = {"tree_method": "hist", "max_depth": 6, "eta": 0.12, "subsample": 0.8, 
 _ROUNDS, _MOST_ROWS = 120, 12_000
 _SMALLEST_S, _SMALLEST_W = 1e-7, 1e-6
 _ALIKE = 2.0
-"""So many timings of a schedule count as much as the belief that it is like others with such traits."""
+"""Number of timings of a schedule that weigh as much as the assumption that it resembles others with its traits."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,10 @@ class Seen:
     """Calls that were timed.
 
     Attributes:
-        configuration: Under what.
-        rows: Which schedules of the table, shape (n,).
-        seconds: Of one call of each, shape (n,).
-        watts: Mean above idle while they ran; None without a meter.
+        configuration: The configuration during the calls.
+        rows: Rows of their schedules in the table, shape (n,).
+        seconds: Seconds of one call of each, shape (n,).
+        watts: Mean power above idle during the calls; None without a meter.
     """
 
     configuration: CpuConfiguration
@@ -48,7 +51,7 @@ class ScheduleTable:
 
     Args:
         tasks: The pools.
-        counts: How often a step runs each task at most; by it a call's errors count.
+        counts: The most often that a step runs each task. Errors of calls are weighted by it.
     """
 
     def __init__(self, tasks: Sequence[TaskPool], counts: Floats) -> None:
@@ -70,15 +73,15 @@ class ScheduleTable:
         return len(self.task)
 
     def rows(self, chosen: Rows) -> Rows:
-        """Rows of the schedules that are chosen by their index in each task's pool."""
+        """Returns the rows of the schedules chosen by their index in each task's pool."""
         return np.asarray(self.first[:-1] + chosen)
 
     def pools(self) -> list[tuple[int, int]]:
-        """The first row of each task, and the one after its last."""
+        """Returns the first row of each task, and the row after its last."""
         return list(pairwise(self.first.tolist()))
 
     def timings(self, clusters: Sequence[Cluster]) -> list[Seen]:
-        """What the runs that kept the schedules measured of them, each on all cores of its cluster at the top."""
+        """Returns the runs' timings of the schedules, each on all cores of its cluster at the highest clock."""
         schedules = [schedule for task in self.tasks for schedule in task.schedules]
         found = []
         for name in sorted({name for one in schedules for name in one.ms}):
@@ -102,10 +105,10 @@ class KernelModel:
     """Learns from calls that were timed.
 
     Args:
-        clusters: The device's.
-        tasks: The kernels and what each can be run with.
-        counts: How often a step runs each at most, shape (tasks,).
-        seed: Of the trees.
+        clusters: The device's clusters.
+        tasks: The kernels and their schedules.
+        counts: The most often that a step runs each task, shape (tasks,).
+        seed: Seed of the trees.
     """
 
     def __init__(
@@ -118,13 +121,13 @@ class KernelModel:
         self._time: xgboost.Booster | None = None
         self._watts: xgboost.Booster | None = None
         self._own: Floats = np.zeros(len(self.table))
-        """What each schedule takes by itself beside what its traits tell, as a logarithm."""
+        """Each schedule's own deviation from the prediction for its traits, as a logarithm."""
 
     def learn(self, seen: Sequence[Seen]) -> None:
-        """Fits prices, trees and each schedule's own part to all that was measured so far; at least one call."""
+        """Fits prices, trees and each schedule's own deviation to all measurements so far; at least one call."""
         table = self.table
         measured = [np.maximum(one.seconds, _SMALLEST_S) for one in seen]
-        # Errors count by the share of a step that a call takes, but small kernels are not lost.
+        # Errors are weighted by a call's share of a step, with a floor so that small kernels still count.
         shares = [
             t * table.count[table.task[one.rows]] for one, t in zip(seen, measured, strict=True)
         ]
@@ -167,9 +170,9 @@ class KernelModel:
         )
 
     def predict(self, configurations: Sequence[CpuConfiguration]) -> tuple[Floats, Floats | None]:
-        """Seconds and joules of a call of each schedule; shape (configurations, schedules).
+        """Predicts seconds and joules of a call of each schedule, shape (configurations, schedules).
 
-        Joules are None where nothing that was measured had any.
+        Joules are None if no measurement had any.
         """
         rows = np.arange(len(self.table))
         inputs, base = self._inputs(configurations, rows)
@@ -184,7 +187,7 @@ class KernelModel:
     def _inputs(
         self, configurations: Sequence[CpuConfiguration], rows: Rows
     ) -> tuple[Floats, Floats]:
-        """What the trees are given, a row a pair, and the logarithm of the seconds that physics predicts."""
+        """Returns the trees' inputs, one row a pair, and the logarithm of the seconds that physics predicts."""
         clocks = Clocks.of(configurations, self.clusters)
         seconds = self._roofline.seconds(configurations, self.table.nests.take(rows))
         base = np.log(np.maximum(seconds, _SMALLEST_S)).reshape(-1, 1)

@@ -1,9 +1,9 @@
-"""What physics says of time and power: a few constants a cluster, fitted to a few measurements.
+"""A physical model of time and power: a few constants for each cluster, fitted to a few measurements.
 
-A core of cluster k at f GHz alone needs `a_k + b_k / f` seconds a step: one part waits for memory, whatever the
-clock. A share of the step runs on one core only (Amdahl, 1967); the rest is split evenly over the threads, so the
-slowest core decides (EMDL'21); each further thread costs a little at every parallel loop's end. A busy core draws
-`c_k + d_k f^g_k` watts above idle, a waiting one a share of that.
+One core of cluster k at f GHz needs `a_k + b_k / f` seconds a step; the first term is time spent waiting for memory
+at any clock. A share of the step runs on one core only (Amdahl, 1967). The rest is split evenly over the threads,
+so the slowest core decides (EMDL'21). Each further thread costs a little time at the end of every parallel loop. A
+busy core draws `c_k + d_k f^g_k` watts above idle; a waiting core draws a share of that.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from autotune.devices import Cluster
 from autotune.studies.space import Clocks, Floats
 
 _NOISE = 0.05
-"""Deviation of a logarithm that the priors below are weighed against; GP residuals take what is left."""
+"""Deviation of a logarithm against which the priors below are weighed. The Gaussian process models what remains."""
 
-# What is believed before anything is measured. Weak: a few measurements outweigh it.
+# Priors before anything is measured. They are weak: a few measurements outweigh them.
 _WAITING = 0.2
 """Share of a core's time at its highest clock that waits for memory."""
 _SERIAL = 0.05
 _THREAD = 2e-3
 _STATIC = 0.15
-"""Watts whatever the clock, to those at 1 GHz."""
+"""Watts at any clock, relative to the dynamic watts at 1 GHz."""
 _GROWTH = 0.7
-"""What the exponent of the clock is above 1: between a fixed voltage (0) and one that rises with the clock (2)."""
+"""The clock's exponent minus 1: between a fixed voltage (0) and a voltage that rises with the clock (2)."""
 _IDLING = 0.15
 
 
 def _prior(clusters: Sequence[Cluster]) -> Floats:
-    """How much slower than the fastest cluster's core a cluster's core is at the same clock, as a logarithm."""
+    """Returns the slowdown of each cluster's core from the fastest cluster's at the same clock, as a logarithm."""
     best = max((c.capacity or 0) / ((c.max_khz or 1e6) / 1e6) for c in clusters)
     found = []
     for cluster in clusters:
@@ -48,12 +48,12 @@ def _prior(clusters: Sequence[Cluster]) -> Floats:
 
 @dataclass(frozen=True)
 class TimeModel:
-    """Seconds of a step.
+    """Predicts the seconds of a step.
 
     Attributes:
-        wait_s: `a` of each cluster: seconds that one core waits whatever its clock.
+        wait_s: `a` of each cluster: seconds that one core waits at any clock.
         work_s: `b` of each cluster: seconds that one core works at 1 GHz.
-        serial: Share of the step that one core does.
+        serial: Share of the step that one core does alone.
         thread_s: Seconds that each further thread costs.
     """
 
@@ -63,16 +63,16 @@ class TimeModel:
     thread_s: float
 
     def alone_s(self, clocks: Clocks) -> Floats:
-        """Seconds of a step on one core of each cluster, shape (n, clusters)."""
+        """Returns seconds of a step on one core of each cluster, shape (n, clusters)."""
         return self.wait_s + self.work_s / clocks.ghz
 
     def predict(self, clocks: Clocks) -> tuple[Floats, Floats]:
-        """Seconds of a step, shape (n,), and the share of them that a core of each cluster is busy."""
+        """Predicts seconds of a step, shape (n,), and the share of them in which a core of each cluster is busy."""
         used = clocks.cores > 0
         alone = self.alone_s(clocks)
         total = clocks.cores.sum(axis=1)
         share = (1 - self.serial) * alone / np.maximum(clocks.threads, total)[:, None]
-        # More threads than cores share them: the last round may be half empty.
+        # If there are more threads than cores, they share the cores, and the last round may be half empty.
         rounds = np.ceil(clocks.threads / total) * np.maximum(1.0, total / clocks.threads)
         share = share * rounds[:, None]
         parallel = np.where(used, share, 0.0).max(axis=1)
@@ -82,18 +82,18 @@ class TimeModel:
 
     @classmethod
     def prior(cls, clusters: Sequence[Cluster]) -> TimeModel:
-        """What is believed before anything is measured, of a step that is one unit of work."""
+        """Returns the model before anything is measured, for a step that is one unit of work."""
         slower = np.exp(_prior(clusters))
         return cls(_WAITING * slower / top_ghz(clusters), slower, _SERIAL, _THREAD)
 
     @classmethod
     def fit(cls, clocks: Clocks, seconds: Floats, clusters: Sequence[Cluster]) -> TimeModel:
-        """Least squares of logarithms, held to weak priors where measurements say nothing.
+        """Fits by least squares of logarithms. Weak priors hold constants that the measurements do not determine.
 
         Args:
-            clocks: What was measured.
-            seconds: How long a step took, shape (n,).
-            clusters: The device's.
+            clocks: The measured configurations.
+            seconds: Seconds of a step, shape (n,).
+            clusters: The device's clusters.
         """
         count = len(clusters)
         slower = _prior(clusters)
@@ -121,11 +121,11 @@ class TimeModel:
 
 @dataclass(frozen=True)
 class PowerModel:
-    """Watts above idle.
+    """Predicts watts above idle.
 
     Attributes:
-        static_w: `c` of each cluster: watts of a busy core whatever its clock.
-        dynamic_w: `d` of each cluster: watts of a busy core at 1 GHz, on top.
+        static_w: `c` of each cluster: watts of a busy core at any clock.
+        dynamic_w: `d` of each cluster: further watts of a busy core at 1 GHz.
         exponent: `g` of each cluster.
         waiting: Share of a busy core's power that a waiting one draws.
     """
@@ -136,13 +136,13 @@ class PowerModel:
     waiting: float
 
     def predict(self, clocks: Clocks, busy: Floats) -> Floats:
-        """Watts, shape (n,), given the share of the time for which a core of each cluster is busy."""
+        """Predicts watts, shape (n,), from the share of time in which a core of each cluster is busy."""
         core = self.static_w + self.dynamic_w * clocks.ghz**self.exponent
         return np.asarray((clocks.cores * core * (busy + self.waiting * (1 - busy))).sum(axis=1))
 
     @classmethod
     def prior(cls, clusters: Sequence[Cluster]) -> PowerModel:
-        """What is believed before anything is measured: a core that is k times slower draws k times less."""
+        """Returns the model before anything is measured: a core that is k times slower draws k times less."""
         slower = np.exp(_prior(clusters))
         exponent = np.full(len(clusters), 1 + _GROWTH)
         return cls(_STATIC / slower, 1 / slower, exponent, _IDLING)
@@ -151,13 +151,13 @@ class PowerModel:
     def fit(
         cls, clocks: Clocks, watts: Floats, busy: Floats, clusters: Sequence[Cluster]
     ) -> PowerModel:
-        """As `TimeModel.fit`.
+        """Fits the model as `TimeModel.fit` does.
 
         Args:
-            clocks: What was measured.
+            clocks: The measured configurations.
             watts: Mean power above idle, shape (n,).
             busy: The time model's shares, shape (n, clusters).
-            clusters: The device's.
+            clusters: The device's clusters.
         """
         count = len(clusters)
         log_w = np.log(watts)
@@ -184,12 +184,12 @@ class PowerModel:
 
 
 def top_ghz(clusters: Sequence[Cluster]) -> Floats:
-    """Highest clock of each cluster in GHz; 1 where it is unknown."""
+    """Returns the highest clock of each cluster in GHz; 1 if it is unknown."""
     return np.asarray([(c.max_khz or 1e6) / 1e6 for c in clusters])
 
 
 def constants(time: TimeModel, power: PowerModel | None, names: Sequence[str]) -> dict[str, Any]:
-    """The fitted constants as a plain object, for people."""
+    """Returns the fitted constants as a plain object, for people to read."""
     found: dict[str, Any] = {"serial_share": time.serial, "thread_s": time.thread_s, "clusters": {}}
     for index, name in enumerate(names):
         found["clusters"][name] = {

@@ -1,9 +1,9 @@
-"""What physics says of a schedule on a core: operations, loads and bytes from memory, each with a price a cluster.
+"""A physical model of a schedule on cores: operations, loads and memory bytes, each with a price for each cluster.
 
-A thread's part of a nest costs cycles for its operations and for what it loads from near, and time, whatever the
-clock, for what it waits for from far (Williams et al., "Roofline", CACM 2009, as a sum). Threads get equal numbers
-of the nest's jobs, as TVM's runtime deals them, and the one that ends last decides. The prices are fitted to calls
-that were timed; they are never below zero.
+A thread's part of a loop nest costs cycles for its operations and for loads from near caches. It also costs time,
+at any clock, for waiting on far memory (Williams et al., "Roofline", CACM 2009, as a sum). Threads get equal
+numbers of the nest's jobs, as TVM's runtime assigns them, and the last thread to finish decides. The prices are
+fitted to timed calls and are never below zero.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from autotune.workloads import CACHE_SIZES, ScheduleTraits
 Floats = NDArray[np.float64]
 
 LANES = 4.0
-"""What scalar code does less in a cycle than code with vectors of 128 bits."""
+"""How much less work scalar code does in a cycle than code with 128-bit vectors."""
 _NEAR = (2**9, 2**15, 2**16)
 _FAR = (2**17, 2**19, 2**20, 2**21, 2**23)
 _FLOPS_A_CYCLE = 4.0
 _WEAK = 1e-3
-"""What the prior's prices weigh beside a measured call."""
+"""Weight of the prior's prices beside a measured call."""
 _TURNS = 4
 
 
@@ -38,9 +38,9 @@ class Nests:
 
     Attributes:
         jobs: Parallel jobs, shape (schedules, nests).
-        near: Operations, weighted by lanes, and bytes through caches of `_NEAR`: what takes cycles; shape
+        near: Work that takes cycles: operations, weighted by lanes, and bytes through caches of `_NEAR`; shape
             (schedules, nests, kinds).
-        far: Bytes through caches of `_FAR`: what takes time; shape (schedules, nests, kinds).
+        far: Work that takes time: bytes through caches of `_FAR`; shape (schedules, nests, kinds).
     """
 
     jobs: Floats
@@ -49,7 +49,7 @@ class Nests:
 
     @classmethod
     def of(cls, schedules: Sequence[ScheduleTraits]) -> Nests:
-        """Arrays of schedules."""
+        """Converts schedules to arrays."""
         shape = len(schedules), max((len(one.nests) for one in schedules), default=1)
         jobs = np.ones(shape)
         near, far = np.zeros((*shape, 1 + len(_NEAR))), np.zeros((*shape, len(_FAR)))
@@ -64,7 +64,7 @@ class Nests:
         return cls(jobs, near, far)
 
     def take(self, rows: NDArray[np.int64]) -> Nests:
-        """Some of the schedules."""
+        """Returns some of the schedules."""
         return Nests(self.jobs[rows], self.near[rows], self.far[rows])
 
 
@@ -72,7 +72,7 @@ class Roofline:
     """Prices of a device's clusters.
 
     Args:
-        clusters: From the slowest to the fastest.
+        clusters: The clusters, from the slowest to the fastest.
     """
 
     def __init__(self, clusters: Sequence[Cluster]) -> None:
@@ -83,14 +83,17 @@ class Roofline:
         prices = np.zeros((len(clusters), kinds))
         prices[:, 0] = 1e-9 / (_FLOPS_A_CYCLE * self._speed)
         self.prices: Floats = prices
-        """Seconds of each kind of work, shape (clusters, kinds): cycles at 1 GHz shared and alone, then waiting."""
+        """Seconds of each kind of work, shape (clusters, kinds).
+
+        Kinds: shared and lone cycles at 1 GHz, then waiting.
+        """
 
     def seconds(self, configurations: Sequence[CpuConfiguration], nests: Nests) -> Floats:
-        """Of a call of each schedule, shape (configurations, schedules)."""
+        """Returns seconds of a call of each schedule, shape (configurations, schedules)."""
         return np.asarray((self._work(configurations, nests) * self.prices).sum(axis=3).max(axis=2))
 
     def _work(self, configurations: Sequence[CpuConfiguration], nests: Nests) -> Floats:
-        """Work of the busiest core of each cluster, shape (configurations, schedules, clusters, kinds)."""
+        """Returns work of the busiest core of each cluster, shape (configurations, schedules, clusters, kinds)."""
         clocks = Clocks.of(configurations, self.clusters)
         used = clocks.cores > 0
         speed = np.where(used, self._speed * clocks.ghz, 0.0)
@@ -112,7 +115,7 @@ class Roofline:
             found[:, :, cluster, :split] = (
                 np.einsum("csn,snk->csk", here, nests.near) * period[:, None, None]
             )
-            # What one core does alone falls to the fastest, whatever cluster it is of.
+            # Work that only one core does goes to the fastest core, in any cluster.
             leads = (order[:, 0] == cluster) * period
             found[:, :, cluster, split : 2 * split] = (
                 nests.near.sum(axis=1)[None] * leads[:, None, None]
@@ -130,10 +133,10 @@ class Roofline:
         """Finds the prices with the least relative errors.
 
         Args:
-            configurations: Of each step that was measured.
+            configurations: The configuration of each measured step.
             nests: The schedules that ran in it.
-            seconds: Of a call of each.
-            weights: What each counts.
+            seconds: Seconds of a call of each schedule.
+            weights: Weight of each.
         """
         work = [self._work([c], n)[0] for c, n in zip(configurations, nests, strict=True)]
         every = np.concatenate(work)

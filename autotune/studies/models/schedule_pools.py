@@ -1,4 +1,4 @@
-"""What a joint search chooses from: the kernels of a step, and the best few schedules that are known of each."""
+"""The choices of a joint search: the kernels of a step, and the best few known schedules of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autotune.errors import RecordError
 from autotune.workloads import ScheduleTraits
 
 HYBRID = "hybrid"
-"""What a run for all clusters together is called."""
+"""Name of a run for all clusters together."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class PooledSchedule:
     Attributes:
         digest: Its identity; `default` for the untuned default.
         formulation: Its formulation.
-        traits: What its loops tell.
+        traits: Traits of its loops.
         ms: Milliseconds in the last timings of the runs that kept it, by cluster; `hybrid` is all cores.
     """
 
@@ -35,11 +35,11 @@ class TaskPool:
     """A kernel of a step.
 
     Attributes:
-        name: The kernel's.
+        name: The kernel's name.
         operator: Its operator.
         role: Its role.
         count: How often it runs in the step of the first run that knows it.
-        schedules: What it can be run with; at least one, the untuned default first where it is known.
+        schedules: Its schedules; at least one. The untuned default is first if it is known.
     """
 
     name: str
@@ -50,10 +50,10 @@ class TaskPool:
 
 
 def pools(results: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[TaskPool, ...]:
-    """The pools of a step's kernels, from the results of runs.
+    """Returns the pools of a step's kernels, from the results of runs.
 
     Args:
-        results: Clusters that runs were for, and their results (docs/result-schema.md).
+        results: The clusters that runs were for, with their results (docs/result-schema.md).
 
     Raises:
         RecordError: A result has no pools.

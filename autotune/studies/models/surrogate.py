@@ -1,4 +1,7 @@
-"""What a study believes of what it has not measured: physics, and a Gaussian process of what physics misses."""
+"""Predicts configurations that a study has not measured.
+
+A Gaussian process models what physics leaves unexplained.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Belief:
     Attributes:
         log_s: Mean of the logarithm of a step's seconds.
         log_s_sd: Its standard deviation.
-        log_w: Mean of the logarithm of the watts above idle; None where nothing is known of energy.
+        log_w: Mean of the logarithm of the watts above idle; None if there is no energy data.
         log_w_sd: Its standard deviation.
     """
 
@@ -42,7 +45,7 @@ class Belief:
 
 @dataclass(frozen=True)
 class Surrogate:
-    """See `fit`."""
+    """Models of time and power with their Gaussian processes; see `fit`."""
 
     clusters: tuple[Cluster, ...]
     time: TimeModel
@@ -60,14 +63,14 @@ class Surrogate:
         *,
         noise: float = 0.03,
     ) -> Surrogate:
-        """Fits both models, and what they leave.
+        """Fits both models, and Gaussian processes to their residuals.
 
         Args:
-            clusters: The device's.
-            configurations: What was measured; at least one.
-            seconds: Of a step, shape (n,).
-            watts: Mean above idle, shape (n,); None without a meter.
-            noise: Relative deviation of a measurement, roughly.
+            clusters: The device's clusters.
+            configurations: The measured configurations; at least one.
+            seconds: Seconds of a step, shape (n,).
+            watts: Mean power above idle, shape (n,); None without a meter.
+            noise: Approximate relative deviation of a measurement.
         """
         clocks = Clocks.of(configurations, clusters)
         inputs, groups = features(clocks, clusters)
@@ -84,11 +87,11 @@ class Surrogate:
         return cls(tuple(clusters), time, power, time_rest, power_rest)
 
     def predict(self, configurations: Sequence[CpuConfiguration]) -> Belief:
-        """What it believes of configurations."""
+        """Predicts configurations."""
         return self.predict_clocks(Clocks.of(configurations, self.clusters))
 
     def predict_clocks(self, clocks: Clocks) -> Belief:
-        """As `predict`, for configurations that are arrays already."""
+        """Predicts configurations that are arrays already; see `predict`."""
         inputs, _ = features(clocks, self.clusters)
         seconds, busy = self.time.predict(clocks)
         mean, deviation = self._time_rest.predict(inputs)
@@ -100,7 +103,7 @@ class Surrogate:
         return Belief(log_s, deviation, log_w, spread)
 
     def errors(self) -> dict[str, float]:
-        """Median relative error of each measurement as predicted from the others."""
+        """Returns the median relative error when each measurement is predicted from the others."""
         found = {"time": _median_error(self._time_rest)}
         if self._power_rest is not None:
             found["power"] = _median_error(self._power_rest)
@@ -112,10 +115,11 @@ def _median_error(process: GaussianProcess) -> float:
 
 
 def features(clocks: Clocks, clusters: Sequence[Cluster]) -> tuple[Floats, list[int]]:
-    """Of each cluster: in use, share of its cores, clock, full; and threads for each core.
+    """Returns features of each cluster (in use, share of its cores, clock, full) and the threads per core.
 
     Returns:
-        Shape (n, features), each of about unit range; and the group of each feature, whose lengths are one.
+        Shape (n, features), each of about unit range; and the group of each feature. Features of a group share a
+        length scale.
     """
     sizes = np.asarray([len(c.cpus) for c in clusters], np.float64)
     top = top_ghz(clusters)

@@ -1,4 +1,4 @@
-"""Plans: the schedule, the cores and the clocks of each call of a step, as files that others carry out."""
+"""Plans: the schedule, the cores and the clocks of each call of a step, as files that others can execute."""
 
 import lazy_loader
 

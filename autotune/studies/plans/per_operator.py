@@ -1,7 +1,7 @@
-"""A configuration for each phase or operator of a step: what it gains over the best single one.
+"""A configuration for each phase or operator of a step, and its gain over the best single configuration.
 
-Configurations of the search are profiled, changes between them are measured, a plan is made of both, and what it
-predicts is then measured beside the best single configuration.
+Configurations of the search are profiled, and changes between them are measured. A plan is made from both. Its
+prediction is then checked by measuring it beside the best single configuration.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from autotune.studies.space import (
 from autotune.workloads import StepGraph
 
 MOST = 6
-"""Configurations that a plan may go through."""
+"""Most configurations that a plan may use."""
 _PHASES = {"forward": "forward", "data_grad": "backward", "weight_grad": "backward"}
 _SWITCH_LIMIT_S = 120.0
 Told = Callable[[str, dict[str, Any], Measured], None]
 
 
 def candidates(found: Found) -> list[CpuConfiguration]:
-    """Configurations that a plan may use: the run's best first, and others along the front of time and energy.
+    """Returns configurations that a plan may use: the run's best, then others along the time-energy front.
 
-    Without joules there is no front: then the fastest few. None where the run has no best.
+    Without joules there is no front, and the fastest few are used. The list is empty if the run has no best.
     """
     figures = found.figures
     if found.best is None:
@@ -71,7 +71,7 @@ def candidates(found: Found) -> list[CpuConfiguration]:
 
 
 def shared_out(parts: np.ndarray, whole: float) -> np.ndarray:
-    """Parts made to add up to what was measured of the whole; equal ones where a sum below zero says nothing."""
+    """Scales parts so that they add up to the measured whole. Uses equal parts if a sum is not positive."""
     total = float(parts.sum())
     if total <= 0 or whole <= 0:
         return np.full(len(parts), whole / len(parts))
@@ -79,7 +79,7 @@ def shared_out(parts: np.ndarray, whole: float) -> np.ndarray:
 
 
 def phases(graph: StepGraph) -> list[int]:
-    """Numbers of the calls with which the forward pass, the backward pass and the update begin, each time."""
+    """Returns the numbers of the calls that begin the forward pass, the backward pass and the update, each time."""
     names = [_PHASES.get(node.kernel.role, node.kernel.role) for node in graph.nodes]
     return [at for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
 
@@ -92,13 +92,14 @@ class PlanRun:
         bench: Measures the step.
         runner: The step on the device.
         graph: The step.
-        objective: What is to be small.
-        limits: What must be kept.
-        seed: Of the orders and the bootstrap.
+        objective: The figure to minimise.
+        limits: Limits to keep.
+        seed: Seed of the orders and the bootstrap.
         blocks: How often a plan and the best single configuration are measured.
-        told: Called with each measurement, its kind and what it was of.
-        interrupted: Asked between runs whether to stop.
-        used: Which schedule each call uses under a configuration, by its number; None where each has one.
+        told: Called with each measurement, its kind and a description of its subject.
+        interrupted: Called between runs; returns whether to stop.
+        used: Returns the schedule that each call uses under a configuration, by the call's number; None if each
+            call has one.
     """
 
     bench: StepBench
@@ -117,14 +118,14 @@ class PlanRun:
         return self.bench.info.clusters
 
     def run(self, configurations: Sequence[CpuConfiguration]) -> dict[str, Any] | None:
-        """Profiles, plans and measures; None where it was interrupted.
+        """Profiles, plans and measures; returns None if interrupted.
 
         Args:
-            configurations: What a plan may go through. The first one is the best single configuration: a plan's
-                gain is over it, and it is measured beside the plan.
+            configurations: Configurations that a plan may use. The first is the best single configuration. A plan's
+                gain is relative to it, and it is measured beside the plan.
 
         Raises:
-            StableDeviceError: The first one, or fewer than two, can be profiled, or changes cannot be measured.
+            StableDeviceError: The first, or a second one, cannot be profiled, or changes cannot be measured.
             DeviceError: The device is gone.
         """
         profiled = self._profiled(configurations)
@@ -167,7 +168,7 @@ class PlanRun:
         return found
 
     def _worth_it(self, plan: Plan | None, every: Sequence[Plan]) -> Plan | None:
-        """A plan; the best single configuration instead where it gains too little over any single one."""
+        """Returns the plan, or the best single configuration if the plan gains too little over every single one."""
         if plan is None or not plan.changes:
             return plan and every[0]
         kept = [one.figures for one in every if self.limits.kept(one.figures)]
@@ -190,7 +191,10 @@ class PlanRun:
     def _profiled(
         self, configurations: Sequence[CpuConfiguration]
     ) -> list[tuple[CpuConfiguration, np.ndarray, np.ndarray | None]]:
-        """Seconds and joules of each call under each configuration that could be measured; sums are the step's."""
+        """Returns seconds and joules of each call under each measurable configuration.
+
+        They are scaled to the step's sums.
+        """
         found = []
         for configuration in configurations:
             if self.interrupted():
@@ -210,7 +214,7 @@ class PlanRun:
         return found
 
     def _single(self, configuration: CpuConfiguration, *, traced: bool) -> StepBench:
-        """The step under one configuration, with the schedules that it has there."""
+        """Returns the step under one configuration, with its schedules for that configuration."""
         if self.used is None:
             return self.bench.measuring(self.runner.traced() if traced else self.runner.plain())
         threads = threads_of(setting_of(self._clusters, configuration))
@@ -220,9 +224,10 @@ class PlanRun:
         return self.bench.measuring(runner.chosen(file) if traced else runner.planned(file))
 
     def _watts(self, profile: StepProfile) -> np.ndarray:
-        """Power of each call, from all calls of its operator and role together.
+        """Returns the power of each call, averaged over all calls of its operator and role.
 
-        Of many calls, some seem frugal under some setting by chance, and a plan would go from one such to the next.
+        With single calls, some would seem frugal under some setting by chance, and a plan would follow these
+        chances.
         """
         step = profile.step
         if step.energy_j is None:
@@ -255,7 +260,7 @@ class PlanRun:
         configurations: Sequence[CpuConfiguration],
         settings: Sequence[Setting],
     ) -> dict[str, Any] | None:
-        """The plan beside the best single configuration, the first, in blocks of random order."""
+        """Compares the plan with the best single configuration, the first one, in blocks of random order."""
         used = sorted(set(plan.settings))
         place = {number: at for at, number in enumerate(used)}
         through = [settings[number] for number in used]
@@ -310,7 +315,7 @@ class PlanRun:
 
 
 def _value(run: PlanRun, figures: Figures) -> float:
-    """What is to be small, as one number."""
+    """Returns the figure to minimise as one number."""
     single: Objective = "edp" if run.objective == "pareto" else run.objective
     return values(single, figures)[0]
 

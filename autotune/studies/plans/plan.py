@@ -1,8 +1,8 @@
-"""A setting for each call of a step: the shortest way round the step through settings, changes counted.
+"""Finds a setting for each call: the shortest cycle through a step and its settings, including the cost of changes.
 
-The order of a step's calls is fixed and comes round again, so the best sequence of settings is a shortest closed
-path (Viterbi, 1967). Time and energy are weighed by a multiplier that is swept (Everett, 1963), which gives the
-plans on the convex hull of the front; the objective and the limits choose among them and the single settings.
+The order of a step's calls is fixed and repeats, so the best sequence of settings is a shortest closed path
+(Viterbi, 1967). A multiplier weighs time against energy. Sweeping it (Everett, 1963) gives the plans on the convex
+hull of the front. The objective and the limits choose among these plans and the single settings.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from autotune.studies.space import Figures, Limits, Objective, best
 
 Floats = NDArray[np.float64]
 _WEIGHTS = np.geomspace(1e-3, 1e3, 61)
-"""Watts that a second is worth, in units of the settings' mean power."""
+"""Values of a second in watts, in units of the settings' mean power."""
 
 
 @dataclass(frozen=True)
 class CallCosts:
-    """What n calls take under m settings, and the changes between these.
+    """Costs of n calls under m settings, and of changes between settings.
 
     Attributes:
         time_s: Seconds, shape (n, m).
@@ -37,14 +37,14 @@ class CallCosts:
 
     @property
     def switch_j(self) -> Floats:
-        """Joules of a change: its seconds at the mean power of the setting that it leads to."""
+        """Joules of a change: its seconds times the mean power of the setting that it leads to."""
         if self.energy_j is None:
             return np.zeros_like(self.switch_s)
         watts = self.energy_j.sum(axis=0) / self.time_s.sum(axis=0)
         return np.asarray(self.switch_s * np.maximum(watts, 0.0))
 
     def together(self, starts: Sequence[int]) -> CallCosts:
-        """The same with calls added up into groups that begin at these numbers."""
+        """Returns costs of groups of calls; each group begins at one of these numbers."""
         at = np.asarray(starts)
         energy = None if self.energy_j is None else np.add.reduceat(self.energy_j, at, axis=0)
         return CallCosts(np.add.reduceat(self.time_s, at, axis=0), energy, self.switch_s)
@@ -55,8 +55,8 @@ class Plan:
     """A setting for each call.
 
     Attributes:
-        settings: By number, one a call (or a group of them).
-        figures: What the step is to take, changes included.
+        settings: Number of the setting of each call, or of each group of calls.
+        figures: Predicted figures of the step, including changes.
     """
 
     settings: tuple[int, ...]
@@ -64,7 +64,10 @@ class Plan:
 
     @property
     def changes(self) -> tuple[tuple[int, int], ...]:
-        """Calls at which the setting changes, and to what; the first call's change is from the step before."""
+        """Calls at which the setting changes, and the new setting.
+
+        The first call's change is from the previous step.
+        """
         last = self.settings[-1]
         return tuple(
             (at, now)
@@ -74,7 +77,7 @@ class Plan:
 
 
 def figures_of(costs: CallCosts, settings: Sequence[int]) -> Figures:
-    """What a step takes with a setting for each call."""
+    """Predicts figures of a step with a setting for each call."""
     chosen = np.asarray(settings)
     rows = np.arange(len(chosen))
     before = np.roll(chosen, 1)
@@ -86,19 +89,19 @@ def figures_of(costs: CallCosts, settings: Sequence[int]) -> Figures:
 
 
 def singles(costs: CallCosts) -> list[Plan]:
-    """Each setting for the whole step."""
+    """Returns plans that use one setting for the whole step, one plan for each setting."""
     count, settings = costs.time_s.shape
     every = [(number,) * count for number in range(settings)]
     return [Plan(chosen, figures_of(costs, chosen)) for chosen in every]
 
 
 def best_plan(costs: CallCosts, objective: Objective, limits: Limits) -> Plan | None:
-    """The best plan that keeps the limits of time and energy; None where there is none.
+    """Returns the best plan that keeps the limits of time and energy; None if there is none.
 
     Args:
-        costs: Of the calls.
-        objective: What is to be small; for `pareto` the energy-delay product.
-        limits: What must be kept; temperature and memory are not predicted.
+        costs: Costs of the calls.
+        objective: The figure to minimise; for `pareto`, the energy-delay product.
+        limits: Limits to keep. Temperature and memory are not predicted.
     """
     found = singles(costs)
     if costs.energy_j is None:
@@ -114,12 +117,12 @@ def best_plan(costs: CallCosts, objective: Objective, limits: Limits) -> Plan | 
 
 
 def _shortest(costs: CallCosts, second: float, joule: float) -> tuple[int, ...]:
-    """The closed path of least weight."""
+    """Returns the closed path of least weight."""
     weight, change = second * costs.time_s, second * costs.switch_s
     if costs.energy_j is not None and joule:
         weight, change = weight + joule * costs.energy_j, change + joule * costs.switch_j
     count, settings = weight.shape
-    # One row a setting that the step begins with, one column a setting that it is in now.
+    # One row for each setting that the step begins with, one column for each present setting.
     reached = np.full((settings, settings), np.inf)
     np.fill_diagonal(reached, weight[0])
     came = np.zeros((count, settings, settings), np.int64)

@@ -1,4 +1,4 @@
-"""A plan as a file, for those who carry it out; docs/joint.md has its schema."""
+"""Plan files, for those who execute a plan; docs/joint.md has the schema."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ KIND = "plan"
 
 @dataclass(frozen=True)
 class StepPlan:
-    """How a step is carried out.
+    """How a step is executed.
 
     Attributes:
         path: The file.
-        device: What it was measured on, as in the result of a search.
+        device: The device that it was measured on, as in the result of a search.
         emulated: The profile of the model that it was measured on; empty for a real device.
-        step: The options that mean the step, the runs with its kernels among them.
-        settings: Cores and clock of each cluster, and threads; several where the step goes through them.
+        step: The options that describe the step, including the runs with its kernels.
+        settings: Cores and clock of each cluster, and threads; several if the step changes between them.
         calls: The setting of each call, by its index in ``settings``.
         kernels: The kernel of each call on the CPU.
-        digests: The schedule of each call there; None where no run knows its kernel, or a GPU makes it.
-        gpu: Kernel and schedule there of each call that a GPU makes, by its number.
-        memory: How tensors get to the GPU and back.
-        figures: Milliseconds and millijoules of a call by kernel (of the GPU: its kernel there) and digest: as
-            measured in the search's steps, else as predicted; joules only predicted. None where nothing tells.
+        digests: The schedule of each call there; None if no run knows its kernel, or a GPU makes the call.
+        gpu: The GPU kernel and schedule of each call that a GPU makes, by the call's number.
+        memory: How tensors are moved to the GPU and back.
+        figures: Milliseconds and millijoules of a call, by kernel (for the GPU, its kernel there) and digest. Times
+            are those measured in the search's steps, else predictions. Joules are always predictions. None if
+            unknown.
         measured: `time_s`, `energy_j`, `memory_bytes`, `celsius`, and `ci`.
     """
 
@@ -53,7 +54,10 @@ class StepPlan:
 
     @property
     def schedules(self) -> dict[str, list[str]]:
-        """The schedules of each kernel whose runs are known, by its name; the one of most calls first."""
+        """The schedules of each kernel whose runs are known, by its name.
+
+        The schedule that most calls use is first.
+        """
         counted: dict[str, Counter[str]] = {}
         for kernel, digest in zip(self.kernels, self.digests, strict=True):
             if digest is not None:
@@ -62,7 +66,7 @@ class StepPlan:
 
     @property
     def used(self) -> dict[int, int]:
-        """Which of its kernel's schedules each call uses, by the call's number."""
+        """Index of the schedule that each call uses among its kernel's schedules, by the call's number."""
         schedules = self.schedules
         return {
             call: schedules[kernel].index(digest)
@@ -72,12 +76,12 @@ class StepPlan:
 
     @property
     def on_gpu(self) -> OnGpu:
-        """What a GPU does of the step."""
+        """The GPU's part of the step."""
         return OnGpu(tuple(sorted(self.gpu)), self.memory)
 
     @property
     def changes(self) -> dict[int, int]:
-        """Settings by the call that they begin at; the first call's is always there."""
+        """Settings by the call that they begin at. The first call is always included."""
         found = {0: self.calls[0]}
         for call, (before, now) in enumerate(pairwise(self.calls), start=1):
             if now != before:
@@ -103,13 +107,13 @@ def _figures(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """In thousandths; None where one is not known."""
+    """Returns the mean in thousandths; None if a value is unknown."""
     known = [value for value in values if value is not None]
     return 1e3 * sum(known) / len(known) if len(known) == len(values) else None
 
 
 def is_plan(path: Path) -> bool:
-    """Whether a path that may be a run's folder is a plan instead."""
+    """Returns whether a path, which may be a run's folder, is a plan."""
     return path.suffix == ".json" and not path.is_dir()
 
 
@@ -117,7 +121,7 @@ def read_plan(path: Path) -> StepPlan:
     """Reads a plan.
 
     Raises:
-        UsageError: There is none, it is of another version, or it is damaged.
+        UsageError: There is no plan, it is of another version, or it is damaged.
     """
     if path.is_dir():
         raise UsageError(

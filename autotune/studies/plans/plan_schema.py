@@ -1,4 +1,4 @@
-"""What a plan's file must hold to be carried out, and what is said of one that does not."""
+"""Required content of a plan file, and the error messages for files without it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _WANTED = {
     "float_type": "a number",
     "too_short": "one or more",
 }
-"""In JSON's words, where pydantic has Python's."""
+"""JSON's words for types, where pydantic uses Python's."""
 _Count = Annotated[int, Field(ge=0)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
-    """Types are as JSON has them; what is not known is passed over (docs/formats.md)."""
+    """Types follow JSON. Unknown keys are ignored (docs/formats.md)."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
@@ -112,14 +112,14 @@ class _Plan(_Part):
 
 
 def check(path: Path, told: Mapping[str, Any]) -> None:
-    """Refuses a plan that cannot be carried out.
+    """Refuses a plan that cannot be executed.
 
     Args:
         path: Its file.
-        told: What the file holds.
+        told: The file's content.
 
     Raises:
-        UsageError: Something is missing or wrong; the message says where, as a path of keys.
+        UsageError: Something is missing or wrong. The message gives the place, as a path of keys.
     """
     try:
         plan = _Plan.model_validate(told)
@@ -150,7 +150,7 @@ def check(path: Path, told: Mapping[str, Any]) -> None:
 
 
 def damaged(path: Path, what: str) -> UsageError:
-    """The error of a plan that is damaged, with how to make it again."""
+    """Returns the error for a damaged plan, with advice for making it again."""
     run = path.parent.parent
     fix = f"autotune joint --resume {run}" if (run / "run.json").is_file() else "autotune joint"
     return UsageError(

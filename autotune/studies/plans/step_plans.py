@@ -1,4 +1,4 @@
-"""What a joint search found, as a plan: of each call its schedule, cores and clocks; one plan a point."""
+"""Makes plans from a joint search: the schedule, cores and clocks of each call; one plan for each point."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from autotune.studies.space import CpuConfiguration
 from autotune.workloads import ALIGNMENT, GPU_ALIGNMENT, Node, StepGraph, plan_memory
 
 _SEED = 1
-"""Of bootstrap intervals."""
+"""Seed of bootstrap intervals."""
 
 
 @dataclass(frozen=True)
 class PlannedSetting:
-    """A configuration that a plan goes through, and what the step is computed with under it."""
+    """A configuration that a plan uses, and the choice of schedules under it."""
 
     configuration: CpuConfiguration
     choice: Choice
@@ -34,17 +34,17 @@ def step_plan(
     setting_of_call: Sequence[int],
     profile: str | None,
 ) -> dict[str, Any]:
-    """A plan; docs/joint.md has its schema.
+    """Returns a plan; docs/joint.md has its schema.
 
     Args:
-        bench: What measured, and predicts.
-        graph: The step, in the form that was chosen.
-        of_call: The task of each call; None where no run knows its kernel.
-        step: The options that mean the step in that form.
-        point: What was measured, as the search's result has it.
-        settings: What the step goes through.
-        setting_of_call: Which of them each call has.
-        profile: Of the model that measured in the search's process; None for a device.
+        bench: The bench that measured. It also predicts.
+        graph: The step, in the chosen form.
+        of_call: The task of each call; None if no run knows its kernel.
+        step: The options that describe the step in that form.
+        point: The measured figures, as in the search's result.
+        settings: Settings that the step uses in turn.
+        setting_of_call: Index of each call's setting.
+        profile: Profile of the model that measured in the search's process; None for a device.
     """
     names = [cluster.name for cluster in bench.clusters]
     told = _Calls(bench, settings)
@@ -76,7 +76,7 @@ def step_plan(
 
 
 class _Calls:
-    """The calls of a plan: where each runs, with what, and its predicted and measured figures."""
+    """The calls of a plan: the place and the schedule of each, and its predicted and measured figures."""
 
     def __init__(self, bench: JointBench, settings: Sequence[PlannedSetting]) -> None:
         self._bench, self._settings, self._placing = bench, settings, bench.placing
@@ -84,7 +84,7 @@ class _Calls:
         self._timed = [bench.timed(one.configuration, one.choice) for one in settings]
         self._choice = settings[0].choice
         self.on_gpu: dict[int, tuple[GpuKernel, float]] = {}
-        """Of each call on the GPU its kernel, and the seconds that are predicted."""
+        """The kernel and the predicted seconds of each call on the GPU."""
         self._watts = None
         if (placing := self._placing) is not None:
             seconds = placing.seconds(self._choice.form)
@@ -93,13 +93,13 @@ class _Calls:
             self._watts = placing.watts
 
     def call(self, number: int, node: Node, task: int | None, setting: int) -> dict[str, Any]:
-        """A call, as the plan's schema has it.
+        """Returns a call in the plan's schema.
 
         Args:
-            number: The call's.
-            node: What it computes.
-            task: Its task; None where no run knows its kernel.
-            setting: Which setting it has.
+            number: The call's number.
+            node: The node that it computes.
+            task: Its task; None if no run knows its kernel.
+            setting: Index of its setting.
         """
         call: dict[str, Any] = {
             "call": number,
@@ -132,7 +132,7 @@ class _Calls:
         return call
 
     def step(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """What is predicted of the step: the sum of its calls, and of moving tensors to the GPU and back."""
+        """Predicts the step as the sum of its calls and of moving tensors to the GPU and back."""
         known = [call["predicted"] for call in calls if call["predicted"]]
         if self._placing is not None and self.on_gpu:
             computing = sum(seconds for _, seconds in self.on_gpu.values())
@@ -156,7 +156,7 @@ class _Calls:
         }
 
     def gpu(self) -> dict[str, Any] | None:
-        """The GPU, and how it shares memory; None where no call runs there."""
+        """Returns the GPU, and how it shares memory; None if no call runs there."""
         if self._placing is None or not self.on_gpu:
             return None
         form = self._placing.forms[self._choice.form]
@@ -168,7 +168,7 @@ class _Calls:
 
 
 def _measured(seconds: Sequence[float]) -> dict[str, Any] | None:
-    """What a call took in steps, a number a measurement; None where none had it."""
+    """Returns a call's measured times in steps, one number a measurement; None if there are none."""
     if not seconds:
         return None
     found = bootstrap_median(seconds, positive=True, seed=_SEED)

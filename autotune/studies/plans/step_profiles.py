@@ -1,4 +1,4 @@
-"""A step's profile by operator and role, as plain data."""
+"""Profiles of a step by operator and role, as plain data."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class NamedCall:
 
     Attributes:
         name: The layer, the operator and the role.
-        operator: What is computed.
-        role: Which part of the step it belongs to.
-        live_bytes: Memory that tensors need while it runs, as planned; None where that is not known.
+        operator: The operator.
+        role: The part of the step that it belongs to.
+        live_bytes: Planned memory of tensors that are live while it runs; None if unknown.
     """
 
     name: str
@@ -32,7 +32,7 @@ class NamedCall:
 
 
 def named_calls(graph: StepGraph | None, profile: StepProfile) -> list[NamedCall]:
-    """The calls of a profile by name: a step's from its graph, another program's as it has told them.
+    """Returns the calls of a profile with names: from the graph for a step, as reported for another program.
 
     Raises:
         ValueError: The graph is of another step.
@@ -40,7 +40,7 @@ def named_calls(graph: StepGraph | None, profile: StepProfile) -> list[NamedCall
     count = profile.calls.seconds.shape[1]
     if graph is None:
         told = profile.calls.names or tuple(f"call {number}" for number in range(count))
-        # A name such as conv1.weight_grad says its role.
+        # A name such as conv1.weight_grad contains its role.
         roles = [name.rpartition(".")[2] for name in told]
         return [
             NamedCall(name, _OUTSIDE, role if role in ROLES else _OUTSIDE)
@@ -60,7 +60,7 @@ def named_calls(graph: StepGraph | None, profile: StepProfile) -> list[NamedCall
 
 
 def operators(calls: Sequence[NamedCall], profile: StepProfile) -> list[dict[str, Any]]:
-    """Each call of a step."""
+    """Returns each call of a step."""
     whole = profile.step.time_s
     return [
         {
@@ -75,7 +75,7 @@ def operators(calls: Sequence[NamedCall], profile: StepProfile) -> list[dict[str
 
 
 def roles(calls: Sequence[NamedCall], profile: StepProfile) -> list[dict[str, Any]]:
-    """Calls of the same operator and role together, the longest first."""
+    """Returns totals of calls with the same operator and role, the longest first."""
     together: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for number, call in enumerate(calls):
         together[call.operator, call.role].append(number)

@@ -1,4 +1,4 @@
-"""Recorded tables and published traces, in the place of a device."""
+"""Recorded tables and published traces, used in place of a device."""
 
 import lazy_loader
 

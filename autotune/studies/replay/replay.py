@@ -1,4 +1,4 @@
-"""A recorded table of configurations as a bench, so that a search can be studied without a device."""
+"""Uses a recorded table of configurations as a bench, so that a search can be studied without a device."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _COLUMNS = ("cluster", "cores", "big_freq_ghz", "small_freq_ghz", "time_s", "ene
 _JOULES = "energy_j"
 _NOTHING = ("", "-")
 CAPACITY = {"little": 360, "big": 1024}
-"""As Linux has them for the table's phone: arch/arm64/boot/dts/qcom/sm8150.dtsi, at the highest clocks."""
+"""Core capacities in Linux for the table's phone, at the highest clocks: arch/arm64/boot/dts/qcom/sm8150.dtsi."""
 
 
 class TableBench:
-    """Answers from a table what a device would measure.
+    """Returns recorded figures in place of measurements on a device.
 
     Args:
-        clusters: The recorded device's, from slow to fast.
-        figures: What was recorded.
-        about: What the recorded device was.
-        default: What the system did by itself, if that was recorded.
-        marks: What makes the energy of some doubtful.
+        clusters: The recorded device's clusters, from slow to fast.
+        figures: The recorded figures.
+        about: A description of the recorded device.
+        default: Figures of the system's default behaviour, if recorded.
+        marks: Reasons to doubt the energy of some configurations.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class TableBench:
         self.measurements = 0
 
     def with_joules(self) -> TableBench:
-        """The same without configurations whose energy is missing.
+        """Returns the bench without configurations that lack energy.
 
         Raises:
-            UsageError: It is missing of all.
+            UsageError: All configurations lack energy.
         """
         known = {c: f for c, f in self._figures.items() if f.energy_j is not None}
         if not known:
@@ -78,11 +78,11 @@ class TableBench:
         return TableBench(self.clusters, known, self.device, self.default, self.marks)
 
     def space(self) -> CpuSpace:
-        """What was recorded, as a space."""
+        """Returns the recorded configurations as a space."""
         return CpuSpace.listed(self.clusters, self._figures)
 
     def figures(self) -> dict[CpuConfiguration, Figures]:
-        """Everything that was recorded."""
+        """Returns all recorded figures."""
         return dict(self._figures)
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
@@ -96,12 +96,13 @@ class TableBench:
 
 
 def read_paper_table(path: Path) -> TableBench:
-    """The CSV of EMDL'21's Table 3: big, small or hybrid (both) cores, a clock for each cluster, seconds, joules.
+    """Reads the CSV of EMDL'21's Table 3.
 
-    Joules may be missing: the column, or what is in it.
+    Columns are big, small or hybrid (both) cores, a clock for each cluster, seconds, joules. The joules column may
+    be missing, or have empty cells.
 
     Raises:
-        UsageError: It cannot be read, or is no such table.
+        UsageError: The file cannot be read, or is not such a table.
     """
     try:
         rows = list(csv.DictReader(io.StringIO(read_text(path, DOCUMENT), newline="")))
@@ -127,7 +128,7 @@ def read_paper_table(path: Path) -> TableBench:
             found[setting] = figures
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise UsageError(f"{path}: line {line} is not a configuration: {error}") from error
-    # A cluster that no row lets train is none of the table's.
+    # A cluster with no training cores in any row is not part of the table.
     used = [index for index in (0, 1) if any(c.clusters[index].cores for c in found)]
     clusters = tuple(
         _cluster(("little", "big")[index], index, [c.clusters[index] for c in found])
@@ -142,19 +143,19 @@ def read_paper_table(path: Path) -> TableBench:
 
 
 def read(path: Path) -> TableBench:
-    """A recorded table: the paper's CSV, or a run of cpu-config.
+    """Reads a recorded table: the paper's CSV, or a run of cpu-config.
 
     Raises:
-        UsageError: It is neither, or holds no measurement.
+        UsageError: It is neither, or has no measurements.
     """
     return read_run_table(path) if path.is_dir() else read_paper_table(path)
 
 
 def read_run_table(path: Path) -> TableBench:
-    """What a run of cpu-config measured; of configurations that were measured again, the medians.
+    """Reads the measurements of a run of cpu-config. Configurations that were measured again have their medians.
 
     Raises:
-        UsageError: It is no such run, or holds no measurement.
+        UsageError: It is not such a run, or has no measurements.
     """
     with reading(path):
         return _run_table(path)
@@ -211,9 +212,9 @@ class Replayed:
     """A search over a table.
 
     Attributes:
-        trials: In the order in which they were measured, up to the one with which all of the goal was found.
+        trials: Trials in the order of measurement, up to the one that completed the goal.
         goal: The best configuration, or the whole Pareto front.
-        measurements: After how many measurements all of the goal was found.
+        measurements: Number of measurements after which the whole goal was found.
     """
 
     trials: tuple[StudyTrial, ...]
@@ -222,7 +223,9 @@ class Replayed:
 
 
 def search(bench: TableBench, request: StudyRequest) -> Replayed:
-    """Searches a table until the best is found, or the whole Pareto front; what would follow tells nothing more.
+    """Searches a table until the best configuration, or the whole Pareto front, is found.
+
+    Later trials would add nothing.
 
     Raises:
         UsageError: The objective needs joules that were not recorded, or nothing keeps the limits.

@@ -1,4 +1,4 @@
-"""The raw traces published with EMDL'21 as a bench: each setting of the phone is a configuration."""
+"""Uses the raw traces published with EMDL'21 as a bench. Each setting of the phone is a configuration."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ CLUSTERS = (
     Cluster("little", (0, 1, 2, 3), CAPACITY["little"], 300_000, 1_785_600, (), (), ()),
     Cluster("big", (4, 5, 6, 7), CAPACITY["big"], 710_400, 2_419_200, (), (), ()),
 )
-"""The Meizu 16T, whose cores the paper counts as four and four; clocks as autotune/emulator/profiles has them."""
+"""The Meizu 16T. The paper counts its cores as four and four. Clocks are those in autotune/emulator/profiles."""
 MISSING = "no power readings"
 NAMES = tuple(cluster.name for cluster in CLUSTERS)
 
 
 def read_traces(folder: Path, network: str, batch: int, *, usb_alone: bool = False) -> TableBench:
-    """What the settings in a folder of the archive say of one network at one batch size.
+    """Reads the measurements of one network at one batch size from the settings in a folder of the archive.
 
-    A step's joules are the mean power of the training window times the seconds of a step in the trainer's log. The
-    idle device's are in them. Where power was not read, energy is missing, and a mark says so. A setting that left
-    the cores to the system, and does not tell which ones worked, is left out beside others.
+    A step's joules are the mean power of the training window times the seconds of a step in the trainer's log. They
+    include the idle device's joules. If power was not read, energy is missing, and a mark says so. A setting that
+    left the cores to the system, and does not record which ones worked, is left out if there are other settings.
 
     Args:
-        folder: Holds settings, such as `MEIZU_Core_f0` and `MEIZU_Freq_1708800`.
-        network: As the archive writes it; upper and lower case are alike.
+        folder: Folder that contains settings, such as `MEIZU_Core_f0` and `MEIZU_Freq_1708800`.
+        network: Name as the archive writes it; case does not matter.
         batch: Batch size.
-        usb_alone: Leave out what the battery gave, as the paper did.
+        usb_alone: Leave out the battery's share, as the paper did.
 
     Raises:
-        UsageError: There is no such run, or a setting cannot be told.
+        UsageError: There is no such run, or a setting cannot be determined.
     """
     every = {path: meizu_traces.runs(path) for path in meizu_traces.settings(folder)}
     wanted = [
@@ -94,14 +94,14 @@ def _energy(source: str, missing: int, count: int) -> str:
 
 
 def configuration_of(folder: Path, runs: Sequence[TracedRun]) -> CpuConfiguration:
-    """Cores and clocks of a setting: what was set, and the cores that worked where they were left to the system.
+    """Returns cores and clocks of a setting. If cores were left to the system, they are the ones that worked.
 
     Args:
-        folder: The setting's.
+        folder: The setting's folder.
         runs: Its runs.
 
     Raises:
-        UsageError: The folder does not tell.
+        UsageError: They cannot be determined from the folder.
     """
     setting = meizu_traces.setting(folder)
     cpus = setting.cpus or meizu_traces.busy_cores(folder, runs)

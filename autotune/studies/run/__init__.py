@@ -1,4 +1,4 @@
-"""A study from request to result: trials that processes share, storage, repeats, the final benchmark."""
+"""A study from request to result: shared trials, storage, repeats and the final benchmark."""
 
 import lazy_loader
 

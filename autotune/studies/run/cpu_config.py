@@ -1,4 +1,4 @@
-"""A search for a CPU configuration: the study, then the best and the default measured again."""
+"""Runs a search for a CPU configuration: first the study, then the best and the default again."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from autotune.studies.space import CpuConfiguration
 
 
 class Progress(Protocol):
-    """Is told how a search goes on."""
+    """Receives the progress of a search."""
 
     def phase(self, name: str, total: int) -> None:
-        """A phase of so many measurements begins."""
+        """Reports that a phase of `total` measurements begins."""
 
     def step(self, done: int, text: str) -> None:
-        """So many of it are done."""
+        """Reports how many measurements are done."""
 
     def notice(self, text: str) -> None:
-        """Something that people should know at once."""
+        """Reports something that people should know at once."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search found.
+    """The outcome of a search.
 
     Attributes:
-        trials: What was measured.
-        finals: What was measured again, the default among it.
-        references: How the reference changed meanwhile.
-        verdicts: What became of challenges.
-        marks: What makes the figures doubtful.
-        others: Of the trials, those that other processes have measured, in a study that they share.
+        trials: The trials.
+        finals: Configurations that were measured again, including the default.
+        references: Changes of the reference during the search.
+        verdicts: Results of challenges.
+        marks: Reasons to doubt the figures.
+        others: Trials measured by other processes of a shared study.
     """
 
     trials: tuple[StudyTrial, ...]
@@ -48,20 +48,20 @@ class Outcome:
 
 
 class CpuConfigRun:
-    """Carries a search out.
+    """Carries out a search.
 
     Args:
         study: The study, of one process or several.
-        bench: Measures.
-        record: Called with the kind of each measurement (`trial`, `final`, and those of `Repeats`), what it was of,
-            and what came out.
-        progress: Is told how it goes on.
-        interrupted: Asked between measurements whether to stop.
-        blocks: How often the best are measured again; 0 leaves that out, and challenges.
+        bench: Measures configurations.
+        record: Called with the kind of each measurement (`trial`, `final`, and those of `Repeats`), a description
+            of its subject, and its outcome.
+        progress: Receives progress.
+        interrupted: Called between measurements; returns whether to stop.
+        blocks: How often the best are measured again; 0 leaves out this and challenges.
         reference_every: Trials between runs of the reference; 0 leaves them out.
-        events: Those of an earlier part of this run.
-        searched: Called when the search has ended, before the best are measured again; returns what is to be
-            measured again beside them.
+        events: Events of earlier parts of this run.
+        searched: Called when the search has ended, before the best are measured again. Returns further
+            configurations to measure again.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class CpuConfigRun:
         }
 
     def run(self) -> Outcome | None:
-        """Measures; None where it was interrupted: what is measured is kept, and a later call goes on.
+        """Measures and returns the outcome; None if interrupted. Measurements are kept, and a later call continues.
 
         Raises:
-            DeviceError: The device is gone; as above.
+            DeviceError: The device is gone. Measurements are kept here too.
         """
         request = self._study.request
         self._progress.phase("configurations", request.trials)
@@ -115,7 +115,7 @@ class CpuConfigRun:
         again = contenders(request.objective, request.limits, trials) if self._blocks else []
         incumbent = self._repeats.incumbent
         if again and incumbent is not None and incumbent not in again:
-            again[-1] = incumbent  # What stood its challenges, if others had luckier runs.
+            again[-1] = incumbent  # Winner of its challenges; others had luckier runs.
         if again:
             again += [one for one in beside if one not in again]
         finals: list[Final] = []
@@ -156,7 +156,7 @@ class CpuConfigRun:
         )
 
     def _finals_before(self) -> list[tuple[CpuConfiguration | None, Measured]]:
-        """What this run's final benchmark has measured already, since its last trial."""
+        """Returns this run's final measurements so far, since its last trial."""
         found: list[tuple[CpuConfiguration | None, Measured]] = []
         for event in self._events:
             if event["event"] == "trial":

@@ -1,4 +1,4 @@
-"""The last measurements of a study: the best few and the default, interleaved, with intervals."""
+"""Final measurements of a study: the best few and the default, interleaved, with intervals."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from autotune.studies.space import (
 
 _NORMAL = 1.96
 BEST = 3
-"""Of the best by the objective, so many are measured again."""
+"""Number of best configurations, by the objective, that are measured again."""
 MOST = 6
-"""Configurations that are measured again, beside the default."""
+"""Most configurations that are measured again, beside the default."""
 
 
 @dataclass(frozen=True)
 class Final:
-    """A configuration that was measured in several blocks.
+    """A configuration measured in several blocks.
 
     Attributes:
         configuration: None for the default.
         figures: Medians over the blocks.
         time_s: Seconds of a step, with interval.
         energy_j: Joules of a step, with interval; None without a meter.
-        blocks: Figures by block; one in which it was not measured well is missing.
-        rails: Joules of a step by rail, medians over the blocks; empty unless the meter has several.
-        memory_bytes: Of the process, with interval; None where it was not seen.
-        marks: What makes the energy of a block doubtful.
-        seen_khz: Mean clock of each cluster, where it could be read, medians over the blocks.
+        blocks: Figures by block. A block without a valid measurement is missing.
+        rails: Joules of a step by rail, medians over the blocks; empty unless the meter has several rails.
+        memory_bytes: Memory of the process, with interval; None if it was not observed.
+        marks: Reasons to doubt the energy of a block.
+        seen_khz: Mean clock of each cluster, if it could be read, medians over the blocks.
     """
 
     configuration: CpuConfiguration | None
@@ -60,9 +60,10 @@ class Final:
 def contenders(
     objective: Objective, limits: Limits, trials: Sequence[StudyTrial]
 ) -> list[CpuConfiguration]:
-    """What is worth measuring again: the best by the objective, the points that have names, and more of them.
+    """Returns configurations worth measuring again: the best by the objective, the named points, and further ones.
 
-    Further ones are the next best; of a Pareto study, points along the front. None where nothing keeps the limits.
+    Further ones are the next best; for a Pareto study, points along the front. The list is empty if nothing keeps
+    the limits.
     """
     measured = [t for t in trials if t.figures is not None]
     figures = [t.figures for t in measured if t.figures is not None]
@@ -85,10 +86,10 @@ def contenders(
 
 
 def named_points(limits: Limits, figures: Sequence[Figures]) -> dict[str, int]:
-    """Indices of the points that people ask for: fastest, least energy, least product, knee, frugal in time.
+    """Returns indices of named points: fastest, least energy, least product, knee, frugal within the deadline.
 
-    All keep the limits of temperature and memory. The deadline binds only the one that has it in its name, and an
-    energy budget none: these points show what time and energy can be traded for.
+    All keep the limits of temperature and memory. The deadline applies only to the point named after it, and the
+    energy budget to none. The points show the trade-off between time and energy.
     """
     found: dict[str, int] = {}
     bearable = replace(limits, time_s=None, energy_j=None)
@@ -127,13 +128,13 @@ def measure_again(
     """Measures configurations and the default in blocks, in random order within each.
 
     Args:
-        bench: Measures.
-        configurations: What to measure beside the default.
+        bench: Measures configurations.
+        configurations: Configurations to measure beside the default.
         blocks: How often each is measured.
-        seed: Of the orders and the bootstrap.
+        seed: Seed of the orders and the bootstrap.
         told: Called with every measurement.
-        interrupted: Asked before each measurement whether to stop; what is measured by then counts.
-        earlier: What an earlier part of the run measured of the same, in order; blocks that it ended count.
+        interrupted: Called before each measurement; returns whether to stop. Earlier measurements count.
+        earlier: Measurements of the same by earlier parts of the run, in order. Completed blocks count.
     """
     everyone: list[CpuConfiguration | None] = [*configurations, None]
     found = interleaved_blocks(
@@ -153,12 +154,12 @@ def measure_again(
 def final_of(
     configuration: CpuConfiguration | None, measured: Mapping[int, Measured], seed: int
 ) -> Final:
-    """What blocks come to, all of which have figures.
+    """Summarises blocks, all of which have figures.
 
     Args:
-        configuration: What was measured.
-        measured: By block; at least one.
-        seed: Of the bootstrap.
+        configuration: The configuration.
+        measured: Measurements by block; at least one.
+        seed: Seed of the bootstrap.
     """
     known = figures_of(measured)
     runs, blocks = list(measured.values()), list(known.values())
@@ -167,7 +168,7 @@ def final_of(
     doubts = [f.deviation_j for f in blocks if f.deviation_j is not None]
     energy_j = None
     if len(joules) == len(blocks):
-        # The blocks' spread has their noise, but not what the meter and the baseline are off by in all of them.
+        # The spread of blocks shows their noise, but not a common error of the meter and the baseline.
         energy_j = widened(
             bootstrap_median(joules, positive=False, seed=seed), median(doubts) if doubts else 0.0
         )
@@ -199,7 +200,7 @@ def final_of(
 
 
 def widened(interval: Interval, deviation: float) -> Interval:
-    """An interval of 95 % with a standard uncertainty that more blocks do not lessen, added in quadrature."""
+    """Widens a 95 % interval by a standard uncertainty that more blocks do not reduce, added in quadrature."""
     more = _NORMAL * deviation
     return Interval(
         interval.estimate,
@@ -209,7 +210,7 @@ def widened(interval: Interval, deviation: float) -> Interval:
 
 
 def widened_ratio(interval: Interval, deviation: float) -> Interval:
-    """As `widened`, of a ratio: on its logarithm, by a relative uncertainty."""
+    """Widens an interval of a ratio on a logarithmic scale by a relative uncertainty; see `widened`."""
     if not (interval.low > 0 and math.isfinite(interval.high)):
         return interval
     logs = [math.log(x) for x in (interval.estimate, interval.low, interval.high)]
@@ -223,16 +224,19 @@ def figures_ratio(
     doubtful: Sequence[Figures],
     seed: int,
 ) -> dict[str, Any] | None:
-    """The first of each pair over the second: `ratio`, `ci`, and whether the second is surely `better` or `worse`.
+    """Returns the ratio of the first of each pair to the second, its interval and a verdict.
+
+    The result has `ratio`, `ci`, and a `verdict` that tells whether the second is significantly `better` or
+    `worse`.
 
     Args:
-        pairs: What was measured in the same blocks.
+        pairs: Figures measured in the same blocks.
         name: `time_s` or `energy_j`.
-        doubtful: Figures of both sides, whose deviations in joules no number of blocks lessens.
-        seed: Of the bootstrap.
+        doubtful: Figures of both sides. More blocks do not reduce the deviations of their joules.
+        seed: Seed of the bootstrap.
 
     Returns:
-        None where a block did not measure it.
+        None if a block did not measure the figure.
     """
     values = [(getattr(a, name), getattr(b, name)) for a, b in pairs]
     if not values or any(value is None or value <= 0 for pair in values for value in pair):

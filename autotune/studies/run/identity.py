@@ -1,4 +1,4 @@
-"""What a study is of: processes that share one have to agree on it."""
+"""Identity of a study. Processes that share a study have to agree on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autotune.studies.space import CpuSpace, Limits, Objective
 
 
 def space_id(space: CpuSpace) -> str:
-    """A text that is equal for equal spaces of devices of one model."""
+    """Returns a text that is equal for equal spaces of devices of one model."""
     parts = [
         [c.name, list(c.cpus), [[s.cores, s.khz] for s in row]]
         for c, row in zip(space.clusters, space.settings, strict=True)
@@ -41,7 +41,7 @@ def is_of(
     limits: Limits,
     workload: str,
 ) -> bool:
-    """Whether a storage has a study of that name that is of exactly this; see `claim`."""
+    """Returns whether a storage has a study of that name with exactly this identity; see `claim`."""
     if name not in optuna.get_all_study_names(storage):
         return False
     known = optuna.load_study(study_name=name, storage=storage).user_attrs
@@ -52,14 +52,14 @@ def is_of(
 def claim(
     study: optuna.Study, space: CpuSpace, objective: Objective, limits: Limits, workload: str
 ) -> None:
-    """Notes in a new study what it is of, and refuses one of something else.
+    """Records a new study's identity in it, and refuses a study with another identity.
 
     Args:
-        study: Optuna's.
-        space: What may be chosen.
-        objective: What is to be small.
-        limits: What must be kept.
-        workload: What is measured, as a text.
+        study: Optuna's study.
+        space: Configurations that may be chosen.
+        objective: The figure to minimise.
+        limits: Limits to keep.
+        workload: The workload, as a text.
 
     Raises:
         UsageError: The study has another device or space, objective, limits or workload.

@@ -1,4 +1,4 @@
-"""Several things measured in turns: in blocks, each of which has every one of them once, in random order."""
+"""Measures several things in turns: in blocks that each contain every one of them once, in random order."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def interleaved_blocks(
     """Measures sides in turns.
 
     Args:
-        sides: Measure one of them each.
+        sides: Functions that measure one side each.
         blocks: How often each is measured.
-        seed: Of the orders.
-        told: Called with the number of a side, what was measured of it, and how many measurements there are by
-            then, those of an earlier part among them.
-        interrupted: Asked before each measurement whether to stop; what is measured by then counts.
-        earlier: What an earlier part of the run measured of the same, in order; blocks that it ended count.
+        seed: Seed of the orders.
+        told: Called with the number of a side, its measurement, and the number of measurements so far, including
+            those of earlier parts of the run.
+        interrupted: Called before each measurement; returns whether to stop. Earlier measurements count.
+        earlier: Measurements of the same by earlier parts of the run, in order. Completed blocks count.
 
     Returns:
-        What was measured of each side, by block; where it was not measured well, the block is missing.
+        The measurements of each side, by block. A block without a valid measurement is missing.
     """
     found: list[dict[int, Measured]] = [{} for _ in sides]
     order = random.Random(seed)
@@ -52,12 +52,12 @@ def interleaved_blocks(
 
 
 def figures_of(runs: Mapping[int, Measured]) -> dict[int, Figures]:
-    """The figures of what was measured well, by block."""
+    """Returns the figures of valid measurements, by block."""
     return {block: run.figures for block, run in runs.items() if run.figures is not None}
 
 
 def in_both(
     one: Mapping[int, Figures], other: Mapping[int, Figures]
 ) -> list[tuple[Figures, Figures]]:
-    """The figures of two sides in the blocks that have both."""
+    """Returns the figures of two sides in the blocks that have both."""
     return [(one[block], other[block]) for block in sorted(one.keys() & other.keys())]

@@ -1,7 +1,7 @@
-"""Runs of a study that are no trials: one of its first configurations again, and challengers beside the best.
+"""Runs of a study that are not trials: repeats of one of its first configurations, and challengers beside the best.
 
-The first tell whether the device drifts, the second whether what looks better is better. Nothing that was measured
-is corrected by either.
+The repeats show whether the device drifts. The challenges show whether an apparent improvement is real. Neither
+corrects any measurement.
 """
 
 from __future__ import annotations
@@ -22,16 +22,22 @@ from autotune.studies.space import CpuConfiguration, Figures, values
 REFERENCE_EVERY = 8
 """Trials between two runs of the reference."""
 _CANDIDATES = 3
-"""The reference is the fastest of so many first trials: its runs are many."""
+"""Number of first trials from which the fastest becomes the reference.
+
+A fast one is chosen because it runs often.
+"""
 CHALLENGE_SHARE = 0.3
-"""Of the number of trials: so many runs may go into challenges."""
+"""Share of the number of trials that may be spent on runs of challenges."""
 BLOCKS = 5
-"""Blocks of a challenge, at most."""
+"""Most blocks of a challenge."""
 _PRIOR_SPREAD = 0.02
 _PRIOR_RUNS = 3
-"""What is believed of a run's spread before it is known, and how many pairs of runs that belief counts for."""
+"""Prior spread of a run, and the number of pairs of runs that this prior is worth."""
 DRIFT_CONFIDENCE = 0.98
-"""Of each interval of a drift: over the five of 40 trials, one study in twenty of a steady device is marked."""
+"""Confidence of each drift interval.
+
+Over the five of 40 trials, one in twenty studies of a steady device is marked.
+"""
 
 Metric = Literal["time_s", "energy_j"]
 _METRICS: tuple[Metric, ...] = ("time_s", "energy_j")
@@ -40,13 +46,13 @@ Record = Callable[[str, dict[str, Any], Measured | None], None]
 
 
 class Spread:
-    """The relative spread of single runs, from pairs of runs of one configuration soon after each other."""
+    """The relative spread of single runs, from pairs of successive runs of one configuration."""
 
     def __init__(self) -> None:
         self._squares, self._pairs = 0.0, 0
 
     def add(self, first: float, second: float) -> None:
-        """Takes a pair in."""
+        """Adds a pair."""
         self._squares += math.log(second / first) ** 2 / 2
         self._pairs += 1
 
@@ -57,7 +63,7 @@ class Spread:
         return math.sqrt(squares / (_PRIOR_RUNS + self._pairs))
 
     def interval(self, ratio: float, first: int, then: int) -> Interval:
-        """A ratio of so many runs' means, with its interval of 98 % (Student's)."""
+        """Returns a ratio of the means of `then` and `first` runs, with its 98 % interval (Student's)."""
         tail = (1 + DRIFT_CONFIDENCE) / 2
         half = float(stats.t.ppf(tail, _PRIOR_RUNS + self._pairs)) * self.deviation
         half *= math.sqrt(1 / first + 1 / then)
@@ -66,12 +72,12 @@ class Spread:
 
 @dataclass(frozen=True)
 class Reference:
-    """How the reference has changed since it was measured first.
+    """The change of the reference since its first measurements.
 
     Attributes:
-        after: Trials of this process by then.
-        ratios: Seconds and joules over those of its first two runs.
-        drifted: Which of them lie outside of the noise.
+        after: Trials of this process so far.
+        ratios: Seconds and joules, relative to the first two runs.
+        drifted: Figures whose change exceeds the noise.
     """
 
     after: int
@@ -79,7 +85,7 @@ class Reference:
     drifted: tuple[Metric, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain object."""
+        """Returns a plain object."""
         ratios: dict[str, Any] = {
             name: {"ratio": r.estimate, "ci": [r.low, r.high], "drifted": name in self.drifted}
             for name, r in self.ratios.items()
@@ -88,7 +94,7 @@ class Reference:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Reference:
-        """What `to_json` gave."""
+        """Returns the reference from the output of `to_json`."""
         told = {name: value[name] for name in _METRICS if name in value}
         return cls(
             value["after"],
@@ -101,13 +107,14 @@ class Repeats:
     """Repeats of one process, on its own device.
 
     Args:
-        bench: Measures.
-        request: The study's.
-        record: Called with each run (`reference`, `challenge`) and what follows from it (`drift`, `verdict`).
-        notice: Told what people should know at once.
+        bench: Measures configurations.
+        request: The study's request.
+        record: Called with each run (`reference`, `challenge`) and each result derived from it (`drift`,
+            `verdict`).
+        notice: Receives messages that people should see at once.
         every: Trials between runs of the reference; 0 for none.
-        challenges: Whether there are any; of a Pareto study there are none, since it has no one best.
-        interrupted: Asked before each run whether to stop.
+        challenges: Whether there are challenges. A Pareto study has none, since it has no single best.
+        interrupted: Called before each run; returns whether to stop.
     """
 
     def __init__(
@@ -139,7 +146,7 @@ class Repeats:
         self.verdicts: list[dict[str, Any]] = []
 
     def recall(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """Takes up what this run's events tell of an earlier part of it."""
+        """Restores state from this run's events of earlier parts."""
         for event in events:
             kind, figures = event["event"], event.get("figures")
             if kind == "trial":
@@ -159,7 +166,7 @@ class Repeats:
                 self.incumbent, self._best = self._read(told[side]), told["value"]
 
     def after(self, trial: StudyTrial) -> None:
-        """Does what is due after a trial.
+        """Does the runs that are due after a trial.
 
         Raises:
             DeviceError: The device is gone.
@@ -174,7 +181,7 @@ class Repeats:
             self._refer(self._reference)
 
     def marks(self) -> list[str]:
-        """What makes the study's figures doubtful: the largest drift of each."""
+        """Returns reasons to doubt the study's figures: the largest drift of each figure."""
         found = []
         for name in _METRICS:
             told = [r for r in self.references if name in r.drifted]
@@ -184,7 +191,7 @@ class Repeats:
         return found
 
     def _count(self, configuration: CpuConfiguration, figures: Figures | None) -> bool:
-        """Notes a trial; whether it looks better than what is known."""
+        """Counts a trial, and returns whether it looks better than the incumbent."""
         self._trials += 1
         self._since += 1
         if figures is None:
@@ -208,7 +215,7 @@ class Repeats:
     # The reference.
 
     def _refer(self, configuration: CpuConfiguration) -> None:
-        """Measures the reference, and at once again where it seems to have changed."""
+        """Measures the reference, and again at once if it seems to have changed."""
         self._since = 0
         first = len(self._first) == 1
         runs: list[Figures] = []
@@ -231,7 +238,7 @@ class Repeats:
                 return
 
     def _begin(self, again: Figures) -> None:
-        """Takes the second of the runs that later ones are held against."""
+        """Records the second of the runs that later runs are compared with."""
         self._pair(self._first[0], again)
         self._first.append(again)
 
@@ -265,10 +272,10 @@ class Repeats:
         challenger: CpuConfiguration,
         new: float,
     ) -> None:
-        """Measures both in interleaved blocks of random order; one that is not told apart does not win.
+        """Measures both in interleaved blocks of random order. A challenger that cannot be told apart does not win.
 
-        The incumbent stays unless the interval of the ratio, from the spread that runs are known to have, lies
-        above 1 after some block; one that is not better on average is given up at once.
+        The interval of the ratio comes from the known spread of runs. The incumbent stays unless the interval lies
+        above 1 after some block. A challenger that is not better on average is given up at once.
         """
         figure = {"latency": "time_s", "energy": "energy_j"}.get(self._request.objective, "edp")
         spread = self._spread[figure]
@@ -284,7 +291,7 @@ class Repeats:
                 break
             mine, theirs = ([values(self._request.objective, f)[0] for f in s] for s in sides)
             if min(*mine, *theirs) <= 0:
-                winner = "tie"  # Energies that the baseline swallows have no ratio.
+                winner = "tie"  # Energies lost in the baseline have no ratio.
                 break
             logs = [math.log(a / b) for a, b in zip(mine, theirs, strict=True)]
             estimate = math.exp(sum(logs) / len(logs))
@@ -295,7 +302,7 @@ class Repeats:
         won = winner == "second"
         self.incumbent = challenger if won else incumbent
         first, again = (new, sides[1]) if won else (old, sides[0])
-        # One lucky run shall not keep others from being tried.
+        # One lucky run must not keep others from being tried.
         self._best = median([first, *(values(self._request.objective, f)[0] for f in again)])
         told = {
             "incumbent": incumbent.to_json(self._names),
@@ -315,7 +322,7 @@ class Repeats:
         pair: tuple[CpuConfiguration, CpuConfiguration],
         sides: tuple[list[Figures], list[Figures]],
     ) -> bool:
-        """Measures both once, in random order; whether both gave figures."""
+        """Measures both once, in random order, and returns whether both gave figures."""
         found: dict[int, Figures] = {}
         for turn in self._order.sample((0, 1), 2):
             measured = self._bench.measure(pair[turn])

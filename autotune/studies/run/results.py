@@ -1,4 +1,4 @@
-"""What a search for a CPU configuration found, as plain data; docs/cpu-config.md has its schema."""
+"""Results of a search for a CPU configuration, as plain data; docs/cpu-config.md has the schema."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ _SHOWN: dict[Metric, Callable[[float], str]] = {
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has measured well, by the figures that count.
+    """Valid measurements of a search, with the figures that count.
 
     Attributes:
-        trials: Those that have figures.
-        figures: Of each: what was measured last and most often.
-        repeated: Indices of those that were measured again.
-        best: Index of the best, of those that were measured again if one keeps the limits; None where nothing does.
+        trials: Trials that have figures.
+        figures: Figures of each trial, from its last and most frequent measurement.
+        repeated: Indices of trials that were measured again.
+        best: Index of the best trial. Trials that were measured again take precedence if one keeps the limits. None
+            if no trial keeps the limits.
     """
 
     trials: tuple[StudyTrial, ...]
@@ -52,7 +53,7 @@ class Found:
 
 
 def found_of(request: StudyRequest, outcome: Outcome) -> Found:
-    """What of an outcome counts."""
+    """Returns the measurements of an outcome that count."""
     measured = tuple(t for t in outcome.trials if t.figures is not None)
     figures = tuple(_final_figures(t, outcome.finals) for t in measured)
     again = {f.configuration for f in outcome.finals}
@@ -64,7 +65,7 @@ def found_of(request: StudyRequest, outcome: Outcome) -> Found:
 
 
 def nearest_text(found: Found, limits: Limits, names: Sequence[str]) -> str:
-    """What was measured that breaks the limits least, and by how much; of a search without a best."""
+    """Describes the measurement that breaks the limits least, and by how much, for a search without a best."""
     if not found.figures:
         return ""
     at = min(range(len(found.figures)), key=lambda i: max(limits.excess(found.figures[i])))
@@ -82,13 +83,13 @@ def nearest_text(found: Found, limits: Limits, names: Sequence[str]) -> str:
 def result(
     study: Study, bench: Bench, outcome: Outcome, *, searched: int | None = None
 ) -> dict[str, Any]:
-    """What a search found, as plain data; see docs/cpu-config.md for its schema.
+    """Returns the results of a search as plain data; see docs/cpu-config.md for the schema.
 
     Args:
         study: The study.
-        bench: What it was measured with.
-        outcome: What was measured.
-        searched: Trials of the search itself, where the rest of the space was measured after it; None for all.
+        bench: The bench that measured.
+        outcome: The outcome.
+        searched: Number of the search's own trials, if the rest of the space was measured after it; None for all.
     """
     request = study.request
     names = [cluster.name for cluster in bench.clusters]
@@ -98,7 +99,7 @@ def result(
     def point(index: int) -> dict[str, Any]:
         return _point(measured[index], figures[index], outcome.finals, names)
 
-    # Points of one lucky run each would look better than they are: where there are repeated ones, those count.
+    # Points from one lucky run would look better than they are, so repeated ones count if there are any.
     pool = settled.repeated or range(len(figures))
     named = named_points(request.limits, [figures[i] for i in pool])
     own = next((f for f in outcome.finals if f.configuration is None), None)
@@ -133,7 +134,7 @@ def result(
 def _of(
     indices: Sequence[int], objective: Objective, limits: Limits, figures: Sequence[Figures]
 ) -> int | None:
-    """The best of some of several."""
+    """Returns the best of the given indices."""
     at = best(objective, limits, [figures[i] for i in indices])
     return None if at is None else indices[at]
 
@@ -141,9 +142,9 @@ def _of(
 def exhaustive(
     study: Study, trials: Sequence[StudyTrial], searched: int | None
 ) -> dict[str, Any] | None:
-    """How far a search was from the optimum of a space that was measured whole; None where it was not.
+    """Returns how far a search was from the optimum of a completely measured space; None if it was not.
 
-    By each configuration's own trial: what was measured again counts for neither side.
+    Each configuration's own trial is used. Repeated measurements count for neither side.
     """
     request = study.request
     if len(trials) < request.space.size:
@@ -173,7 +174,7 @@ def exhaustive(
 
 
 def model_error(study: Study, trials: Sequence[StudyTrial]) -> dict[str, Any]:
-    """How well the models predict what is measured, and their constants."""
+    """Returns how well the models predict measurements, and their constants."""
     request = study.request
     known = [
         Known(request.space.number(t.configuration), t.figures)
@@ -198,14 +199,14 @@ def model_error(study: Study, trials: Sequence[StudyTrial]) -> dict[str, Any]:
 
 
 def _marks(trials: Sequence[StudyTrial]) -> list[str]:
-    """What makes the figures of the whole study doubtful."""
+    """Returns reasons to doubt the figures of the whole study."""
     figures = [t.figures for t in trials if t.figures is not None]
     watts = [f.energy_j / f.time_s for f in figures if f.energy_j is not None]
     return [mark for mark in (one_ceiling(watts),) if mark]
 
 
 def _trial(trial: StudyTrial, names: Sequence[str]) -> dict[str, Any]:
-    """A trial, as a run's events have it."""
+    """Returns a trial as a run's events store it."""
     return {
         **trial.proposal(names),
         "status": trial.status,
@@ -223,7 +224,7 @@ def _front(limits: Limits, figures: Sequence[Figures]) -> list[int]:
 
 
 def _final_figures(trial: StudyTrial, finals: Sequence[Final]) -> Figures:
-    """What was measured last, and most often."""
+    """Returns the figures of the last and most frequent measurement."""
     again = next((f for f in finals if f.configuration == trial.configuration), None)
     if again is not None:
         return again.figures
@@ -232,7 +233,7 @@ def _final_figures(trial: StudyTrial, finals: Sequence[Final]) -> Figures:
 
 
 def best_point(found: Found, outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
-    """The best as a result has it; there must be one."""
+    """Returns the best point as a result stores it; there must be one."""
     assert found.best is not None
     return _point(found.trials[found.best], found.figures[found.best], outcome.finals, names)
 
@@ -284,7 +285,7 @@ def _final_point(final: Final, names: Sequence[str]) -> dict[str, Any]:
 def _against(
     configuration: CpuConfiguration, finals: Sequence[Final], seed: int
 ) -> dict[str, Any] | None:
-    """The default over the best, of the blocks in which both were measured."""
+    """Returns the ratio of the default to the best, from blocks in which both were measured."""
     mine = next((f for f in finals if f.configuration == configuration), None)
     own = next((f for f in finals if f.configuration is None), None)
     if mine is None or own is None:

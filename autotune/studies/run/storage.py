@@ -1,4 +1,4 @@
-"""Where a study is kept: SQLite in the run's folder, a journal for several processes, or another database."""
+"""Storage of a study: SQLite in the run's folder, a journal for several processes, or another database."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ JOURNAL_PREFIX = "journal:"
 _ATTEMPTS, _PAUSE_S = 4, 0.5
 _HIDDEN = "***"
 _PASSWORD = re.compile(r"(?P<user>://[^:/@?]*):(?:[^?]*|.*)@")
-"""Up to the last @, since one in a password that was not quoted must not show the rest of it."""
+"""Matches up to the last @. If a password contains an unquoted @, its rest must not be shown."""
 _PASSWORD_OPTION = re.compile(r"(?P<name>[?&]password=)[^&]*")
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql"}
 
 
 def default_url(folder: Path) -> str:
-    """The storage of a run of one process: SQLite in its folder."""
+    """Returns the storage of a run with one process: SQLite in its folder."""
     return f"sqlite:///{(folder / DATABASE).absolute()}"
 
 
 def open_storage(url: str) -> BaseStorage:
-    """A storage by its URL.
+    """Opens a storage by its URL.
 
     Args:
-        url: `sqlite:///FILE` (one process), `journal:FILE` (several of one host), or any that SQLAlchemy knows,
-            such as `postgresql+psycopg://user@host/name` (many hosts). One whose password is hidden is opened
-            without it: PostgreSQL's driver then looks for one in PGPASSWORD and `~/.pgpass`.
+        url: `sqlite:///FILE` (one process), `journal:FILE` (several on one host), or any that SQLAlchemy knows,
+            such as `postgresql+psycopg://user@host/name` (many hosts). A URL with a hidden password is opened
+            without it. PostgreSQL's driver then looks for one in PGPASSWORD and `~/.pgpass`.
 
     Raises:
-        UsageError: The URL is none, or nothing answers there.
+        UsageError: The URL is invalid, or nothing answers there.
         ToolchainError: The database's driver is not installed.
     """
     if url.startswith(JOURNAL_PREFIX):
@@ -82,37 +82,37 @@ def open_storage(url: str) -> BaseStorage:
 
 
 def _database(url: str) -> RDBStorage:
-    """A database's storage; processes that begin together on an empty one all make its tables."""
+    """Opens a database's storage. Processes that start together on an empty database all create its tables."""
     from sqlalchemy.exc import IntegrityError, ProgrammingError
     from sqlalchemy.pool import NullPool
 
     for attempt in range(_ATTEMPTS):
         try:
-            # Without a pool: an attempt that fails leaves no connection open.
+            # Without a pool, so that a failed attempt leaves no connection open.
             RDBStorage(url, engine_kwargs={"poolclass": NullPool}).remove_session()
             break
-        except (IntegrityError, ProgrammingError):  # Another one was quicker.
+        except (IntegrityError, ProgrammingError):  # Another process was quicker.
             if attempt == _ATTEMPTS - 1:
                 raise
             time.sleep(_PAUSE_S)
-    # A server that was away between two measurements is connected to anew.
+    # Reconnects to a server that was away between two measurements.
     lasting = {} if url.startswith("sqlite") else {"pool_pre_ping": True}
     return RDBStorage(url, engine_kwargs=lasting)
 
 
 @contextmanager
 def faults_told(hint: str) -> Iterator[None]:
-    """Tells of a storage that fails while it is used.
+    """Turns failures of the storage inside the context into errors with a hint.
 
     Raises:
-        RecordError: It does; with the hint.
+        RecordError: The storage failed.
     """
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
     except (StorageInternalError, SQLAlchemyError) as error:
-        # Optuna's own words are the same for every fault.
+        # Optuna's own message is the same for every fault.
         line = str(error.__cause__ or error).strip().splitlines()[0]
         raise RecordError(f"the study's storage fails: {line}", hint=hint) from error
 
@@ -120,18 +120,18 @@ def faults_told(hint: str) -> Iterator[None]:
 def open_study(
     storage: BaseStorage, name: str, metrics: Sequence[str], sampler: BaseSampler
 ) -> optuna.Study:
-    """A study, made where there is none of that name.
+    """Opens a study, and creates it if there is none of that name.
 
     Args:
-        storage: Where it is kept.
-        name: Its name.
-        metrics: What is to be small, by names that other programs show.
-        sampler: Proposes.
+        storage: The storage.
+        name: The study's name.
+        metrics: Figures to minimise, by names that other programs show.
+        sampler: Proposes configurations.
 
     Raises:
-        UsageError: There is one for another objective.
+        UsageError: There is a study of that name for another objective.
     """
-    # Optuna tells of each study and trial; this project's own log does.
+    # Optuna logs each study and trial; this project has its own log for that.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
         storage=storage,
@@ -153,12 +153,12 @@ def open_study(
 
 
 def hidden(url: str) -> str:
-    """A URL to show or to keep: with `***` for its password."""
+    """Returns a URL to show or to store, with `***` for its password."""
     shown = _PASSWORD.sub(rf"\g<user>:{_HIDDEN}@", url)
     return _PASSWORD_OPTION.sub(rf"\g<name>{_HIDDEN}", shown)
 
 
 def without_password(url: str) -> str:
-    """A URL without its password, hidden or not."""
+    """Returns a URL without its password, hidden or not."""
     url = _PASSWORD_OPTION.sub(r"\g<name>", _PASSWORD.sub(r"\g<user>@", url))
     return re.sub(r"(?<=[?&])password=(?:&|$)", "", url).rstrip("?&")

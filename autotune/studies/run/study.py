@@ -1,4 +1,4 @@
-"""A study: proposes configurations, has them measured, and keeps what came out; alone or with other processes."""
+"""A study: it proposes configurations, has them measured, and stores results, alone or with other processes."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 
 _REASON, _BELIEF, _SEEN_KHZ, _MARKS, _MEMO = "reason", "belief", "seen_khz", "marks", "memo"
 DEFAULT = "system's own choice"
-"""Attribute of a trial that is none of the search's: what a step took with the system's own cores and clocks."""
+"""Attribute of a trial outside the search: figures of a step with the system's own cores and clocks."""
 _IDLE_ASKS = 20
 _LOOK_S = 1.0
 
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """What a study is to do.
+    """The request of a study.
 
     Attributes:
-        space: What may be chosen.
-        objective: What is to be small.
-        limits: What must be kept.
-        trials: How many configurations to measure, over all processes.
-        sampler: Who proposes what the models do not.
-        model: Whether the models of time and power lead; a grid goes through everything in order.
-        seed: Of every draw.
-        workload: What is measured, as a text; processes that share a study have to mean the same.
+        space: Configurations that may be chosen.
+        objective: The figure to minimise.
+        limits: Limits to keep.
+        trials: Number of configurations to measure, over all processes.
+        sampler: The sampler that proposes configurations that the models do not.
+        model: Whether the models of time and power guide the search. A grid goes through everything in order.
+        seed: Seed of every random draw.
+        workload: The workload, as a text. Processes that share a study must have the same.
     """
 
     space: CpuSpace
@@ -75,18 +75,18 @@ class StudyRequest:
 
 @dataclass(frozen=True)
 class StudyTrial:
-    """A trial that has ended.
+    """A finished trial.
 
     Attributes:
-        number: Optuna's number of it.
-        configuration: What was measured.
+        number: Optuna's number for it.
+        configuration: The measured configuration.
         status: `ok`, `invalid` or `failed`.
-        figures: What a step took; None unless `ok`.
-        message: What went wrong.
-        reason: Who proposed it: `probe`, `model`, or the sampler.
-        belief: What the models expected of it, if they proposed it.
-        seen_khz: Mean clock of each cluster while it was measured, where it could be read.
-        marks: What makes the energy doubtful.
+        figures: Figures of a step; None unless `ok`.
+        message: The error.
+        reason: The source of the proposal: `probe`, `model`, or the sampler.
+        belief: The models' prediction, if they proposed it.
+        seen_khz: Mean clock of each cluster during the measurement, if it could be read.
+        marks: Reasons to doubt the energy.
         memo: See `Measured.memo`.
     """
 
@@ -102,7 +102,7 @@ class StudyTrial:
     memo: dict[str, Any] | None = None
 
     def proposal(self, names: Sequence[str]) -> dict[str, Any]:
-        """What was proposed, as a run's events have it; with the names of the clusters."""
+        """Returns the proposal as a run's events store it, with the names of the clusters."""
         return {
             "number": self.number,
             "configuration": self.configuration.to_json(names),
@@ -112,7 +112,10 @@ class StudyTrial:
 
 
 def base_sampler(name: SamplerName, space: CpuSpace, trials: int, seed: int) -> BaseSampler:
-    """Optuna's sampler of that name, for so many trials; it chooses positions among the values of the space."""
+    """Returns Optuna's sampler of that name for `trials` trials.
+
+    It chooses positions among the values of the space.
+    """
     if name == "tpe":
         return TreeParzen(space, seed)
     if name == "nsga2":
@@ -121,7 +124,7 @@ def base_sampler(name: SamplerName, space: CpuSpace, trials: int, seed: int) -> 
 
 
 def make_sampler(request: StudyRequest) -> BaseSampler:
-    """The request's sampler."""
+    """Returns the request's sampler."""
     base = base_sampler(request.sampler, request.space, request.trials, request.seed)
     if request.sampler == "grid":
         return SearchSampler(request.space, base, GridSearch(request.space), every=0)
@@ -135,12 +138,12 @@ class Study:
     """One process's part in a study that others may share.
 
     Args:
-        request: What to do.
-        study: Optuna's, with `make_sampler`'s sampler.
-        worker: Names this process among others; machine, process and its start where it is empty.
+        request: The request.
+        study: Optuna's study, with the sampler from `make_sampler`.
+        worker: Name of this process among others; if empty, made from machine, process and its start.
 
     Raises:
-        UsageError: The study is of something else.
+        UsageError: The study has another identity.
     """
 
     def __init__(self, request: StudyRequest, study: optuna.Study, *, worker: str = "") -> None:
@@ -156,15 +159,16 @@ class Study:
         interrupted: Callable[[], bool] = lambda: False,
         record: Callable[[StudyTrial, Measured], None] = lambda *_: None,
     ) -> None:
-        """Measures until the request's number of trials is reached or nothing is left to try.
+        """Measures until the requested number of trials is reached or nothing is left to try.
 
-        What crashed before is measured again first. A trial that is interrupted is given back.
+        Configurations of crashed trials are measured first. An interrupted trial is given back.
 
         Args:
-            bench: Measures.
-            told: Called with each trial of this process that has ended.
-            interrupted: Asked between trials whether to stop.
-            record: Called with each as soon as it is measured, before the storage is told, which may be away.
+            bench: Measures configurations.
+            told: Called with each finished trial of this process.
+            interrupted: Called between trials; returns whether to stop.
+            record: Called with each trial as soon as it is measured, before it goes to the storage, which may be
+                away.
 
         Raises:
             DeviceError: The device is gone; its trial is given back.
@@ -172,7 +176,7 @@ class Study:
         while not interrupted():
             self._claims.take_over_crashed()
             self._measure(bench, told, interrupted, record)
-            # Another process may still be at work on its last trial, or die over it.
+            # Another process may still work on its last trial, or crash during it.
             if interrupted() or not self._claims.others_at_work():
                 return
             time.sleep(_LOOK_S)
@@ -184,13 +188,13 @@ class Study:
         interrupted: Callable[[], bool],
         record: Callable[[StudyTrial, Measured], None],
     ) -> None:
-        """Measures until nothing is left to begin."""
+        """Measures until no further trial can begin."""
         idle = 0
         while not interrupted() and (claimed := self._claims.claim()) is not None:
             trial, configuration = claimed
             if configuration is None:
                 idle += 1
-                # Most samplers do not mind what is measured already.
+                # Most samplers do not check what is measured already.
                 if idle % _IDLE_ASKS == 0 and not self._claims.queue_another():
                     return
                 continue
@@ -199,7 +203,7 @@ class Study:
                 with self._claims.heard_of(trial):
                     measured = bench.measure(configuration)
             except BaseException:
-                with suppress(OptunaError):  # Else it is given back when the run goes on.
+                with suppress(OptunaError):  # Otherwise it is given back when the run is resumed.
                     self._claims.give_back(trial.number)
                 raise
             ended = self._ended(trial.number, configuration, measured)
@@ -210,7 +214,7 @@ class Study:
             told(ended, measured)
 
     def trials(self) -> list[StudyTrial]:
-        """What has ended, of all processes."""
+        """Returns the finished trials of all processes."""
         return [
             self._read(trial)
             for trial in self._study.get_trials(deepcopy=False)
@@ -218,10 +222,10 @@ class Study:
         ]
 
     def recall(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """Tells the storage what an earlier part of this process's run has recorded and could not tell.
+        """Adds to the storage what earlier parts of this process's run recorded but could not store.
 
         Args:
-            events: Of that run, those of its trials among them.
+            events: Events of that run, including those of its trials.
         """
         names = [cluster.name for cluster in self.request.space.clusters]
         for event in events:
@@ -236,7 +240,7 @@ class Study:
                 or number is None
                 or self.request.space.at(number) != ended.configuration
             ):
-                continue  # Another study's: it was begun anew.
+                continue  # It belongs to another study: this one was started anew.
             told = STATUS in own.user_attrs
             others = taken_numbers([t for t in trials if t is not own and counts(t)])
             if (told and own.state.is_finished()) or number in others:
@@ -259,12 +263,13 @@ class Study:
             self._study.add_trial(again)
 
     def tell_default(self, figures: Figures) -> None:
-        """Adds what the system does by itself to the study, beside its trials, for those who look at it.
+        """Adds the figures of the system's default behaviour to the study, for people who view it.
 
-        It is no configuration, so it has no parameters, and no search counts it. The same figures are told once.
+        They are not a configuration, so they have no parameters, and no search counts them. The same figures are
+        added once.
 
         Args:
-            figures: What a step took.
+            figures: Figures of a step.
         """
         known = asdict(figures)
         if any(t.user_attrs.get(DEFAULT) == known for t in self._study.get_trials(deepcopy=False)):
@@ -306,7 +311,7 @@ class Study:
             self._study.tell(trial, list(values(self.request.objective, figures)))
 
     def _excess(self, figures: Figures) -> dict[str, float]:
-        """How far each limit that is set is broken."""
+        """Returns how far each limit that is set is exceeded."""
         limits = self.request.limits
         return dict(zip(limits.names, limits.excess(figures), strict=True))
 
@@ -327,7 +332,7 @@ class Study:
 
 
 def _recorded(event: Mapping[str, Any], names: Sequence[str]) -> StudyTrial:
-    """A trial that has ended, as a run's events have it."""
+    """Returns a finished trial from a run's event."""
     return StudyTrial(
         number=event["number"],
         configuration=CpuConfiguration.from_json(event["configuration"], names),
@@ -342,7 +347,10 @@ def _recorded(event: Mapping[str, Any], names: Sequence[str]) -> StudyTrial:
 
 
 def _attributes(ended: StudyTrial) -> dict[str, Any]:
-    """What the storage keeps of a trial that has ended; its status last, after which nothing is missing."""
+    """Returns the attributes that the storage keeps of a finished trial.
+
+    The status is last and marks it complete.
+    """
     found = {
         _REASON: ended.reason,
         _BELIEF: asdict(ended.belief) if ended.belief else None,
@@ -357,10 +365,10 @@ def _attributes(ended: StudyTrial) -> dict[str, Any]:
 
 
 def study_of(request: StudyRequest, storage: BaseStorage, name: str) -> Study:
-    """Opens or makes the study that a request belongs to.
+    """Opens or creates the study that a request belongs to.
 
     Raises:
-        UsageError: There is one of that name for something else.
+        UsageError: There is a study of that name with another identity.
     """
     made = open_study(storage, name, value_names(request.objective), make_sampler(request))
     return Study(request, made)

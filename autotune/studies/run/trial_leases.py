@@ -1,4 +1,7 @@
-"""Who measures what: trials of a study that processes share are claimed, heard of, and taken over from the dead."""
+"""Leases of trials in a shared study.
+
+Processes claim trials, show that they are alive, and take over from crashed ones.
+"""
 
 from __future__ import annotations
 
@@ -26,24 +29,24 @@ from autotune.studies.space import LARGEST_LISTED, CpuConfiguration, CpuSpace
 LOGGER = logging.getLogger("autotune.studies")
 
 MESSAGE, STATUS = "message", "status"
-"""Attributes of a trial: what went wrong, and what became of it; the second is there once it has ended."""
+"""Attributes of a trial: the error, and the status. A trial has a status once it has ended."""
 _WORKER, _BEAT = "worker", "beat"
 STALE_S = 120.0
-"""A trial of another machine whose beat has not changed for so long, as seen from here, is taken for crashed."""
+"""A trial of another machine counts as crashed if its beat has not changed for this long, seen from here."""
 _BEAT_S = 20.0
 _DECIDED_S = 10.0
-"""Longest that another process takes from a trial's beginning to its configuration."""
+"""Longest time that another process needs from a trial's beginning to its configuration."""
 
 
 class TrialLeases:
-    """One process's leases of the trials of a study; everything it knows of others' it reads from the study.
+    """One process's leases of a study's trials. It knows other processes only through the study.
 
     Args:
-        study: Optuna's.
-        space: What may be chosen.
-        trials: How many configurations are to be measured, over all processes.
-        seed: Of what is drawn where the sampler proposes nothing new.
-        worker: Names this process among others; machine, process and its start where it is empty.
+        study: Optuna's study.
+        space: Configurations that may be chosen.
+        trials: Number of configurations to measure, over all processes.
+        seed: Seed of configurations that are drawn when the sampler proposes nothing new.
+        worker: Name of this process among others; if empty, made from machine, process and its start.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class TrialLeases:
         self._beats: dict[int, tuple[object, float]] = {}
 
     def claim(self) -> tuple[optuna.Trial, CpuConfiguration | None] | None:
-        """A trial to measure; without a configuration where it has to be passed over; None when all is done."""
+        """Returns a trial to measure; without a configuration if it has to be skipped; None when all is done."""
         if self._counted() >= self._trials:
             return None
         trial = self._study.ask()
@@ -67,7 +70,8 @@ class TrialLeases:
             return trial, None
         number = self._space.number(configuration)
         trial.set_user_attr(NUMBER, number)
-        # Numbers of trials are given out one by one, so of two processes that want the same one comes first.
+        # Trial numbers are unique and ordered. Of two processes that want the same configuration, the lower number
+        # wins.
         counted = [t for t in self._earlier(trial) if counts(t)]
         if number in taken_numbers(counted):
             self._pass_over(trial, "measured already")
@@ -79,12 +83,12 @@ class TrialLeases:
 
     @contextmanager
     def heard_of(self, trial: optuna.Trial) -> Iterator[None]:
-        """Tells other machines meanwhile that the trial goes on."""
+        """Shows other machines that the trial goes on, while the context is open."""
         over = threading.Event()
 
         def beat() -> None:
             while not over.wait(_BEAT_S):
-                with suppress(OptunaError):  # A storage that is away now may be back in time.
+                with suppress(OptunaError):  # A storage that is away now may return in time.
                     trial.set_user_attr(_BEAT, time.time())
 
         thread = threading.Thread(target=beat, name="beat", daemon=True)
@@ -96,10 +100,10 @@ class TrialLeases:
             thread.join()
 
     def give_back(self, number: int) -> None:
-        """Ends a trial that was not measured, and queues its configuration once more."""
+        """Ends a trial that was not measured, and queues its configuration again."""
         self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
         trial = self._study.get_trials(deepcopy=False)[number]
-        # By its number, since earlier versions had other parameters.
+        # By its number, because earlier versions had other parameters.
         known = trial.user_attrs.get(NUMBER)
         if known is not None:
             self._study.enqueue_trial(dict(parameters(self._space.at(known), self._space)))
@@ -107,7 +111,7 @@ class TrialLeases:
             self._study.enqueue_trial(dict(trial.params))
 
     def take_over_crashed(self) -> int:
-        """Gives trials back whose process is gone; returns how many."""
+        """Gives back trials whose process is gone, and returns their number."""
         crashed = [
             t
             for t in self._study.get_trials(deepcopy=False)
@@ -119,14 +123,14 @@ class TrialLeases:
         return len(crashed)
 
     def others_at_work(self) -> bool:
-        """Whether a trial is under way."""
+        """Returns whether a trial is under way."""
         return any(
             t.state == TrialState.RUNNING and NUMBER in t.user_attrs
             for t in self._study.get_trials(deepcopy=False)
         )
 
     def queue_another(self) -> bool:
-        """Queues a configuration that is not measured, drawn evenly; whether there is one."""
+        """Queues an unmeasured configuration, drawn uniformly, and returns whether there is one."""
         space = self._space
         trials = self._study.get_trials(deepcopy=False)
         taken = taken_numbers([t for t in trials if counts(t)])
@@ -139,7 +143,7 @@ class TrialLeases:
         return True
 
     def _earlier(self, trial: optuna.Trial) -> list[FrozenTrial]:
-        """Trials of smaller numbers, when what they will measure is known of each."""
+        """Returns trials with smaller numbers, once their configurations are known or the wait has timed out."""
         deadline = time.monotonic() + _DECIDED_S
         while True:
             found = [t for t in self._study.get_trials(deepcopy=False) if t.number < trial.number]
@@ -164,7 +168,8 @@ class TrialLeases:
         machine, _, process = worker.partition("/")
         if machine == _machine():
             return bool(process == _process(process.partition(":")[0]))
-        # Of another machine, or only just begun. Its clock is not ours: a beat tells by that it changes.
+        # A trial of another machine, or one that has only just begun. Its clock may differ from ours, so only a
+        # change of its beat counts.
         beat, now = trial.user_attrs.get(_BEAT), time.monotonic()
         known, since = self._beats.get(trial.number, (None, now))
         if trial.number not in self._beats or known != beat:
@@ -174,22 +179,22 @@ class TrialLeases:
 
 
 def counts(trial: FrozenTrial) -> bool:
-    """Whether a trial is one of the request's: measured, failed under its configuration, or under way."""
+    """Returns whether a trial counts for the request: measured, failed under its configuration, or under way."""
     if trial.state == TrialState.RUNNING:
         return NUMBER in trial.user_attrs
     return trial.state.is_finished() and STATUS in trial.user_attrs
 
 
 def this_worker() -> str:
-    """Names this process: `machine/pid:start`."""
+    """Returns a name for this process: `machine/pid:start`."""
     return f"{_machine()}/{_process(str(os.getpid()))}"
 
 
 @cache
 def _machine() -> str:
-    """Names where process numbers mean what they mean here: the host, its boot, and the namespace of processes.
+    """Returns a name for the scope in which process numbers are valid: host, boot, and process namespace.
 
-    Hosts of one name, copies of one disk, and containers that have their host's name are told apart.
+    It differs between hosts with one name, copies of one disk, and containers with their host's name.
     """
     parts = []
     with suppress(OSError):
@@ -201,7 +206,7 @@ def _machine() -> str:
 
 
 def _process(pid: str) -> str:
-    """`pid:start` of a process that runs; empty of one that does not."""
+    """Returns `pid:start` of a running process; empty if it does not run."""
     try:
         return f"{pid}:{psutil.Process(int(pid)).create_time():.0f}"
     except (psutil.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Proposals: designed probes and models, and the searches that they are compared with, as Optuna samplers."""
+"""Proposals of configurations, as Optuna samplers: probes and models, and other searches for comparison."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""NSGA-II (Deb et al., 2002) over configurations, a few tens of trials long."""
+"""NSGA-II (Deb et al., 2002) over configurations, for studies of a few tens of trials."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _WIDER = 0.5
 
 
 class Evolution(NSGAIISampler):
-    """Optuna's generations and survivors; children that are a blend of what either parent has.
+    """NSGA-II with Optuna's generations and survivors; a child is a blend of its parents' parameters.
 
-    A cluster that does not train has no clock, so few parameters are common to all trials, and Optuna would cross
-    only those. A generation is a sixth of the trials, from 4 to 16, since larger ones would leave it to chance;
-    trials that models have proposed count in it as well.
+    A cluster that does not train has no clock. So few parameters are common to all trials, and Optuna would cross
+    only those. A generation is a sixth of the trials, from 4 to 16, because larger ones would leave the result to
+    chance. Trials proposed by models belong to a generation too.
 
     Args:
-        space: What may be chosen; this sampler chooses positions among its values.
-        trials: How many are to be measured.
-        seed: Of every draw.
+        space: Configurations that may be chosen. This sampler chooses positions among its values.
+        trials: Number of trials to measure.
+        seed: Seed of every random draw.
     """
 
     def __init__(self, space: CpuSpace, trials: int, seed: int) -> None:
@@ -39,14 +39,14 @@ class Evolution(NSGAIISampler):
         self._children: dict[int, dict[str, int]] = {}
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """See `BaseSampler.before_trial`; notes the trial's generation."""
+        """See `BaseSampler.before_trial`. Records the trial's generation."""
         super().before_trial(study, trial)
         self.get_trial_generation(study, trial)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """See `BaseSampler.sample_relative`; what a child has is told as it is asked for."""
+        """See `BaseSampler.sample_relative`. A child's parameters are given when they are asked for."""
         parents = self.get_parent_population(study, self.get_trial_generation(study, trial))
         if parents:
             rng = np.random.default_rng([self._seed, trial.number])
@@ -82,10 +82,10 @@ class Evolution(NSGAIISampler):
 def _child(
     parents: Sequence[FrozenTrial], space: CpuSpace, rng: np.random.Generator
 ) -> dict[str, int]:
-    """A blend of two winners of tournaments; on average one parameter is left out, to be drawn anew.
+    """Returns a blend of two tournament winners. On average one parameter is left out, to be drawn anew.
 
-    What both have is drawn from the range that they span, widened by half at each end (BLX-alpha; Eshelman and
-    Schaffer, 1993): cores and positions of clocks have an order.
+    A parameter is drawn from the range between the parents, widened by half at each end (BLX-alpha; Eshelman and
+    Schaffer, 1993). This works because core counts and clock positions are ordered.
     """
     first, second = (positions(_winner(parents, rng), space) for _ in range(2))
     if rng.random() > _CROSSOVER:
@@ -102,7 +102,7 @@ def _child(
 
 
 def _winner(parents: Sequence[FrozenTrial], rng: np.random.Generator) -> FrozenTrial:
-    """The better of two parents that are drawn: one that breaks limits less, or else that dominates."""
+    """Returns the better of two drawn parents: the one that exceeds limits less, else the one that dominates."""
     one, other = (parents[int(n)] for n in rng.integers(len(parents), size=2))
     broken, less = _broken(one), _broken(other)
     if broken != less:

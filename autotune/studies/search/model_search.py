@@ -1,4 +1,4 @@
-"""Chooses what to measure next: a few designed probes, then where the models expect most."""
+"""Chooses the next configuration to measure: first a few designed probes, then the one that the models prefer."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from autotune.studies.space import objective as goals
 Floats = NDArray[np.float64]
 
 CANDIDATES = 4000
-"""Configurations that are looked at before each choice, where a space has more; neighbours of the best come too."""
+"""Configurations considered for each choice in a larger space. Neighbours of the best are added."""
 
 _NEAR = 5
 _LIKELY = 0.4
-"""A configuration is not measured where it keeps the limits with a probability below this."""
+"""A configuration is not measured if its probability of keeping the limits is below this."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Proposal:
     Attributes:
         number: Its number in the space.
         reason: `probe`, `model` or `grid`.
-        belief: What the models expect: seconds and joules (None without a meter); None for a probe.
+        belief: The models' prediction: seconds and joules (None without a meter); None for a probe.
     """
 
     number: int
@@ -70,25 +70,25 @@ class Proposal:
 
 
 class Search(Protocol):
-    """Chooses what to measure next, from what is known."""
+    """Chooses the next configuration from what is known."""
 
     space: CpuSpace
     probes: Sequence[int]
 
     def propose(self, known: Sequence[Known], taken: Collection[int]) -> Proposal | None:
-        """What to measure next; None where everything was.
+        """Returns the next configuration to measure; None if all were measured.
 
         Args:
-            known: What is measured and valid.
-            taken: Numbers that are measured, failed, or being measured by others.
+            known: Valid measurements.
+            taken: Numbers of configurations that are measured, failed, or being measured by others.
         """
 
 
 class GridSearch:
-    """Everything in order.
+    """Tries all configurations in order.
 
     Args:
-        space: What may be chosen.
+        space: Configurations that may be chosen.
     """
 
     def __init__(self, space: CpuSpace) -> None:
@@ -103,13 +103,13 @@ class GridSearch:
 
 
 class ModelSearch:
-    """The model-based search; it keeps nothing, so that several processes can share what is known.
+    """The model-based search. It has no state, so that several processes can share what is known.
 
     Args:
-        space: What may be chosen.
-        objective: What is to be small.
-        limits: What must be kept.
-        seed: Of every draw.
+        space: Configurations that may be chosen.
+        objective: The figure to minimise.
+        limits: Limits to keep.
+        seed: Seed of every random draw.
     """
 
     def __init__(
@@ -142,12 +142,12 @@ class ModelSearch:
         return Proposal(int(candidates[best]), "model", Figures(seconds, joules))
 
     def fit(self, known: Sequence[Known]) -> Surrogate | None:
-        """The models of what is known; None where nothing is."""
+        """Fits the models to what is known; returns None if nothing is."""
         if not known:
             return None
         seconds = np.asarray([k.figures.time_s for k in known])
         joules = [k.figures.energy_j for k in known]
-        # A difference of two powers may come out below zero where little is drawn.
+        # The difference of two powers may be negative if the load draws little.
         watts = None
         if all(j is not None for j in joules):
             floor = 1e-3 * max(float(j or 0) / s for j, s in zip(joules, seconds, strict=True))
@@ -167,10 +167,11 @@ class ModelSearch:
         kept = np.asarray([self.limits.kept(k.figures) for k in known])
         likely = self._likely(belief, known, clocks)
         if not kept.any():
-            # Nothing that keeps the limits is known: find something that does.
+            # No known configuration keeps the limits, so look for one.
             return likely
         if (likely >= _LIKELY).any():
-            # What promises most breaks a limit more often than not: a small chance of much is not sought.
+            # The most promising configuration would often break a limit. Small chances of a large gain are not
+            # pursued.
             likely = np.where(likely >= _LIKELY, likely, 0.0)
         if self.objective == "pareto":
             points = np.stack([own.log_s, own.log_j], axis=1)[kept]
@@ -188,7 +189,7 @@ class ModelSearch:
         return mean, np.hypot(times * belief.log_s_sd, belief.log_w_sd)
 
     def _likely(self, belief: Belief, known: Sequence[Known], clocks: Clocks) -> Floats:
-        """Probability that a configuration keeps the limits."""
+        """Returns the probability that a configuration keeps the limits."""
         found = np.ones(len(belief.log_s))
         limits = self.limits
         if limits.time_s is not None:
@@ -220,7 +221,7 @@ class ModelSearch:
     ) -> Indices:
         found = self.space.numbers(rng, CANDIDATES)
         if known and self.space.size > CANDIDATES:
-            # What may be near the best is worth a look, however few a sample finds.
+            # Neighbours of the best are worth considering, even if the sample contains few of them.
             ranked = self._best(known)
             near = [self.space.neighbours(k.number) for k in ranked]
             found = np.unique(np.concatenate([found, *near]))
@@ -233,10 +234,10 @@ class ModelSearch:
         return sorted(known, key=lambda k: goals.values(self.objective, k.figures))[:_NEAR]
 
     def _design(self) -> tuple[int, ...]:
-        """The probes, those first that look best before anything is measured.
+        """Returns the probes, ordered by their expected quality before anything is measured.
 
-        Of each cluster: all its cores at the highest clock, one at the lowest, half of them at the highest; and all
-        cores of the device.
+        For each cluster: all its cores at the highest clock, one core at the lowest, and half of them at the
+        highest; also all cores of the device.
         """
         wanted = []
         clusters = self.space.clusters
@@ -253,9 +254,9 @@ class ModelSearch:
         return self._ordered(np.asarray(list(near), np.int64))
 
     def _number(self, wanted: Sequence[ClusterSetting], every: Indices) -> int:
-        """A probe's number, or that of the nearest configuration that the space has."""
+        """Returns a probe's number, or that of the nearest configuration in the space."""
         probe = CpuConfiguration(tuple(wanted), sum(setting.cores for setting in wanted))
-        # Of a large space, a draw holds nothing near most probes.
+        # A sample of a large space has nothing near most probes.
         return self.space.number(probe) if probe in self.space else self._nearest(wanted, every)
 
     def _nearest(self, wanted: Sequence[ClusterSetting], every: Indices) -> int:
@@ -276,7 +277,7 @@ class ModelSearch:
         by = {"latency": seconds, "energy": joules, "edp": seconds * joules}
         if self.objective != "pareto":
             return tuple(int(n) for n in numbers[np.argsort(by[self.objective], kind="stable")])
-        # The ends of the front first, in turns.
+        # The ends of the front come first, alternating.
         fast, frugal = (list(np.argsort(values, kind="stable")) for values in (seconds, joules))
         turns = [i for pair in zip(fast, frugal, strict=True) for i in pair]
         return tuple(int(numbers[i]) for i in dict.fromkeys(turns))

@@ -1,4 +1,4 @@
-"""A search as an Optuna sampler, and configurations as Optuna's parameters."""
+"""Wraps a search as an Optuna sampler, and configurations as Optuna's parameters."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _Number = TypeVar("_Number", int, float)
 NUMBER = "configuration"
 """Attribute of a trial: the number of its configuration in the space."""
 FIGURES = "figures"
-"""Attribute of a trial that was measured: what a step took."""
+"""Attribute of a measured trial: the figures of a step."""
 
 
 THREADS = "threads per core"
-"""Name of the parameter that chooses how many threads a core has."""
+"""Name of the parameter that chooses the number of threads per core."""
 
 
 def suggest(trial: optuna.Trial, space: CpuSpace) -> CpuConfiguration:
-    """Asks a trial for a configuration, which may be one that a listed space does not hold.
+    """Asks a trial for a configuration. It may be one that is missing from a listed space.
 
-    Parameters are in units that people know: `big cores`, `big MHz`, `threads per core`. Cores of each cluster come
-    first; a clock is asked only of clusters that train. The last cluster trains where no other does. A value that
-    the space does not have, such as one that somebody else has queued, stands for the nearest one that it has.
+    Parameters have units that people know: `big cores`, `big MHz`, `threads per core`. The cores of each cluster
+    come first. A clock is asked only for clusters that train. The last cluster trains if no other does. A value
+    that the space does not have, such as one queued by hand, is replaced by the nearest value that it has.
     """
     chosen: list[ClusterSetting] = []
     for cluster, row in zip(space.clusters, space.settings, strict=True):
@@ -58,7 +58,7 @@ def suggest(trial: optuna.Trial, space: CpuSpace) -> CpuConfiguration:
 
 
 def parameters(configuration: CpuConfiguration, space: CpuSpace) -> dict[str, float]:
-    """What `suggest` must be told for it to give this configuration."""
+    """Returns the parameters with which `suggest` gives this configuration."""
     found: dict[str, float] = {}
     for cluster, row, setting in zip(
         space.clusters, space.settings, configuration.clusters, strict=True
@@ -77,28 +77,28 @@ def parameters(configuration: CpuConfiguration, space: CpuSpace) -> dict[str, fl
 
 
 def options(space: CpuSpace, name: str, chosen: Mapping[str, Any]) -> Sequence[float]:
-    """Values that the space has of a parameter, ascending.
+    """Returns values that the space has for a parameter, ascending.
 
     Args:
-        space: What may be chosen.
-        name: The parameter's.
+        space: Configurations that may be chosen.
+        name: The parameter's name.
         chosen: Parameters that were chosen before it.
     """
     for cluster, row in zip(space.clusters, space.settings, strict=True):
         if name == _cores(cluster):
             return _counts(row)
         if name == _clock(cluster):
-            # Where one count of cores is all there is, nobody was asked for it.
+            # If there is only one count of cores, it is no parameter.
             cores = chosen.get(_cores(cluster), _counts(row)[-1])
             return sorted(_clocks(row, _nearest(_counts(row), cores)))
     return _ratios(space)
 
 
 def positions(trial: FrozenTrial, space: CpuSpace) -> dict[str, int]:
-    """Where the values of a trial's parameters stand among those that the space has."""
+    """Returns the positions of a trial's parameters among the values that the space has."""
     names = {name(cluster) for cluster in space.clusters for name in (_cores, _clock)} | {THREADS}
     found = {}
-    for name in names & trial.params.keys():  # Earlier versions had parameters of other names.
+    for name in names & trial.params.keys():  # Earlier versions named parameters differently.
         known = list(options(space, name, trial.params))
         found[name] = known.index(_nearest(known, trial.params[name]))
     return found
@@ -121,9 +121,9 @@ def _ratios(space: CpuSpace) -> list[float]:
 
 
 def _clocks(row: Sequence[ClusterSetting], cores: int) -> dict[float, int | None]:
-    """Clocks of so many cores by their MHz.
+    """Returns clocks for `cores` cores by their MHz.
 
-    One that is left to the system stands just above those that are held, since under load it is the highest.
+    A clock that is left to the system stands just above the fixed ones, since it is the highest under load.
     """
     found: dict[float, int | None] = {
         s.khz / 1000: s.khz for s in row if s.cores == cores and s.khz is not None
@@ -134,7 +134,7 @@ def _clocks(row: Sequence[ClusterSetting], cores: int) -> dict[float, int | None
 
 
 def _whole(trial: optuna.Trial, name: str, counts: Sequence[int]) -> int:
-    """A count that the trial chooses; where there is one, nothing is asked."""
+    """Returns a count that the trial chooses. A single option is taken without asking."""
     if len(counts) == 1:
         return counts[0]
     step = math.gcd(*(b - a for a, b in pairwise(counts)))
@@ -142,7 +142,7 @@ def _whole(trial: optuna.Trial, name: str, counts: Sequence[int]) -> int:
 
 
 def _real(trial: optuna.Trial, name: str, values: Sequence[float]) -> float:
-    """A value that the trial chooses; where there is one, nothing is asked."""
+    """Returns a value that the trial chooses. A single option is taken without asking."""
     if len(values) == 1:
         return values[0]
     return _nearest(values, trial.suggest_float(name, values[0], values[-1]))
@@ -153,17 +153,16 @@ def _nearest(values: Sequence[_Number], wanted: float) -> _Number:
 
 
 class SearchSampler(BaseSampler):
-    """What a search proposes; after its probes, at times another sampler's choice.
+    """Samples the proposals of a search and, now and then after its probes, those of another sampler.
 
-    The other sampler is there for what the models have wrong. It works with any storage: everything that it knows
-    it reads from the study. It chooses positions among the values that the space has: clocks lie close together
-    here and far apart there.
+    The other sampler covers errors of the models. It works with any storage, because it reads all it knows from the
+    study. It chooses positions among the space's values, since clocks are unevenly spaced.
 
     Args:
-        space: What may be chosen.
+        space: Configurations that may be chosen.
         base: The other sampler.
-        search: Proposes; None leaves every trial to the other sampler.
-        every: Each how manieth trial after the probes is the other sampler's; 0 for none.
+        search: Proposes configurations; None leaves every trial to the other sampler.
+        every: After the probes, every n-th trial is the other sampler's; 0 for none.
     """
 
     def __init__(
@@ -174,14 +173,14 @@ class SearchSampler(BaseSampler):
         self._every = every
         self._planned: dict[int, dict[str, float]] = {}
         self.proposals: dict[int, Proposal] = {}
-        """By the trial's number, of trials that this process began."""
+        """Proposals by trial number, for trials that this process began."""
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """See `BaseSampler.before_trial`; the other sampler is told of each trial, whoever proposes it."""
+        """See `BaseSampler.before_trial`. The other sampler is told of each trial, whoever proposes it."""
         self._base.before_trial(study, trial)
         search = self._search
         if search is None or "fixed_params" in trial.system_attrs:
-            return  # One that was queued is known already.
+            return  # The configuration of a queued trial is known already.
         trials = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number]
         taken = taken_numbers(trials)
         known = known_trials(trials)
@@ -239,13 +238,13 @@ class SearchSampler(BaseSampler):
 
 
 def taken_numbers(trials: Collection[FrozenTrial]) -> set[int]:
-    """Configurations that are measured, failed, or under way."""
+    """Returns configurations that are measured, failed, or under way."""
     states = (TrialState.COMPLETE, TrialState.FAIL, TrialState.RUNNING)
     return {t.user_attrs[NUMBER] for t in trials if t.state in states and NUMBER in t.user_attrs}
 
 
 def known_trials(trials: Collection[FrozenTrial]) -> list[Known]:
-    """What was measured and is valid."""
+    """Returns valid measurements."""
     return [
         Known(t.user_attrs[NUMBER], Figures(**t.user_attrs[FIGURES]))
         for t in trials

@@ -14,14 +14,14 @@ from autotune.studies.space import CpuSpace
 
 
 class TreeParzen(TPESampler):
-    """Optuna's TPE, which chooses positions among the values that the space has.
+    """Optuna's TPE, choosing positions among the values that the space has.
 
-    Studies have clocks in MHz, which lie close together here and far apart there. Optuna's sampler sees a copy of
-    the study in which trials have positions.
+    A study has clocks in MHz, which are unevenly spaced. Optuna's sampler sees a copy of the study whose trials
+    have positions instead.
 
     Args:
-        space: What may be chosen.
-        seed: Of every draw.
+        space: Configurations that may be chosen.
+        seed: Seed of every random draw.
     """
 
     def __init__(self, space: CpuSpace, seed: int) -> None:
@@ -31,7 +31,7 @@ class TreeParzen(TPESampler):
         self._copied: set[int] = set()
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """See `BaseSampler.before_trial`; brings the copy up to date, once for all parameters."""
+        """See `BaseSampler.before_trial`. Updates the copy once for all parameters."""
         super().before_trial(study, trial)
         self._copy = self._brought_up_to_date(study)
 
@@ -47,7 +47,7 @@ class TreeParzen(TPESampler):
         return super().sample_independent(self._copy, trial, param_name, param_distribution)
 
     def _brought_up_to_date(self, study: optuna.Study) -> optuna.Study:
-        """The copy, with what has ended since it was last asked for; what was passed over was no good choice."""
+        """Returns the copy, updated with trials that have ended since. Skipped trials count as bad choices."""
         copy = self._copy or optuna.create_study(directions=study.directions)
         ended = (TrialState.COMPLETE, TrialState.PRUNED)
         for trial in study.get_trials(deepcopy=False, states=ended):
@@ -56,7 +56,7 @@ class TreeParzen(TPESampler):
             self._copied.add(trial.number)
             chosen = positions(trial, self._space)
             if not chosen:
-                continue  # It is no trial of a search, or of an earlier version's.
+                continue  # It is not a trial of a search, or it is from an earlier version.
             copy.add_trial(
                 create_trial(
                     state=trial.state,

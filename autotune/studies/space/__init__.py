@@ -1,4 +1,4 @@
-"""What a search over CPU configurations chooses from and looks for.
+"""The choices and goals of a search over CPU configurations.
 
 Configurations, ranges, objectives, limits, Pareto fronts.
 """

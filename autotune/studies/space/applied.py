@@ -13,21 +13,21 @@ _CALL_S = 15.0
 
 
 def apply(device: Device, info: DeviceInfo, configuration: CpuConfiguration) -> list[str]:
-    """Holds the clocks of a configuration; what was before stays in the restore journal.
+    """Sets the clocks of a configuration. The restore journal keeps the previous values.
 
-    Cores belong to a process and not to a device: whoever starts one gives it `configuration.cpus`.
+    Cores belong to a process, not to a device. Whoever starts a process gives it `configuration.cpus`.
 
     Args:
         device: The device.
-        info: What it is.
-        configuration: With a clock for each cluster that trains, or none.
+        info: Its properties.
+        configuration: It has a clock for every cluster that trains, or for none.
 
     Returns:
-        What was set and read back, in words.
+        The values that were set and read back, in words.
 
     Raises:
-        UsageError: The device has other clusters, or not those cores and clocks.
-        StableDeviceError: It gives no root, or refuses; nothing is left changed then.
+        UsageError: The device has other clusters, or lacks these cores and clocks.
+        StableDeviceError: The device gives no root, or refuses. It is left unchanged.
         DeviceError: Another run holds it.
     """
     configuration.cpus(info.clusters)

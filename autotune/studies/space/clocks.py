@@ -30,7 +30,7 @@ class Clocks:
 
     @classmethod
     def of(cls, configurations: Sequence[CpuConfiguration], clusters: Sequence[Cluster]) -> Clocks:
-        """Arrays of configurations; a clock that is left to the system counts as the highest."""
+        """Converts configurations to arrays. A clock that is left to the system counts as the highest."""
         highest = [(cluster.max_khz or 1_000_000) / 1e6 for cluster in clusters]
         cores = [[s.cores for s in c.clusters] for c in configurations]
         ghz = [

@@ -1,4 +1,4 @@
-"""A CPU configuration: which cores of which clusters train, at which clocks, with how many threads."""
+"""A CPU configuration: the cores of each cluster that train, their clocks, and the number of threads."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from autotune.errors import UsageError
 from autotune.studies.space.configuration_text import configuration_text
 
 MOST_THREADS_PER_CORE = 8
-"""More than these for each core that trains are a slip, and no configuration."""
+"""More threads than this for each training core are taken for a mistake and refused."""
 
 
 @dataclass(frozen=True, order=True)
 class ClusterSetting:
-    """What a cluster does.
+    """The setting of a cluster.
 
     Attributes:
-        cores: How many of its cores train; 0 leaves it alone.
-        khz: The clock that it is held at; None leaves it to the system.
+        cores: Number of its cores that train; 0 for none.
+        khz: Its fixed clock; None leaves the clock to the system.
     """
 
     cores: int
@@ -29,7 +29,7 @@ class ClusterSetting:
 
 @dataclass(frozen=True, order=True)
 class CpuConfiguration:
-    """What a search chooses; one setting a cluster, from the slowest cluster to the fastest.
+    """The choice of a search: one setting for each cluster, from the slowest cluster to the fastest.
 
     Attributes:
         clusters: The settings.
@@ -52,13 +52,13 @@ class CpuConfiguration:
 
     @property
     def cores(self) -> int:
-        """Cores that train."""
+        """Number of cores that train."""
         return sum(setting.cores for setting in self.clusters)
 
     def cpus(self, clusters: Sequence[Cluster]) -> tuple[int, ...]:
-        """Numbers of the cores that train: the last ones of each cluster.
+        """Returns the numbers of the cores that train: the last ones of each cluster.
 
-        A cluster's first core is where many systems put their interrupts.
+        Many systems handle interrupts on a cluster's first core.
 
         Raises:
             UsageError: The device has other clusters.
@@ -76,11 +76,11 @@ class CpuConfiguration:
         """Refuses cores and clocks that a device does not have.
 
         Args:
-            clusters: The device's, as many as there are settings.
-            what: Who wants them, such as a plan's file.
+            clusters: The device's clusters, as many as there are settings.
+            what: The source of the request, such as a plan's file.
 
         Raises:
-            UsageError: A cluster has fewer cores, or its clock cannot be set to that.
+            UsageError: A cluster has fewer cores, or cannot be set to the clock.
         """
         for setting, cluster in zip(self.clusters, clusters, strict=True):
             if setting.cores > len(cluster.cpus):
@@ -93,7 +93,7 @@ class CpuConfiguration:
                 )
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
-        """A plain object: `{"clusters": {name: {"cores", "khz"}}, "threads"}`."""
+        """Returns a plain object: `{"clusters": {name: {"cores", "khz"}}, "threads"}`."""
         return {
             "clusters": {
                 name: {"cores": setting.cores, "khz": setting.khz}
@@ -104,10 +104,10 @@ class CpuConfiguration:
 
     @classmethod
     def from_json(cls, value: dict[str, Any], names: Sequence[str]) -> CpuConfiguration:
-        """What `to_json` gave.
+        """Returns the configuration from the output of `to_json`.
 
         Raises:
-            UsageError: It is something else, or of a device with other clusters.
+            UsageError: The value is something else, or is for a device with other clusters.
         """
         try:
             found = value["clusters"]
@@ -121,6 +121,6 @@ class CpuConfiguration:
             raise UsageError(f"this is not a CPU configuration: {value}") from error
 
     def text(self, names: Sequence[str]) -> str:
-        """For people: `4 big 2419 MHz`."""
+        """Returns text for people: `4 big 2419 MHz`."""
         threads = "" if self.threads == self.cores else f", {self.threads} threads"
         return configuration_text(self.to_json(names)) + threads

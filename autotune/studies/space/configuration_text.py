@@ -1,4 +1,4 @@
-"""What a result says of a configuration, in words that tables and pages share."""
+"""Descriptions of configurations in a result, in words that tables and pages share."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 _NORMAL = 1.96
 DEFAULT_POINT = "default"
-"""What the system does by itself, which results compare with: all cores, clocks free."""
+"""The system's default behaviour, which results are compared with: all cores, clocks free."""
 GAINS: Mapping[str, tuple[str, str]] = {
     "time_s": ("time", "fast"),
     "energy_j": ("energy", "energy-efficient"),
 }
-"""A figure of a result in words, and what is better where the figure is smaller."""
+"""A figure of a result in words, and the virtue of a smaller figure."""
 
 
 def configuration_text(point: Mapping[str, Any]) -> str:
-    """Cores and clocks of a point of a result, such as `4 big 2419 MHz`; of the default, in words.
+    """Describes cores and clocks of a point of a result, such as `4 big 2419 MHz`; the default in words.
 
-    Where a clock is free, its mean as it was seen is told: `4 big (2350 MHz seen)`.
+    If a clock is free, its observed mean is shown: `4 big (2350 MHz seen)`.
     """
     clusters, seen = point.get("clusters"), point.get("seen_khz") or {}
     if clusters is None:
@@ -37,7 +37,7 @@ def configuration_text(point: Mapping[str, Any]) -> str:
 
 
 def ratio_text(found: Mapping[str, Any]) -> str:
-    """A ratio with its interval and verdict, such as `1.25 (1.20 to 1.31): better`."""
+    """Formats a ratio with its interval and verdict, such as `1.25 (1.20 to 1.31): better`."""
     ends = found["ci"]
     told = "one block, no interval" if ends is None else f"{ends[0]:.3g} to {ends[1]:.3g}"
     doubt = ", of doubtful joules" if found.get("doubtful") else ""
@@ -45,13 +45,13 @@ def ratio_text(found: Mapping[str, Any]) -> str:
 
 
 def gain_text(figure: str, what: str, than: str, found: Mapping[str, Any]) -> str:
-    """How one stands to another, such as `time: the best is 1.25x as fast as the default (1.20 to 1.31): better`.
+    """Compares two things, such as `time: the best is 1.25x as fast as the default (1.20 to 1.31): better`.
 
     Args:
         figure: `time_s` or `energy_j`.
-        what: The one of which it is told.
-        than: The other.
-        found: The other's figure over its own, with interval and verdict.
+        what: The subject of the sentence.
+        than: The thing that it is compared with.
+        found: Ratio of `than` to `what`, with interval and verdict.
     """
     word, virtue = GAINS[figure]
     value, _, rest = ratio_text(found).partition(" ")
@@ -59,7 +59,7 @@ def gain_text(figure: str, what: str, than: str, found: Mapping[str, Any]) -> st
 
 
 def compared_text(names: Sequence[str], result: Mapping[str, Any]) -> str:
-    """How the first of two configurations stands to the second, and which is better, from a comparison's result."""
+    """Describes the first of two configurations relative to the second, and the better one, from a comparison."""
     first, second = names
     word = {"first": first, "second": second, "tie": "neither"}[result["verdict"]]
     ends = result["ci"]
@@ -77,14 +77,14 @@ def _inverse(ratio: float) -> float:
 
 
 def fronts_text(found: Mapping[str, Any]) -> str:
-    """How the front of a joint search stands to that of kernels first and cores afterwards."""
+    """Compares the front of a joint search with that of kernels first and cores afterwards."""
     told = f"the joint front dominates {found['dominated']:.0%} of that of kernels first"
     gain = found["hypervolume_gain"]
     return told if gain is None else f"{told}; its hypervolume is {gain:+.0%}"
 
 
 def placement_texts(found: Mapping[str, Any]) -> list[str]:
-    """Where a step was best, on the CPU or on a GPU, and what that was measured beside; a line each."""
+    """Describes the best place of a step, the CPU or a GPU, and what it was measured beside, in lines."""
     told = [f"{_where(found)}; the GPU is {found['gpu']}"]
     alone = found.get("cpu_configuration") or found["configuration"]
     own, others = (_with_threads(one) for one in (alone, found["configuration"]))
@@ -105,7 +105,7 @@ def placement_texts(found: Mapping[str, Any]) -> list[str]:
 
 
 def _where(found: Mapping[str, Any]) -> str:
-    """Where a step is best, as surely as it is known."""
+    """Describes the best place of a step, with its certainty."""
     if found["best"] == "cpu":
         if found.get("sure"):
             return "the whole step is best on the CPU"
@@ -123,7 +123,7 @@ def _with_threads(configuration: Mapping[str, Any]) -> str:
 
 
 def _places_texts(places: Mapping[str, Any]) -> list[str]:
-    """The CPU alone over each other place; a line each."""
+    """Compares the CPU alone with each other place, in lines."""
     told = []
     for name, place in places.items():
         if name == "cpu":
@@ -143,13 +143,13 @@ def _places_texts(places: Mapping[str, Any]) -> list[str]:
 
 
 def moving_text(moving: Mapping[str, float]) -> str:
-    """Parts of a step that tensors take to get to a GPU and back, by ways."""
+    """Describes the shares of a step in which tensors move to a GPU and back, by kind of crossing."""
     ways = ", ".join(f"{way} {share:.0%}" for way, share in moving.items() if share)
     return f"{sum(moving.values()):.0%} of it moves data" + f" ({ways})" * bool(ways)
 
 
 def joules_text(point: Mapping[str, Any]) -> str:
-    """The interval (95 %) of a point's joules; of one that was measured once, from its uncertainty."""
+    """Formats the 95 % interval of a point's joules. A single measurement uses its own uncertainty."""
     ends = (point.get("ci") or {}).get("energy_j")
     joules, deviation = point.get("energy_j"), point.get("deviation_j")
     if ends is None and joules is not None and deviation is not None:
@@ -158,7 +158,10 @@ def joules_text(point: Mapping[str, Any]) -> str:
 
 
 def exhaustive_text(whole: Mapping[str, Any], space: int) -> str:
-    """How far a search was from the optimum of a space of so many configurations, all of which were measured."""
+    """Describes how far a search was from the optimum of its space, all of which was measured.
+
+    `space` is the number of configurations.
+    """
     gap, searched, number = whole["gap"], whole["searched"], whole["found_after"]
     if number <= searched:
         told = f"the search had found the optimum, as number {number} of its {searched}"
@@ -170,14 +173,14 @@ def exhaustive_text(whole: Mapping[str, Any], space: int) -> str:
 
 
 def interval_text(ends: Sequence[float] | None) -> str:
-    """The ends of an interval; empty for none."""
+    """Formats the ends of an interval; empty for none."""
     return f"{ends[0]:.4g} to {ends[1]:.4g}" if ends else ""
 
 
 def doubts(
     shown: Iterable[tuple[str, Mapping[str, Any] | None]], marks: Iterable[str]
 ) -> list[tuple[str, str]]:
-    """What makes figures doubtful, each once: of the study, and of points with their names."""
+    """Returns the reasons to doubt figures, each once: of the study, and of points with their names."""
     whole = list(dict.fromkeys(marks))
     of_points: dict[str, list[str]] = {}
     for name, point in shown:

@@ -1,4 +1,4 @@
-"""What a study looks for: objectives, and limits that a configuration must keep."""
+"""Goals of a study: objectives, and limits that a configuration must keep."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 
 @dataclass(frozen=True)
 class Figures:
-    """What a step took under a configuration.
+    """Figures of a step under a configuration.
 
     Attributes:
         time_s: Seconds.
         energy_j: Joules above idle; None without a meter.
         celsius: Highest temperature seen; None without a sensor.
-        memory_bytes: Peak memory; None unknown.
-        deviation_j: Standard uncertainty of the joules, by the meter and the idle baseline; None unknown.
+        memory_bytes: Peak memory; None if unknown.
+        deviation_j: Standard uncertainty of the joules, from the meter and the idle baseline; None if unknown.
     """
 
     time_s: float
@@ -41,7 +41,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a step may take at most; None for no limit.
+    """Upper limits of a step; None for no limit.
 
     Attributes:
         time_s: Seconds (`--deadline`).
@@ -57,31 +57,31 @@ class Limits:
 
     @property
     def names(self) -> list[Metric]:
-        """Of those that are set, in the order of `METRICS`."""
+        """Names of the limits that are set, in the order of `METRICS`."""
         return [name for name in METRICS if getattr(self, name) is not None]
 
     def excess(self, figures: Figures) -> tuple[float, ...]:
-        """How far each limit that is set is broken, as a share of it; at or below zero where it is kept.
+        """Returns how far each limit that is set is exceeded, as a share of it; at or below zero if it is kept.
 
-        A figure that is unknown keeps its limit: see `unknown`.
+        An unknown figure counts as keeping its limit: see `unknown`.
         """
         found = []
         for name in self.names:
             limit, value = getattr(self, name), getattr(figures, name)
-            # Degrees may be zero, or below.
+            # A limit in degrees may be zero or negative.
             found.append(0.0 if value is None else (value - limit) / (abs(limit) or 1.0))
         return tuple(found)
 
     def unknown(self, figures: Figures) -> list[Metric]:
-        """Limits that are set, of which nobody knows whether they are kept."""
+        """Returns limits that are set and whose figures are unknown."""
         return [name for name in self.names if getattr(figures, name) is None]
 
     def kept(self, figures: Figures) -> bool:
-        """Whether every limit is kept."""
+        """Returns whether every limit is kept."""
         return all(excess <= 0 for excess in self.excess(figures))
 
     def to_json(self) -> dict[str, Any]:
-        """A plain object."""
+        """Returns a plain object."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -89,12 +89,12 @@ NO_LIMITS = Limits()
 
 
 def needs_energy(objective: Objective, limits: Limits) -> bool:
-    """Whether nothing can be said without a meter."""
+    """Returns whether the objective or the limits need a meter."""
     return objective != "latency" or limits.energy_j is not None
 
 
 def values(objective: Objective, figures: Figures) -> tuple[float, ...]:
-    """What is to be small: one number, or two of the Pareto front (seconds, joules).
+    """Returns the values to minimise: one number, or two for a Pareto front (seconds, joules).
 
     Raises:
         ValueError: The objective needs joules, and there are none.
@@ -111,7 +111,7 @@ def values(objective: Objective, figures: Figures) -> tuple[float, ...]:
 
 
 def value_names(objective: Objective) -> tuple[str, ...]:
-    """What `values` are, with their units, for other programs to show."""
+    """Returns the names of `values`, with units, for other programs to show."""
     return {
         "latency": (_SECONDS,),
         "energy": (_JOULES,),
@@ -121,9 +121,9 @@ def value_names(objective: Objective) -> tuple[str, ...]:
 
 
 def best(objective: Objective, limits: Limits, found: Sequence[Figures]) -> int | None:
-    """Index of the best of several by one number; of a Pareto study, the least energy-delay product.
+    """Returns the index of the best of several by one number; for a Pareto study, the least energy-delay product.
 
-    None where no one keeps the limits.
+    Returns None if none keeps the limits.
     """
     kept = [i for i, figures in enumerate(found) if limits.kept(figures)]
     single: Objective = "edp" if objective == "pareto" else objective

@@ -1,4 +1,4 @@
-"""Pareto fronts of points that are to be small in every coordinate."""
+"""Pareto fronts of points whose every coordinate is minimised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ Floats = NDArray[np.float64]
 
 
 def front(points: ArrayLike) -> list[int]:
-    """Indices of the points that no other one dominates, in their order; of equal points the first.
+    """Returns indices of the points that no other point dominates, in their order.
+
+    Of equal points, the first is kept.
 
     Args:
         points: Shape (n, objectives).
@@ -28,11 +30,11 @@ def front(points: ArrayLike) -> list[int]:
 
 
 def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
-    """Area that points dominate below a reference point, of two objectives.
+    """Returns the area that points dominate below a reference point, for two objectives.
 
     Args:
         points: Shape (n, 2).
-        reference: What no point of interest exceeds.
+        reference: A point that no point of interest exceeds.
     """
     values = np.asarray(points, np.float64).reshape(-1, 2)
     inside = values[(values < np.asarray(reference)).all(axis=1)]
@@ -45,12 +47,12 @@ def hypervolume(points: ArrayLike, reference: Sequence[float]) -> float:
 
 
 def improvement(points: Floats, known: Floats, reference: Sequence[float]) -> Floats:
-    """Hypervolume that each point alone would add to a front, of two objectives.
+    """Returns the hypervolume that each point alone would add to a front, for two objectives.
 
     Args:
         points: Shape (..., 2).
         known: The front, shape (n, 2); may be empty.
-        reference: What no point of interest exceeds.
+        reference: A point that no point of interest exceeds.
 
     Returns:
         Shape (...).
@@ -58,7 +60,7 @@ def improvement(points: Floats, known: Floats, reference: Sequence[float]) -> Fl
     steps = known[np.lexsort((known[:, 1], known[:, 0]))] if len(known) else known.reshape(0, 2)
     steps = steps[(steps < np.asarray(reference)).all(axis=1)]
     steps = steps[front(steps)] if len(steps) else steps
-    # Between two neighbours of the front the free height is constant: the left one's second coordinate.
+    # The free height between two neighbours of the front is constant: the left one's second coordinate.
     left = np.concatenate([[-np.inf], steps[:, 0]])
     right = np.concatenate([steps[:, 0], [float(reference[0])]])
     ceiling = np.concatenate([[float(reference[1])], steps[:, 1]])
@@ -69,16 +71,16 @@ def improvement(points: Floats, known: Floats, reference: Sequence[float]) -> Fl
 
 
 def knee(points: ArrayLike) -> int | None:
-    """Index of a front's point that lies furthest below the line between its ends, on logarithmic scales.
+    """Returns the index of a front's point furthest below the line between its ends, on logarithmic scales.
 
-    Das, I. (1999), "On characterizing the knee of the Pareto curve"; logarithms, since seconds and joules span
-    orders of magnitude.
+    See Das, I. (1999), "On characterizing the knee of the Pareto curve". Logarithms are used because seconds and
+    joules span orders of magnitude.
 
     Args:
         points: Shape (n, 2), of a front; above zero.
 
     Returns:
-        None where a front of fewer than three points has none.
+        None if there is no knee, as with fewer than three points.
     """
     values = np.log(np.asarray(points, np.float64).reshape(-1, 2))
     if len(values) < 3:
@@ -90,7 +92,7 @@ def knee(points: ArrayLike) -> int | None:
 
 
 def gain(mine: ArrayLike, theirs: ArrayLike) -> tuple[float, float | None]:
-    """What a front is worth beside another one, of two objectives that are above zero.
+    """Compares a front with another one, for two objectives that are above zero.
 
     Areas are of logarithms, below the worst of both fronts.
 
@@ -99,8 +101,9 @@ def gain(mine: ArrayLike, theirs: ArrayLike) -> tuple[float, float | None]:
         theirs: Shape (m, 2).
 
     Returns:
-        The share of their points that one of mine equals or dominates, and the relative gain of my hypervolume;
-        None where theirs has none, and mine has some.
+        The share of their points that one of mine equals or dominates; and the relative gain of my hypervolume,
+        None if
+        theirs has none and mine has some.
     """
     own, other = (np.log(np.asarray(x, np.float64)).reshape(-1, 2) for x in (mine, theirs))
     beaten = (own[:, None, :] <= other[None]).all(axis=2).any(axis=0)

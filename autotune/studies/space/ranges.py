@@ -1,4 +1,4 @@
-"""What a search over CPU configurations may choose, as data: `search_spaces/cpu_config/*.toml`."""
+"""The ranges of a search over CPU configurations, as data: `search_spaces/cpu_config/*.toml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Together = Literal["any", "whole", "never"]
 
 
 class ClusterRange(BaseModel):
-    """What a search may do with a cluster."""
+    """The allowed settings of a cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,7 +35,7 @@ class ClusterRange(BaseModel):
 
 
 class CpuRanges(BaseModel):
-    """What a search over CPU configurations may choose; `search_spaces/cpu_config/*.toml`."""
+    """The ranges that a search over CPU configurations may choose from; `search_spaces/cpu_config/*.toml`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -62,13 +62,14 @@ class CpuRanges(BaseModel):
 
 
 def read_ranges(path: Path) -> CpuRanges:
-    """A file of `search_spaces/cpu_config`.
+    """Reads a file of `search_spaces/cpu_config`.
 
     Raises:
-        UsageError: It cannot be read, or says something that is not known.
+        UsageError: It cannot be read, or contains something unknown.
     """
     try:
-        # Through JSON: TOML's arrays are lists, and tuples are wanted. Its dates are none that JSON knows.
+        # Validated through JSON, because TOML's arrays are lists and the fields are tuples. JSON has no dates as
+        # TOML does.
         return CpuRanges.model_validate_json(json.dumps(read_toml(path), default=str))
     except ValidationError as error:
         first = error.errors()[0]
@@ -80,5 +81,5 @@ def read_ranges(path: Path) -> CpuRanges:
 
 
 def schema_text() -> str:
-    """The JSON Schema of such a file, as shipped in `search_spaces/cpu_config/schema.json`."""
+    """Returns the JSON Schema of such a file, as shipped in `search_spaces/cpu_config/schema.json`."""
     return json.dumps(CpuRanges.model_json_schema(), indent=2, sort_keys=True) + "\n"

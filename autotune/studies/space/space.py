@@ -1,4 +1,4 @@
-"""The configurations that a device can be given: counted, indexed and drawn, without listing millions of them."""
+"""The configurations that a device can have: counted, indexed and drawn, without listing millions of them."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from autotune.studies.space.ranges import ClusterRange, CpuRanges, Together
 Indices = NDArray[np.int64]
 
 LARGEST_LISTED = 100_000
-"""Spaces up to this size are looked at whole; larger ones are sampled."""
+"""Spaces up to this size are considered completely; larger ones are sampled."""
 
 UNLISTED_LEVELS = 8
-"""Clocks to choose among where a driver takes any."""
+"""Number of clocks to choose from if a driver accepts any clock."""
 
 
 @dataclass(frozen=True)
 class CpuSpace:
-    """A set of configurations, each with a number; see `of` and `listed`.
+    """A set of numbered configurations; see `of` and `listed`.
 
-    A number has a digit for each cluster (its setting) and one for the threads. Numbers of which nothing can be
-    made, such as no core at all, are holes.
+    A number has a digit for each cluster (its setting) and one for the threads. Numbers that give no valid
+    configuration, such as one with no core at all, are holes.
 
     Attributes:
-        clusters: The device's, from slow to fast.
-        settings: What each cluster may do.
-        threads_per_core: What the last digit chooses.
+        clusters: The device's clusters, from slow to fast.
+        settings: The allowed settings of each cluster.
+        threads_per_core: The values of the last digit.
         together: Whether clusters may train together: any cores of them, only whole ones, or never.
-        only: Numbers of the configurations, where it is a list of some; None for all.
+        only: Numbers of the configurations in a listed space; None for all.
     """
 
     clusters: tuple[Cluster, ...]
@@ -52,16 +52,16 @@ class CpuSpace:
 
     @classmethod
     def of(cls, clusters: Sequence[Cluster], ranges: CpuRanges, *, clocks: bool) -> CpuSpace:
-        """What the device can do and the ranges allow.
+        """Returns the space of everything that the device supports and the ranges allow.
 
         Args:
-            clusters: The device's.
-            ranges: What may be chosen.
-            clocks: Whether clocks can be set; without root they are left to the system.
+            clusters: The device's clusters.
+            ranges: The allowed ranges.
+            clocks: Whether clocks can be set. Without root they are left to the system.
 
         Raises:
             UsageError: The ranges name a cluster, a count of cores or a clock that the device does not have, or
-                leave nothing.
+                they leave no configuration.
         """
         if unknown := set(ranges.clusters) - {c.name for c in clusters}:
             raise UsageError(
@@ -90,10 +90,10 @@ class CpuSpace:
     def listed(
         cls, clusters: Sequence[Cluster], configurations: Iterable[CpuConfiguration]
     ) -> CpuSpace:
-        """Only these configurations."""
+        """Returns a space of only these configurations."""
         wanted = list(configurations)
         settings = tuple(
-            # A clock that is left to the system comes last: under load it is the highest.
+            # A clock that is left to the system comes last, because it is the highest under load.
             tuple(
                 sorted({c.clusters[k] for c in wanted}, key=lambda s: (s.cores, s.khz or math.inf))
             )
@@ -115,7 +115,7 @@ class CpuSpace:
 
     @cached_property
     def size(self) -> int:
-        """How many configurations there are."""
+        """Number of configurations."""
         if self.only is not None:
             return len(self.only)
         step = 1 << 20
@@ -125,10 +125,10 @@ class CpuSpace:
         )
 
     def number(self, configuration: CpuConfiguration) -> int:
-        """A configuration's number.
+        """Returns a configuration's number.
 
         Raises:
-            UsageError: It is not of this space.
+            UsageError: It is not in this space.
         """
         per_core = [
             i for i, r in enumerate(self.threads_per_core)
@@ -139,7 +139,7 @@ class CpuSpace:
                 row.index(setting)
                 for row, setting in zip(self.settings, configuration.clusters, strict=True)
             ]
-            # Of ratios that round to the same number of threads, the first one has it.
+            # If several ratios round to the same number of threads, the first one is used.
             digits.append(min(per_core))
         except ValueError as error:
             raise UsageError(f"the space has no {configuration}") from error
@@ -152,7 +152,7 @@ class CpuSpace:
         return self.only is not None and number not in self.only
 
     def at(self, number: int) -> CpuConfiguration:
-        """The configuration of a number that is no hole."""
+        """Returns the configuration of a number that is not a hole."""
         *digits, ratio = np.unravel_index(number, self._digits)
         chosen = tuple(row[int(d)] for row, d in zip(self.settings, digits, strict=True))
         cores = sum(s.cores for s in chosen)
@@ -168,7 +168,7 @@ class CpuSpace:
         return True
 
     def numbers(self, rng: np.random.Generator, count: int) -> Indices:
-        """All numbers where there are at most `count`; else about `count` of them, drawn evenly."""
+        """Returns all numbers if there are at most `count`; else about `count` of them, drawn uniformly."""
         if self.only is not None:
             every = np.asarray(self.only, np.int64)
         elif self._numbers <= max(LARGEST_LISTED, count):
@@ -179,7 +179,7 @@ class CpuSpace:
         return every if len(every) <= count else rng.choice(every, count, replace=False)
 
     def clocks(self, numbers: Indices) -> Clocks:
-        """Configurations as arrays."""
+        """Converts configurations to arrays."""
         *digits, ratio = np.unravel_index(numbers, self._digits)
         highest = [c.max_khz or 1_000_000 for c in self.clusters]
         cores = np.stack(
@@ -194,7 +194,7 @@ class CpuSpace:
         return Clocks(cores, ghz, np.maximum(1.0, np.round(cores.sum(axis=1) * per_core)))
 
     def neighbours(self, number: int) -> Indices:
-        """Configurations that differ in one cluster's count of cores, clock, or the threads, by one step."""
+        """Returns configurations one step away in one cluster's core count or clock, or in the threads."""
         near = []
         rows: list[Sequence[ClusterSetting | float]] = [*self.settings, self.threads_per_core]
         for axis, row in enumerate(rows):
@@ -227,12 +227,12 @@ class CpuSpace:
 
 
 def threads_of(cores: int, per_core: float) -> int:
-    """Threads of so many cores."""
+    """Returns the number of threads for `cores` cores."""
     return max(1, round(cores * per_core))
 
 
 def _steps(row: Sequence[ClusterSetting | float], digit: int) -> list[int]:
-    """Digits that are a step away: the next clocks of the same count, the next counts at the nearest clock."""
+    """Returns digits one step away: the next clocks with the same count, the next counts at the nearest clock."""
     now = row[digit]
     if not isinstance(now, ClusterSetting):
         return [d for d in (digit - 1, digit + 1) if 0 <= d < len(row)]
@@ -288,7 +288,7 @@ def _settings(
 
 
 def _any(cluster: Cluster) -> list[int]:
-    """Clocks of a driver that takes any between its limits."""
+    """Returns clocks of a driver that accepts any clock within its limits."""
     if cluster.min_khz is None or cluster.max_khz is None or not cluster.policies:
         return []
     return [int(k) for k in np.linspace(cluster.min_khz, cluster.max_khz, UNLISTED_LEVELS)]

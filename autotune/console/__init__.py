@@ -1,6 +1,6 @@
-"""What a job shows and hears at a terminal or in a notebook: progress, the log, Ctrl-C.
+"""Input and output of a job at a terminal or in a notebook: progress, the log, Ctrl-C.
 
-Stdout is not written here: it belongs to the results of commands.
+Nothing is written to stdout here: it belongs to the results of commands.
 """
 
 import lazy_loader

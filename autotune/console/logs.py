@@ -1,4 +1,4 @@
-"""The log of the project on stderr, and how much of it is shown."""
+"""The log of the project on stderr, and its verbosity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOGGER = logging.getLogger("autotune")
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to what `sys.stderr` is then, so that a live progress display can take it; each warning once."""
+    """Writes to the present `sys.stderr`, so that a live progress display can take it. Writes each warning once."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -39,7 +39,7 @@ class _StderrHandler(logging.StreamHandler[Any]):
 
 @contextmanager
 def stderr_log() -> Iterator[None]:
-    """Sends the log under "autotune" to stderr, warnings and worse until `set_verbosity`."""
+    """Sends the log under "autotune" to stderr: warnings and worse until `set_verbosity`."""
     handler = _StderrHandler()
     before = LOGGER.level
     LOGGER.addHandler(handler)
@@ -58,10 +58,10 @@ def _tell(wait: str) -> None:
 
 
 def set_verbosity(*, verbose: bool, quiet: bool) -> None:
-    """Sets the level of the log; with neither flag it stays as it is.
+    """Sets the level of the log. With neither flag the level is unchanged.
 
     Raises:
-        UsageError: Both are asked for.
+        UsageError: Both flags are given.
     """
     if verbose and quiet:
         raise UsageError("--verbose and --quiet exclude each other", hint="give one of them")
@@ -70,10 +70,10 @@ def set_verbosity(*, verbose: bool, quiet: bool) -> None:
 
 
 def is_verbose() -> bool:
-    """Whether `-v` was given."""
+    """Returns whether `-v` was given."""
     return LOGGER.isEnabledFor(logging.INFO)
 
 
 def is_quiet() -> bool:
-    """Whether `-q` was given."""
+    """Returns whether `-q` was given."""
     return not LOGGER.isEnabledFor(logging.WARNING)

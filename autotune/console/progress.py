@@ -23,9 +23,11 @@ from autotune.waits import AGAIN_S, telling
 
 
 class LiveProgress:
-    """Draws a run's progress with its ETA on stderr; where stderr is no terminal, a line each ten seconds at most.
+    """Shows a run's progress with its ETA on stderr.
 
-    It tells of waits too.
+    If stderr is not a terminal, it prints a line every ten seconds at most.
+
+    It also reports waits.
     """
 
     def __init__(self) -> None:
@@ -76,7 +78,7 @@ class LiveProgress:
             self._tell(f"{name}: 0/{total}")
 
     def at(self, name: str, done: int, total: int) -> None:
-        """Shows how far a phase is, which begins when it is first named."""
+        """Shows the progress of a phase. The phase begins when it is first named."""
         if name != self._name:
             self.phase(name, total)
         self.step(done, "")
@@ -86,14 +88,14 @@ class LiveProgress:
         if self._first is None:
             self._first = (
                 done - 1 if done else 0
-            )  # What an earlier part of the run has done took no time now.
+            )  # Work done by an earlier part of the run took no time now.
         if not self._console.is_terminal and self._silent():
             one_s = (time.monotonic() - self._began) / max(done - self._first, 1)
             left = f", about {one_s * (self._total - done):.0f} s left" if done else ""
             self._tell(f"{self._name}: {done}/{self._total}{left}")
 
     def _wait(self, text: str) -> None:
-        """Of many short waits one in ten seconds is told."""
+        """Reports a wait. Of many short waits, one in ten seconds is reported."""
         if self._console.is_terminal and self._task is not None:
             self._bar.update(self._task, detail=f"waiting: {text}")
         elif self._silent():

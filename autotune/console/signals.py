@@ -20,10 +20,10 @@ _STANDARD = (0, 1, 2)
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a block as Ctrl-C does: what it changed is undone.
+    """Makes SIGTERM and SIGHUP end a block as Ctrl-C does, so that its changes are undone.
 
-    A handler that is there already stays, and so does a signal that is ignored, as under `nohup`. Senders may send
-    both signals, or one twice: only the first counts, so that undoing is not interrupted.
+    A handler that is already set stays, and so does a signal that is ignored, as under `nohup`. Senders may send
+    both signals, or one twice. Only the first counts, so that undoing is not interrupted.
     """
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -46,13 +46,13 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def stopping_signals() -> list[signal.Signals]:
-    """The signals that ask a command to stop; without SIGHUP where it is ignored, as under `nohup`."""
+    """Returns the signals that ask a command to stop, without SIGHUP if it is ignored, as under `nohup`."""
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 
 
 def leave_lost_terminal() -> None:
-    """Sends to nowhere what would be written to a terminal that is gone, where each write would be an error."""
+    """Discards output to a terminal that is gone, because each write to it would be an error."""
     for number in _STANDARD:
         try:
             os.ttyname(number)
@@ -67,15 +67,12 @@ def leave_lost_terminal() -> None:
 def stop_on_interrupt(said: str, *, after: str = "this trial") -> Iterator[Any]:
     """Yields a function that returns whether to stop. A second signal ends the process.
 
-    Ctrl-C, SIGTERM and SIGHUP ask to stop.
-
-    SIGHUP counts once: a shell that is closed may send it twice.
-
-    An exception would do the same where only Python runs; raised inside TVM's C++ it is a crash.
+    Ctrl-C, SIGTERM and SIGHUP ask to stop. SIGHUP counts once, because a closing shell may send it twice. An
+    exception would do the same if only Python runs, but raised inside TVM's C++ it is a crash.
 
     Args:
         said: The line that is printed if the process ends at once, such as how to resume.
-        after: What is finished before the command stops.
+        after: The work that is finished before the command stops.
     """
     pressed = False
 
@@ -102,7 +99,7 @@ def stop_on_interrupt(said: str, *, after: str = "this trial") -> Iterator[Any]:
 
 
 def abandon() -> None:
-    """Kills what this process has started, and removes its temporary folders."""
+    """Kills the processes that this process has started, and removes its temporary folders."""
     import psutil  # Commands that list things do not need it.
 
     for child in psutil.Process().children(recursive=True):

@@ -1,4 +1,4 @@
-"""Whose turn it is where several are timed in interleaved blocks."""
+"""The order of measurements in interleaved blocks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 
 def in_blocks(counts: Sequence[int], seed: int) -> Iterator[int]:
-    """Who is timed next, block by block, each block in a new random order.
+    """Yields the index of the next side to time, block by block. Each block has a new random order.
 
     Args:
-        counts: In how many blocks each of them is, from the first one on.
-        seed: Of the orders.
+        counts: Number of blocks that include each side, counted from the first block.
+        seed: Seed of the orders.
     """
     order = np.random.default_rng(seed)
     for block in range(max(counts)):

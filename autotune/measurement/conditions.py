@@ -1,4 +1,4 @@
-"""Conditions of a measurement: the temperature that it may begin at, and what must hold until its end."""
+"""Conditions of a measurement: the temperature at which it may begin, and what must hold until its end."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from autotune.waits import waiting
 
 _ONLINE = "/sys/devices/system/cpu/online"
 BODY = ("battery", "skin", "xo-therm", "quiet-therm")
-"""Names that sensors of a device's body have; what they show lasts, where a core's sensor forgets in a second."""
+"""Names of sensors of a device's body. They change slowly, while a core's sensor cools within a second."""
 _CALL_S = 15.0
 _COOLING_PAUSE_S = 5.0
 _SHARE = 0.02
-"""Of the samples: so few may differ, since reading and changing a clock do not exclude each other."""
+"""Share of samples that may differ, because a clock can change while it is being read."""
 _CLOCK_TOLERANCE = 0.01
 _STATUS = re.compile(r"^Thermal Status: (\d)$", re.MULTILINE)
 _STATUSES = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
@@ -37,7 +37,7 @@ _FIRST_THERMAL_SDK = 29
 
 
 def body_zone(info: DeviceInfo) -> ThermalZone | None:
-    """The sensor by which a device is let cool: of its body where there is one, else the first that can be read."""
+    """Returns the sensor for cooling waits: a sensor of the device's body, else the first readable one."""
     seen = [zone for zone in info.thermal_zones if zone.celsius is not None]
     for word in BODY:
         for zone in seen:
@@ -47,7 +47,7 @@ def body_zone(info: DeviceInfo) -> ThermalZone | None:
 
 
 def watched(info: DeviceInfo) -> tuple[str, ...]:
-    """Files that tell whether the conditions held, and what the device did meanwhile."""
+    """Returns files that show whether the conditions held, and what the device did during the run."""
     found = [_ONLINE] if info.online else []
     for cluster in info.clusters:
         for policy in cluster.policies:
@@ -57,7 +57,7 @@ def watched(info: DeviceInfo) -> tuple[str, ...]:
 
 
 def read_celsius(device: Device, zone: ThermalZone) -> float:
-    """What a sensor reads, in degrees Celsius.
+    """Returns a sensor's reading in degrees Celsius.
 
     Raises:
         DeviceError: It cannot be read.
@@ -73,10 +73,10 @@ def wait_until_cool(
     limit_s: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """Waits until a sensor reads at most `most_c` degrees Celsius; returns what it reads.
+    """Waits until a sensor reads at most `most_c` degrees Celsius, and returns its reading.
 
     Raises:
-        StableDeviceError: It does not within the limit.
+        StableDeviceError: The limit was reached first.
     """
     waited = 0.0
     first = now = read_celsius(device, zone)
@@ -96,28 +96,29 @@ def wait_until_cool(
 
 
 def thermal_status(device: Device, info: DeviceInfo) -> int | None:
-    """How severely Android throttles, 0 (not) to 6 (it goes off); None where that cannot be told."""
+    """Returns how severely Android throttles, from 0 (not) to 6 (shutdown); None if unknown."""
     if info.sdk is None or info.sdk < _FIRST_THERMAL_SDK:
         return None
     try:
         done = device.run(["dumpsys", "thermalservice"], timeout=_CALL_S)
     except TransientDeviceError:
-        return None  # A device that is gone tells so at the next call.
+        return None  # If the device is gone, the next call reports it.
     found = _STATUS.search(done.text)
     return int(found[1]) if found else None
 
 
 def throttled(status: int | None) -> str:
-    """What a thermal status means for a run; empty where it does not matter, or is not known."""
+    """Describes the effect of a thermal status on a run; empty if it has none, or is not known."""
     if not status:
         return ""
     return f"thermal status {status} ({_STATUSES[min(status, len(_STATUSES) - 1)]}): throttled"
 
 
 def capped(device: Device, info: DeviceInfo, setting: Setting) -> str:
-    """Which cluster of a setting may not run as fast as when the device was asked what it is; empty if none.
+    """Reports a cluster of a setting whose clock is now capped lower than at probing; empty if there is none.
 
-    Not every device has a service that tells. A capped clock cannot be held at all: see `cpufreq.fixed_frequency`.
+    This is needed because not every device has a service that reports throttling. A capped clock cannot be fixed at
+    all: see `cpufreq.fixed_frequency`.
     """
     highest = dict(info.settings)
     names = {
@@ -143,10 +144,10 @@ def wait_until_unthrottled(
     limit_s: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Waits until nothing is throttled: by Android's word, and by the clocks that a setting needs.
+    """Waits until nothing is throttled, according to Android and to the clocks that a setting needs.
 
     Raises:
-        StableDeviceError: Something still is at the limit.
+        StableDeviceError: Something is still throttled at the limit.
     """
     waited = 0.0
     with waiting(f"{device.serial} to throttle no longer, {limit_s:.0f} s at most"):
@@ -163,12 +164,12 @@ def wait_until_unthrottled(
 def broken(
     observation: Observation, window: tuple[float, float], setting: Setting, info: DeviceInfo
 ) -> list[str]:
-    """What did not hold within a window, in words; empty where all did.
+    """Returns the conditions that did not hold within a window, in words; empty if all held.
 
     Args:
-        observation: With samples of `watched`.
+        observation: Contains samples of `watched`.
         window: Beginning and end.
-        setting: What was asked for.
+        setting: The requested setting.
         info: The device.
     """
     found = []
@@ -201,7 +202,7 @@ def broken(
 
 
 def _unread(observation: Observation, window: tuple[float, float], path: str) -> list[str]:
-    """A file that could be read when the device was asked what it is, and not once in a window."""
+    """Reports a file that was readable when the device was probed, but was never read in a window."""
     if _within(observation, window, path):
         return []
     return [f"{path} could not be read, so the conditions cannot be checked"]
@@ -214,7 +215,7 @@ def _clock(
     policy: str,
     held: tuple[int, ...],
 ) -> list[str]:
-    """What a cluster's clock did that it was not to: leave those that it is held at, or be capped."""
+    """Reports wrong behaviour of a cluster's clock: it left its fixed value, or it was capped."""
     if held:
         seen = [int(t) for _, t in _within(observation, window, f"{policy}/scaling_cur_freq")]
         wrong = Counter(
@@ -246,7 +247,7 @@ def _within(
 def mean_khz(
     observation: Observation, window: tuple[float, float], info: DeviceInfo
 ) -> dict[str, float]:
-    """Mean clock of each cluster within a window, in kHz, where it could be read."""
+    """Returns the mean clock of each cluster within a window, in kHz, if it could be read."""
     found = {}
     for cluster in info.clusters:
         seen = [
@@ -262,6 +263,6 @@ def mean_khz(
 def hottest(
     observation: Observation, window: tuple[float, float], zone: ThermalZone
 ) -> float | None:
-    """Highest reading of a sensor within a window; None where there is none."""
+    """Returns the highest reading of a sensor within a window; None if there is none."""
     seen = [celsius(float(text)) for _, text in _within(observation, window, f"{zone.path}/temp")]
     return max(seen, default=None)

@@ -1,4 +1,4 @@
-"""The energy of a run from what was recorded of its meter, and whether it can be trusted."""
+"""The energy of a run from the record of its meter, and whether it can be trusted."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from autotune.power import (
 
 _WHEN = ("before", "after")
 _SMALL = ("battery", "csv")
-"""Meters of what draws no kilowatts."""
+"""Meters of devices that draw far less than a kilowatt."""
 
 
 @dataclass(frozen=True)
 class Energy:
-    """What a meter says of a run.
+    """A meter's result for a run.
 
     Attributes:
-        joules: Above idle, of the whole window; None where the meter says nothing.
-        marks: What makes it doubtful, or why there is none.
-        rails: Joules above idle of each rail, of a meter that has several.
+        joules: Joules above idle for the whole window; None if the meter gives none.
+        marks: Reasons to doubt it, or the reason why there is none.
+        rails: Joules above idle of each rail, for a meter with several rails.
     """
 
     joules: Joules | None
@@ -44,16 +44,16 @@ class Energy:
 
 @dataclass(frozen=True)
 class Windows:
-    """What was recorded before, during and after a run.
+    """Records before, during and after a run.
 
     Attributes:
         before: The idle device.
         run: The workload.
         after: The idle device.
-        settle_s: What does not count of each idle window: a gauge shows the mean of a time that has passed.
-        start: Beginning of what counts of the run.
+        settle_s: Seconds to ignore at the start of each idle window, because a gauge shows a mean of the past.
+        start: Beginning of the part of the run that counts.
         end: Its end.
-        interval_s: How often the device was to be sampled.
+        interval_s: Intended seconds between samples.
     """
 
     before: Observation
@@ -66,10 +66,10 @@ class Windows:
 
 
 def power(meter: Meter, observed: Observation) -> Trace:
-    """Power over the time of a record, in the device's monotonic time.
+    """Returns power over the time of a record, in the device's monotonic time.
 
     Raises:
-        ValueError: The meter is not calibrated, or its times are in no order.
+        ValueError: The meter is not calibrated, or its times are not in order.
     """
     if meter.printed:
         return trace_of(meter, *samples(meter, [(m.time_s, m.text) for m in observed.meter]))
@@ -81,12 +81,15 @@ def power(meter: Meter, observed: Observation) -> Trace:
 
 
 def idle_power(meter: Meter, observed: Observation, settle_s: float) -> Trace:
-    """As `power`, of an idle device, without the first `settle_s` seconds: a gauge shows a time that has passed."""
+    """Returns the power of an idle device without the first `settle_s` seconds; see `power`.
+
+    They are left out because a gauge shows a mean of the past.
+    """
     return power(meter, observed).between(observed.begin_s + settle_s, math.inf)
 
 
 def energy(meter: Meter, windows: Windows) -> Energy:
-    """The joules of a run above idle, their uncertainty, and what is wrong with them."""
+    """Returns the joules of a run above idle, their uncertainty, and problems with them."""
     observed, window = windows.run, (windows.start, windows.end)
     every = (windows.before, observed, windows.after)
     statuses = [t for o in every for file in meter.status_files for _, t in o.series(file)]
@@ -105,7 +108,7 @@ def energy(meter: Meter, windows: Windows) -> Energy:
         return checks.spikes(part, start, end, checks.ABSURD_FACTOR, busy_w)
 
     lost = checks.gaps(trace, *window, interval_s)
-    # What another program prints may end at any time: there is nobody who would have gone on.
+    # Another program's output may end at any time, without an error.
     gone = meter.printed and lost and (checks.bursts(trace, *window) or lost)
     worthless = (
         checks.stuck(trace, *window, idle)
@@ -142,7 +145,7 @@ def energy(meter: Meter, windows: Windows) -> Energy:
 def _in_idle(
     idle: tuple[Trace, Trace], windows: Windows, check: Callable[[Trace, float, float], str]
 ) -> list[str]:
-    """What a check says of the idle windows in which there is something."""
+    """Returns the findings of a check for those idle windows that are not empty."""
     found = []
     for trace, observed, when in zip(idle, (windows.before, windows.after), _WHEN, strict=True):
         if not len(trace.times_s):
@@ -169,7 +172,7 @@ def _joules(meter: Meter, windows: Windows) -> tuple[Joules, Baseline]:
     off = windows.run.clock_deviation_s
     if not off:
         return found, base
-    # The trace may lie so much earlier or later than it seems.
+    # The trace may be shifted by this much in either direction.
     shifted = [
         net_energy(trace, windows.start + by, windows.end + by, base, step_w).joules
         for by in (-off, off)
@@ -179,7 +182,7 @@ def _joules(meter: Meter, windows: Windows) -> tuple[Joules, Baseline]:
 
 
 def _idle(meter: Meter, windows: Windows) -> tuple[Trace, Trace]:
-    """Power of the idle device, before and after."""
+    """Returns the power of the idle device, before and after."""
     return (
         idle_power(meter, windows.before, windows.settle_s),
         idle_power(meter, windows.after, windows.settle_s),
@@ -187,7 +190,7 @@ def _idle(meter: Meter, windows: Windows) -> tuple[Trace, Trace]:
 
 
 def _usual_s(trace: Trace, least_s: float) -> float:
-    """Seconds between values that come at the pace of another program."""
+    """Returns the usual seconds between values when another program sets their pace."""
     if len(trace.times_s) < 2:
         return least_s
     return max(least_s, float(np.median(np.diff(trace.times_s))))

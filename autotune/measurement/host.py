@@ -1,4 +1,4 @@
-"""What this host tells of itself: cores, clocks where it has cpufreq, and its temperature."""
+"""Conditions of this host: cores, clocks if it has cpufreq, and its temperature."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from autotune.measurement.snapshot import Clock, Conditions
 
 
 def host_conditions(root: Path = Path("/")) -> Conditions:
-    """Reads them now; what a virtual machine does not show is left out.
+    """Reads the conditions now. Values that a virtual machine hides are left out.
 
     Args:
-        root: Folder that `sys` lies in.
+        root: Folder that contains `sys`.
     """
     policies, zone = _found(root)
     return Conditions(
@@ -38,7 +38,7 @@ def host_conditions(root: Path = Path("/")) -> Conditions:
 
 @cache
 def _found(root: Path) -> tuple[tuple[Path, ...], Path | None]:
-    """Folders of the clocks, and of a sensor of the body."""
+    """Returns folders of the clocks, and of a body sensor."""
     policies = tuple(sorted((root / "sys/devices/system/cpu/cpufreq").glob("policy*")))
     zones = sorted((root / "sys/class/thermal").glob("thermal_zone*"))
     body = [z for z in zones if any(word in _text(z / "type").lower() for word in BODY)]

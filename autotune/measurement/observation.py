@@ -1,4 +1,4 @@
-"""What was recorded on a device while a command ran there: samples of files, printed lines, cores, and the end."""
+"""The record of a command on a device: samples of files, printed lines, cores, and how it ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Sample:
 
     Attributes:
         time_s: The middle of the reading, in the device's monotonic time.
-        texts: Contents by path; None where one could not be read.
+        texts: Contents by path; None for a file that could not be read.
     """
 
     time_s: float
@@ -36,25 +36,25 @@ class Line:
 
 @dataclass(frozen=True)
 class Observation:
-    """A record of `autotune_observe`; times are the device's monotonic ones, in seconds.
+    """A record of `autotune_observe`. Times are the device's monotonic ones, in seconds.
 
     Attributes:
         begin_s: When the command was started.
-        end_s: When it was seen to have ended; None where the record breaks off (the device restarted, a full disk).
-        exit_code: 128 + number where a signal ended it.
-        why: `limit` or `asked` where it was ended from outside; empty otherwise.
+        end_s: When its end was noticed; None if the record breaks off (the device restarted, a full disk).
+        exit_code: 128 + number if a signal ended it.
+        why: `limit` or `asked` if it was ended from outside; empty otherwise.
         max_rss_bytes: Its peak memory.
-        user_s: Processor time that it and its children took.
-        system_s: The kernel's for them.
-        interval_s: How often files were to be read.
-        samples: What they held.
-        lines: What it printed.
-        errors: What it printed as errors.
-        cpus: Cores that its threads could use, as the kernel writes lists, and since when.
-        meter: What a meter printed that is no file of the device: a program beside the command, or a stream that
-            the host read meanwhile.
-        meter_errors: What it printed that is no reading, and how it ended.
-        clock_deviation_s: How far the times of `meter` may be off: they are another clock's.
+        user_s: Processor time of the command and its children.
+        system_s: Kernel time for them.
+        interval_s: Intended seconds between readings of files.
+        samples: Contents of the files.
+        lines: Its standard output.
+        errors: Its error output.
+        cpus: Cores that its threads could use, as the kernel writes lists, and the time of each change.
+        meter: Output of a meter that is not a file of the device: a program beside the command, or a stream that
+            the host read during the run.
+        meter_errors: The meter's output that is not a reading, and how it ended.
+        clock_deviation_s: Possible error of the times in `meter`, which come from another clock.
         text: The record itself.
     """
 
@@ -77,20 +77,20 @@ class Observation:
 
     @property
     def complaint(self) -> str:
-        """Its last error line, or how it ended; for messages."""
+        """Its last error line, or how it ended, for messages."""
         if self.why == "limit":
             return "it did not end within its limit and was killed"
         told = [line.text.strip() for line in self.errors if line.text.strip()]
         return told[-1] if told else f"exit code {self.exit_code}"
 
     def series(self, path: str) -> list[tuple[float, str]]:
-        """A file's contents over time, where it could be read."""
+        """Returns a file's contents over time, leaving out failed readings."""
         found = [(s.time_s, s.texts.get(path)) for s in self.samples]
         return [(time, text) for time, text in found if text is not None]
 
 
 class Record:
-    """A record of `autotune_observe` as it grows: each of its lines is read once."""
+    """A record of `autotune_observe` that grows. Each of its lines is read once."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -105,21 +105,21 @@ class Record:
 
     @property
     def size(self) -> int:
-        """Bytes of it that are here."""
+        """Bytes received so far."""
         return len(self._bytes)
 
     @property
     def begun(self) -> bool:
-        """Whether its first line is here."""
+        """Whether its first line has been received."""
         return bool(self._begin)
 
     @property
     def ended(self) -> bool:
-        """Whether its last line is here."""
+        """Whether its last line has been received."""
         return bool(self._end)
 
     def add(self, more: bytes) -> None:
-        """Adds what came next; a line that is not whole yet waits for its rest."""
+        """Adds the next part. An incomplete line waits for its rest."""
         self._bytes += more
         whole = self._bytes.rfind(b"\n") + 1
         if whole > self._read:
@@ -128,14 +128,14 @@ class Record:
             self._read = whole
 
     def close(self) -> None:
-        """Takes a last line that has no line feed."""
+        """Accepts a last line without a line feed."""
         self.add(b"\n" if self._read < len(self._bytes) else b"")
 
     def observation(self) -> Observation:
-        """What is recorded so far.
+        """Returns what is recorded so far.
 
         Raises:
-            StableDeviceError: It does not begin as a record.
+            StableDeviceError: It does not begin like a record.
         """
         begin, end = self._begin, self._end
         if not begin:
@@ -163,7 +163,7 @@ class Record:
         try:
             entry = parse_json(line.decode(errors="replace"))
         except ValueError:
-            return  # Cut off by a full disk or a restart: what came before it is good.
+            return  # Cut off by a full disk or a restart; everything before it is good.
         if "begin" in entry:
             self._begin = entry
         elif "sample" in entry and self._begin:
@@ -181,10 +181,12 @@ class Record:
 
 
 def parted(records: Sequence[str]) -> tuple[Observation, tuple[Observation, ...]]:
-    """A run, and the idle device around it, of a run's records: before, the run, after; or the run alone.
+    """Splits a run's records into the run and the idle records around it.
+
+    The records are: idle before, the run, idle after; or the run alone.
 
     Raises:
-        StableDeviceError: One does not begin as a record.
+        StableDeviceError: A record does not begin like one.
     """
     read = [parse(text) for text in records]
     at = 1 if len(read) > 1 else 0
@@ -192,10 +194,10 @@ def parted(records: Sequence[str]) -> tuple[Observation, tuple[Observation, ...]
 
 
 def parse(text: str) -> Observation:
-    """A record that is whole.
+    """Parses a complete record.
 
     Raises:
-        StableDeviceError: It does not begin as one.
+        StableDeviceError: It does not begin like a record.
     """
     record = Record()
     record.add(text.encode())
@@ -208,10 +210,10 @@ class Steps:
     """Steps of a workload.
 
     Attributes:
-        start_s: When the first one that counts began.
-        ends_s: When each of them ended, as its line arrived.
-        told_s: How long each took by its own line; empty where they do not tell.
-        count: How many steps there were: one a line, or as many as the lines count.
+        start_s: When the first step that counts began.
+        ends_s: When each step ended, by the arrival of its line.
+        told_s: Duration of each step according to its own line; empty if the lines do not contain it.
+        count: Number of steps: one for each line, or as many as the lines count.
     """
 
     start_s: float
@@ -221,7 +223,10 @@ class Steps:
 
     @property
     def seconds(self) -> tuple[float, ...]:
-        """How long each took: lines of short steps arrive together, so what they tell themselves comes first."""
+        """The duration of each step.
+
+        The step's own figure takes precedence, as lines of short steps arrive together.
+        """
         if self.told_s:
             return self.told_s
         edges = (self.start_s, *self.ends_s)
@@ -229,18 +234,18 @@ class Steps:
 
 
 def steps(lines: Sequence[Line], pattern: re.Pattern[str], *, warm_up: int) -> Steps | None:
-    """Steps from the lines that their ends print; those of the warm-up are left out.
+    """Finds steps from the lines printed at their ends. Steps of the warm-up are left out.
 
-    The first step's beginning is not printed, so it is always left out.
+    The beginning of the first step is not printed, so the first step is always left out.
 
     Args:
-        lines: What was printed.
-        pattern: What a step's line holds; a group named `ms` is the step's own milliseconds, and one named `number`
-            counts steps from the program's beginning: lines may tell of several.
-        warm_up: How many first steps do not count; at least one.
+        lines: The printed lines.
+        pattern: A pattern for a step's line. A group named `ms` is the step's own milliseconds. A group named
+            `number` counts steps from the program's beginning, since one line may stand for several steps.
+        warm_up: Number of first steps that do not count; at least one.
 
     Returns:
-        None where no step is left.
+        None if no step is left.
     """
     found = [(line.time_s, match) for line in lines if (match := pattern.search(line.text))]
     first = max(warm_up, 1)
@@ -256,14 +261,17 @@ def steps(lines: Sequence[Line], pattern: re.Pattern[str], *, warm_up: int) -> S
 
 
 def _count(before: re.Match[str], last: re.Match[str], lines: int) -> int:
-    """How many steps there were after a line up to the last one; a line each where they do not count them."""
+    """Returns the number of steps after a line up to the last one.
+
+    Lines without a count stand for one step each.
+    """
     if "number" not in last.re.groupindex:
         return lines
     return max(lines, int(last["number"]) - int(before["number"]))
 
 
 def _told_s(matches: Sequence[re.Match[str]]) -> tuple[float, ...]:
-    """Seconds that lines tell of their steps; nothing where one of them tells none."""
+    """Returns the seconds in the steps' lines; empty if one line has none."""
     try:
         told = tuple(1e-3 * float(match["ms"]) for match in matches)
     except (ValueError, TypeError):

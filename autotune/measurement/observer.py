@@ -1,4 +1,4 @@
-"""Runs commands on a device under `autotune_observe`, which records there what happens meanwhile."""
+"""Runs commands on a device under `autotune_observe`, which records the device during the run."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ _UPTIME = "/proc/uptime"
 
 
 class RestartedError(TransientDeviceError):
-    """The device has restarted: what ran on it is gone, and what was set there too."""
+    """The device has restarted. Everything that ran or was set on it is gone."""
 
 
 @dataclass(frozen=True)
 class _Start:
-    """Which start of a device this is: the kernel's number of it, and the seconds since; None: not told."""
+    """Identity of a device's boot: the kernel's boot number, and the seconds since boot. None: not known."""
 
     number: str
     up_s: float | None
 
     @classmethod
     def of(cls, text: str) -> _Start:
-        """What the kernel's files of both say."""
+        """Parses the contents of the kernel's files for both."""
         said = text.splitlines()
         number = next((line.strip() for line in said if "-" in line), "")
         up = next((line.split()[0] for line in said if re.match(r"[\d.]+ [\d.]+$", line)), "")
         return cls(number, float(up) if up else None)
 
     def over(self, now: _Start) -> bool:
-        """Whether there was another one until now."""
+        """Returns whether the device has booted again between this and `now`."""
         if self.number and now.number:
             return self.number != now.number
         return self.up_s is not None and now.up_s is not None and now.up_s < self.up_s
@@ -66,11 +66,11 @@ class Task:
 
     Attributes:
         command: The program and its arguments; empty to record an idle device.
-        cpus: Cores that it may use, such as `4-7`; empty for those that the system gives.
+        cpus: Cores that it may use, such as `4-7`; empty to leave the choice to the system.
         watch: Files to sample; `%p` stands for its process.
         interval_s: Seconds between samples.
-        limit_s: When it is killed; of an idle device, how long is recorded.
-        meter_command: A program that prints what a meter shows, run beside it for as long.
+        limit_s: Seconds after which it is killed; for an idle device, the length of the record.
+        meter_command: A program that prints a meter's values. It runs beside the command for as long.
     """
 
     command: tuple[str, ...]
@@ -86,8 +86,8 @@ class ClockOffset:
     """How far a device's monotonic clock is ahead of the host's.
 
     Attributes:
-        seconds: Device less host.
-        deviation_s: Half of the round trip in which it was asked: it is no farther off.
+        seconds: Device time minus host time.
+        deviation_s: Largest possible error: half of the round trip of the query.
     """
 
     seconds: float
@@ -95,17 +95,18 @@ class ClockOffset:
 
 
 class Observer:
-    """The program on one device, for as long as it is entered; everything is journalled first.
+    """The observer program on one device, for as long as it is entered. Everything is journalled first.
 
-    A command runs apart from the link: where that breaks, the command goes on, and its record is read when the
-    device is there again.
+    A command runs independently of the link. If the link breaks, the command goes on. Its record is read when the
+    device is back.
 
     Args:
         device: The device.
         program: The program, built for the device.
         journal: The device's restore journal.
-        android: Whether it runs Android, whose folder for such things is another.
-        stream: A meter that the host reads meanwhile; what it gives is added to the records, in the device's time.
+        android: Whether it runs Android, which has another folder for such files.
+        stream: A meter that the host reads during runs. Its readings are added to the records, in the device's
+            time.
         sleep: How time passes; the emulator's clock in tests.
     """
 
@@ -131,10 +132,10 @@ class Observer:
         self._started = _Start("", None)
         self._running = ""
         self.unfinished = ""
-        """What is here of the last record, where the run ended with an error."""
+        """The part of the last record that was received, if the run ended with an error."""
 
     def __enter__(self) -> Observer:
-        # A command whose record is removed is ended by the program: this undoes both.
+        # The program ends a command whose record is removed, so this undoes both.
         self._note = self._journal.note(
             Change(f"files in {self._folder}", "remove", path=str(self._folder))
         )
@@ -149,17 +150,17 @@ class Observer:
 
     def __exit__(self, *_: object) -> None:
         if self._note is not None:
-            # Where this fails, `autotune devices restore` does it.
+            # If this fails, `autotune devices restore` does it.
             self._journal.change(self._note).undo(self._device)
             self._journal.settle(self._note)
             self._note = None
 
     def bring(self, source: Path, name: str) -> PurePosixPath:
-        """Copies a file into a folder of the device that is removed at the end, with its mode.
+        """Copies a file, with its mode, into a folder of the device that is removed at the end.
 
         Args:
             source: The file.
-            name: Its name there; folders on the way are made.
+            name: Its name there; missing folders are made.
 
         Raises:
             DeviceError: It cannot be copied.
@@ -172,21 +173,21 @@ class Observer:
     def run(
         self, task: Task, enough: Callable[[Observation], bool] = lambda _: False
     ) -> Observation:
-        """Runs a command until it ends or is told to, and returns what was recorded.
+        """Runs a command until it ends or is told to end, and returns the record.
 
         Args:
             task: The command.
-            enough: Asked with what is recorded so far; the command is ended where it says so.
+            enough: Called with the record so far; the command is ended when it returns true.
 
         Raises:
-            RestartedError: The device restarted meanwhile.
-            TransientDeviceError: It went away and did not come back, or what observes there was killed.
+            RestartedError: The device restarted during the run.
+            TransientDeviceError: It went away and did not come back, or the observer there was killed.
             StableDeviceError: The program cannot run there.
         """
         self._records += 1
         path = self._folder / f"record-{self._records}.jsonl"
         argv = [str(self._folder / PROGRAM), "--detach", "--out", str(path), *_options(task)]
-        # Root where there is one: some meters, and all cores, are for nobody else.
+        # Root if available: some meters, and all cores, need it.
         root = self._device.rooted()
         done = self._device.run(argv, timeout=_CALL_S, root=root)
         if done.exit_code != 0:
@@ -199,7 +200,7 @@ class Observer:
             self._follow(path, found, task.limit_s, enough)
         except BaseException as error:
             self.unfinished = found.observation().text if found.begun else ""
-            # After a restart the number may be another program's.
+            # After a restart the number may belong to another program.
             if not isinstance(error, RestartedError):
                 self._stop()
             raise
@@ -210,11 +211,11 @@ class Observer:
         return found.observation()
 
     def recover(self) -> bool:
-        """Makes the device ready for the next command, when it was away; returns whether it restarted meanwhile.
+        """Prepares a device that was away for the next command, and returns whether it restarted meanwhile.
 
         Raises:
             TransientDeviceError: It is still away, or still starting.
-            StableDeviceError: It restarted, and keeps no files in its folder for them.
+            StableDeviceError: It restarted and lost the files in the observer's folder.
         """
         device, now = self._device, self._start()
         restarted = self._started.over(now)
@@ -233,13 +234,13 @@ class Observer:
         return restarted
 
     def clock(self, now: Callable[[], float] = time.monotonic) -> ClockOffset:
-        """The device's clock against the host's: the quickest of some round trips, and its middle.
+        """Returns the offset of the device's clock, from the middle of the fastest of several round trips.
 
         Args:
             now: The host's clock.
 
         Raises:
-            DeviceError: The device does not tell.
+            DeviceError: The device does not report its time.
         """
         found: list[ClockOffset] = []
         for _ in range(_ROUND_TRIPS):
@@ -256,7 +257,7 @@ class Observer:
         return min(found, key=lambda offset: offset.deviation_s)
 
     def _add_stream(self, record: Record, stream: Stream) -> None:
-        """Adds what a stream gave meanwhile, its lines' times brought to the device's clock."""
+        """Adds a stream's readings from the run, with their times converted to the device's clock."""
         offset = self.clock(stream.now)
         observed = record.observation()
         end = observed.end_s if observed.end_s is not None else observed.begin_s
@@ -270,7 +271,7 @@ class Observer:
         limit_s: float,
         enough: Callable[[Observation], bool],
     ) -> None:
-        """Reads the record as it grows, seldom: each look is work for the device."""
+        """Reads the record as it grows. It does so rarely, because each look is work for the device."""
         tail, silent = b"", 0
         waited, pause, away, stopped = 0.0, _FIRST_PAUSE_S, 0.0, False
         while waited <= limit_s + _PATIENCE_S:
@@ -294,12 +295,12 @@ class Observer:
                 more = done.stdout if done.exit_code == 0 else b""
                 record.add(more)
                 tail = (tail + more)[-_TAIL_BYTES:]
-                # A last line that a full disk cut off grows no more.
+                # A last line that a full disk cut off will not grow.
                 if record.ended or (not more and _END in tail):
                     record.close()
                     return
                 silent = 0 if more or waited <= _APPEARS_S else silent + 1
-                # Twice, since it may have written its end just after a look.
+                # Twice, because it may have written its end just after a look.
                 if silent > 1 and self._gone() and silent > 2:
                     raise TransientDeviceError(
                         f"{self._device.serial}: what observed a command is gone, and its record has no end: "
@@ -319,12 +320,12 @@ class Observer:
         return _Start.of(self._device.run(["cat", BOOT_ID, _UPTIME], timeout=_CALL_S).text)
 
     def _same_start(self) -> None:
-        """Raises `RestartedError` where the device has restarted since it was entered."""
+        """Raises `RestartedError` if the device has restarted since it was entered."""
         if self._started.over(self._start()):
             raise RestartedError(f"{self._device.serial}: it restarted while a command ran")
 
     def _gone(self) -> bool:
-        """Whether the program that observes has ended."""
+        """Returns whether the observer program has ended."""
         self._same_start()
         if not self._running.isdecimal():
             return False
@@ -340,13 +341,13 @@ class Observer:
                     ["kill", "-TERM", pid], timeout=_CALL_S, root=self._device.rooted()
                 )
             except RestartedError:
-                return  # The number may be another program's now.
+                return  # The number may belong to another program now.
             except TransientDeviceError as error:
                 LOGGER.warning("%s: a command may still run: %s", self._device.serial, error)
 
 
 def _lines(taken: Taken, offset: ClockOffset) -> str:
-    """What a stream gave, as lines of a record in the device's time."""
+    """Returns a stream's readings as lines of a record in the device's time."""
     entries: list[dict[str, object]] = [
         {"clock": [offset.seconds, offset.deviation_s + taken.deviation_s]}
     ]
@@ -356,7 +357,7 @@ def _lines(taken: Taken, offset: ClockOffset) -> str:
 
 
 def _options(task: Task) -> list[str]:
-    """A task as options of the program."""
+    """Returns a task as options of the program."""
     options = ["--interval-ms", f"{1000 * task.interval_s:g}", "--limit-s", f"{task.limit_s:g}"]
     options += ["--cpus", task.cpus] if task.cpus else []
     for watched in task.watch:
@@ -367,5 +368,5 @@ def _options(task: Task) -> list[str]:
 
 
 def words(command: Sequence[str], threads: int) -> tuple[str, ...]:
-    """A command with `{threads}` filled in."""
+    """Returns a command with `{threads}` filled in."""
     return tuple(word.replace("{threads}", str(threads)) for word in command)

@@ -1,4 +1,4 @@
-"""The outcome of one trial: a status, samples in seconds, and the text of what went wrong."""
+"""The outcome of one trial: a status, samples in seconds, and an error message."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one candidate.
+    """The outcome of one candidate.
 
     Attributes:
-        status: `ok`, or the reason there is no valid time.
-        samples: Seconds of one execution, a sample a repeat; empty unless the status is `ok`.
-        message: Text of the failure; empty when `ok`.
-        max_rel_error: Largest relative error against the float64 reference; None when it was not run.
-        device: Serial of the device that ran it, where there may be several; empty otherwise.
-        conditions: What the device told before and after it; empty where it tells nothing.
-        rejected: Timings of the candidate that do not count, since the device was not as it should be.
+        status: `ok`, or the reason why there is no valid time.
+        samples: Seconds of one execution, one sample for each repeat; empty unless the status is `ok`.
+        message: The error; empty when `ok`.
+        max_rel_error: Largest relative error against the float64 reference; None if it was not run.
+        device: Serial of the device that ran it, if there may be several; empty otherwise.
+        conditions: The device's conditions before and after it; empty if it reports none.
+        rejected: Timings of the candidate that do not count because the device's conditions were bad.
     """
 
     status: Status
@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def of_device(self) -> bool:
-        """Whether it says something of the device only, and nothing of the candidate."""
+        """Whether it says something about the device only, and nothing about the candidate."""
         return self.status in ("throttled", "unstable")
 
     @property

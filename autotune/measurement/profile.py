@@ -1,10 +1,10 @@
-"""What each call of a step takes: its time, and its power and use of the cores, joined with samples by their times.
+"""The profile of a step: time, power and use of the cores for each call, joined with samples by their times.
 
-A sample of a meter tells the mean over an interval in which several calls ran. Over many steps the intervals fall
-differently into the calls, so the power of each is found by least squares: the mean of interval k is the sum over
-calls of (share of k that the call took) x (power of the call). What the samples cannot tell apart keeps the mean
-power of the step, with that much doubt: a normal prior, as in ridge regression (Hoerl and Kennard, 1970). The TX2
-paper joins samples of 10 ms with operators' times in the same way, without the shares.
+A sample of a meter is the mean over an interval in which several calls ran. Over many steps the intervals overlap
+the calls in different ways, so the power of each call is found by least squares: the mean of interval k is the sum
+over calls of (share of k that the call took) x (power of the call). Calls that the samples cannot tell apart keep
+the step's mean power, with a matching uncertainty: a normal prior, as in ridge regression (Hoerl and Kennard,
+1970). The TX2 paper joins samples of 10 ms with operators' times in the same way, without the shares.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from autotune.measurement.observation import Observation
 from autotune.power import Meter, Trace, baseline, resolution
 
 CALLS, NAMES, GPU, STEP = "calls", "names", "gpu", "step"
-"""First words of the lines that a program prints of its calls; docs/measurement.md has them."""
+"""First words of the lines that a program prints about its calls; docs/measurement.md describes them."""
 PROC_STAT, PROC_STATUS = "/proc/stat", "/proc/%p/status"
 _PRIOR_SHARE = 0.5
-"""Standard deviation of calls' power around the step's mean that is thought likely, as a share of it."""
+"""Prior standard deviation of calls' power around the step's mean, as a share of the mean."""
 APART_SHARE = 0.15
-"""A call is told apart where its power is known within this share of the step's, as a standard deviation."""
+"""A call is told apart if the standard deviation of its power is within this share of the step's power."""
 _USER_HZ = 100
 _PASSES = 3
 _ALWAYS_NEW = 0.7
@@ -37,14 +37,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Calls:
-    """When the calls of some steps began.
+    """Start times of the calls of some steps.
 
     Attributes:
         times_s: Beginning of each call and end of the last one, in the device's monotonic time; (steps, calls + 1).
-        names: Of the calls, where the program has told them; else empty.
-        gpu: What a GPU had to do with them; None where the program told of none.
-        repeats: How many steps each stands for, equal ones one after the other from its beginning, (steps,); None
-            where each is told of.
+        names: Names of the calls, if the program has reported them; else empty.
+        gpu: The GPU's part in the calls; None if the program reported none.
+        repeats: Number of equal consecutive steps that each row stands for, from its beginning, (steps,); None if
+            every step is reported.
     """
 
     times_s: Floats
@@ -54,12 +54,12 @@ class Calls:
 
     @property
     def seconds(self) -> Floats:
-        """How long each took, (steps, calls)."""
+        """Duration of each call, (steps, calls)."""
         return np.diff(self.times_s, axis=1)
 
     @property
     def cpu_seconds(self) -> Floats:
-        """How long each kept the CPU busy, without what it waited for before it began, (steps, calls)."""
+        """CPU time of each call, without its wait before it began, (steps, calls)."""
         if self.gpu is None:
             return self.seconds
         return self.seconds - (self.gpu.waited_s + self.gpu.crossed_s)[:, :-1]
@@ -67,15 +67,15 @@ class Calls:
 
 @dataclass(frozen=True)
 class GpuCalls:
-    """What a GPU had to do with the calls of some steps; each has the shape (steps, calls + 1), in seconds.
+    """A GPU's part in the calls of some steps. Each array has the shape (steps, calls + 1), in seconds.
 
-    The last of each is what came after the last call.
+    The last entry is the time after the last call.
 
     Attributes:
-        ran_s: What it took for the calls that it made.
-        waited_s: How long others waited for it before they began.
-        copied_s, mapped_s, reordered_s: What tensors took to get there or back before a call began, by copies, by
-            being mapped and unmapped, and by changes of their layout.
+        ran_s: Time for the calls that the GPU made.
+        waited_s: Time that other calls waited for the GPU before they began.
+        copied_s, mapped_s, reordered_s: Time to bring tensors there or back before a call began: by copies, by
+            mapping and unmapping, and by changes of their layout.
     """
 
     ran_s: Floats
@@ -86,12 +86,12 @@ class GpuCalls:
 
     @property
     def crossed_s(self) -> Floats:
-        """What tensors took to get there or back in all."""
+        """Total time of tensors to get there or back."""
         return self.copied_s + self.mapped_s + self.reordered_s
 
     @property
     def step_s(self) -> dict[str, float]:
-        """What a step waited, and what tensors took on their ways, by those names: medians of each call, summed."""
+        """Waiting and crossing times of a step, by those names: medians of each call, summed."""
         return {
             name: float(np.median(seconds, axis=0).sum())
             for name, seconds in vars(self).items()
@@ -100,14 +100,14 @@ class GpuCalls:
 
 
 def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | None:
-    """Calls of the steps that lie within a window, from the lines that the program printed; None without any.
+    """Returns calls of the steps within a window, from the lines that the program printed; None if there are none.
 
     Raises:
         ValueError: Steps have different numbers of calls.
     """
     rows: list[list[float]] = []
     repeats: list[int] = []
-    before = -1  # Steps up to the line of the step before.
+    before = -1  # Steps up to the previous step's line.
     last: list[float] = []
     shared: dict[int, list[str]] = {}
     names: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ def calls_of(observed: Observation, start_s: float, end_s: float) -> Calls | Non
 
 
 def _gpu_calls(told: Mapping[int, Sequence[str]], times: Floats) -> GpuCalls:
-    """Words such as `3:120.5:0.0:61.2:0.0:5.1` by step: a call, and microseconds as `GpuCalls` has them."""
+    """Parses words such as `3:120.5:0.0:61.2:0.0:5.1` for each step: a call, and microseconds as in `GpuCalls`."""
     found = np.zeros((len(fields(GpuCalls)), *times.shape))
     for step, words in told.items():
         for word in words:
@@ -157,20 +157,20 @@ def _gpu_calls(told: Mapping[int, Sequence[str]], times: Floats) -> GpuCalls:
 
 
 def shares(edges_s: Floats, calls: Calls) -> Floats:
-    """Share of each interval that each call took, and what lies between steps.
+    """Returns the share of each interval that each call took, and the share between steps.
 
     Args:
-        edges_s: Edges of n intervals, rising, shape (n + 1,).
-        calls: Of the steps.
+        edges_s: Edges of n intervals, ascending, shape (n + 1,).
+        calls: Calls of the steps.
 
     Returns:
-        Shape (n, calls + 1); a row adds up to less than 1 where the interval reaches beyond the steps.
+        Shape (n, calls + 1). A row adds up to less than 1 if the interval reaches beyond the steps.
     """
     count = calls.times_s.shape[1] - 1
     if calls.repeats is not None:
         return _shares_of_repeated(edges_s, calls, calls.repeats)
     bounds = calls.times_s.reshape(-1)
-    # After the last call of a step comes what lies between steps.
+    # The time between steps follows the last call of a step.
     label = np.tile(np.arange(count + 1), len(calls.times_s))[:-1]
     cuts = np.union1d(edges_s, bounds)
     inside = (cuts >= max(edges_s[0], bounds[0])) & (cuts <= min(edges_s[-1], bounds[-1]))
@@ -186,14 +186,14 @@ def shares(edges_s: Floats, calls: Calls) -> Floats:
 
 
 def _shares_of_repeated(edges_s: Floats, calls: Calls, repeats: Floats) -> Floats:
-    """See `shares`: in many short steps, each call has the same share of any interval."""
+    """Computes shares for many short steps, in which each call has the same share of any interval; see `shares`."""
     start, step_s = calls.times_s[:, 0], calls.times_s[:, -1] - calls.times_s[:, 0]
     ends = start + repeats * step_s
     low = np.maximum(edges_s[:-1, None], start)
     within = np.maximum(np.minimum(edges_s[1:, None], ends) - low, 0.0)
     found = np.zeros((len(edges_s) - 1, calls.times_s.shape[1]))
     found[:, :-1] = within @ (calls.seconds / step_s[:, None])
-    # Between those that are told of.
+    # Between the reported steps.
     gaps = np.minimum(edges_s[1:, None], start[1:]) - np.maximum(edges_s[:-1, None], ends[:-1])
     found[:, -1] = np.maximum(gaps, 0.0).sum(axis=1)
     return np.asarray(found / np.maximum(np.diff(edges_s), 1e-12)[:, None])
@@ -204,10 +204,10 @@ class Attribution:
     """A figure of each call, found from the means over intervals.
 
     Attributes:
-        mean: Of the whole.
-        intervals: How many it rests on.
-        values: Of each call, shape (calls + 1,); the last is what lies between steps.
-        covariance: Their uncertainty, (calls + 1, calls + 1).
+        mean: Mean of the whole.
+        intervals: Number of intervals used.
+        values: Figure of each call, shape (calls + 1,); the last is for the time between steps.
+        covariance: Covariance of the values, (calls + 1, calls + 1).
     """
 
     mean: float
@@ -216,17 +216,17 @@ class Attribution:
     covariance: Floats
 
     def total(self, weights: Floats) -> tuple[float, float]:
-        """A weighted sum of the values, and its standard deviation."""
+        """Returns a weighted sum of the values, and its standard deviation."""
         return float(weights @ self.values), math.sqrt(
             max(0.0, float(weights @ self.covariance @ weights))
         )
 
 
 def attribute(part: Floats, means: Floats) -> Attribution:
-    """Finds what each call has had, from the means over intervals.
+    """Finds the figure of each call from the means over intervals.
 
     Args:
-        part: Shares, (n, calls + 1), of intervals that lie within the steps as a whole.
+        part: Shares, (n, calls + 1), of intervals that lie completely within the steps.
         means: Mean of each interval, (n,).
 
     Raises:
@@ -256,14 +256,14 @@ class CallProfile:
     """A call of the step, or several together.
 
     Attributes:
-        time_s: Median seconds a step.
-        energy_j: Joules above idle a step; None without a meter.
-        deviation_j: Its standard uncertainty: the fit's, the idle power's, and that of a meter's own clock.
+        time_s: Median seconds in a step.
+        energy_j: Joules above idle in a step; None without a meter.
+        deviation_j: Its standard uncertainty, from the fit, the idle power, and a meter's own clock.
         apart: Whether the samples tell its power apart from its neighbours'.
-        busy: Share of its time for which each core worked, by number; empty where it could not be read.
+        busy: Share of its time for which each core worked, by number; empty if unknown.
         khz: Mean clock of each cluster.
         celsius: Mean temperature.
-        rss_bytes: Mean memory of the process; None where it could not be read.
+        rss_bytes: Mean memory of the process; None if unknown.
     """
 
     time_s: float
@@ -277,16 +277,16 @@ class CallProfile:
 
 
 class StepProfile:
-    """The calls of a step, and what was seen while they ran.
+    """The calls of a step, and observations made while they ran.
 
     Args:
-        calls: Of the steps that count.
+        calls: Calls of the steps that count.
         observed: The record of the run.
         info: The device.
-        zone: The sensor whose temperature is told; None for none.
-        meter: What energy is taken from; None for times only.
+        zone: The sensor whose temperature is reported; None for none.
+        meter: The meter that gives energy; None to measure times only.
         idle: Records of the idle device, before and after.
-        settle_s: What does not count of each of them.
+        settle_s: Seconds to ignore at the start of each idle record.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ class StepProfile:
             trace = _fresh(trace)
             means = trace.watts[1:] - base.watts
             self._power = self._attributed(trace.times_s, means)
-            # The meter's times may be so much earlier or later than they seem.
+            # The meter's times may be off by this much in either direction.
             off = observed.clock_deviation_s
             moved = [self._attributed(trace.times_s + by, means) for by in (-off, off) if off]
             self._moved = [found for found in moved if found is not None]
@@ -321,7 +321,7 @@ class StepProfile:
         self._sampled = shares(np.concatenate([times[:1], times]), calls) if len(times) else None
 
     def of(self, numbers: Sequence[int]) -> CallProfile:
-        """The profile of some calls together, by their numbers."""
+        """Returns the combined profile of some calls, given by their numbers."""
         chosen = list(numbers)
         seconds = self.calls.seconds[:, chosen].sum(axis=1)
         weights = np.zeros(self.calls.seconds.shape[1] + 1)
@@ -358,12 +358,12 @@ class StepProfile:
 
     @property
     def step(self) -> CallProfile:
-        """All calls together."""
+        """The profile of all calls together."""
         return self.of(range(self.calls.seconds.shape[1]))
 
     @property
     def intervals(self) -> int:
-        """Intervals between new values of the meter, within steps, that joules rest on."""
+        """Intervals between new meter values, within steps, that the joules are based on."""
         return self._power.intervals if self._power else 0
 
     @property
@@ -375,7 +375,7 @@ class StepProfile:
         return ""
 
     def _attributed(self, edges_s: Floats, means: Floats) -> Attribution | None:
-        """What the calls have had of a figure whose means over the intervals between edges are known."""
+        """Attributes a figure to the calls, given its means over the intervals between edges."""
         if len(edges_s) < 2:
             return None
         part = shares(edges_s, self.calls)
@@ -399,7 +399,7 @@ class StepProfile:
     def _mean(
         self, path: str, chosen: Sequence[int], read: Callable[[str], float | None]
     ) -> float | None:
-        """Mean of what samples of a file hold, weighted by what the calls took of the time before each."""
+        """Returns the mean of a file's samples, weighted by the calls' share of the time before each sample."""
         if self._sampled is None or not path:
             return None
         weights = self._sampled[:, list(chosen)].sum(axis=1)
@@ -414,9 +414,9 @@ class StepProfile:
 
 
 def _fresh(trace: Trace) -> Trace:
-    """Values that the meter told anew, each the mean since the one before, at about the time when it did so.
+    """Returns the meter's new values. Each is the mean since the previous one, at about the time when it appeared.
 
-    Where a meter tells a new value less often than it is read, that was on average half an interval before.
+    If a meter updates less often than it is read, an update happened half an interval earlier on average.
     """
     if len(trace.watts) < 2:
         return trace
@@ -427,7 +427,7 @@ def _fresh(trace: Trace) -> Trace:
 
 
 def _worked_s(text: str) -> dict[int, float]:
-    """Seconds that each core has worked, from /proc/stat (man 5 proc): all but idle and waiting for input."""
+    """Returns seconds of work by core, from /proc/stat (man 5 proc): all but idle and waiting for input."""
     found = {}
     for line in text.splitlines():
         match = re.match(r"cpu(\d+) (.*)", line)

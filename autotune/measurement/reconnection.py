@@ -25,7 +25,7 @@ class Reconnection:
         device: The device.
         observer: Runs commands on it.
         journal: Its restore journal.
-        protocol: How long and how often it may be away.
+        protocol: Sets how long and how often it may be away.
         sleep: How time passes.
     """
 
@@ -41,11 +41,11 @@ class Reconnection:
         self._protocol, self._sleep = protocol, sleep
 
     def retried(self, action: Callable[[], _T], taken: list[str]) -> _T:
-        """Does something on the device; again where it went away meanwhile, as often as the protocol allows.
+        """Runs an action on the device. Repeats it if the device went away, as often as the protocol allows.
 
         Args:
-            action: What to do.
-            taken: Where records go that were broken off.
+            action: The action.
+            taken: Receives incomplete records.
 
         Raises:
             DeviceError: The device is gone.
@@ -59,15 +59,15 @@ class Reconnection:
         return action()
 
     def wait(self, error: TransientDeviceError, taken: list[str]) -> bool:
-        """Waits for a device that was away; returns whether it restarted.
+        """Waits for a device that was away, and returns whether it restarted.
 
         Args:
-            error: What told that it is.
-            taken: Where the record goes that was broken off.
+            error: The error that reported the loss.
+            taken: Receives the incomplete record.
 
         Raises:
             TransientDeviceError: It stays away.
-            StableDeviceError: It restarted, and has lost what was brought there.
+            StableDeviceError: It restarted, and has lost the files that were copied there.
         """
         LOGGER.warning("%s; what was measured meanwhile is measured again", error.message)
         if self._observer.unfinished:
@@ -85,6 +85,6 @@ class Reconnection:
             waited += _RETURN_PAUSE_S
 
     def put_back(self) -> None:
-        """Restores settings that could not be restored when a measurement was broken off."""
+        """Restores settings that could not be restored when a measurement broke off."""
         for failure in self._journal.undo(SETTINGS):
             LOGGER.warning("%s: not restored: %s", self._device.serial, failure)

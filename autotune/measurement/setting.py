@@ -1,4 +1,4 @@
-"""The cores, clocks and threads that a run is given."""
+"""The cores, clocks and threads of a run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from autotune.devices import Cluster, Device, Journal, cpu_list_text, cpufreq
 
 @dataclass(frozen=True)
 class Setting:
-    """What a run is to be given.
+    """The setting of a run.
 
     Attributes:
         cpus: Cores; None leaves them to the system.
         khz: A clock for each of the device's clusters; None leaves it to the system.
         threads: Threads of the workload.
-        moving: Clocks of each cluster that the workload itself goes through; empty where it leaves them alone.
+        moving: Clocks of each cluster that the workload itself sets in turn; empty if it sets none.
     """
 
     cpus: tuple[int, ...] | None
@@ -27,21 +27,21 @@ class Setting:
 
     @property
     def cpus_text(self) -> str:
-        """The cores as the kernel writes a list; empty where the system chooses."""
+        """The cores as the kernel writes a list; empty if the system chooses."""
         return cpu_list_text(self.cpus) if self.cpus else ""
 
     def may_use(self, cluster: Cluster) -> bool:
-        """Whether a core of a cluster is among them, or the system chooses."""
+        """Returns whether a core of a cluster is among them, or the system chooses."""
         return self.cpus is None or bool(set(cluster.cpus) & set(self.cpus))
 
 
 def threads_of(setting: Setting) -> Setting:
-    """Its threads alone, for a program whose cores and clocks are held from outside."""
+    """Returns only its threads, for a program whose cores and clocks are set from outside."""
     return Setting(None, (None,) * len(setting.khz), setting.threads)
 
 
 def all_of(settings: Sequence[Setting]) -> Setting:
-    """All that a program may use that goes through settings."""
+    """Returns everything that a program may use while it goes through several settings."""
     cpus = sorted({cpu for setting in settings for cpu in setting.cpus or ()})
     clocks = [
         tuple(dict.fromkeys(khz for khz in column if khz is not None))
@@ -55,7 +55,7 @@ def all_of(settings: Sequence[Setting]) -> Setting:
 def clocks_held(
     device: Device, journal: Journal, clusters: tuple[Cluster, ...], setting: Setting
 ) -> Iterator[None]:
-    """Holds the clocks of a setting, journalled; clusters whose clock is the system's are left alone.
+    """Holds the clocks of a setting, journalled. Clusters with a free clock are left alone.
 
     Raises:
         StableDeviceError: See `cpufreq.fixed_frequency`.

@@ -1,4 +1,4 @@
-"""What a device tells of itself at one moment, and what of it is worse than at its best."""
+"""A device's conditions at one moment, and the ways in which they are worse than its best."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from autotune.measurement.conditions import BODY
 
 @dataclass(frozen=True)
 class Clock:
-    """A clock of a cluster or of the graphics processor; 0 for what is not told.
+    """A clock of a cluster or of the graphics processor; 0 for an unknown value.
 
     Attributes:
-        name: The system's name of it.
+        name: The system's name for it.
         cpus: Cores that run at it; empty for the graphics processor.
-        khz: What it is now.
-        cap_khz: The highest that is allowed now.
-        highest_khz: The highest that the hardware can.
+        khz: Its present value.
+        cap_khz: The highest value allowed at present.
+        highest_khz: The highest value of the hardware.
     """
 
     name: str
@@ -30,14 +30,14 @@ class Clock:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a measurement depends on and the system may change meanwhile.
+    """Conditions that a measurement depends on and that the system may change during it.
 
     Attributes:
         celsius: Temperature; None without a sensor.
         zone: Name of that sensor.
         online: Cores that are on.
         cpus: Cores that the measuring process may use.
-        clocks: Clocks of what it may use.
+        clocks: Clocks of the cores and processors that it may use.
     """
 
     celsius: float | None = None
@@ -48,10 +48,10 @@ class Conditions:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Conditions:
-        """Reads what the device server tells, or `to_json` wrote.
+        """Reads the device server's report, or the output of `to_json`.
 
         Raises:
-            KeyError, TypeError: It is something else.
+            KeyError, TypeError: The content is something else.
         """
         clocks = tuple(Clock(**clock) for clock in content["clocks"])
         return cls(**{**content, "clocks": clocks})
@@ -62,18 +62,18 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Broken:
-    """What is not as it should be, in words; `hot` where it is heat, or a cap that heat brings."""
+    """A bad condition, in words; `hot` if it is heat, or a cap caused by heat."""
 
     why: str
     hot: bool = False
 
 
 class Best:
-    """The best that was seen of a device: its coolest, its highest caps, all cores that it ever gave.
+    """The best conditions seen on a device: its coolest, its highest caps, all cores that it ever gave.
 
     Args:
-        band_k: How far above its coolest a device's body may be when something is measured.
-        clocks: Whose caps count: `cpu` those of cores only, otherwise all.
+        band_k: How far above its coolest a device's body may be during a measurement.
+        clocks: Clocks whose caps count: `cpu` for those of cores only, otherwise all.
     """
 
     def __init__(self, band_k: float, kind: str) -> None:
@@ -85,8 +85,8 @@ class Best:
         self._cpus: set[int] = set()
 
     def learn(self, now: Conditions) -> None:
-        """Takes a reading into account."""
-        # A core's own sensor rises by tens of degrees within a second of work.
+        """Updates the best with a reading."""
+        # A core's own sensor rises by tens of degrees within a second of work, so it is not used.
         if now.celsius is not None and any(word in now.zone.lower() for word in BODY):
             known = now.celsius if self._coolest_c is None else self._coolest_c
             self._coolest_c = min(now.celsius, known)
@@ -96,11 +96,11 @@ class Best:
         self._cpus |= set(cpu_list(now.cpus))
 
     def broken(self, now: Conditions, *, rested: bool = False) -> list[Broken]:
-        """What of a reading is worse than the best; empty where nothing is.
+        """Returns the ways in which a reading is worse than the best; empty if there are none.
 
         Args:
-            now: The reading, learnt already.
-            rested: Ask for half the band, so that a device that has cooled does not leave it at once.
+            now: The reading; it has been learnt already.
+            rested: Use half the band, so that a device that has cooled does not leave the band at once.
         """
         found = []
         for clock in self._counting(now):

@@ -1,4 +1,4 @@
-"""The temperature at which runs begin: a device is let cool, or warmed by its own workload."""
+"""The temperature at which runs begin. A device is left to cool, or warmed by its own workload."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class StartTemperature:
 
     Args:
         device: The device.
-        info: What it is.
-        protocol: How wide the band is, and how long to wait.
-        band: Temperatures at which runs begin; None takes the protocol's around what `info` tells.
+        info: Its properties.
+        protocol: Sets the width of the band, and the longest wait.
+        band: Temperatures at which runs begin; None uses the protocol's band around the temperature in `info`.
         sleep: How time passes.
     """
 
@@ -41,14 +41,14 @@ class StartTemperature:
     def reach(
         self, setting: Setting, warmed: Callable[[ThermalZone, float], float]
     ) -> tuple[str, ...]:
-        """Waits until the device is cool enough, and warms it where it is too cold.
+        """Waits until the device is cool enough, or warms it if it is too cold.
 
         Args:
-            setting: The clocks that the run will hold; none of them may be throttled.
-            warmed: Runs the workload until a sensor reads so many degrees Celsius, and returns what it reads then.
+            setting: The clocks of the run; none of them may be throttled.
+            warmed: Runs the workload until a sensor reads the given degrees Celsius, and returns its reading then.
 
         Returns:
-            Marks of the run: that it began colder than others.
+            Marks of the run, if it began colder than others.
 
         Raises:
             StableDeviceError: The device does not cool down, or stays throttled.

@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 Floats = NDArray[np.float64]
 _RESAMPLES = 2000
 _LEAST_RESAMPLED = 8
-"""Resampled medians of fewer values lie within their smallest and largest, which cover too little."""
+"""With fewer values, resampled medians stay between the smallest and largest value, so intervals are too narrow."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Interval:
 
     @property
     def ends(self) -> list[float] | None:
-        """Both ends; None where nothing is known of them."""
+        """Both ends; None if they are unknown."""
         return [self.low, self.high] if math.isfinite(self.low + self.high) else None
 
 
@@ -38,20 +38,20 @@ def median(samples: Sequence[float]) -> float:
 def paired_speedup(
     baseline: Sequence[float], challenger: Sequence[float], *, seed: int, confidence: float = 0.95
 ) -> Interval:
-    """Speed-up of a challenger over a baseline measured in the same blocks.
+    """Returns the speed-up of a challenger over a baseline measured in the same blocks.
 
-    Pairs the i-th block of both, so that drift which both share cancels; the estimate is the median of
-    the block ratios and its interval a percentile bootstrap over blocks (Efron and Tibshirani, 1993).
-    Of fewer than eight blocks no bootstrap covers what it says: there it is Student's, of the ratios' logarithms.
+    The i-th blocks of both form a pair, so that common drift cancels. The estimate is the median of the block
+    ratios. Its interval is a percentile bootstrap over blocks (Efron and Tibshirani, 1993). A bootstrap of fewer
+    than eight blocks does not reach its coverage, so Student's interval of the ratios' logarithms is used there.
 
     Args:
-        baseline: Seconds a block, above zero.
-        challenger: Seconds a block, of the same length.
+        baseline: Seconds for each block, above zero.
+        challenger: Seconds for each block, of the same length.
         seed: Seed of the resampling.
         confidence: Coverage of the interval, between 0 and 1.
 
     Returns:
-        The speed-up; of one block its interval is everything from 0 on.
+        The speed-up. With one block, its interval is everything from 0 on.
 
     Raises:
         ValueError: The two differ in length, or are empty.
@@ -63,24 +63,26 @@ def paired_speedup(
         return _bootstrap(ratios, seed, confidence)
     if len(ratios) == 1:
         return Interval(float(ratios[0]), 0.0, math.inf)
-    # Of an even number the geometric middle, so that either side over the other tells the same.
+    # For an even number, the geometric middle, so that the inverse ratio gives the inverse result.
     return _around(float(np.exp(np.median(np.log(ratios)))), _student_of_logs(ratios, confidence))
 
 
 def bootstrap_median(
     samples: Sequence[float], *, positive: bool, seed: int, confidence: float = 0.95
 ) -> Interval:
-    """Median with a percentile bootstrap interval (Efron and Tibshirani, 1993); Student's of fewer than eight.
+    """Returns the median with a percentile bootstrap interval (Efron and Tibshirani, 1993).
+
+    With fewer than eight values the interval is Student's.
 
     Args:
-        samples: Values, at least one; of one alone the interval is everything that they may be.
-        positive: Whether they are above zero by their nature, as seconds and bytes are: Student's interval is then
-            of their logarithms. Joules above idle are not: noise may take them below.
+        samples: Values, at least one. With only one, the interval is every possible value.
+        positive: Whether they are positive by nature, as seconds and bytes are. Student's interval is then taken on
+            their logarithms. Joules above idle are not: noise may make them negative.
         seed: Seed of the resampling.
         confidence: Coverage of the interval, between 0 and 1.
 
     Raises:
-        ValueError: There is no value, or one that is not above zero where all are.
+        ValueError: There is no value, or a value is not above zero although `positive` is set.
     """
     if not samples:
         raise ValueError("no value has no median")
@@ -103,23 +105,23 @@ def ratio_of_sums(
     seed: int,
     confidence: float = 0.95,
 ) -> Interval:
-    """The ratio of two weighted sums of medians that were not measured side by side.
+    """Returns the ratio of two weighted sums of medians that were not measured side by side.
 
-    Each side's samples are resampled by themselves (percentile bootstrap): the interval has the noise within each
-    side, and not what changed between them.
+    Each side's samples are resampled separately (percentile bootstrap). The interval therefore contains the noise
+    within each side, but not changes between them.
 
     Args:
         first: Samples of each term, at least one of each, above zero.
-        second: The same of the other side, as many terms.
-        weights: Of the terms.
+        second: Samples of the other side, with as many terms.
+        weights: Weight of each term.
         seed: Seed of the resampling.
         confidence: Coverage of the interval, between 0 and 1.
 
     Returns:
-        First over second; where a term has fewer than eight samples the interval is everything from 0 on.
+        First over second. If a term has fewer than eight samples, the interval is everything from 0 on.
 
     Raises:
-        ValueError: The sides differ in their terms, or have none.
+        ValueError: The sides have different terms, or none.
     """
     if not len(first) == len(second) == len(weights) or not first:
         raise ValueError("a ratio of sums needs the same terms on both sides")
@@ -150,19 +152,19 @@ def _bootstrap(values: Floats, seed: int, confidence: float) -> Interval:
 
 
 def _around(middle: float, found: Interval) -> Interval:
-    """An interval of a mean as one of a median, which lies within."""
+    """Uses the interval of a mean for a median, widened to contain it."""
     return Interval(middle, min(found.low, middle), max(found.high, middle))
 
 
 def _student_of_logs(values: Floats, confidence: float) -> Interval:
-    """Geometric mean of two values or more; one end is infinite where they are many magnitudes apart."""
+    """Returns the geometric mean of at least two values. One end is infinite if they are many magnitudes apart."""
     found = _student(np.log(values), confidence)
     with np.errstate(over="ignore"):
         return Interval(*np.exp([found.estimate, found.low, found.high]).tolist())
 
 
 def _student(values: Floats, confidence: float) -> Interval:
-    """Mean of two values or more."""
+    """Returns the mean of at least two values, with Student's interval."""
     count = len(values)
     quantile = float(stdtrit(count - 1, (1.0 + confidence) / 2.0))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(count)

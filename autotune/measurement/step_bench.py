@@ -30,13 +30,13 @@ class StepBench:
 
     Args:
         device: The device.
-        info: What it is.
-        observer: Runs commands on it; entered.
+        info: Its properties.
+        observer: Runs commands on it; must be entered.
         journal: The device's restore journal.
-        workload: What is measured.
-        meter: What its energy is taken from; None for times only.
-        protocol: How.
-        band: Temperatures at which runs begin; None takes the protocol's around what `info` tells.
+        workload: The workload.
+        meter: The meter that gives its energy; None to measure times only.
+        protocol: How runs are measured.
+        band: Temperatures at which runs begin; None uses the protocol's band around the temperature in `info`.
         sleep: How time passes.
     """
 
@@ -60,7 +60,7 @@ class StepBench:
         self._watch = StepWatch(workload, protocol)
         self._reconnection = Reconnection(device, observer, journal, protocol, sleep)
         self.calibration_records: tuple[str, ...] = ()
-        """Raw records of the last calibration: the idle device and the run, and what was broken off before."""
+        """Raw records of the last calibration: the idle device and the run, and earlier incomplete ones."""
 
     @property
     def band(self) -> Band | None:
@@ -68,7 +68,7 @@ class StepBench:
         return self._start.band
 
     def measuring(self, workload: Workload, protocol: Protocol | None = None) -> StepBench:
-        """The same device, with another workload."""
+        """Returns a bench for the same device with another workload."""
         return StepBench(
             self.device,
             self.info,
@@ -82,7 +82,7 @@ class StepBench:
         )
 
     def bring(self, text: str, name: str) -> PurePosixPath:
-        """Writes a file on the device that is removed at the end.
+        """Writes a file on the device. It is removed at the end.
 
         Raises:
             DeviceError: It cannot be written.
@@ -96,7 +96,7 @@ class StepBench:
         """Runs a command under a setting, without the protocol of a measurement.
 
         Raises:
-            StableDeviceError: It fails.
+            StableDeviceError: The command fails.
         """
         task = Task(command, setting.cpus_text, (), self.protocol.interval_s, limit_s)
 
@@ -112,10 +112,10 @@ class StepBench:
         return observed
 
     def calibrate(self, setting: Setting) -> Calibration | None:
-        """Finds a battery's unit and sign from an idle window and some steps under a setting that draws much.
+        """Finds a battery's unit and sign from an idle window and some steps under a setting that draws much power.
 
         Returns:
-            None where nothing needs it.
+            None if the meter needs no calibration.
 
         Raises:
             StableDeviceError: The battery's current does not follow the work.
@@ -146,11 +146,11 @@ class StepBench:
         return found
 
     def run(self, setting: Setting) -> StepRun:
-        """Measures a setting once; again where conditions did not hold, the meter failed, or the device was away.
+        """Measures a setting once. Repeats it if conditions did not hold, the meter failed, or the device was away.
 
         Raises:
             DeviceError: The device is gone.
-            NothingMeasuredError: No step was ever seen, in all the time that a run may take.
+            NothingMeasuredError: No step was seen in the longest time that a run may take.
         """
         runs: list[StepRun] = []
         attempts = returns = restarts = 0
@@ -168,7 +168,7 @@ class StepBench:
                     continue
                 if restarts < returns:
                     raise
-                # Else a search would meet it first whenever it goes on.
+                # Otherwise a resumed search would try it first every time.
                 told = f"the device restarted {restarts} times under it"
                 runs.append(StepRun("run_error", told))
                 break
@@ -179,10 +179,10 @@ class StepBench:
         return _chosen(runs)
 
     def profile(self, setting: Setting) -> tuple[StepRun, StepProfile | None]:
-        """Measures a setting once, and joins what was seen with the calls that the workload told of.
+        """Measures a setting once, and joins the observations with the calls that the workload reported.
 
         Returns:
-            The run, and its profile; None where the run is not `ok`, or the workload told of no calls.
+            The run, and its profile. The profile is None if the run is not `ok`, or the workload reported no calls.
 
         Raises:
             DeviceError: The device is gone.
@@ -203,7 +203,10 @@ class StepBench:
         )
 
     def calls(self, run: StepRun) -> Calls | None:
-        """When the calls of a run's steps began; None where it is not `ok`, or the workload told of none."""
+        """Returns the start times of calls in a run's steps.
+
+        Returns None if it is not `ok`, or the workload reported none.
+        """
         if run.status != "ok":
             return None
         observed, _ = parted(run.records)
@@ -212,7 +215,7 @@ class StepBench:
         return calls_of(observed, counted.start_s, counted.ends_s[-1])
 
     def _attempt(self, setting: Setting, taken: list[str]) -> StepRun:
-        """One run; what is recorded goes into `taken` at once, whatever ends it."""
+        """Runs once. Records go into `taken` at once, however the run ends."""
         try:
             self._reconnection.put_back()
             marks = self._start.reach(setting, self._warmed)
@@ -234,7 +237,7 @@ class StepBench:
         return seen.judged(self, setting, self._start.zone, marks, records)
 
     def _warmed(self, zone: ThermalZone, least_c: float) -> float:
-        """Lets the workload run on every core until a sensor reads so much; returns what it reads then."""
+        """Runs the workload on every core until a sensor reads `least_c`, and returns its reading then."""
         clusters = self.info.clusters
         every = Setting(None, (None,) * len(clusters), sum(len(c.cpus) for c in clusters))
         command = words(self.workload.command, every.threads)
@@ -250,7 +253,7 @@ class StepBench:
         return self._rested(self.meter.files, taken) if self.meter else None
 
     def _rested(self, watch: tuple[str, ...], taken: list[str]) -> Observation:
-        """Records the idle device for as long as its power takes to be known."""
+        """Records the idle device for as long as it takes to know its power."""
         length_s = self.protocol.settle_s + self.protocol.idle_s
         with waiting(f"{self.device.serial} to rest: its power when idle", lasting(length_s)):
             observed = self._observer.run(self._task((), "", watch, length_s))
@@ -277,12 +280,15 @@ class StepBench:
 
 
 def _has_joules(run: StepRun, meter: Meter | None) -> bool:
-    """Whether a run has what its meter can give; a battery that charges still does so in the next run."""
+    """Returns whether a run has all that its meter can give.
+
+    A charging battery will still charge in the next run.
+    """
     return meter is None or run.energy is not None or checks.CHARGING in run.marks
 
 
 def _chosen(runs: list[StepRun]) -> StepRun:
-    """The last run; the first that is `ok` where the last was not. The others become its rejected ones."""
+    """Returns the last run, or the first `ok` run if the last is not `ok`. The others become its rejected runs."""
     last = len(runs) - 1
     if runs[last].status not in ("ok", "run_error"):
         last = next((i for i, run in enumerate(runs) if run.status == "ok"), last)
@@ -291,7 +297,7 @@ def _chosen(runs: list[StepRun]) -> StepRun:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What an attempt recorded: the idle device before and after, the run, its steps, Android's thermal status."""
+    """The records of an attempt: the idle device before and after, the run, its steps, Android's thermal status."""
 
     before: Observation | None
     observed: Observation
@@ -307,7 +313,7 @@ class _Seen:
         marks: tuple[str, ...],
         records: tuple[str, ...],
     ) -> StepRun:
-        """The run's figures, and whether its conditions held."""
+        """Returns the run's figures, and whether its conditions held."""
         observed, counted, protocol = self.observed, self.counted, bench.protocol
         window = (counted.start_s, counted.ends_s[-1])
         wrong = conditions.broken(observed, window, setting, bench.info)
@@ -338,16 +344,16 @@ class _Seen:
 def _calibration(
     meter: Meter, current: str, counter: str, idle: Observation, busy: Observation
 ) -> Calibration:
-    """A battery's unit and sign, from its current when idle and in a run."""
+    """Returns a battery's unit and sign, from its current when idle and in a run."""
     readings = [[float(t) for _, t in o.series(current)] for o in (idle, busy)]
-    # The gauge needs a moment to see the work.
+    # The gauge needs a moment to react to the work.
     readings[1] = readings[1][len(readings[1]) // 3 :]
     status = next((t for f in meter.status_files for _, t in idle.series(f)), "")
     return calibrate(*readings, status=status.strip(), counter_a=_discharge(busy, counter))
 
 
 def _discharge(observed: Observation, counter: str) -> float | None:
-    """Mean discharge in amperes by a charge counter in microampere-hours; None where it did not move."""
+    """Returns the mean discharge in amperes from a charge counter in microampere-hours; None if it did not move."""
     seen = [(time, float(text)) for time, text in observed.series(counter)]
     if len(seen) < 2 or seen[0][1] == seen[-1][1]:
         return None

@@ -1,4 +1,4 @@
-"""What is measured of a step, how, and what a run of it gave."""
+"""The workload, the protocol of its measurement, and the result of a run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RunStatus = Literal["ok", "unstable", "throttled", "run_error"]
 
 @dataclass(frozen=True)
 class Workload:
-    """What is measured.
+    """A workload to measure.
 
     Attributes:
-        command: Program and arguments on the device; `{threads}` stands for their number.
-        step: What the line holds that the end of a step prints; a group named `ms` is how long it took.
-        watch: Files to sample beside what conditions and energy need.
+        command: Program and arguments on the device; `{threads}` stands for the number of threads.
+        step: A pattern for the line printed at the end of a step. A group named `ms` is the step's duration.
+        watch: Files to sample in addition to those for conditions and energy.
     """
 
     command: tuple[str, ...]
@@ -41,18 +41,18 @@ class Protocol:
 
     Attributes:
         warm_up: First steps that do not count.
-        least_steps: Steps that do, at least.
-        least_s: Seconds of them, at least.
+        least_steps: Least number of steps that count.
+        least_s: Least duration of these steps, in seconds.
         limit_s: Longest run.
-        interval_s: Between samples.
+        interval_s: Seconds between samples.
         idle_s: Length of each of the two idle windows, before and after a run.
-        settle_s: What is left out before each of them: a gauge shows the mean of a time that has passed.
-        band_k: How far above its temperature at the beginning a device may be when a run begins.
-        cold_k: How far below it may be; else it is warmed by the workload.
+        settle_s: Time to ignore before each idle window, because a gauge shows a mean of the past.
+        band_k: How far above its initial temperature a device may be when a run begins.
+        cold_k: How far below it may be; otherwise it is warmed by the workload.
         cooling_limit_s: Longest rest before a run.
-        warming_limit_s: Longest such work; what begins colder all the same is marked.
+        warming_limit_s: Longest warming. A run that still begins colder is marked.
         attempts: Runs of a setting before it is given up as unstable.
-        returns: How often a run is begun anew after the device went away or restarted.
+        returns: How often a run is restarted after the device went away or restarted.
         return_s: How long it may be away.
     """
 
@@ -77,17 +77,17 @@ class StepRun:
     """One run of the workload.
 
     Attributes:
-        status: `ok`; `throttled` where a clock was capped; `unstable` where another condition did not hold;
-            `run_error` where the workload did not run.
-        message: What was wrong; empty when `ok`.
-        step_s: Seconds of each step that counts, or of as many as were told of apart.
-        energy: Joules above idle of all of them; None without a meter, or where it says nothing.
-        marks: What makes the energy doubtful, or the beginning unlike that of others.
-        rails: Joules above idle of all of them by rail, of a meter that has several.
+        status: `ok`; `throttled` if a clock was capped; `unstable` if another condition did not hold; `run_error`
+            if the workload did not run.
+        message: The error; empty when `ok`.
+        step_s: Seconds of each step that counts, or of each one that was reported separately.
+        energy: Joules above idle of all of them; None without a meter, or if it gives none.
+        marks: Reasons to doubt the energy, or a start that differs from other runs.
+        rails: Joules above idle of all of them by rail, for a meter with several rails.
         celsius: Highest temperature; None without a sensor.
-        memory_bytes: Peak memory; None where it was not told.
+        memory_bytes: Peak memory; None if unknown.
         khz: Mean clock of each cluster, by name.
-        records: Raw records: idle before, the run, idle after; fewer where it was broken off.
+        records: Raw records: idle before, the run, idle after; fewer if it broke off.
         rejected: Earlier runs of the setting that do not count, with their records.
     """
 
@@ -106,7 +106,7 @@ class StepRun:
 
     @property
     def count(self) -> int:
-        """Steps that count."""
+        """Number of steps that count."""
         return self.steps or len(self.step_s)
 
     @property
@@ -114,7 +114,7 @@ class StepRun:
         """Median seconds of a step.
 
         Raises:
-            ValueError: There is none.
+            ValueError: There are no steps.
         """
         if not self.step_s:
             raise ValueError("a run that failed has no time")

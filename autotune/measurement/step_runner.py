@@ -1,4 +1,4 @@
-"""`autotune_step_runner` on a device: the workloads that it can be."""
+"""`autotune_step_runner` on a device, and the workloads that it provides."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from autotune.measurement.step_run import Workload
 
 PROGRAM = "autotune_step_runner"
 STEP_LINE = re.compile(r"^step (?P<number>\d+)(?: loss \S+ ms (?P<ms>\S+))?")
-"""What the end of a step prints, and how long it took."""
+"""Matches the line printed at the end of a step, with the step's duration."""
 _CROSSING = re.compile(
     r"crossing (\d+) (copy|map) (\d[\d.]*) (\d[\d.]*) reorder (\d[\d.]*) (\d[\d.]*)"
 )
 _OPENCL = re.compile(r"opencl (gpu|other) (.+)")
 MemoryKind = Literal["copy", "map"]
-"""How tensors cross to a GPU: copied, or mapped where it shares the host's memory."""
+"""How tensors cross to a GPU: copied, or mapped if it shares the host's memory."""
 _SWITCH = re.compile(r"switch (\d+) (\d+) us (-?[\d.]+)")
 
 
@@ -32,36 +32,36 @@ class StepRunner:
 
     Attributes:
         program: The program.
-        folder: The step's.
+        folder: The step's folder.
     """
 
     program: PurePosixPath
     folder: PurePosixPath
 
     def plain(self) -> Workload:
-        """Steps."""
+        """Returns plain steps."""
         return Workload(self._words("--threads", "{threads}"), STEP_LINE)
 
     def traced(self) -> Workload:
-        """Steps that tell when each call began."""
+        """Returns steps that report when each call began."""
         words = self._words("--threads", "{threads}", "--trace")
         return Workload(words, STEP_LINE, (PROC_STAT, PROC_STATUS))
 
     def planned(self, settings: PurePosixPath) -> Workload:
-        """Steps that go through the settings of a file."""
+        """Returns steps that go through the settings in a file."""
         return Workload(self._words("--settings", str(settings)), STEP_LINE)
 
     def chosen(self, settings: PurePosixPath) -> Workload:
-        """Steps whose calls use the schedules that a file names, and tell when they began."""
+        """Returns steps whose calls use the schedules named in a file. The steps report when each call began."""
         words = self._words("--settings", str(settings), "--trace")
         return Workload(words, STEP_LINE, (PROC_STAT, PROC_STATUS))
 
     def switches(self, settings: PurePosixPath) -> tuple[str, ...]:
-        """The command that measures what it costs to go from one setting of a file to another."""
+        """Returns the command that measures the cost of changes between the settings of a file."""
         return (str(self.program), "--switches", str(settings))
 
     def crossings(self) -> tuple[str, ...]:
-        """The command that measures what it costs to bring tensors to a GPU and back."""
+        """Returns the command that measures the cost of moving tensors to a GPU and back."""
         return self._words("--crossings")
 
     def _words(self, *words: str) -> tuple[str, ...]:
@@ -70,11 +70,11 @@ class StepRunner:
 
 @dataclass(frozen=True)
 class OnGpu:
-    """What a GPU does of a step.
+    """The GPU's part of a step.
 
     Attributes:
-        calls: Their numbers, rising.
-        memory: How tensors get there and back.
+        calls: Numbers of its calls, ascending.
+        memory: How tensors are moved there and back.
     """
 
     calls: tuple[int, ...]
@@ -88,14 +88,14 @@ def settings_text(
     used: Mapping[int, int] | None = None,
     on_gpu: OnGpu | None = None,
 ) -> str:
-    """A file of settings; `rpc/step_runner/settings.h` has the format.
+    """Returns the text of a settings file; `rpc/step_runner/settings.h` has the format.
 
     Args:
         settings: Cores, threads and clocks.
-        clusters: The device's.
+        clusters: The device's clusters.
         at: Settings by the call that they begin at; the first one begins a step.
-        used: Schedules of calls, by their numbers in the step's files; 0 where a call is not named.
-        on_gpu: What a GPU does of the step.
+        used: Schedules of calls, by their numbers in the step's files; 0 for a call that is not named.
+        on_gpu: The GPU's part of the step.
     """
     lines = []
     for setting in settings:
@@ -114,12 +114,12 @@ def settings_text(
 
 @dataclass(frozen=True)
 class CrossingSeconds:
-    """What it costs to bring a tensor from one place to the other.
+    """Cost of moving a tensor from one place to the other.
 
     Attributes:
-        to_gpu: Copied, or unmapped.
-        to_host: Copied, or mapped.
-        reorder_to_gpu: Its order changed besides.
+        to_gpu: Time to copy or unmap it.
+        to_host: Time to copy or map it.
+        reorder_to_gpu: Extra time to change its order.
         reorder_to_host: The same on the way back.
     """
 
@@ -131,11 +131,11 @@ class CrossingSeconds:
 
 @dataclass(frozen=True)
 class OpenClDevice:
-    """The device that shares in a step.
+    """The OpenCL device that takes part in a step.
 
     Attributes:
         name: Its name and its driver's version.
-        gpu: Whether it is a GPU; else it stands in for one.
+        gpu: Whether it is a GPU; otherwise it stands in for one.
     """
 
     name: str
@@ -145,7 +145,7 @@ class OpenClDevice:
 def crossing_seconds(
     lines: Sequence[Line],
 ) -> tuple[OpenClDevice, dict[MemoryKind, dict[int, CrossingSeconds]]]:
-    """The OpenCL device, and the cost of each kind of tensor by the number of one of them.
+    """Returns the OpenCL device, and the cost of each kind of tensor by the number of one such tensor.
 
     Raises:
         ValueError: Nothing was measured.
@@ -166,7 +166,7 @@ def crossing_seconds(
 
 
 def switch_seconds(lines: Sequence[Line], count: int) -> list[list[float]]:
-    """Seconds of a change from each of so many settings to each other; what is below zero is none.
+    """Returns seconds of a change from each of `count` settings to each other. Negative values count as zero.
 
     Raises:
         ValueError: A pair is missing.

@@ -11,15 +11,15 @@ from autotune.measurement.step_run import Protocol, Workload
 LOGGER = logging.getLogger("autotune.measurement")
 _SILENT_S = 60.0
 _NOT_STARTED = (126, 127)
-"""Exit codes of a program that cannot be run, and of one that is not there; shells have the same."""
+"""Exit codes for a program that cannot be run, and for one that does not exist, as in shells."""
 
 
 class StepWatch:
-    """Says when a run has enough steps, and what is wrong where it has none.
+    """Decides when a run has enough steps, and explains why a run has none.
 
     Args:
-        workload: What prints the lines.
-        protocol: How many steps are needed.
+        workload: The program that prints the lines.
+        protocol: Sets how many steps are needed.
     """
 
     def __init__(self, workload: Workload, protocol: Protocol) -> None:
@@ -27,11 +27,11 @@ class StepWatch:
         self._stepped = self._warned = False
 
     def steps(self, observed: Observation) -> Steps | None:
-        """The steps after the warm-up; None where there are too few."""
+        """Returns the steps after the warm-up; None if there are too few."""
         return steps(observed.lines, self._pattern, warm_up=self._protocol.warm_up)
 
     def enough(self, observed: Observation) -> bool:
-        """Whether a run may end. Warns once where a program prints lines, and none of them ends a step."""
+        """Returns whether a run may end. Warns once if a program prints lines and none of them ends a step."""
         if not self._stepped and self._ends(observed):
             self._stepped = True
         if not self._stepped and not self._warned and observed.samples and observed.lines:
@@ -45,7 +45,7 @@ class StepWatch:
         return counted.ends_s[-1] - counted.start_s >= self._protocol.least_s
 
     def require(self, observed: Observation) -> None:
-        """Checks that some run has shown a step; where none has, further runs would take as long for nothing.
+        """Checks that some run has shown a step. Otherwise further runs would take as long and give nothing.
 
         Raises:
             NothingMeasuredError: The command cannot be started, or no line of its output ended a step.
@@ -61,7 +61,7 @@ class StepWatch:
         )
 
     def failure(self, observed: Observation) -> str:
-        """Why a run cannot be used: the program failed, or there were too few steps."""
+        """Explains why a run cannot be used: the program failed, or there were too few steps."""
         if failed(observed):
             return observed.complaint
         return (
@@ -81,7 +81,7 @@ class StepWatch:
 
 
 def failed(observed: Observation) -> bool:
-    """Whether a command ended by itself, and not well."""
+    """Returns whether a command ended by itself with an error."""
     return observed.exit_code != 0 and not observed.why
 
 

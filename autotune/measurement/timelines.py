@@ -15,12 +15,12 @@ from autotune.power import Meter, Trace, baseline
 
 @dataclass(frozen=True)
 class Timeline:
-    """What was seen over time, in seconds since the workload was started.
+    """Observations over time, in seconds since the workload was started.
 
     Attributes:
-        power: Of the device, not above idle; None without a meter.
+        power: Total power of the device, not above idle; None without a meter.
         idle_w: Mean power of the idle device before and after; None without a meter.
-        calls: Of all steps, the warm-up included; None where the workload told of none.
+        calls: Calls of all steps, including the warm-up; None if the workload reported none.
     """
 
     power: Trace | None
@@ -28,7 +28,7 @@ class Timeline:
     calls: Calls | None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data: `{"times_s", "watts", "idle_w", "steps"}`; a step is its calls' edges, in seconds."""
+        """Returns plain data: `{"times_s", "watts", "idle_w", "steps"}`; a step is its calls' edges, in seconds."""
         return {
             "times_s": self.power.times_s.tolist() if self.power else [],
             "watts": self.power.watts.tolist() if self.power else [],
@@ -38,15 +38,16 @@ class Timeline:
 
 
 def timeline(records: Sequence[str], meter: Meter | None, settle_s: float) -> Timeline:
-    """What records tell.
+    """Reads a timeline from records.
 
     Args:
-        records: Of the run; with a meter, of the idle device before it, of it, and of the idle device after it.
-        meter: Calibrated, if it has to be.
-        settle_s: What does not count of each idle record.
+        records: The record of the run. With a meter: of the idle device before it, of the run, of the idle device
+            after.
+        meter: Must be calibrated if it needs calibration.
+        settle_s: Seconds to ignore in each idle record.
 
     Raises:
-        StableDeviceError: A record does not begin as one.
+        StableDeviceError: A record does not begin like one.
         ValueError: The meter is not calibrated, or steps have different numbers of calls.
     """
     run, around = parted(records)

@@ -1,4 +1,4 @@
-"""Which of two settings is better, from blocks in which both are measured in random order."""
+"""Decides which of two settings is better, from blocks in which both are measured in random order."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from autotune.measurement.statistics import Interval, paired_speedup
 Winner = Literal["first", "second", "tie"]
 
 LOOKS = (12, 24, 36, 48)
-"""Numbers of blocks after which a verdict may fall."""
+"""Numbers of blocks after which a verdict may be given."""
 LOOK_CONFIDENCE = 0.993
-"""Coverage of the interval at each look: over four looks a wrong winner is named in less than 5 % of cases."""
+"""Coverage of the interval at each look. Over four looks the wrong winner is named in less than 5 % of cases."""
 TIE = 0.01
-"""Two settings whose ratio lies surely within 1 % of 1 are a tie."""
+"""Two settings are a tie if their ratio is within 1 % of 1 over its whole interval."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a comparison says.
+    """The result of a comparison.
 
     Attributes:
-        winner: The smaller of the two, or `tie` where the interval holds 1.
+        winner: The side with the smaller value, or `tie` if the interval contains 1.
         ratio: First over second, with its interval.
-        blocks: How many blocks it rests on.
+        blocks: Number of blocks.
     """
 
     winner: Winner
@@ -35,7 +35,7 @@ class Verdict:
 
     @property
     def alike(self) -> bool:
-        """Whether the ratio lies surely within 1 % of 1."""
+        """Whether the whole interval of the ratio is within 1 % of 1."""
         return self.ratio.low > 1 - TIE and self.ratio.high < 1 + TIE
 
 
@@ -46,12 +46,12 @@ def judge(
     seed: int,
     confidence: float = LOOK_CONFIDENCE,
 ) -> Verdict:
-    """A verdict on values of the same blocks, such as seconds or joules of a step.
+    """Returns a verdict on values of the same blocks, such as seconds or joules of a step.
 
     Args:
-        first: A value a block.
-        second: A value a block, of the same length.
-        seed: Of the bootstrap.
+        first: One value for each block.
+        second: One value for each block, of the same length.
+        seed: Seed of the bootstrap.
         confidence: Coverage of the interval.
     """
     ratio = paired_speedup(first, second, seed=seed, confidence=confidence)
@@ -66,16 +66,16 @@ def versus(
     seed: int,
     looks: Sequence[int] = LOOKS,
 ) -> Verdict:
-    """Compares two settings in interleaved blocks until they are told apart, surely alike, or the looks are over.
+    """Compares two settings in interleaved blocks until one wins, they are certainly alike, or the looks are over.
 
-    A drift that both share, such as a device that warms and throttles, cancels in each block's ratio, and the order
-    within a block is drawn, so that it favours neither.
+    Common drift, as when a device warms up and throttles, cancels in each block's ratio. The order within a block
+    is random, so that it favours neither.
 
     Args:
         first: Measures the first setting once, such as the median of some steps.
         second: Measures the second.
-        seed: Of the orders and the bootstrap.
-        looks: Numbers of blocks after which a verdict may fall, rising.
+        seed: Seed of the orders and the bootstrap.
+        looks: Numbers of blocks after which a verdict may be given, ascending.
     """
     order = random.Random(seed)
     values: tuple[list[float], list[float]] = ([], [])

@@ -1,4 +1,4 @@
-"""Unit and sign of a battery's current, which are the maker's affair, from readings of the idle and busy device."""
+"""Finds the unit and sign of a battery's current from readings of the idle and busy device. They vary by maker."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LOGGER = logging.getLogger("autotune.power")
 
 _UNITS = {1e-3: "milliamperes", 1e-6: "microamperes"}
 _PLAUSIBLE_A = (0.1, 6.0)
-"""What a busy phone draws, or is charged with."""
+"""Amperes that a busy phone may draw, or be charged with."""
 _IMPOSSIBLE_A = 20.0
-"""No battery of such a device gives so much."""
+"""Amperes that no battery of such a device can give."""
 _AGREE = 3.0
-"""The two gauges agree to within this factor: a counter's steps are coarse, and the windows not the same."""
+"""Largest factor between the two gauges that agree. A counter's steps are coarse, and the windows differ."""
 _LEAST_CHANGE = 0.1
 
 
@@ -28,8 +28,8 @@ class Calibration:
 
     Attributes:
         amperes: Amperes for one unit.
-        sign: What `current_now` is multiplied by, for discharging to be positive.
-        why: How that was found, for people.
+        sign: Factor for `current_now` that makes discharging positive.
+        why: How this was found, for people.
     """
 
     amperes: float
@@ -45,21 +45,21 @@ class Calibration:
 def calibrate(
     idle: Sequence[float], busy: Sequence[float], *, status: str, counter_a: float | None = None
 ) -> Calibration:
-    """Unit and sign from readings of `current_now`.
+    """Finds unit and sign from readings of `current_now`.
 
-    Work makes a battery discharge faster, or charge slower: the reading moves towards the discharging sign. The
-    unit follows from its size, where one gives 0.1 to 6 A and the other does not, or is impossible; else from the
-    charge counter, which is in microampere-hours. Where that moved, it must not contradict either way.
+    Work makes a battery discharge faster, or charge more slowly, so the reading moves in the discharging direction.
+    The unit follows from the reading's size, if one unit gives 0.1 to 6 A and the other does not, or is impossible.
+    Otherwise it follows from the charge counter, which is in microampere-hours. If the counter moved, it must not
+    contradict the result in either case.
 
     Args:
-        idle: Readings while nothing was done.
+        idle: Readings of the idle device.
         busy: Readings while all cores worked.
         status: The battery's `status`.
-        counter_a: Mean discharge while busy in amperes, from `charge_counter`; None where that did not move.
+        counter_a: Mean discharge while busy in amperes, from `charge_counter`; None if the counter did not move.
 
     Raises:
-        StableDeviceError: The readings do not move with the work, have no unit that makes sense, or say something
-            else than the charge counter.
+        StableDeviceError: The readings do not change with the work, fit no unit, or contradict the charge counter.
     """
     if not idle or not busy:
         raise StableDeviceError("the battery's current cannot be read")
@@ -85,7 +85,7 @@ def calibrate(
 
 
 def _unit(size: float, busy: float, counter_a: float | None, why: str) -> float:
-    """Amperes for one unit, from the largest reading and the busy one."""
+    """Returns the amperes for one unit, from the largest reading and the busy one."""
     found = [unit for unit in _UNITS if _PLAUSIBLE_A[0] <= size * unit <= _PLAUSIBLE_A[1]]
     if not found and size * 1e-6 <= _IMPOSSIBLE_A < size * 1e-3:
         found = [1e-6]
@@ -103,7 +103,7 @@ def _unit(size: float, busy: float, counter_a: float | None, why: str) -> float:
 def _check(discharge_a: float, counter_a: float, why: str) -> None:
     """Refuses a discharge that the charge counter contradicts.
 
-    A counter that moved by one coarse step shows too much, never a third of what flowed.
+    A counter that moved by one coarse step shows too much, but never less than a third of the charge.
     """
     against = discharge_a * counter_a < 0 and abs(counter_a) > abs(discharge_a) / _AGREE
     # Some drivers' counters are in milliampere-hours.

@@ -1,4 +1,4 @@
-"""What a device's meters show, as watts or joules: one channel a figure, from the texts of its files."""
+"""A device's meters as watts or joules, read from the texts of their files. Each channel is one figure."""
 
 from __future__ import annotations
 
@@ -38,21 +38,25 @@ PATTERNS = (
     "/sys/class/powercap/*/energy_uj",
     "/sys/class/powercap/*/max_energy_range_uj",
 )
-"""Files that `find` wants to know of."""
+"""Patterns of the files that `find` needs."""
 
 _TOTAL_RAILS = ("VDD_IN", "POM_5V_IN", "VIN", "VDD_TOTAL", "TOTAL")
-"""Labels of rails that feed all others: of NVIDIA's Jetsons VDD_IN on TX1, TX2, Xavier NX, Orin NX and Orin Nano,
-POM_5V_IN on Nano, VIN on Thor. AGX Xavier and AGX Orin have none: their SYS5V and VIN_SYS_5V0 feed what is neither
-processor (jetson_stats, issues 51, 344 and 900)."""
+"""Labels of rails that feed all others. On NVIDIA's Jetsons these are VDD_IN on TX1, TX2, Xavier NX, Orin NX and
+Orin
+Nano, POM_5V_IN on Nano, and VIN on Thor. AGX Xavier and AGX Orin have none: their SYS5V and VIN_SYS_5V0 feed parts
+other than the processor (jetson_stats, issues 51, 344 and 900).
+"""
 _WITHIN = {"VDDQ_VDD2_1V8AO": "VIN_SYS_5V0"}
-"""Rails that another one feeds, which is measured too: AGX Orin's memory (Jetson Linux Developer Guide)."""
+"""Rails that are fed by another measured rail: AGX Orin's memory (Jetson Linux Developer Guide)."""
 _INA3221_CHANNELS = 3
-"""Above are sums and shunts: `curr4` adds the channels, `in4` to `in6` are shunts (hwmon/ina3221.rst)."""
+"""Higher channels are sums and shunts: `curr4` adds the channels, `in4` to `in6` are shunts (hwmon/ina3221.rst)."""
 _POWER_MONITOR = re.compile(r"ina\d+|isl28022|ltc294[57]|ltc4151|sq52206")
-"""Names of chips that are put where a board is to be measured (Linux, Documentation/hwmon). What other chips tell
-is a part's power: a graphics card's (amdgpu), a drive's, a processor's."""
+"""Names of chips that are used to measure a board (Linux, Documentation/hwmon). Other chips report a part's power:
+a
+graphics card's (amdgpu), a drive's, a processor's.
+"""
 _MICROVOLTS_FROM = 100_000
-"""A supply's voltage above this is in microvolts, as the kernel documents; some drivers give millivolts."""
+"""A supply's voltage from here on is in microvolts, as the kernel documents. Some drivers give millivolts."""
 _ENERGY_LINE = re.compile(r"CH\d+\(T=\d+\)\[([^\]]+)\],\s*(\d+)")
 
 
@@ -61,15 +65,15 @@ class Channel:
     """One figure of a meter.
 
     Attributes:
-        name: For people: the rail or the supply.
-        kind: What sort of meter.
-        quantity: `watts` now, or `joules` so far.
-        files: What is read, in one sample.
+        name: The rail or the supply, for people.
+        kind: The kind of meter.
+        quantity: `watts` at present, or `joules` in total.
+        files: Files that are read in one sample.
         whole: Whether it is the whole device's supply, or one of the parts that add up to it.
-        scale: Watts (or joules) for one unit of the product of the files; negative where the sign is turned.
-        wrap_j: Joules after which a counter begins anew; None where it does not.
-        calibrated: Whether unit and sign are known; a battery's are the maker's affair.
-        rail: The one of a file that tells of several rails.
+        scale: Watts (or joules) for one unit of the product of the files; negative if the sign is reversed.
+        wrap_j: Joules after which a counter restarts; None if it does not.
+        calibrated: Whether unit and sign are known; a battery's vary by maker.
+        rail: The rail, for a file with several rails.
     """
 
     name: str
@@ -83,7 +87,7 @@ class Channel:
     rail: str = ""
 
     def value(self, texts: Mapping[str, str | None]) -> float | None:
-        """Watts or joules of one sample; None where a file was not read."""
+        """Returns watts or joules of one sample; None if a file was not read."""
         product = self.scale
         for path in self.files:
             raw = texts.get(path)
@@ -101,7 +105,7 @@ class Channel:
             if self.kind in ("battery", "usb") and path.endswith("/voltage_now"):
                 figure *= 1e-6 if abs(figure) >= _MICROVOLTS_FROM else 1e-3
             if path.endswith("/power_now"):
-                # Some drivers turn the sign where it discharges; where it charges there are no joules.
+                # Some drivers reverse the sign while discharging. While charging, there are no joules.
                 figure = abs(figure)
             product *= figure
         return product
@@ -109,16 +113,16 @@ class Channel:
 
 @dataclass(frozen=True)
 class Meter:
-    """What gives the power of the whole device: channels that are added up.
+    """Measures the power of the whole device as a sum of channels.
 
     Attributes:
-        name: For people and for `--meter`.
-        channels: What is added up.
-        update_s: Seconds between new values, roughly; None unknown.
-        status_files: Files that tell whether it charges.
-        parts: What is in one of the channels already: shown, and not added.
-        command: A program that prints its values; empty where they are read from files.
-        source: Where the host reads it, as `Stream` takes it; empty where the device does.
+        name: Name for people and for `--meter`.
+        channels: Channels that are added up.
+        update_s: Approximate seconds between new values; None if unknown.
+        status_files: Files that show whether the battery charges.
+        parts: Channels that are included in one of the others: shown, but not added.
+        command: A program that prints its values; empty if they are read from files.
+        source: Source that the host reads, as `Stream` takes it; empty if the device reads the meter.
     """
 
     name: str
@@ -136,12 +140,12 @@ class Meter:
 
     @property
     def rails(self) -> tuple[Channel, ...]:
-        """What can be shown apart: its channels where there are several, and its parts."""
+        """Channels that can be shown separately: all of them if there are several, and the parts."""
         return (*(self.channels if len(self.channels) > 1 else ()), *self.parts)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What has to be sampled."""
+        """Files to sample."""
         if self.printed:
             return ()
         own = [path for channel in (*self.channels, *self.parts) for path in channel.files]
@@ -149,10 +153,10 @@ class Meter:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Meter:
-        """What `dataclasses.asdict` gave, after JSON.
+        """Returns the meter from the output of `dataclasses.asdict`, after JSON.
 
         Raises:
-            TypeError: It is something else.
+            TypeError: The value is something else.
         """
         lists = {k: tuple(v) for k, v in value.items() if isinstance(v, list)}
         for name in ("channels", "parts"):
@@ -162,7 +166,7 @@ class Meter:
         return cls(**{**value, **lists})
 
     def calibrated(self, scale: float) -> Meter:
-        """With the battery's scale known."""
+        """Returns the meter with the battery's scale."""
         return replace(
             self,
             channels=tuple(
@@ -173,14 +177,14 @@ class Meter:
 
 
 def find(files: Files, *, any_chip: bool = False) -> tuple[Meter, ...]:
-    """Meters of the whole device, the most trustworthy first.
+    """Finds meters of the whole device, the most trustworthy first.
 
-    Cumulative counters of rails come before monitors that are sampled, and a fuel gauge, which is slow and does not
-    see what USB brings, comes last; it is added to the USB supply's power.
+    Cumulative counters of rails come before sampled monitors. A fuel gauge comes last, because it is slow and does
+    not see the power from USB; it is added to the USB supply's power.
 
     Args:
-        files: Contents by path, of `PATTERNS`.
-        any_chip: Whether every hwmon chip that tells power may count where none is a power monitor.
+        files: Contents by path, for `PATTERNS`.
+        any_chip: Whether every hwmon chip that reports power is accepted if none is a power monitor.
     """
     found = [
         *_odpm(files),
@@ -193,10 +197,10 @@ def find(files: Files, *, any_chip: bool = False) -> tuple[Meter, ...]:
 
 
 def nvml_meter(probed: str, interval_s: float) -> Meter | None:
-    """The power of NVIDIA's GPUs, added up; None where none of them tells it.
+    """Returns a meter for the total power of NVIDIA's GPUs; None if no GPU reports it.
 
     Args:
-        probed: What `nvidia-smi` answered to `nvml.query`.
+        probed: Answer of `nvidia-smi` to `nvml.query`.
         interval_s: Seconds between readings.
     """
     rows = nvml.rows(probed.splitlines())
@@ -211,12 +215,12 @@ def nvml_meter(probed: str, interval_s: float) -> Meter | None:
 
 
 def stream_meter(source: str) -> Meter:
-    """A meter that the host reads from a source; see `Stream`."""
+    """Returns a meter that the host reads from a source; see `Stream`."""
     return Meter("csv", (Channel(source, "csv", "watts", (source,)),), source=source)
 
 
 def looked_for() -> str:
-    """For the error where there is no meter."""
+    """Returns the places that were searched, for the error message when there is no meter."""
     return (
         "power rails (ODPM, /sys/bus/iio), power monitors (INA, /sys/class/hwmon), RAPL (/sys/class/powercap), "
         "battery and USB (/sys/class/power_supply), NVML (nvidia-smi)"
@@ -224,7 +228,7 @@ def looked_for() -> str:
 
 
 def _odpm(files: Files) -> list[Meter]:
-    """Google's on-device power monitor: joules of each rail so far, in microwatt-seconds."""
+    """Finds Google's on-device power monitor: total joules of each rail, in microwatt-seconds."""
     paths = _matching(files, r"/sys/bus/iio/devices/iio:device\d+/energy_value")
     channels = tuple(
         Channel(rail, "odpm", "joules", (path,), False, 1e-6, rail=rail)
@@ -235,9 +239,9 @@ def _odpm(files: Files) -> list[Meter]:
 
 
 def _hwmon(files: Files, *, any_chip: bool) -> list[Meter]:
-    """INA monitors and their like: power in microwatts, or millivolts times milliamperes.
+    """Finds INA monitors and similar chips: power in microwatts, or millivolts times milliamperes.
 
-    A chip counts where it is a power monitor, or has a rail that feeds all others.
+    A chip is used if it is a power monitor, or has a rail that feeds all others.
     """
     every: list[Channel] = []
     for path in _matching(files, r"/sys/class/hwmon/hwmon\d+/power\d+_input"):
@@ -269,7 +273,7 @@ def _hwmon(files: Files, *, any_chip: bool) -> list[Meter]:
 
 
 def _monitors(name: str, every: Sequence[Channel]) -> Meter:
-    """Rails added up; behind a total one, or another one, they are in it already, and only shown."""
+    """Adds up rails. Rails behind a total rail, or behind another one, are already included and are only shown."""
     there = {c.name.upper() for c in every}
     totals = tuple(replace(c, whole=True) for c in every if c.name.upper() in _TOTAL_RAILS)
     if not totals:
@@ -280,9 +284,10 @@ def _monitors(name: str, every: Sequence[Channel]) -> Meter:
 
 
 def _iio(files: Files) -> list[Meter]:
-    """INA monitors as industrial I/O devices: power in milliwatts, as such (older Jetson kernels) or with a scale.
+    """Finds INA monitors that are industrial I/O devices.
 
-    Linux's own driver (ina2xx-adc) gives `in_power2_raw` and `in_power2_scale` (ABI/testing/sysfs-bus-iio).
+    Older Jetson kernels give power directly in milliwatts. Linux's own driver (ina2xx-adc) gives `in_power2_raw`
+    and `in_power2_scale` (ABI/testing/sysfs-bus-iio).
     """
     every = []
     for raw in _matching(files, r"/sys/bus/iio/devices/iio:device\d+/in_power\d+_raw"):
@@ -299,10 +304,12 @@ def _iio(files: Files) -> list[Meter]:
 
 
 def _rapl(files: Files) -> list[Meter]:
-    """Intel's and AMD's counters: packages and memory, in microjoules; cores and graphics are in the package.
+    """Finds Intel's and AMD's counters: packages and memory, in microjoules.
 
-    A package that has two interfaces (registers, and memory-mapped ones as `intel-rapl-mmio`) has one counter: the
-    first counts.
+    A package includes its cores and graphics.
+
+    A package with two interfaces (registers, and memory-mapped ones as `intel-rapl-mmio`) has one counter. The
+    first interface is used.
     """
     found: dict[tuple[str, str], Channel] = {}
     paths = _matching(files, r"/sys/class/powercap/[^/]+/energy_uj")
@@ -324,9 +331,9 @@ def _rapl(files: Files) -> list[Meter]:
 
 
 def _supplies(files: Files) -> list[Meter]:
-    """Battery and USB together: what charges the battery comes from USB, and is not the device's.
+    """Combines battery and USB: the power that charges the battery comes from USB and is not used by the device.
 
-    A USB supply that is not online gives nothing, whatever its driver shows last.
+    A USB supply that is not online gives nothing, even if its driver still shows an old value.
     """
     channels, status = [], []
     every = dict.fromkeys(
@@ -345,7 +352,7 @@ def _supplies(files: Files) -> list[Meter]:
                 Channel(name, "battery", "watts", (amperes, volts), False, calibrated=False)
             )
         elif kind == "battery" and number(files, watts) is not None:
-            # A laptop's that counts energy, not charge: microwatts.
+            # A laptop battery that counts energy, not charge: microwatts.
             channels.append(Channel(name, "battery", "watts", (watts,), False, 1e-6))
         elif kind.startswith("usb") and by_current:
             channels.append(Channel(name, "usb", "watts", (amperes, volts), False, 1e-6))
@@ -359,9 +366,9 @@ def _supplies(files: Files) -> list[Meter]:
 
 
 def _cells(folders: Sequence[str]) -> Sequence[str]:
-    """Batteries that are not one another: several gauges may watch one cell (a Pixel's `battery` and `maxfg`).
+    """Returns distinct batteries. Several gauges may watch one cell (a Pixel's `battery` and `maxfg`).
 
-    ACPI numbers its batteries, and each is one.
+    ACPI numbers its batteries, and each is distinct.
     """
     names = {folder: folder.rpartition("/")[2] for folder in folders}
     if all(re.fullmatch(r"BAT\w", name) for name in names.values()):

@@ -1,4 +1,4 @@
-"""What makes an energy worthless, or doubtful, and why."""
+"""Checks for energies that are worthless or doubtful, with the reasons."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from autotune.power.trace import Floats, Joules, Trace
 
 CHARGING = "the battery was charging"
 PORT_LIMITS_A = (0.1, 0.5, 0.9, 1.5, 2.0, 3.0)
-"""Currents that a USB port gives at most (USB 2.0, 3.0, Battery Charging 1.2, Type-C)."""
+"""Highest currents of USB ports (USB 2.0, 3.0, Battery Charging 1.2, Type-C)."""
 _BELOW_LIMIT = 0.06
-"""A meter stands a little below its port's limit: the paper's at 484 mA of 500 mA."""
+"""A limited meter stays a little below its port's limit: the paper's at 484 mA of 500 mA."""
 _NEAR = 0.01
 _SATURATED_SHARE = 0.9
 _FEWEST_UPDATES = 5
@@ -21,21 +21,21 @@ _FROZEN_SHARE = 0.3
 _FROZEN_FACTOR = 5.0
 _SPIKE_FACTOR = 20.0
 ABSURD_FACTOR = 100.0
-"""No device's power goes so far above its median while one workload runs: such a reading is none."""
+"""A reading this far above the median of one workload is wrong: no device's power varies so much."""
 _MOST_W = 1000.0
-"""What runs from a battery, or is a small board on a meter of its own, draws less."""
+"""Most watts of a device with a battery, or of a small board with its own meter."""
 _FINE_SHARE = 0.5
-"""New values that are not seen twice: of a fine meter nearly all, of a coarse one few."""
+"""Share of new values that occur only once: nearly all of a fine meter's, few of a coarse one's."""
 
 
 def saturated(amperes: Floats) -> str:
-    """Why a supply's current looks cut off; empty where it does not.
+    """Explains why a supply's current looks cut off; empty if it does not.
 
-    In the paper's published traces the meter stood at a 500 mA port's limit in 99 to 100 % of the samples with four
-    big cores, so that energy is a constant times the duration.
+    In the paper's published traces with four big cores, the meter stood at a 500 mA port's limit in 99 to 100 % of
+    the samples. Energy is then a constant times the duration.
 
     Args:
-        amperes: Current of a USB supply while work goes on, shape (n,).
+        amperes: Current of a USB supply during work, shape (n,).
     """
     if len(amperes) < _FEWEST_UPDATES:
         return ""
@@ -53,10 +53,10 @@ def saturated(amperes: Floats) -> str:
 
 
 def one_ceiling(watts: Sequence[float]) -> str:
-    """Why the powers of several configurations look cut off at one value; empty where they do not.
+    """Explains why the powers of several configurations look cut off at one value; empty if they do not.
 
     Args:
-        watts: Mean power of configurations that differ in cores or clocks, above idle or not.
+        watts: Mean power of configurations with different cores or clocks, above idle or not.
     """
     values = np.sort(np.asarray(watts, np.float64))[::-1]
     if len(values) < 4:
@@ -71,10 +71,10 @@ def one_ceiling(watts: Sequence[float]) -> str:
 
 
 def charging(statuses: Sequence[str | None]) -> str:
-    """Why a battery's figures do not tell what the device draws; empty where they do.
+    """Explains why a battery's figures do not show the device's power; empty if they do.
 
     Args:
-        statuses: While the workload ran, and while the device was idle.
+        statuses: Statuses during the workload and while the device was idle.
     """
     seen = {s.strip() for s in statuses if s}
     if "Charging" in seen:
@@ -83,7 +83,7 @@ def charging(statuses: Sequence[str | None]) -> str:
 
 
 def too_few(trace: Trace, start: float, end: float) -> str:
-    """Why the new values of a window are too few; empty where they are not."""
+    """Explains why a window has too few new values; empty if it has enough."""
     updates = trace.between(start, end).updates
     if updates >= _FEWEST_UPDATES:
         return ""
@@ -94,13 +94,13 @@ def too_few(trace: Trace, start: float, end: float) -> str:
 
 
 def gaps(trace: Trace, start: float, end: float, interval_s: float) -> str:
-    """Why too much of a window has no sample; empty where enough has.
+    """Explains why too much of a window has no sample; empty if enough has.
 
     Args:
-        trace: The meter's.
+        trace: The meter's trace.
         start: Beginning of the window.
         end: Its end.
-        interval_s: How often was to be sampled.
+        interval_s: Intended seconds between samples.
     """
     lengths = np.diff(np.concatenate([[start], trace.between(start, end).times_s, [end]]))
     lost = float(lengths[lengths > _GAP_FACTOR * interval_s].sum())
@@ -108,9 +108,9 @@ def gaps(trace: Trace, start: float, end: float, interval_s: float) -> str:
 
 
 def bursts(trace: Trace, start: float, end: float) -> str:
-    """Why samples of a window have no times of their own; empty where they have.
+    """Explains why samples of a window have no times of their own; empty if they have.
 
-    Lines without stamps that another program holds back arrive together, and would all be of one moment.
+    Lines without stamps that another program buffers arrive together and would all have the same time.
     """
     times = trace.between(start, end).times_s
     moments = len(np.unique(times))
@@ -125,14 +125,14 @@ def bursts(trace: Trace, start: float, end: float) -> str:
 def spikes(
     trace: Trace, start: float, end: float, factor: float = _SPIKE_FACTOR, least_w: float = 0.0
 ) -> str:
-    """Why single samples of a window look wrong; empty where they do not.
+    """Explains why single samples of a window look wrong; empty if they do not.
 
     Args:
-        trace: The meter's.
+        trace: The meter's trace.
         start: Beginning of the window.
         end: Its end.
-        factor: How many times the median is too much.
-        least_w: Taken for the median where that is less: an idle phone draws milliwatts, and wakes up.
+        factor: Multiple of the median that is too much.
+        least_w: Least value used for the median: an idle phone draws milliwatts, and wakes up.
     """
     watts = np.abs(trace.between(start, end).watts)
     usual = max(least_w, float(np.median(watts)) if len(watts) else 0.0)
@@ -146,10 +146,10 @@ def spikes(
 
 
 def not_above_idle(joules: Joules, idle_w: float) -> str:
-    """Why joules above idle say nothing; empty where they are above their uncertainty.
+    """Explains why joules above idle are meaningless; empty if they exceed their uncertainty.
 
     Args:
-        joules: Of the workload, above idle.
+        joules: Joules of the workload, above idle.
         idle_w: Power of the idle device.
     """
     if joules.joules > joules.deviation:
@@ -166,19 +166,22 @@ def not_above_idle(joules: Joules, idle_w: float) -> str:
 
 
 def too_much(trace: Trace, start: float, end: float) -> str:
-    """Why a window's power is hardly in watts; empty where it may be. Of a battery, or of a meter's stream."""
+    """Explains why a window's power is probably not in watts; empty if it may be.
+
+    For a battery or a meter's stream.
+    """
     watts = trace.between(start, end).watts
     usual = float(np.median(watts)) if len(watts) else 0.0
     return f"{usual:.0f} W: are these milliwatts?" if usual > _MOST_W else ""
 
 
 def frozen(trace: Trace, start: float, end: float) -> str:
-    """Why a meter looks frozen for a part of a window; empty where it does not.
+    """Explains why a meter looks frozen for a part of a window; empty if it does not.
 
-    One value for long is usual of a coarse meter under a steady load, so only a fine one can be judged.
+    A coarse meter often shows one value for long under a steady load, so only a fine one can be judged.
 
     Args:
-        trace: The meter's.
+        trace: The meter's trace.
         start: Beginning of the window.
         end: Its end.
     """
@@ -197,13 +200,13 @@ def frozen(trace: Trace, start: float, end: float) -> str:
 
 
 def stuck(trace: Trace, start: float, end: float, idle: Sequence[Trace] = ()) -> str:
-    """Why a meter looks stuck: it shows one value in a window, and idle as well; empty where it does not.
+    """Explains why a meter looks stuck, showing one value both in a window and when idle; empty if it does not.
 
     Args:
-        trace: The meter's.
+        trace: The meter's trace.
         start: Beginning of the window.
         end: Its end.
-        idle: What it showed of the idle device; where there is nothing, one value is enough.
+        idle: The meter's trace of the idle device. If it is empty, one value in the window is enough.
     """
     shown = _constant(trace.between(start, end))
     if shown is None or (idle and all(part.watts[-1:] != [shown] for part in idle)):
@@ -214,7 +217,7 @@ def stuck(trace: Trace, start: float, end: float, idle: Sequence[Trace] = ()) ->
 
 
 def one_value(trace: Trace, start: float, end: float) -> str:
-    """Why a meter that is not stuck is doubtful: it shows one value in a window, as where it is cut off."""
+    """Explains why a meter that is not stuck is doubtful: it shows one value in a window, as if it were cut off."""
     shown = _constant(trace.between(start, end))
     return (
         "" if shown is None else f"all samples are {shown:.3f} W: the meter is coarse, or saturated"
@@ -222,7 +225,7 @@ def one_value(trace: Trace, start: float, end: float) -> str:
 
 
 def _constant(trace: Trace) -> float | None:
-    """The one value of a trace; None where it moves, or is short."""
+    """Returns the one value of a trace; None if it changes, or is short."""
     if len(trace.watts) < 2 * _FEWEST_UPDATES or np.ptp(trace.watts) != 0:
         return None
     return float(trace.watts[0])

@@ -1,12 +1,11 @@
-"""Importer of the raw traces published with EMDL'21: USB and battery readings of a Meizu 16T while networks train.
+"""Imports the raw traces published with EMDL'21: USB and battery readings of a Meizu 16T that trains networks.
 
-A folder of the archive holds one setting of the phone, which its name tells: `MEIZU_Core_f0` (the cores of a mask,
-clocks left to the system), `MEIZU_Freq_1708800` (clocks held, cores left to the system). `usage_monitor/` has a
-block about every half second with a time stamp, currents, voltages and what /proc tells; `train_stamp/` says when
-each network and batch size began and ended; `train_bench/` has the trainer's own log; `processed_data/` is what the
-authors made of them.
+A folder of the archive holds one setting of the phone. Its name gives the setting: `MEIZU_Core_f0` (the cores of a
+mask, free clocks), `MEIZU_Freq_1708800` (fixed clocks, free cores). `usage_monitor/` has a block about every half
+second with a time stamp, currents, voltages and values from /proc. `train_stamp/` has the beginning and end of each
+network and batch size. `train_bench/` has the trainer's own log. `processed_data/` has the authors' results.
 
-Power readings may be missing, of a whole trace or of some blocks: what else is there is read, and energy is None.
+Power readings may be missing, for a whole trace or for some blocks. The rest is still read, and energy is None.
 """
 
 from __future__ import annotations
@@ -39,18 +38,21 @@ _MEMORY = tuple(re.compile(rf"^{name}:\s+(\d+) kB", re.MULTILINE) for name in ("
 _MOST_BLOCKS = 200_000
 _USER_HZ = 100
 _WORKS = 0.5
-"""A core trains where it is busy for more than this share of the time; in the archive others are for about 0.2."""
+"""A core trains if it is busy for more than this share of the time.
+
+In the archive, other cores are busy for about 0.2.
+"""
 _MICRO = 1e-6
 NONE = Baseline(0.0, 0.0)
-"""No baseline: all of the energy."""
+"""No baseline: energy is the total."""
 
 
 @dataclass(frozen=True)
 class Readings:
-    """Samples over time, in seconds, amperes and volts, each of shape (n,); NaN where there is no reading.
+    """Samples over time, in seconds, amperes and volts, each of shape (n,); NaN if there is no reading.
 
-    A battery's current is positive while it discharges. The archive has it the other way round: the phone's
-    readings fall far below zero where the work needs more than USB gives.
+    A battery's current is positive while it discharges. The archive has the opposite sign: the phone's readings
+    fall far below zero when the work needs more than USB gives.
     """
 
     times_s: Floats
@@ -60,11 +62,11 @@ class Readings:
     battery_v: Floats
 
     def usb(self) -> Trace:
-        """Power over USB, where it was read."""
+        """Returns the power over USB, at the times when it was read."""
         return self._known(self.usb_a * self.usb_v)
 
     def total(self) -> Trace:
-        """Power over USB and from the battery, where both were read."""
+        """Returns the power over USB and from the battery, at the times when both were read."""
         return self._known(self.usb_a * self.usb_v + self.battery_a * self.battery_v)
 
     def _known(self, watts: Floats) -> Trace:
@@ -81,12 +83,12 @@ class TracedRun:
         batch: Batch size.
         start_s: When training began, in the readings' time.
         end_s: When it ended.
-        step_s: Seconds of a step by the trainer's own log; None where that is missing.
+        step_s: Seconds of a step in the trainer's own log; None if missing.
         usb_j: Energy over USB in the window; None without readings.
         total_j: Energy over USB and from the battery; None without readings of both.
-        saturated: Why the USB meter looks cut off; empty where it does not.
-        memory_bytes: Most memory that the trainer had; None unknown.
-        cores_busy: How many cores worked on average, whoever they worked for; None unknown.
+        saturated: Why the USB meter looks cut off; empty if it does not.
+        memory_bytes: Peak memory of the trainer; None if unknown.
+        cores_busy: Mean number of busy cores, whatever they worked for; None if unknown.
     """
 
     network: str
@@ -108,11 +110,11 @@ class TracedRun:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the phone was set to.
+    """A setting of the phone.
 
     Attributes:
-        cpus: Cores that the trainer was held to; None where they were left to the system.
-        khz: Clock that the cores were held at; None where it was left to the system.
+        cpus: Cores that the trainer was restricted to; None if the system chose.
+        khz: Fixed clock of the cores; None if the system chose.
     """
 
     cpus: tuple[int, ...] | None
@@ -120,16 +122,16 @@ class Setting:
 
 
 def settings(folder: Path) -> list[Path]:
-    """Folders of settings in a folder of the archive, by name; the folder itself where it has none."""
+    """Returns folders of settings in a folder of the archive, by name; or the folder itself if it has none."""
     found = sorted(path.parent for path in folder.glob("*/usage_monitor") if path.is_dir())
     return found or [folder]
 
 
 def setting(folder: Path) -> Setting:
-    """What a setting's folder says by its name.
+    """Parses a setting from its folder's name.
 
     Raises:
-        UsageError: It says nothing that is known.
+        UsageError: The name has no known form.
     """
     match = _NAME.fullmatch(folder.resolve().name)
     mask = int(match[1], 16) if match and match[1] else None
@@ -144,11 +146,11 @@ def setting(folder: Path) -> Setting:
 
 
 def runs(folder: Path) -> list[TracedRun]:
-    """All runs of a setting, by network and batch size; what was not read of them is None.
+    """Reads all runs of a setting, by network and batch size. Missing values are None.
 
     Raises:
-        UsageError: It is no such folder.
-        RecordError: A file of it is damaged, or beyond a limit.
+        UsageError: It is not such a folder.
+        RecordError: A file in it is damaged, or exceeds a limit.
     """
     with reading(folder):
         return _runs(folder)
@@ -198,7 +200,7 @@ def _runs(folder: Path) -> list[TracedRun]:
 
 
 def _energy(readings: Readings, start: float, end: float) -> tuple[float | None, float | None, str]:
-    """Joules over USB and in all in a window, None where nothing was read; and why the meter looks cut off."""
+    """Returns joules over USB and in total in a window (None without readings), and why the meter looks cut off."""
     joules = []
     for trace in (readings.usb(), readings.total()):
         known = len(trace.between(start, end).watts) > 0
@@ -209,7 +211,7 @@ def _energy(readings: Readings, start: float, end: float) -> tuple[float | None,
 
 
 def read_monitor(path: Path) -> Readings:
-    """A raw `usage_monitor` file.
+    """Reads a raw `usage_monitor` file.
 
     Raises:
         UsageError: It cannot be read, or has no block.
@@ -228,7 +230,7 @@ def _monitor(path: Path, text: str) -> Readings:
 
 
 def _blocks(text: str) -> list[tuple[float, str]]:
-    """The blocks of a raw monitor file, each with its time stamp in milliseconds."""
+    """Returns the blocks of a raw monitor file, each with its time stamp in milliseconds."""
     if text.count("NEW DATA") > _MOST_BLOCKS:
         raise ValueError(f"it has more than {_MOST_BLOCKS} blocks")
     found = list(_BLOCK.finditer(text))
@@ -237,7 +239,7 @@ def _blocks(text: str) -> list[tuple[float, str]]:
 
 
 def _memory(text: str) -> list[tuple[float, int]]:
-    """Bytes that the trainer had at most until then, or then, by the readings' time."""
+    """Returns the trainer's memory in bytes, peak or present, by the readings' time."""
     found = []
     for stamp, block in _blocks(text):
         told = next(filter(None, (memory.search(block) for memory in _MEMORY)), None)
@@ -247,7 +249,7 @@ def _memory(text: str) -> list[tuple[float, int]]:
 
 
 def read_performance(path: Path) -> dict[int, tuple[int | None, float | None]]:
-    """The authors' own table of memory (bytes) and CPU use (cores) by batch size; empty where there is none."""
+    """Reads the authors' own table of memory (bytes) and CPU use (cores) by batch size; empty if there is none."""
     if not path.exists():
         return {}
     found = {}
@@ -263,7 +265,7 @@ def read_performance(path: Path) -> dict[int, tuple[int | None, float | None]]:
 
 
 def _number(text: str | None) -> float | None:
-    """A number of a table that is not below zero; None where there is none."""
+    """Parses a number of a table that is not below zero; None if there is none."""
     try:
         value = float(text or "")
     except ValueError:
@@ -272,7 +274,7 @@ def _number(text: str | None) -> float | None:
 
 
 def read_cores(path: Path) -> list[tuple[float, dict[int, float]]]:
-    """Seconds that each core had worked (/proc/stat, man 5 proc), by the readings' time, of a raw monitor file.
+    """Reads seconds of work by core (/proc/stat, man 5 proc) from a raw monitor file, by the readings' time.
 
     Raises:
         UsageError: It cannot be read.
@@ -295,7 +297,7 @@ def _cores(text: str) -> list[tuple[float, dict[int, float]]]:
 def _busy(
     rows: Sequence[tuple[float, Mapping[int, float]]], start: float, end: float
 ) -> tuple[dict[int, float], float]:
-    """Seconds that each core worked in a window, and the seconds between its first and last reading."""
+    """Returns the seconds that each core worked in a window, and the seconds between its first and last reading."""
     inside = [row for row in rows if start < row[0] <= end]
     if len(inside) < 2:
         return {}, 0.0
@@ -304,16 +306,16 @@ def _busy(
 
 
 def busy_cores(folder: Path, found: Sequence[TracedRun]) -> tuple[int, ...]:
-    """Cores that worked for most of the time of a setting's runs; none where that was not recorded.
+    """Returns the cores that worked for most of the time in a setting's runs; none if this was not recorded.
 
-    Of all runs together: the shortest have too few readings, and their cores do much else.
+    All runs are combined, because the shortest have few readings and their cores do much other work.
 
     Args:
-        folder: The setting's.
+        folder: The setting's folder.
         found: Its runs.
 
     Raises:
-        RecordError: A file of it is damaged, or beyond a limit.
+        RecordError: A file in it is damaged, or exceeds a limit.
     """
     with reading(folder):
         return _busy_cores(folder, found)
@@ -345,10 +347,10 @@ def _readings(rows: Floats) -> Readings:
 
 
 def read_stamp(path: Path) -> tuple[float, float]:
-    """When training began and ended, in seconds.
+    """Reads when training began and ended, in seconds.
 
     Raises:
-        UsageError: It cannot be read, or lacks one.
+        UsageError: The file cannot be read, or lacks one of the times.
     """
     found = {word: int(stamp) / 1e3 for word, stamp in _STAMP.findall(_text(path))}
     if set(found) != {"Begin", "End"}:
@@ -357,14 +359,14 @@ def read_stamp(path: Path) -> tuple[float, float]:
 
 
 def read_steps(path: Path) -> dict[int, float]:
-    """Seconds of a training step by batch size, from the trainer's log; empty where there is none."""
+    """Reads seconds of a training step by batch size from the trainer's log; empty if there is none."""
     if not path.exists():
         return {}
     return {int(b): float(ms) / 1e3 for _, ms, b in _LATENCY.findall(_text(path))}
 
 
 def read_latencies(path: Path) -> dict[int, float]:
-    """The authors' own table of seconds of a training step, by batch size.
+    """Reads the authors' own table of seconds of a training step, by batch size.
 
     Raises:
         UsageError: It cannot be read, or lacks a column.

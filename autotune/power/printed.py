@@ -1,4 +1,4 @@
-"""Samples of a meter whose values are printed lines."""
+"""Samples of a meter that prints its values as lines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from autotune.power.channels import Meter
 def samples(
     meter: Meter, lines: Sequence[tuple[float, str]]
 ) -> tuple[list[float], list[dict[str, str | None]]]:
-    """Times and texts by channel, as `trace_of` takes them.
+    """Returns times and texts by channel, as `trace_of` takes them.
 
-    Of several GPUs each has a line; a sample is a line of every one.
+    With several GPUs, each has its own line, and a sample combines one line of each.
 
     Args:
-        meter: A printed one.
-        lines: When each was printed, and what it says.
+        meter: A meter that prints its values.
+        lines: Times and texts of the printed lines.
     """
     if meter.source:
         (path,) = meter.channels[0].files

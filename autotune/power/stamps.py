@@ -1,4 +1,4 @@
-"""When readings were measured, by the stamps that they bear or by when they arrived, in the host's time."""
+"""Measurement times of readings, from their own stamps or their arrival, in the host's time."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 NEAR_S = 1.0
-"""Own stamps that are so near the host's clock may be its time; others are another clock's."""
+"""Stamps this close to the host's clock may be in its time. Others come from another clock."""
 _UNITS = {1e3: "milliseconds", 1e6: "microseconds", 1e9: "nanoseconds"}
 _DAY_S = 86_400.0
 _STEADY = 5.0
-"""A clock that runs so many times as fast as the host's, or slower by that, counts in another unit."""
+"""A clock that runs this many times faster or slower than the host's counts in another unit."""
 _RATE_OVER_S = 1.0
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """A reading as it came.
+    """A reading as it arrived.
 
     Attributes:
         host_s: When it arrived, in the host's monotonic time.
         wall_s: The same in seconds since the epoch.
-        own_s: The stamp that it bears; None where it bears none.
-        watts: What it says.
+        own_s: Its own stamp; None without one.
+        watts: Its value.
         text: The line.
     """
 
@@ -35,14 +35,14 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Segment:
-    """Readings whose stamps are of one clock that did not go back meanwhile, or that bear none.
+    """Readings with stamps from one clock that did not go back, or without stamps.
 
     Attributes:
-        lines: As they came.
+        lines: The readings in order of arrival.
         times_s: When each was measured, in the host's monotonic time.
-        deviation_s: How far all of these may be off together.
-        behind_s: How far another clock's stamps are behind the host's clock; 0 where they are its time.
-        fault: Why the stamps are no seconds; empty where they are.
+        deviation_s: Possible common error of all these times.
+        behind_s: How far another clock's stamps are behind the host's clock; 0 if they are in its time.
+        fault: Why the stamps are not in seconds; empty if they are.
     """
 
     lines: tuple[Arrived, ...]
@@ -53,7 +53,10 @@ class Segment:
 
 
 def segments(lines: Sequence[Arrived]) -> list[Segment]:
-    """Readings by the clock that stamped them; where stamps go back, as after a restart, is another one."""
+    """Groups readings by the clock that stamped them.
+
+    Stamps that go back, as after a restart, begin another clock.
+    """
     parts: list[list[Arrived]] = []
     for line in lines:
         before = parts[-1][-1].own_s if parts else None
@@ -66,23 +69,25 @@ def segments(lines: Sequence[Arrived]) -> list[Segment]:
 
 
 def unit_of(own_s: float, wall_s: float) -> str:
-    """The unit in which a stamp is about the host's time since the epoch, where it is not seconds; else empty."""
+    """Returns the unit, other than seconds, in which a stamp is near the host's time since the epoch; else
+    empty.
+    """
     return next((n for k, n in _UNITS.items() if abs(own_s / k - wall_s) < _DAY_S), "")
 
 
 def _segment(lines: tuple[Arrived, ...]) -> Segment:
-    """Its times.
+    """Finds measurement times of readings.
 
-    A reading arrives after it was measured, so the least of arrival less stamp is the most that the meter's clock
-    can be behind the host's. Where it is small, it may as well be a delay: the middle is taken, and half of it is
-    how far that is off. Where it is large, or below 0 as no delay is, it is another clock, and the quickest line
-    is taken to have come at once.
+    A reading arrives after it was measured. So the smallest difference of arrival and stamp is the most that the
+    meter's clock can be behind the host's. A small difference may also be a delay, so half of it is used, and half
+    of it is the possible error. A large difference, or one below 0, which no delay can be, means another clock. The
+    quickest line is then taken to have arrived without delay.
     """
     stamped = [(line, line.own_s) for line in lines if line.own_s is not None]
     if not stamped:
         return Segment(lines, tuple(line.host_s for line in lines))
     late = min(line.wall_s - own for line, own in stamped)
-    # Lines that come together, as from a buffer, tell the rate by the last of them.
+    # If lines arrive together, as from a buffer, the last of them is used to find the rate.
     first = next(i for i in reversed(range(len(lines))) if lines[i].host_s == lines[0].host_s)
     if fault := _fault(*stamped[first], *stamped[-1]):
         return Segment(lines, tuple(line.host_s for line in lines), fault=fault)

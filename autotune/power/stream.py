@@ -1,7 +1,7 @@
-"""A meter that another program reads: its lines, from a file, a FIFO or a TCP port of any host.
+"""A meter that another program reads. Its lines come from a file, a FIFO or a TCP port of any host.
 
-A line is `seconds,watts`, or `watts` alone; a first line may name columns. The host reads them while the device
-works, and notes when each arrived.
+A line is `seconds,watts`, or only `watts`. A first line may name columns. The host reads the lines while the device
+works, and records when each arrived.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from autotune.power.stamps import Arrived, segments, unit_of
 LOGGER = logging.getLogger("autotune.power")
 
 PREFIX = "csv:"
-"""How such a meter is named on the command line: `csv:SOURCE`."""
+"""Prefix of such a meter on the command line: `csv:SOURCE`."""
 COLUMNS = {
     "seconds": (
         ("seconds", 1.0),
@@ -41,27 +41,27 @@ COLUMNS = {
     "volts": (("volts", 1.0), ("millivolts", 1e-3)),
     "amperes": (("amperes", 1.0), ("amps", 1.0), ("milliamperes", 1e-3), ("milliamps", 1e-3)),
 }
-"""Names that a first line may give to columns, and their units; others are passed over."""
+"""Names that a first line may give to columns, and their units. Other columns are ignored."""
 _FIRST_READING_S = 10.0
 _PAUSE_S = 0.01
 _AGAIN_S = 2.0
 _CONNECT_S = 5.0
 _LATE_S = 2.0
-"""How long a line of the window's end is waited for."""
+"""How long to wait for a line about the window's end."""
 _KEPT_S = 120.0
-"""Lines before a window that still tell how own stamps are aligned."""
+"""How long lines before a window are kept, to align their stamps with the host's clock."""
 _LONGEST_LINE = 4096
 _SHOWN = 60
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What came within a window.
+    """Lines that belong to a window.
 
     Attributes:
         readings: Time of each on the host's monotonic clock, watts, the line itself.
-        errors: When a line came that is no reading, or the source ended, and the words for it.
-        deviation_s: How far the times of all readings may be off together: the meter's clock is not the host's.
+        errors: When a line arrived that is not a reading, or the source ended, with a message.
+        deviation_s: Possible common error of the readings' times, since the meter's clock is not the host's.
     """
 
     readings: tuple[tuple[float, str, str], ...]
@@ -70,24 +70,24 @@ class Taken:
 
 
 class _UnknownColumnsError(ValueError):
-    """A first line that names no known columns: what follows could be in any unit."""
+    """A first line names no known columns, so the following lines could be in any unit."""
 
 
 _UNNAMED = {1: {"watts": (0, 1.0)}, 2: {"seconds": (0, 1.0), "watts": (1, 1.0)}}
 
 
 class Columns:
-    """What the fields of a line are; a first line may say so."""
+    """The meaning of a line's fields. A first line may name them."""
 
     def __init__(self) -> None:
         self._at: dict[str, tuple[int, float]] = {}
         self._first = True
 
     def read(self, line: str) -> tuple[float | None, float] | None:
-        """Own stamp (None without one) and watts of a line; None of one that names columns.
+        """Returns the stamp (None without one) and the watts of a line; None for a line that names columns.
 
         Raises:
-            ValueError: It is neither.
+            ValueError: The line is neither.
         """
         fields = [field.strip().strip('"') for field in line.split(",")]
         first, self._first = self._first, False
@@ -111,7 +111,7 @@ class Columns:
 
 
 def _named(fields: Sequence[str]) -> dict[str, tuple[int, float]]:
-    """Where each quantity is, and its unit."""
+    """Returns the position and the unit of each quantity."""
     known = {other: (name, unit) for name, others in COLUMNS.items() for other, unit in others}
     found = [(index, known.get(field.lower())) for index, field in enumerate(fields)]
     return {of[0]: (index, of[1]) for index, of in found if of is not None}
@@ -130,11 +130,11 @@ def _shown(line: str) -> str:
 
 
 class _File:
-    """A file that grows, a FIFO or a serial line.
+    """A growing file, a FIFO or a serial line.
 
     Attributes:
-        past_bytes: What a file held already, and is still to be read: its past, of which only the names count.
-        over: Whether what is read next begins anew: a FIFO has no writer, or a file was emptied.
+        past_bytes: Bytes that a file already held and that are still to be read. Only column names in them count.
+        over: Whether the next read begins anew, because a FIFO has no writer or a file was emptied.
     """
 
     def __init__(self, path: Path) -> None:
@@ -147,8 +147,8 @@ class _File:
         self.past_bytes = about.st_size if self._grows else 0
 
     def read(self) -> bytes | None:
-        """What has come, after a moment at most."""
-        # Woken at once: a FIFO's next writer may open it soon after the last one closed it.
+        """Returns new bytes, after a short wait at most."""
+        # Returns at once when woken: a FIFO's next writer may open it soon after the last one closed it.
         self._news.poll(_PAUSE_S * 1000)
         try:
             got = os.read(self._file, 65536)
@@ -167,12 +167,12 @@ class _File:
         return got
 
     def close(self) -> None:
-        """Gives it up."""
+        """Closes it."""
         os.close(self._file)
 
 
 class _Port:
-    """A TCP port that we connect to."""
+    """A TCP port to connect to."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=_CONNECT_S)
@@ -180,7 +180,7 @@ class _Port:
         self.past_bytes, self.over = 0, False
 
     def read(self) -> bytes | None:
-        """What has come, after a moment at most; None where the other side has ended it."""
+        """Returns new bytes, after a short wait at most; None if the other side has ended the connection."""
         try:
             return self._socket.recv(65536) or None
         except TimeoutError:
@@ -189,15 +189,15 @@ class _Port:
             return None
 
     def close(self) -> None:
-        """Gives it up."""
+        """Closes it."""
         self._socket.close()
 
 
 def check(source: str) -> None:
-    """Refuses what cannot be a source, before anything is begun.
+    """Refuses an invalid source before anything is started.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is not a source.
     """
     hint = "give csv:FILE, a file or FIFO that another program writes to, or csv:tcp://HOST:PORT"
     if not source or source == "-":
@@ -224,9 +224,9 @@ def _address(source: str, hint: str = "") -> tuple[str, int]:
 
 
 class Stream:
-    """A source that is read by a thread for as long as it is entered.
+    """A source that a thread reads for as long as it is entered.
 
-    A TCP connection that ends is tried again, and a FIFO goes on with its next writer.
+    A TCP connection that ends is retried, and a FIFO continues with its next writer.
 
     Args:
         source: A path, or `tcp://HOST:PORT`.
@@ -282,9 +282,9 @@ class Stream:
             self._open.close()
 
     def take(self, start: float, end: float) -> Taken:
-        """What was measured within a window of the host's monotonic time; older lines are forgotten.
+        """Returns the readings measured within a window of the host's monotonic time, and forgets older lines.
 
-        A line of the window's end may still be under way, and is waited for.
+        A line about the window's end may still be under way, so it is waited for.
         """
         with self._news:
             self._news.wait_for(lambda: self._lines and self._lines[-1].host_s > end, _LATE_S)
@@ -311,7 +311,7 @@ class Stream:
         return Taken(tuple(sorted(found)), told, deviation_s)
 
     def _tell_clock(self, behind_s: float) -> None:
-        """Tells once that stamps are another clock's."""
+        """Reports once that stamps come from another clock."""
         if behind_s and not self._clock_told:
             self._clock_told = True
             LOGGER.warning(
@@ -338,7 +338,7 @@ class Stream:
                 continue
             arrived = self.now(), self._wall()
             if source.over and rest:
-                # What the next writer begins with is no end of this one's line.
+                # The start of the next writer's output does not complete this one's line.
                 self._tell(arrived[0], f"'{_shown(rest.decode(errors='replace'))}' broke off")
                 rest = b""
             rest += data
@@ -350,7 +350,7 @@ class Stream:
                 self._put(text, *arrived, new=source.past_bytes < 0)
 
     def _anew(self) -> None:
-        """Tries a connection again that has ended."""
+        """Reconnects after a connection has ended."""
         if self._open is not None:
             self._open.close()
             self._open = None

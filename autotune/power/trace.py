@@ -1,4 +1,4 @@
-"""Power over time, and energy as its integral above what the device draws when idle."""
+"""Power over time, and energy as its integral above idle power."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _FEWEST_CORRELATED = 8
 _FLAT_SHARE = 0.01
 
 _UNSEEN_SHARE = 0.5
-"""How much of itself idle power is taken to have moved where only one side of the work was seen: a device that has
-worked is warm, and its clocks come down late."""
+"""Assumed change of idle power, as a share of it, if only one side of the work was recorded. A device that has
+worked
+is warm, and its clocks come down late.
+"""
 
 _PLAUSIBLE, _FEWEST_OTHERS = 50.0, 3
-"""A counter that went back has wrapped where that means at most so many times the median of the other powers."""
+"""A counter that went back has wrapped, if this gives at most this many times the median of the other powers."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,9 @@ class Trace:
     """Power over time.
 
     Attributes:
-        times_s: When each value was read, rising, shape (n,).
-        watts: Mean power since the value before (a gauge's own average, or a counter's difference), shape (n,).
-        resets_s: When a counter was found to have begun anew: the interval before has no value.
+        times_s: When each value was read, ascending, shape (n,).
+        watts: Mean power since the previous value (a gauge's own average, or a counter's difference), shape (n,).
+        resets_s: When a counter was found to have restarted. The interval before has no value.
     """
 
     times_s: Floats
@@ -50,7 +52,7 @@ class Trace:
 
     @property
     def updates(self) -> int:
-        """How many values differ from the one before: what the meter told anew."""
+        """How many values differ from the previous one, which is the number of updates by the meter."""
         return int((np.diff(self.watts) != 0).sum()) + min(len(self.watts), 1)
 
 
@@ -62,7 +64,7 @@ class Joules:
         joules: The energy.
         deviation: Standard uncertainty in joules, from the spread of the values and of the baseline.
         seconds: Length of the window.
-        updates: Values of the meter that it rests on.
+        updates: Number of new meter values that it is based on.
     """
 
     joules: float
@@ -82,7 +84,7 @@ class Baseline:
 
     Attributes:
         watts: Mean.
-        deviation: Standard uncertainty of the mean, the change from before to after included.
+        deviation: Standard uncertainty of the mean, including the change from before to after.
     """
 
     watts: float
@@ -92,9 +94,9 @@ class Baseline:
 def trace_of(
     meter: Meter, times_s: Sequence[float], samples: Sequence[dict[str, str | None]]
 ) -> Trace:
-    """The meter's channels added up, over samples of their files; a sample that lacks a file is left out.
+    """Adds up the meter's channels over samples of their files. A sample that lacks a file is left out.
 
-    So is an interval in which a counter went back by no wrap that is known, as where its driver began anew.
+    An interval is left out too if a counter went back without a known wrap, as after a restart of its driver.
 
     Raises:
         ValueError: A channel is not calibrated.
@@ -116,7 +118,7 @@ def trace_of(
 
 
 def _watts(channel: Channel, times: Floats, values: Floats) -> Floats:
-    """Power of each interval; NaN where a counter began anew."""
+    """Returns the power of each interval; NaN if a counter restarted."""
     if channel.quantity == "watts":
         return values[1:]
     lengths = np.maximum(np.diff(times), 1e-9)
@@ -126,13 +128,13 @@ def _watts(channel: Channel, times: Floats, values: Floats) -> Floats:
         return np.where(back, np.nan, watts)
     wrapped = watts + channel.wrap_j / lengths
     others = watts[~back]
-    # Too few others tell nothing of what is plausible.
+    # Too few other values do not show what is plausible.
     most = _PLAUSIBLE * float(np.median(others)) if len(others) >= _FEWEST_OTHERS else math.inf
     return np.where(back, np.where((wrapped < 0) | (wrapped > most), np.nan, wrapped), watts)
 
 
 def resolution(traces: Sequence[Trace]) -> float:
-    """The largest power of ten, in watts, that all values are multiples of: what the meter seems to count in."""
+    """Returns the meter's apparent step: the largest power of ten, in watts, that all values are multiples of."""
     values = np.concatenate([trace.watts for trace in traces])
     step = _LARGEST_STEP_W
     while step > _SMALLEST_STEP_W and (np.abs(values / step - np.rint(values / step)) > 1e-6).any():
@@ -141,13 +143,14 @@ def resolution(traces: Sequence[Trace]) -> float:
 
 
 def baseline(before: Trace, after: Trace | None = None, step_w: float = 0.0) -> Baseline:
-    """Idle power from windows before and after the work.
+    """Returns idle power from windows before and after the work.
 
-    Where one of them is missing or has no value, how far the baseline moved is unknown, and taken to be half of it.
+    If one of them is missing or has no value, the change of the baseline is unknown. It is assumed to be half of
+    the baseline.
 
     Args:
-        before: The idle device.
-        after: The same.
+        before: The idle device before the work.
+        after: The idle device after it.
         step_w: The meter's resolution.
 
     Raises:
@@ -159,7 +162,7 @@ def baseline(before: Trace, after: Trace | None = None, step_w: float = 0.0) -> 
     means = [float(part.watts.mean()) for part in parts]
     spread = [_mean_deviation(part, step_w) for part in parts]
     mean = float(np.mean(means))
-    # Two means that differ tell how far the baseline moves.
+    # The difference between the two means shows how far the baseline moves.
     moved = abs(means[0] - means[1]) if len(means) > 1 else _UNSEEN_SHARE * abs(mean)
     drift = moved / math.sqrt(12)
     return Baseline(mean, math.hypot(drift, math.sqrt(sum(s * s for s in spread)) / len(spread)))
@@ -168,10 +171,10 @@ def baseline(before: Trace, after: Trace | None = None, step_w: float = 0.0) -> 
 def net_energy(
     trace: Trace, start: float, end: float, idle: Baseline, step_w: float = 0.0
 ) -> Joules:
-    """Energy above idle within a window: the sum of interval times (power - baseline), with real intervals.
+    """Returns energy above idle within a window: the sum of interval times (power - baseline), with real intervals.
 
-    A value holds for the interval that ends when it was read; the last one also for what is left of the window
-    (EMDL'21 and the TX2 paper sum intervals in the same way).
+    A value holds for the interval that ends when it was read. The last one also holds for the rest of the window.
+    (EMDL'21 and the TX2 paper sum intervals in the same way.)
 
     Raises:
         ValueError: The window is empty, or no value falls into it.
@@ -189,10 +192,12 @@ def net_energy(
 
 
 def _mean_deviation(trace: Trace, step_w: float) -> float:
-    """Standard uncertainty of a trace's mean: values that are repeated, or like their neighbours, count for less.
+    """Returns the standard uncertainty of a trace's mean.
 
-    Of a single value it is that of rounding to the meter's step, and a hundredth of it: shunts and their monitors
-    are off by about that, and no spread tells.
+    Repeated values, or those like their neighbours, count for less.
+
+    For a constant value, it is that of rounding to the meter's step, combined with a hundredth of the value. Shunts
+    and their monitors have about that error, and no spread shows it.
     """
     count = trace.updates
     if not count:
@@ -204,9 +209,10 @@ def _mean_deviation(trace: Trace, step_w: float) -> float:
 
 
 def together(values: Floats) -> float:
-    """How many values in a row tell as much as a single one does: the integrated autocorrelation time, 1 at least.
+    """Returns the number of successive values that carry as much information as one independent value.
 
-    The sum of autocorrelations ends where two in a row are below zero together (Geyer, Stat. Science 7, 1992).
+    This is the integrated autocorrelation time, at least 1. The sum of autocorrelations ends when two in a row are
+    below zero together (Geyer, Stat. Science 7, 1992).
     """
     count = len(values)
     away = values - values.mean()

@@ -1,4 +1,4 @@
-"""Android phones, through the adb server of this host."""
+"""Android phones, reached through the adb server of this host."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _STATES = {
 
 @dataclass(frozen=True)
 class Attached:
-    """A phone as the adb server lists it: its serial, and `ready`, `offline`, `unauthorized` or adb's own word."""
+    """A phone in the adb server's list: its serial, and `ready`, `offline`, `unauthorized` or adb's own word."""
 
     serial: str
     state: str
 
 
 class _Client(adbutils.AdbClient):  # type: ignore[misc]  # it has no types
-    """A client whose connections can be cut off from another thread.
+    """A client whose connections can be cut from another thread.
 
-    A socket's own timeout would bound each read but not the call, and makes `send` stop half-way, which
-    adbutils does not expect. Cutting the connection at the limit ends whatever waits on it.
+    A socket's own timeout would limit each read, but not the whole call. It also makes `send` stop half-way, which
+    adbutils does not expect. Cutting the connection at the limit ends every wait on it.
     """
 
     def __init__(self) -> None:
@@ -57,21 +57,21 @@ class _Client(adbutils.AdbClient):  # type: ignore[misc]  # it has no types
         return connection
 
     def cut(self) -> None:
-        """Ends everything that goes on over this client."""
+        """Ends everything in progress on this client."""
         self._cut = True
         for connection in self._opened:
             with suppress(OSError, adbutils.AdbError):
                 connection.conn.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Closes what adbutils leaves open where a call fails."""
+        """Closes connections that adbutils leaves open when a call fails."""
         for connection in self._opened:
             with suppress(OSError, adbutils.AdbError):
                 connection.close()
 
 
 def start_server() -> None:
-    """Sees to it that an adb server runs on this host.
+    """Makes sure that an adb server runs on this host.
 
     Raises:
         ToolchainError: There is no `adb`, or it does not start.
@@ -94,7 +94,7 @@ def start_server() -> None:
 
 
 def attached(timeout: float = 10.0) -> list[Attached]:
-    """The phones that the adb server knows, ready or not.
+    """Returns the phones that the adb server knows, ready or not.
 
     Raises:
         ToolchainError: There is no adb server and none can be started.
@@ -108,7 +108,7 @@ def attached(timeout: float = 10.0) -> list[Attached]:
 
 @contextmanager
 def _limited(who: str, timeout: float) -> Iterator[_Client]:
-    """A client of its own for one call, that is cut off when the time is over."""
+    """Yields a separate client for one call. It is cut off when the time is over."""
     client = _Client()
     late = threading.Event()
 
@@ -126,10 +126,10 @@ def _limited(who: str, timeout: float) -> Iterator[_Client]:
             raise TransientDeviceError(f"{who}: no answer within {timeout:g} s") from error
         raise _mapped(who, error) from error
     except (IndexError, UnicodeDecodeError, ValueError) as error:
-        # What adbutils makes of an answer that ends early or is no adb at all.
+        # adbutils' error for an answer that ends early or does not come from adb.
         raise TransientDeviceError(f"{who}: the answer is garbled: {error}") from error
     else:
-        # Some of adbutils' calls take a cut connection for the end of the output.
+        # Some of adbutils' calls mistake a cut connection for the end of the output.
         if late.is_set():
             raise TransientDeviceError(f"{who}: no answer within {timeout:g} s")
     finally:
@@ -156,7 +156,7 @@ class AdbDevice(ShellDevice):
     """
 
     kind = "adb"
-    # Magisk's and SuperSU's form, then that of userdebug builds.
+    # First the form of Magisk and SuperSU, then that of userdebug builds.
     root_prefixes = (("su", "-c"), ("su", "0", "sh", "-c"))
 
     def _call(self, timeout: float, work: Callable[[adbutils.AdbDevice], _R]) -> _R:
@@ -165,7 +165,7 @@ class AdbDevice(ShellDevice):
 
     def _script(self, script: str, argv: Sequence[str], *, timeout: float) -> Completed:
         def shell(device: adbutils.AdbDevice) -> Completed:
-            # Protocol 2: version 1 has no exit code, and ends silently where the connection does.
+            # Protocol 2, because version 1 has no exit code and ends silently if the connection does.
             done = device.shell2(quoted(["sh", "-c", script]), timeout=None, encoding=None, v2=True)
             return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
 
@@ -183,7 +183,7 @@ class AdbDevice(ShellDevice):
             except adbutils.AdbError as error:
                 if str(error) != "FAIL":
                     raise
-                # adbutils leaves the phone's reason unread.
+                # adbutils does not read the phone's reason.
                 raise StableDeviceError(
                     f"{self.serial}: refuses to take {target} ({size} bytes)",
                     hint="it has no room for it, or its shell may not write there",
@@ -211,7 +211,7 @@ class AdbDevice(ShellDevice):
 
     def reverse(self, host_port: int, *, timeout: float) -> int:
         """See `Device.reverse`."""
-        # The same number on both sides, so that what the device is told of this host's ports is true there.
+        # The same number on both sides, so that port numbers of this host are also valid on the device.
         where = f"tcp:{host_port}"
         known = self._call(
             timeout, lambda device: {r.remote: r.local for r in device.reverse_list()}
@@ -245,9 +245,9 @@ class AdbDevice(ShellDevice):
         wait_until(back, self.serial, max(1.0, deadline - time.monotonic()))
 
     def _dial(self) -> None:
-        """Has the adb server make its connection to the device anew."""
+        """Makes the adb server reconnect to the device."""
         with suppress(TransientDeviceError), _limited(self.serial, _CALL_S) as client:
-            if ":" in self.serial:  # An address: reached over the network, not over USB.
+            if ":" in self.serial:  # An address: reached over the network, not USB.
                 client.disconnect(self.serial)
                 client.connect(self.serial)
             else:
@@ -264,7 +264,7 @@ class AdbDevice(ShellDevice):
         return self._script(f"cat {BOOT_ID}", ["cat", BOOT_ID], timeout=_CALL_S).text
 
     def _booted(self) -> bool:
-        """Whether Android itself is up; the shell answers long before."""
+        """Returns whether Android itself is up. The shell answers long before."""
         script = "getprop sys.boot_completed"
         return self._script(script, ["getprop"], timeout=_CALL_S).text == "1"
 

@@ -1,6 +1,6 @@
-"""What every `Device` must keep, as checks to run against one; for tests of new kinds of device.
+"""Checks of the promises that every `Device` must keep, for tests of new kinds of device.
 
-Each check takes a device and an empty folder on it, and raises `AssertionError` where the promise is broken:
+Each check takes a device and an empty folder on it, and raises `AssertionError` if the promise is broken:
 
     @pytest.mark.parametrize("check", contract.CHECKS, ids=contract.name)
     def test_contract(check): check(my_device(), PurePosixPath("/tmp/x"))
@@ -37,13 +37,13 @@ _STRANGE = (
 
 
 def a_command_gives_its_output(device: Device, folder: PurePosixPath) -> None:
-    """Standard output and exit code are the command's own."""
+    """Checks that standard output and exit code are the command's own."""
     done = device.run(["echo", "here", "it", "is"], timeout=_T)
     assert (done.exit_code, done.stdout) == (0, b"here it is\n"), done
 
 
 def a_failing_command_is_a_result(device: Device, folder: PurePosixPath) -> None:
-    """A command that fails raises nothing, and says why."""
+    """Checks that a command that fails raises nothing, and says why."""
     done = device.run(["cat", str(folder / "absent")], timeout=_T)
     assert done.exit_code != 0, done
     assert done.stdout == b"", done
@@ -52,12 +52,12 @@ def a_failing_command_is_a_result(device: Device, folder: PurePosixPath) -> None
 
 
 def an_unknown_command_is_a_result(device: Device, folder: PurePosixPath) -> None:
-    """A program that is not there ends with the shell's 127."""
+    """Checks that a missing program ends with the shell's 127."""
     assert device.run(["no-such-program-here"], timeout=_T).exit_code == 127
 
 
 def arguments_are_literal(device: Device, folder: PurePosixPath) -> None:
-    """No shell reads the arguments."""
+    """Checks that arguments are taken literally, without a shell."""
     for text in _STRANGE:
         path = folder / "sub" / text.replace("/", "")
         assert device.run(["mkdir", "-p", str(path)], timeout=_T).exit_code == 0, text
@@ -67,7 +67,7 @@ def arguments_are_literal(device: Device, folder: PurePosixPath) -> None:
 
 
 def files_survive_the_way_there_and_back(device: Device, folder: PurePosixPath) -> None:
-    """Pushed bytes are pulled again, whatever they are, and folders on the way are made."""
+    """Checks that pushed bytes can be pulled unchanged, whatever they are, and that missing folders are made."""
     data = bytes(range(256)) * 4096 + b"\r\n\0end"
     with tempfile.TemporaryDirectory() as here:
         source, back = Path(here) / "data.bin", Path(here) / "back.bin"
@@ -79,7 +79,7 @@ def files_survive_the_way_there_and_back(device: Device, folder: PurePosixPath) 
 
 
 def a_pushed_program_runs(device: Device, folder: PurePosixPath) -> None:
-    """The mode goes along with the file."""
+    """Checks that a pushed file keeps its mode."""
     with tempfile.TemporaryDirectory() as here:
         script = Path(here) / "hello"
         script.write_text("#!/bin/sh\necho hello from $1\n", encoding="utf-8")
@@ -90,7 +90,7 @@ def a_pushed_program_runs(device: Device, folder: PurePosixPath) -> None:
 
 
 def small_files_are_read_and_written(device: Device, folder: PurePosixPath) -> None:
-    """What is written is read back; nothing is added."""
+    """Checks that written text is read back unchanged."""
     path = folder / "setting"
     _put(device, path, b"old")
     device.write(path, b"1804800", timeout=_T)
@@ -98,7 +98,7 @@ def small_files_are_read_and_written(device: Device, folder: PurePosixPath) -> N
 
 
 def absent_files_are_refused(device: Device, folder: PurePosixPath) -> None:
-    """Reading or writing what is not there is the device's refusal, and makes no file."""
+    """Checks that the device refuses to read or write an absent file, and makes no file."""
     for call in (
         lambda: device.read(folder / "absent", timeout=_T),
         lambda: device.write(folder / "absent", b"1", timeout=_T),
@@ -113,7 +113,7 @@ def absent_files_are_refused(device: Device, folder: PurePosixPath) -> None:
 
 
 def many_files_are_collected_at_once(device: Device, folder: PurePosixPath) -> None:
-    """Patterns are expanded; what is absent is left out; contents are whole."""
+    """Checks that patterns are expanded, that absent files are left out, and that contents are complete."""
     for name in ("policy0", "policy4", "other"):
         _put(device, folder / name, f"{name} 1\n2".encode())
     found = device.collect([f"{folder}/policy*", f"{folder}/absent*"], timeout=_T)
@@ -125,7 +125,7 @@ def many_files_are_collected_at_once(device: Device, folder: PurePosixPath) -> N
 
 
 def nothing_outlasts_its_limit(device: Device, folder: PurePosixPath) -> None:
-    """A command that does not end is given up at the limit."""
+    """Checks that a command that does not end is given up at the limit."""
     began = time.monotonic()
     try:
         device.run(["sleep", "60"], timeout=1.0)
@@ -137,7 +137,7 @@ def nothing_outlasts_its_limit(device: Device, folder: PurePosixPath) -> None:
 
 
 def root_is_given_or_refused(device: Device, folder: PurePosixPath) -> None:
-    """`rooted` tells what `root=True` does."""
+    """Checks that `rooted` says whether `root=True` works."""
     if device.rooted():
         assert device.run(["id", "-u"], timeout=_T, root=True).text == "0"
         return
@@ -149,7 +149,7 @@ def root_is_given_or_refused(device: Device, folder: PurePosixPath) -> None:
 
 
 def ports_are_given_and_taken_back(device: Device, folder: PurePosixPath) -> None:
-    """Ports are numbers of either side; taking one back twice harms nothing."""
+    """Checks that ports are numbers of either side, and that taking one back twice does no harm."""
     here = device.forward(9399, timeout=_T)
     there = device.reverse(9398, timeout=_T)
     assert 0 < here < 65536, here
@@ -160,7 +160,7 @@ def ports_are_given_and_taken_back(device: Device, folder: PurePosixPath) -> Non
 
 
 def it_says_what_it_is(device: Device, folder: PurePosixPath) -> None:
-    """`probe` finds cores, each in one cluster."""
+    """Checks that `probe` finds cores, each in one cluster."""
     info = probe(device)
     assert (info.serial, info.kind) == (device.serial, device.kind)
     cpus = [cpu for cluster in info.clusters for cpu in cluster.cpus]
@@ -195,5 +195,5 @@ CHECKS: tuple[Check, ...] = (
 
 
 def name(check: Check) -> str:
-    """A check's name, for test reports."""
+    """Returns a check's name, for test reports."""
     return getattr(check, "__name__", str(check))

@@ -1,4 +1,4 @@
-"""Setting clocks and cores for the length of a block, journalled, and read back."""
+"""Sets clocks and cores for the length of a block. Changes are journalled and read back."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _ONLINE = "/sys/devices/system/cpu/cpu{}/online"
 
 @contextmanager
 def fixed_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int) -> Iterator[None]:
-    """Holds a cluster at one frequency by closing its limits around it.
+    """Holds a cluster at one frequency by setting both limits to it.
 
     Many kernels have no `userspace` governor, so the limits are set and not the speed. The upper limit is raised
-    before the lower one, and lowered after it, since a kernel refuses limits that cross.
+    before the lower one, and lowered after it, because a kernel refuses limits that cross.
 
     Args:
         device: A rooted device.
-        journal: Where the old limits are noted first.
+        journal: Records the old limits first.
         cluster: The cluster.
         khz: One of its frequencies.
 
     Raises:
-        StableDeviceError: The clock is capped already: a kernel shows its own cap and the user's limit in one file,
-            so nobody could tell what to put back. Or the device refuses, or something on it (a thermal or power
-            service) caps the clock, so that the limit reads back as another one.
+        StableDeviceError: The clock is capped already. A kernel shows its own cap and the user's limit in one file,
+            so the value to restore would be unknown. Or the device refuses, or something on it (a thermal or power
+            service) caps the clock, so that another limit is read back.
     """
     with moving_frequency(device, journal, cluster, khz):
         yield
@@ -54,7 +54,9 @@ def fixed_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int
 def moving_frequency(
     device: Device, journal: Journal, cluster: Cluster, khz: int
 ) -> Iterator[None]:
-    """As `fixed_frequency`, for a program that moves the limits itself meanwhile; they are put back in the end.
+    """Holds a cluster like `fixed_frequency`, for a program that itself moves the limits.
+
+    They are restored at the end.
 
     Raises:
         StableDeviceError: See `fixed_frequency`.
@@ -66,10 +68,10 @@ def moving_frequency(
 
 
 def leave_at_frequency(device: Device, journal: Journal, cluster: Cluster, khz: int) -> None:
-    """As `fixed_frequency`, without an end: what was before stays in the journal.
+    """Sets a cluster like `fixed_frequency`, without restoring it. The old limits stay in the journal.
 
     Raises:
-        StableDeviceError: See `fixed_frequency`; what was changed by then is in the journal.
+        StableDeviceError: See `fixed_frequency`; changes made so far are in the journal.
     """
     for path, old in _limits(device, cluster, khz):
         journal.note(_change(path, str(khz), old))
@@ -77,7 +79,7 @@ def leave_at_frequency(device: Device, journal: Journal, cluster: Cluster, khz: 
 
 
 def _limits(device: Device, cluster: Cluster, khz: int) -> Iterator[tuple[str, str]]:
-    """Files that hold a cluster at a frequency, in the order in which they are written, and what they hold."""
+    """Yields the files that hold a cluster at a frequency, with their values, in the order of writing."""
     for policy in cluster.policies:
         low, high = f"{policy}/scaling_min_freq", f"{policy}/scaling_max_freq"
         now, most = int(_read(device, high)), int(_read(device, f"{policy}/cpuinfo_max_freq"))
@@ -109,14 +111,14 @@ def governor(device: Device, journal: Journal, cluster: Cluster, name: str) -> I
 def written(
     device: Device, journal: Journal, path: str, value: str, old: str | None = None
 ) -> Iterator[None]:
-    """A setting for the length of a block: noted, written, read back; put back afterwards.
+    """Applies a setting for the length of a block: records, writes and reads it back, and restores it afterwards.
 
     Args:
         device: The device.
-        journal: Where the change is noted first.
+        journal: Records the change first.
         path: A file of sysfs.
-        value: What to write.
-        old: What to put back; None for what the file holds now.
+        value: The value to write.
+        old: The value to restore; None for the file's present value.
 
     Raises:
         StableDeviceError: The device refuses the value, or it does not stay.

@@ -1,4 +1,4 @@
-"""What every device can do, whatever connects it: commands, files, and ports in both directions."""
+"""The abilities of every device, however it is connected: commands, files, and ports in both directions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Completed:
 
     Attributes:
         argv: The command.
-        exit_code: Its exit code; 128 + number where a signal ended it.
-        stdout: What it printed.
-        stderr: What it printed as errors.
+        exit_code: Its exit code; 128 + number if a signal ended it.
+        stdout: Its standard output.
+        stderr: Its error output.
     """
 
     argv: tuple[str, ...]
@@ -32,7 +32,7 @@ class Completed:
 
     @property
     def complaint(self) -> str:
-        """Its last error line, or its exit code where it printed none; for messages."""
+        """Its last error line, or its exit code if it printed none, for messages."""
         lines = self.stderr.decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else f"exit code {self.exit_code}"
 
@@ -40,25 +40,26 @@ class Completed:
 class Device(Protocol):
     """A device that answers.
 
-    Every call ends within its `timeout` in seconds, whatever the device or the link does, and raises
+    Every call ends within its `timeout` in seconds, whatever the device or the link does. It raises
 
-    - `TransientDeviceError` where the link failed, the device went away or the time was over: the same call may
-      succeed later;
-    - `StableDeviceError` where the device refused, and will again.
+    - `TransientDeviceError` if the link failed, the device went away or the time was over: the same call may
+    succeed
+      later;
+    - `StableDeviceError` if the device refused, and would refuse again.
 
-    No call is repeated silently: a caller knows best whether a command may run twice.
+    No call is repeated silently, because only the caller knows whether a command may run twice.
     """
 
     @property
     def serial(self) -> str:
-        """What names the device: adb's serial, `user@host`, `local`, or an emulated phone's name."""
+        """The device's identifier: adb's serial, `user@host`, `local`, or an emulated phone's name."""
 
     @property
     def kind(self) -> str:
         """How it is connected: `adb`, `ssh`, `local` or `emulated`."""
 
     def rooted(self) -> bool:
-        """Whether the device gives root; asked once."""
+        """Returns whether the device gives root. It is asked only once."""
 
     def run(self, argv: Sequence[str], *, timeout: float, root: bool = False) -> Completed:
         """Runs a command and waits for it; a failing command is a result, not an error.
@@ -69,20 +70,20 @@ class Device(Protocol):
             root: Run it as root.
 
         Raises:
-            StableDeviceError: `root` was asked of a device that does not give it.
+            StableDeviceError: Root is not available, but `root` was set.
         """
 
     def push(self, source: Path, target: PurePosixPath, *, timeout: float) -> None:
-        """Copies a file to the device, with its mode; folders on the way are made."""
+        """Copies a file to the device, with its mode. Missing folders are made."""
 
     def pull(self, source: PurePosixPath, target: Path, *, timeout: float) -> None:
         """Copies a file from the device."""
 
     def read(self, path: PurePosixPath, *, timeout: float) -> bytes:
-        """Reads a small file, such as one of sysfs, as root where the device gives it."""
+        """Reads a small file, such as one of sysfs, as root if the device gives it."""
 
     def write(self, path: PurePosixPath, data: bytes, *, timeout: float) -> None:
-        """Writes a small text into an existing file in one `write`, as root where the device gives it.
+        """Writes a small text into an existing file in one `write`, as root if the device gives it.
 
         Raises:
             StableDeviceError: The file is absent, or refuses the value (EINVAL) or the writer (EACCES).
@@ -96,29 +97,29 @@ class Device(Protocol):
             timeout: Limit in seconds.
 
         Returns:
-            Contents by path, of the files that are there; None where one is there but cannot be read.
+            Contents of existing files, by path; None for a file that cannot be read.
         """
 
     def find(self, patterns: Iterable[str], *, timeout: float) -> list[str]:
-        """The paths that are there, without reading them."""
+        """Returns the paths that exist, without reading them."""
 
     def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
         """Makes a port of the device reachable on this host's loopback.
 
         Args:
-            device_port: The device's.
+            device_port: The device's port.
             timeout: Limit in seconds.
-            host_port: This host's, as a wish; 0 takes any. Only adb and ssh can choose.
+            host_port: Preferred port of this host; 0 takes any. Only adb and ssh can choose.
 
         Returns:
             This host's port.
         """
 
     def reverse(self, host_port: int, *, timeout: float) -> int:
-        """Makes a port of this host's loopback reachable on the device's; returns the device's port."""
+        """Makes a port of this host's loopback reachable on the device's, and returns the device's port."""
 
     def reconnect(self, *, timeout: float) -> None:
-        """Makes the connection anew; what was forwarded is lost.
+        """Reconnects to the device. Forwarded ports are lost.
 
         Raises:
             TransientDeviceError: The device does not come back in time.
@@ -133,12 +134,12 @@ class Device(Protocol):
         """
 
     def unforward(self, host_port: int, *, timeout: float) -> None:
-        """Takes back what `forward` returned; nothing happens where it is gone already."""
+        """Removes a port that `forward` returned. Nothing happens if it is already gone."""
 
     def unreverse(self, device_port: int, *, timeout: float) -> None:
-        """Takes back what `reverse` returned; nothing happens where it is gone already."""
+        """Removes a port that `reverse` returned. Nothing happens if it is already gone."""
 
 
 def quoted(argv: Sequence[str]) -> str:
-    """The command as a POSIX shell reads it back literally."""
+    """Quotes a command so that a POSIX shell reads it back literally."""
     return shlex.join(argv)

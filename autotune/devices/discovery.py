@@ -1,4 +1,4 @@
-"""Which devices there are, and how to reach one by its serial."""
+"""Finds the devices that exist, and reaches one by its serial."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ READY = "ready"
 
 @dataclass(frozen=True)
 class Listed:
-    """A device of the list.
+    """A device in the list.
 
     Attributes:
-        serial: What names it.
+        serial: Its identifier.
         kind: `adb`, `ssh` or `local`.
         state: `ready`, or why it is not: `offline`, `unauthorized`, `unreachable`.
-        info: What it is; None unless it is ready.
+        info: Its properties; None unless it is ready.
         reason: Why it is not ready, in words.
     """
 
@@ -40,7 +40,7 @@ _REASONS = {
 
 
 def known(ssh: Sequence[str] = ()) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Serial, kind and state of every device there is, none of them asked yet; and notices.
+    """Returns serial, kind and state of every device, without asking any of them, and notices.
 
     Args:
         ssh: Boards, as `user@host`.
@@ -60,7 +60,7 @@ def _boards_and_host(ssh: Sequence[str]) -> list[tuple[str, str, str]]:
 
 
 def look(serial: str, kind: str, state: str) -> Listed:
-    """Asks one device what it is; one that does not answer is listed with the reason."""
+    """Probes one device. A device that does not answer is listed with the reason."""
     if state != READY:
         return Listed(serial, kind, state, None, _REASONS.get(state, f"adb says '{state}'"))
     try:
@@ -70,7 +70,7 @@ def look(serial: str, kind: str, state: str) -> Listed:
 
 
 def reach(serial: str, kind: str) -> Device:
-    """The device of a serial and kind, not asked anything yet.
+    """Returns the device with a serial and kind, without asking it anything.
 
     Raises:
         UsageError: There is no such kind.
@@ -91,21 +91,21 @@ def reach(serial: str, kind: str) -> Device:
 
 
 def choose(wanted: Sequence[str], ssh: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """Serial and kind of the devices asked for.
+    """Returns serial and kind of the requested devices.
 
     Args:
-        wanted: Serials; empty for `ANDROID_SERIAL`'s or, without it, every phone and board that is ready.
+        wanted: Serials; if empty, `ANDROID_SERIAL` or, without it, every phone and board that is ready.
         ssh: Boards, as `user@host`.
 
     Raises:
-        UsageError: A serial is not there.
-        DeviceError: Nothing is there, or one asked for is not ready.
+        UsageError: A serial does not exist.
+        DeviceError: There are no devices, or a requested one is not ready.
     """
     chosen = list(wanted) or list(filter(None, [os.environ.get("ANDROID_SERIAL", "")]))
     devices = _boards_and_host(ssh)
     notices: list[str] = []
     if not chosen or set(chosen) - {serial for serial, _, _ in devices}:
-        # Only now: the question starts an adb server where there is none.
+        # Asked only now, because the question starts an adb server if there is none.
         devices, notices = known(ssh)
     by_serial = {serial: (kind, state) for serial, kind, state in devices}
     for serial in chosen:

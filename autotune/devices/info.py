@@ -1,4 +1,4 @@
-"""What a device is: everything that is asked of it once, before anything is measured on it."""
+"""The properties of a device, which are asked once before anything is measured on it."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ _SCALING = re.compile(r"/scaling_(min|max|cur)_freq$|/scaling_governor$")
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What a device is.
+    """The properties of a device.
 
     Attributes:
-        serial: What names it.
+        serial: Its identifier.
         kind: How it is connected: `adb`, `ssh`, `local` or `emulated`.
-        model: The maker's name of it.
+        model: The maker's name for it.
         soc: The chip.
         abi: `arm64-v8a`, `x86_64` and the like.
         system: Operating system and version.
         sdk: Android's API level; None elsewhere.
-        clusters: Cores from slow to fast.
+        clusters: Clusters of cores, from slow to fast.
         online: Numbers of the cores that are on.
-        memory_bytes: Main memory; None unknown.
+        memory_bytes: Main memory; None if unknown.
         rooted: Whether it gives root.
         gpu: Graphics processor, if a known driver shows one.
-        opencl: Path of its OpenCL library; empty where none was found.
+        opencl: Path of its OpenCL library; empty if none was found.
         thermal_zones: Temperature sensors.
         meters: Power and energy meters.
-        settings: Frequency limits and governors when it was asked, by path.
-        emulated: What emulates it; empty for a real device. Times and joules of an emulated one are a model's.
+        settings: Frequency limits and governors at the time of probing, by path.
+        emulated: The emulator's name; empty for a real device. Times and joules of an emulated device are a
+            model's.
     """
 
     serial: str
@@ -68,16 +69,16 @@ class DeviceInfo:
     emulated: str
 
     def to_json(self) -> dict[str, Any]:
-        """A plain object with lists."""
+        """Returns a plain object with lists."""
         return {**asdict(self), "settings": dict(self.settings)}
 
 
 def probe(device: Device) -> DeviceInfo:
-    """Asks a device what it is.
+    """Asks a device for its properties.
 
     Raises:
-        TransientDeviceError: It went away meanwhile.
-        StableDeviceError: It runs no Linux.
+        TransientDeviceError: It went away during the questions.
+        StableDeviceError: It does not run Linux.
     """
     files = device.collect([*topology.PATTERNS, *sensors.PATTERNS, *_IDENTITY], timeout=_TIMEOUT_S)
     machine = device.run(["uname", "-m"], timeout=_TIMEOUT_S)
@@ -112,7 +113,7 @@ def probe(device: Device) -> DeviceInfo:
 
 
 def _properties(device: Device) -> dict[str, str]:
-    """Android's properties; empty elsewhere."""
+    """Returns Android's properties; empty on other systems."""
     done = device.run(["getprop"], timeout=_TIMEOUT_S)
     return dict(re.findall(r"^\[([^\]]+)\]: \[(.*)\]$", done.text, re.MULTILINE))
 

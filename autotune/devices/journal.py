@@ -1,12 +1,12 @@
-"""The restore journal: what was changed on a device, written down before it is changed.
+"""The restore journal: changes to a device, written down before they are made.
 
-A journal is a file of JSON lines, one journal a device and process. An entry is flushed to disk before the
-change that it undoes, and crossed out when the change has been undone; a journal with nothing left is removed.
-A process holds a lock on its journal for as long as it lives, so whoever finds one that is not locked knows
-that its owner died, and undoes what is left in it.
+A journal is a file of JSON lines, one for each device and process. An entry is flushed to disk before the change
+that it undoes is made. It is crossed out when the change has been undone. An empty journal is removed. A process
+holds a lock on its journal for its whole life. So an unlocked journal belongs to a process that died, and whoever
+finds it undoes the changes left in it.
 
-Two that changed one device's clocks at once would each take the other's for the device's own, and put those back.
-So whoever changes them holds the device meanwhile, by a lock on a file beside the journals.
+If two processes changed one device's clocks at once, each would take the other's clocks for the device's own and
+restore those. So whoever changes clocks holds the device meanwhile, with a lock on a file beside the journals.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ LOGGER = logging.getLogger("autotune.devices")
 _TIMEOUT_S = 15.0
 _NO_SUCH_PROGRAM = 127
 EMULATED_KIND = "emulated"
-"""The kind of a device that lives in the process that uses it."""
+"""Kind of a device that lives in the process that uses it."""
 
 Kind = Literal["write", "command", "remove", "forward", "reverse"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SETTINGS: tuple[Kind, ...] = ("write", "command")
-"""Changes of the device itself; files and ports are each run's own."""
+"""Kinds of changes to the device itself. Files and ports belong to a single run."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change of a device, as what undoes it.
+    """One change to a device, described by how to undo it.
 
     Attributes:
         what: The change in words, for people.
-        kind: `write` puts `text` back into `path`; `command` runs `argv`; `remove` deletes `path`, a folder
-            with all that is in it; `forward` and `reverse` close `port`.
+        kind: `write` puts `text` back into `path`; `command` runs `argv`; `remove` deletes `path`, a folder with
+            everything in it; `forward` and `reverse` close `port`.
         path: A path on the device.
-        text: What the file held.
+        text: The file's previous content.
         argv: A command.
         port: A port.
     """
@@ -59,7 +59,7 @@ class Change:
     port: int = 0
 
     def undo(self, device: Device) -> None:
-        """Takes the change back.
+        """Undoes the change.
 
         Raises:
             DeviceError: The device cannot be reached, or refuses.
@@ -81,7 +81,7 @@ class Change:
         else:
             argv = self.argv if self.kind == "command" else ("rm", "-rf", self.path)
             done = device.run(argv, timeout=_TIMEOUT_S)
-            if done.exit_code not in (0, _NO_SUCH_PROGRAM):  # Gone, and what it did with it.
+            if done.exit_code not in (0, _NO_SUCH_PROGRAM):  # It is gone, with its effects.
                 raise StableDeviceError(f"{device.serial}: `{' '.join(argv)}`: {done.complaint}")
 
 
@@ -93,19 +93,19 @@ def state_root() -> Path:
 
 
 def journals_folder() -> Path:
-    """Where journals are kept."""
+    """Returns the folder that contains journals."""
     return state_root() / "restore"
 
 
 class Journal:
-    """The changes that this process has made to one device and not yet undone.
+    """Changes that this process has made to one device and not yet undone.
 
     Args:
         device: The device.
-        folder: Where journals are kept.
+        folder: Folder for journals.
 
     Raises:
-        RecordError: The journal cannot be written; nothing may be changed then.
+        RecordError: The journal cannot be written, so nothing may be changed.
     """
 
     def __init__(self, device: Device, folder: Path | None = None) -> None:
@@ -124,18 +124,18 @@ class Journal:
 
     @property
     def changes(self) -> list[Change]:
-        """What has not been undone, oldest first."""
+        """Changes that have not been undone, oldest first."""
         return list(self._left.values())
 
     def change(self, number: int) -> Change:
-        """A change that has not been undone."""
+        """Returns a change that has not been undone."""
         return self._left[number]
 
     def note(self, change: Change) -> int:
-        """Writes down a change that is about to be made; returns what crosses it out.
+        """Records a change that is about to be made, and returns the number that crosses it out.
 
         Raises:
-            RecordError: It could not be written: the change must not be made.
+            RecordError: It could not be recorded, so the change must not be made.
         """
         number = self._next
         self._write({"id": number, **asdict(change)})
@@ -146,7 +146,7 @@ class Journal:
     def settle(self, number: int) -> None:
         """Crosses out a change that has been undone.
 
-        Where that cannot be written down, the change may be undone once more later, which does no harm.
+        If this cannot be written, the change may be undone again later, which does no harm.
         """
         self._left.pop(number, None)
         try:
@@ -156,10 +156,11 @@ class Journal:
 
     @contextmanager
     def changed(self, change: Change) -> Iterator[None]:
-        """A change for the length of a block: noted before it, undone after it, whatever ends the block.
+        """Records a change before a block and undoes it after the block, however the block ends.
 
         Raises:
-            DeviceError: It could not be undone, and stays in the journal. An error that ended the block goes first.
+            DeviceError: It could not be undone, and stays in the journal. An error that ended the block takes
+                precedence.
         """
         number = self.note(change)
         try:
@@ -176,10 +177,10 @@ class Journal:
         self.settle(number)
 
     def undo(self, kinds: Collection[Kind] = KINDS) -> list[str]:
-        """Undoes what is left, newest first; returns what could not be, in words. Those stay in the journal.
+        """Undoes remaining changes, newest first. Returns those that failed, in words; they stay in the journal.
 
         Args:
-            kinds: Changes of other kinds are left as they are.
+            kinds: Kinds of changes to undo; others are left alone.
         """
         failures = []
         for number, change in reversed(list(self._left.items())):
@@ -194,7 +195,7 @@ class Journal:
         return failures
 
     def close(self) -> None:
-        """Lets go of the journal; it is removed unless something in it is left to undo."""
+        """Releases the journal. It is removed unless changes in it remain to be undone."""
         if not self._left:
             self._path.unlink(missing_ok=True)
         self._file.close()
@@ -226,15 +227,15 @@ def _slug(serial: str) -> str:
 def held(serial: str, kind: str, folder: Path | None = None) -> Iterator[None]:
     """Holds a device for the length of a block: no other process changes its clocks meanwhile.
 
-    The lock dies with the process. An emulated device in a process is that process's own, and needs none.
+    The lock ends with the process. An emulated device inside a process belongs to that process and needs no lock.
 
     Args:
-        serial: The device's.
+        serial: The device's serial.
         kind: How it is connected.
-        folder: Where journals are kept.
+        folder: Folder for journals.
 
     Raises:
-        DeviceError: Somebody else holds it.
+        DeviceError: Another process holds it.
         RecordError: The lock's file cannot be made.
     """
     if kind == EMULATED_KIND:
@@ -258,7 +259,7 @@ def held(serial: str, kind: str, folder: Path | None = None) -> Iterator[None]:
             ) from error
         except OSError as error:
             raise _unwritable(path, error) from error
-        with suppress(OSError):  # A full disk: the lock holds without its owner's number.
+        with suppress(OSError):  # The disk is full: the lock holds without its owner's number.
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -274,7 +275,7 @@ def _unwritable(path: Path, error: OSError) -> RecordError:
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """What a process that died has left changed on a device, oldest change first."""
+    """Changes that a dead process has left on a device, oldest first."""
 
     path: Path
     serial: str
@@ -288,21 +289,21 @@ class LeftBehind:
 
 
 def left_behind(folder: Path | None = None) -> list[LeftBehind]:
-    """The journals whose owners died. Those of living processes are left alone."""
+    """Returns the journals of dead processes. Those of living processes are left alone."""
     found = []
     for path in sorted((folder or journals_folder()).glob("*.jsonl")):
         with suppress(OSError), path.open("r+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             journal = _read(path, file.read())
-            if journal.serial:  # Else its owner is just about to write the first line.
+            if journal.serial:  # Otherwise its owner is just about to write the first line.
                 found.append(journal)
     return found
 
 
 def without_models(left: Sequence[LeftBehind]) -> list[LeftBehind]:
-    """Those of devices that may still be there.
+    """Returns the changes on devices that may still exist.
 
-    An emulated device in a process died with it: there is nothing to undo, and its journal goes.
+    An emulated device inside a process died with it. There is nothing to undo, and its journal is removed.
     """
     for journal in left:
         if journal.kind == EMULATED_KIND:
@@ -311,7 +312,7 @@ def without_models(left: Sequence[LeftBehind]) -> list[LeftBehind]:
 
 
 def _read(path: Path, text: str) -> LeftBehind:
-    """A journal read back; a line cut off by the crash was not followed by its change."""
+    """Reads a journal. If a crash cut a line off, its change was not made."""
     serial = kind = ""
     left: dict[int, Change] = {}
     for line in text.splitlines():
@@ -334,12 +335,12 @@ def restore(
     reach: Callable[[str, str], Device],
     folder: Path | None = None,
 ) -> Iterator[tuple[LeftBehind, list[str]]]:
-    """Undoes what died processes have left; yields each journal with what could not be undone.
+    """Undoes changes left by dead processes. Yields each journal with the changes that could not be undone.
 
     Args:
-        left: From `left_behind`.
-        reach: Gives the device of a serial and kind.
-        folder: Where journals are kept.
+        left: The result of `left_behind`.
+        reach: Returns the device of a serial and kind.
+        folder: Folder for journals.
     """
     for journal in left:
         failures: list[str] = []
@@ -357,7 +358,8 @@ def restore(
             yield journal, [error.message]
             continue
         if kept:
-            # Once more, under this process's name, with what is left; the old file goes when the new one is there.
+            # Remaining changes are recorded again under this process's name. The old file is removed once the new
+            # one exists.
             again = Journal(device, folder)
             for _, change in reversed(kept):
                 again.note(change)

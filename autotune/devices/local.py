@@ -13,7 +13,7 @@ from autotune.errors import StableDeviceError
 
 
 class LocalDevice(ShellDevice):
-    """This host: its own shell, its own files; ports need no way around."""
+    """This host: its own shell and files. Ports need no forwarding."""
 
     kind = "local"
     root_prefixes = (("sudo", "-n", "sh", "-c"),)

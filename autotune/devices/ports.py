@@ -6,7 +6,7 @@ import socket
 
 
 def free_port() -> int:
-    """A port that was free a moment ago; somebody else may take it meanwhile."""
+    """Returns a port that was free a moment ago. Another process may take it meanwhile."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

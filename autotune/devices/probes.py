@@ -1,4 +1,4 @@
-"""What can be tuned on a device, what is only observed, and why."""
+"""Lists what can be tuned on a device and what can only be observed, with reasons."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SERVER_ABIS = ("arm64-v8a", "aarch64", "x86_64", "AMD64")
 
 @dataclass(frozen=True)
 class Capability:
-    """One thing of a device.
+    """One capability of a device.
 
     Attributes:
-        name: The thing.
-        status: `tuned` where it can be chosen, `observed` where it can only be read, `absent` otherwise.
-        value: What it is now, or what can be chosen.
-        reason: Why it is not tuned, or what tuning it takes; empty where nothing needs saying.
+        name: Its name.
+        status: `tuned` if it can be chosen, `observed` if it can only be read, `absent` otherwise.
+        value: Its present value, or the possible choices.
+        reason: Why it is not tuned, or what tuning requires; empty if there is nothing to say.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Capability:
 
 
 def capabilities(info: DeviceInfo) -> list[Capability]:
-    """The capability matrix of a device, in the order in which it is shown."""
+    """Returns the capability matrix of a device, in display order."""
     return [
         _cpu_kernels(info),
         _gpu_kernels(info),

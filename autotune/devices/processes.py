@@ -1,4 +1,4 @@
-"""Commands of this host with a hard limit: at its end the whole process group is killed."""
+"""Runs commands of this host with a hard limit. At the limit, the whole process group is killed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def run_limited(
     """Runs a command of this host.
 
     Args:
-        command: What to run here.
-        argv: What the result is to name as its command.
+        command: The command to run here.
+        argv: The command to name in the result.
         who: The device, for messages.
         timeout: Limit in seconds.
-        stdin: What the command is given to read; None for nothing.
+        stdin: The command's input; None for nothing.
 
     Raises:
         TransientDeviceError: The time was over; the process and its children were killed.
@@ -45,7 +45,7 @@ def run_limited(
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout)
         except BaseException as error:
-            # Also at Ctrl-C: the child is in a session of its own and would not hear of it.
+            # Also at Ctrl-C: the child has its own session and would not receive the signal.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""What a device tells of heat and energy, and the graphics processor it has: found, not assumed."""
+"""A device's sensors of heat and energy, and its graphics processor, as found on the device."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ OPENCL_LIBRARIES = (
     "/usr/lib/*/libOpenCL.so.1",
     "/usr/lib64/libOpenCL.so.1",
 )
-"""Where the OpenCL library of a phone or board lies; the device server looks at the same paths."""
+"""Paths of the OpenCL library on phones and boards. The device server searches the same paths."""
 
 
 @dataclass(frozen=True)
 class ThermalZone:
-    """A temperature sensor; `celsius` is None where it cannot be read."""
+    """A temperature sensor; `celsius` is None if it cannot be read."""
 
     name: str
     path: str
@@ -65,11 +65,11 @@ class ThermalZone:
 
 @dataclass(frozen=True)
 class Meter:
-    """Something that measures power or energy.
+    """A meter of power or energy.
 
     Attributes:
         kind: `battery`, `usb`, `odpm`, `iio`, `hwmon` or `rapl`.
-        name: The system's name of it.
+        name: The system's name for it.
         path: Its folder.
         readable: Whether its value could be read.
     """
@@ -91,7 +91,7 @@ class Gpu:
 
 
 def thermal_zones(files: Files) -> tuple[ThermalZone, ...]:
-    """Temperature sensors, by number."""
+    """Returns temperature sensors, ordered by number."""
     found = []
     for path in _folders(files, r"/sys/class/thermal/thermal_zone\d+"):
         raw = number(files, f"{path}/temp")
@@ -101,12 +101,12 @@ def thermal_zones(files: Files) -> tuple[ThermalZone, ...]:
 
 
 def celsius(raw: float) -> float:
-    """A thermal zone's reading: thousandths of a degree, or whole ones from a few old kernels."""
+    """Converts a thermal zone's reading, in thousandths of a degree, or in whole degrees on a few old kernels."""
     return raw / 1000 if abs(raw) >= 1000 else float(raw)
 
 
 def meters(files: Files) -> tuple[Meter, ...]:
-    """Power and energy meters."""
+    """Returns power and energy meters."""
     found = []
     for path in _folders(files, rf"{_SUPPLY}/[^/]+"):
         kind = text(files, f"{path}/type").lower()
@@ -141,7 +141,7 @@ def _meter(files: Files, kind: str, path: str, value: str) -> Meter:
 
 
 def gpu(files: Files) -> Gpu | None:
-    """The graphics processor; None where no known driver shows one."""
+    """Returns the graphics processor; None if no known driver shows one."""
     if f"{_KGSL}/gpu_model" in files or f"{_KGSL}/gpuclk" in files:
         return Gpu(
             text(files, f"{_KGSL}/gpu_model") or "Adreno",
@@ -161,7 +161,7 @@ def gpu(files: Files) -> Gpu | None:
 
 
 def _folders(files: Files, pattern: str) -> list[str]:
-    """Folders of the pattern that hold a file, those with numbers in their order."""
+    """Returns the folders of a pattern that contain a file, in the order of their numbers."""
     found = {match[1] for path in files if (match := re.match(rf"({pattern})/", path))}
     return sorted(
         found, key=lambda p: [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", p)]

@@ -1,4 +1,4 @@
-"""Devices that are reached through a shell: all but the emulated ones of this process."""
+"""Devices that are reached through a shell: all except the emulated ones in this process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SMALL_FILE_BYTES = 65536
 _ROOT_TIMEOUT_S = 8.0
 _POLL_S = 0.5
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-"""A text that is another one after every start of the kernel."""
+"""A file whose text changes at every start of the kernel."""
 
 
 class ShellDevice(ABC):
-    """What a shell gives: commands, small files, and root where there is a way to it.
+    """Provides commands, small files, and root (if available) through a shell.
 
-    A subclass says how a script reaches the device's shell.
+    A subclass defines how a script reaches the device's shell.
     """
 
     root_prefixes: tuple[tuple[str, ...], ...] = ()
@@ -39,7 +39,7 @@ class ShellDevice(ABC):
 
     @abstractmethod
     def _script(self, script: str, argv: Sequence[str], *, timeout: float) -> Completed:
-        """Runs a script by `sh -c` on the device; `argv` is what the result is to name as its command."""
+        """Runs a script with `sh -c` on the device. `argv` is the command to name in the result."""
 
     def run(self, argv: Sequence[str], *, timeout: float, root: bool = False) -> Completed:
         """See `Device.run`."""
@@ -47,7 +47,7 @@ class ShellDevice(ABC):
         return self._script(self._as_root(script) if root else script, argv, timeout=timeout)
 
     def rooted(self) -> bool:
-        """Whether the device gives root."""
+        """Returns whether the device gives root."""
         if not self._root_known:
             self._root = self._way_to_root()
             self._root_known = True
@@ -58,7 +58,7 @@ class ShellDevice(ABC):
         if done.text == "0":
             return ()
         for prefix in self.root_prefixes:
-            # Without a terminal to ask at, `su` and `sudo` must not wait for one.
+            # Without a terminal, `su` and `sudo` must not wait for an answer.
             script = quoted([*prefix, "id -u"]) + " </dev/null"
             done = self._script(script, [*prefix, "id", "-u"], timeout=_ROOT_TIMEOUT_S)
             if done.exit_code == 0 and done.text == "0":
@@ -88,7 +88,7 @@ class ShellDevice(ABC):
         """See `Device.write`."""
         where = quoted([str(path)])
         argv = ["printf", "%s", data.decode()]
-        # The file must be there: sysfs makes none, and elsewhere a slip would leave one.
+        # The file must exist: sysfs makes none, and elsewhere a typo would leave a new file.
         script = f"test -e {where} && {quoted(argv)} > {where}"
         done = self._script(self._privileged(script), argv, timeout=timeout)
         if done.exit_code != 0:
@@ -123,12 +123,12 @@ class ShellDevice(ABC):
 
 
 def _globs(patterns: Iterable[str]) -> str:
-    """Patterns as the shell expands them: nothing else in them is special to it."""
+    """Quotes patterns for the shell: they are expanded, but nothing else in them is special."""
     return " ".join("".join(c if c in "*?[]-" else quoted([c]) for c in p) for p in patterns)
 
 
 def wait_until(ready: Callable[[], bool], who: str, timeout: float) -> None:
-    """Asks until it is so; a device that does not answer meanwhile is not ready.
+    """Asks repeatedly until `ready` is true. A device that does not answer counts as not ready.
 
     Raises:
         TransientDeviceError: The time was over.

@@ -24,8 +24,7 @@ _REFUSED = ("Permission denied", "Host key verification failed", "Could not reso
 class SshDevice(ShellDevice):
     """A board behind `ssh`.
 
-    All calls share one connection (OpenSSH's `ControlMaster`), which ends by itself some minutes after the last
-    call.
+    All calls share one connection (OpenSSH's `ControlMaster`). It ends by itself some minutes after the last call.
 
     Args:
         destination: As for `ssh`: `user@host`, or a host of `~/.ssh/config`.
@@ -42,7 +41,7 @@ class SshDevice(ShellDevice):
         chosen = os.environ.get("AUTOTUNE_SSH_CONFIG", "")
         self.config = config or (Path(chosen) if chosen else None)
         self._ways: dict[tuple[str, int], tuple[str, str]] = {}
-        # Short: a socket's path holds 108 bytes at most, and OpenSSH adds 17 while it connects.
+        # Short, because a socket's path holds 108 bytes at most, and OpenSSH adds 17 during the connection.
         self._sockets = Path(tempfile.gettempdir()) / f"autotune-ssh-{os.getuid()}"
 
     def _ssh(self, timeout: float) -> list[str]:
@@ -50,7 +49,7 @@ class SshDevice(ShellDevice):
         if self._sockets.stat().st_uid != os.getuid():
             raise StableDeviceError(f"{self._sockets} belongs to somebody else")
         settings = {
-            "BatchMode": "yes",  # Never ask for a password: nobody may be there.
+            "BatchMode": "yes",  # Never ask for a password: there may be no user.
             "ConnectTimeout": str(max(1, round(timeout))),
             "ServerAliveInterval": "5",
             "ServerAliveCountMax": "3",
@@ -84,7 +83,7 @@ class SshDevice(ShellDevice):
     def _script(
         self, script: str, argv: Sequence[str], *, timeout: float, stdin: bytes | None = None
     ) -> Completed:
-        # The login shell may be any; `sh -c` is the one that the scripts are written for.
+        # The login shell may be any shell, so scripts are run by `sh -c`, for which they are written.
         return self._call(
             ["--", self.serial, quoted(["sh", "-c", script])], argv, timeout, stdin=stdin
         )
@@ -108,7 +107,7 @@ class SshDevice(ShellDevice):
 
     def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
         """See `Device.forward`."""
-        self._script("true", ["true"], timeout=timeout)  # A master must be there to be told.
+        self._script("true", ["true"], timeout=timeout)  # The request needs a master.
         for attempt in range(_FORWARD_TRIES):
             port = host_port if host_port and not attempt else free_port()
             spec = ("-L", f"127.0.0.1:{port}:127.0.0.1:{device_port}")
@@ -121,7 +120,7 @@ class SshDevice(ShellDevice):
     def reverse(self, host_port: int, *, timeout: float) -> int:
         """See `Device.reverse`."""
         self._script("true", ["true"], timeout=timeout)
-        spec = ("-R", f"127.0.0.1:0:127.0.0.1:{host_port}")  # 0: the board chooses, and tells.
+        spec = ("-R", f"127.0.0.1:0:127.0.0.1:{host_port}")  # 0: the board chooses and reports.
         done = self._control("forward", spec, timeout)
         if done.exit_code != 0 or not done.text.isdecimal():
             raise TransientDeviceError(
@@ -140,7 +139,7 @@ class SshDevice(ShellDevice):
         self._cancel("-R", device_port, timeout)
 
     def _cancel(self, way: str, port: int, timeout: float) -> None:
-        # A way that another process opened ends with the connection that it shared.
+        # A port that another process forwarded ends with their shared connection.
         spec = self._ways.pop((way, port), None)
         if spec is not None:
             with suppress(TransientDeviceError):

@@ -1,4 +1,4 @@
-"""Processor cores by cluster: which share a clock, how fast they are, and what may be set."""
+"""Processor cores by cluster: which cores share a clock, how fast they are, and what can be set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLUSTER_NAMES: dict[int, tuple[str, ...]] = {
     3: ("little", "big", "prime"),
     4: ("little", "mid", "big", "prime"),
 }
-"""What the clusters of a device are called, from slow to fast, by how many there are."""
+"""Names of a device's clusters, from slow to fast, by the number of clusters."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class Cluster:
     """Cores of one kind under one clock.
 
     Attributes:
-        name: `all` where there is one; else `little`, `mid`, `big`, `prime` from slow to fast.
+        name: `all` for a single cluster; else `little`, `mid`, `big`, `prime` from slow to fast.
         cpus: Numbers of its cores.
-        capacity: Relative speed of a core as the kernel has it (`cpu_capacity`, 1024 for the fastest); None
+        capacity: Relative speed of a core according to the kernel (`cpu_capacity`, 1024 for the fastest); None if
             unknown.
-        min_khz: Lowest frequency in kHz; None where the system does not say.
-        max_khz: Highest frequency in kHz; None where the system does not say.
-        frequencies_khz: What can be chosen, rising; empty where the driver takes any or does not say.
-        governors: What can be chosen.
-        policies: Folders under `/sys/devices/system/cpu/cpufreq` that set its clock; several where each core
-            has one.
+        min_khz: Lowest frequency in kHz; None if the system does not report it.
+        max_khz: Highest frequency in kHz; None if the system does not report it.
+        frequencies_khz: Available frequencies, ascending; empty if the driver accepts any or reports none.
+        governors: Available governors.
+        policies: Folders under `/sys/devices/system/cpu/cpufreq` that set its clock; several if each core has its
+            own.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Cluster:
     policies: tuple[str, ...]
 
     def takes(self, khz: int) -> bool:
-        """Whether its clock can be set to this, as far as the system says."""
+        """Returns whether its clock can be set to this value, as far as the system reports."""
         if self.frequencies_khz:
             return khz in self.frequencies_khz
         least, most = self.min_khz or 0, self.max_khz or khz
@@ -73,10 +73,10 @@ class Cluster:
 
 
 def cpu_list(text: str) -> tuple[int, ...]:
-    """Core numbers of the kernel's lists: `0-3,6`, or `0 1 2` as `related_cpus` has them.
+    """Parses core numbers in the kernel's lists: `0-3,6`, or `0 1 2` as in `related_cpus`.
 
     Raises:
-        ValueError: The text is neither.
+        ValueError: The text has neither form.
     """
     cpus: set[int] = set()
     for part in re.split(r"[,\s]+", text.strip()):
@@ -88,7 +88,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 
 def cpu_list_text(cpus: tuple[int, ...]) -> str:
-    """Core numbers as the kernel and `taskset` write them: `0-3,6`."""
+    """Formats core numbers as the kernel and `taskset` write them: `0-3,6`."""
     parts: list[list[int]] = []
     for cpu in sorted(cpus):
         if parts and cpu == parts[-1][-1] + 1:
@@ -99,10 +99,10 @@ def cpu_list_text(cpus: tuple[int, ...]) -> str:
 
 
 def clusters(files: Files) -> tuple[Cluster, ...]:
-    """Clusters from slow to fast, from what `PATTERNS` found.
+    """Returns clusters from slow to fast, from the files that `PATTERNS` found.
 
-    Policies tell clusters apart; where each core has a policy of its own, cores of equal limits and capacity
-    are one cluster. Without cpufreq, as in most virtual machines, cores are told apart by capacity.
+    Clusters are told apart by their policies. If each core has its own policy, cores with equal limits and capacity
+    form one cluster. Without cpufreq, as in most virtual machines, cores are told apart by capacity.
     """
     capacities = {
         int(match[1]): value
@@ -174,11 +174,11 @@ def _without_cpufreq(files: Files, capacities: Mapping[int, int]) -> list[Cluste
 
 
 def text(files: Files, path: str) -> str:
-    """A file's text without the white space around it; empty where it is absent or cannot be read."""
+    """Returns a file's text without surrounding white space; empty if it is absent or cannot be read."""
     return (files.get(path) or b"").replace(b"\0", b" ").decode(errors="replace").strip()
 
 
 def number(files: Files, path: str) -> int | None:
-    """A file's whole number; None where it has none."""
+    """Returns a file's whole number; None if it has none."""
     found = text(files, path)
     return int(found) if re.fullmatch(r"-?\d+", found) else None

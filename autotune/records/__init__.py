@@ -1,4 +1,4 @@
-"""Runs on disk: what was asked, every measurement, and the result."""
+"""Runs on disk: the request, every measurement, and the result."""
 
 import lazy_loader
 

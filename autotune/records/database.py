@@ -1,7 +1,7 @@
-"""Databases of measured schedules: what shipped records are, and how they merge.
+"""Databases of measured schedules: the content of shared records, and how they are merged.
 
 A database is a set of sources (runs) and a set of schedules with the time that each source measured. Merging is the
-union of both, so that it does not matter in which order, or how often, databases meet.
+union of both. So neither the order nor the number of merges matters.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from autotune.records.trace_grammar import check_kinds
 
 @dataclass(frozen=True, order=True)
 class Identity:
-    """Whose times a database holds. Times count for a run of an equal identity on equal cores only.
+    """The identity of a database's times. They are used only in runs with an equal identity and equal cores.
 
     Attributes:
         device: The device's model, as runs name it.
         kind: `cpu`, `opencl`, `qemu-user`, `rpc-cpu`, `rpc-opencl` or `model`.
-        driver: Driver, or what emulates the device; empty for a processor.
+        driver: Driver, or the device's emulator; empty for a processor.
         tvm: Version of TVM.
         target: Family and LLVM triple of the code.
-        stand_in: Whether the device only stands in for the target's.
+        stand_in: Whether the device is only a stand-in for the target's.
     """
 
     device: str
@@ -44,15 +44,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class SearchedTask:
-    """What became of one kernel in one run.
+    """The search for one kernel in one run.
 
     Attributes:
         spec: Its shape, in the form that `--op` takes.
         role: Its role.
         count: Times it runs in a step of that run's model.
         default_s: Seconds of the untuned default; None if that failed.
-        trials: Trials that it got.
-        curve: How the best fell: (trials, seconds) at each improvement.
+        trials: Trials spent on it.
+        curve: Progress of the best: (trials, seconds) at each improvement.
     """
 
     spec: str
@@ -63,17 +63,17 @@ class SearchedTask:
     curve: tuple[tuple[Count, Seconds], ...]
 
     def trials_until(self, seconds: float) -> int:
-        """Trials until the best was so small; all of them where it never was."""
+        """Returns the trials until the best reached `seconds`; all of them if it never did."""
         return next((trials for trials, best in self.curve if best <= seconds), self.trials)
 
 
 @dataclass(frozen=True)
 class Source:
-    """The run that measurements are from.
+    """The run that measurements come from.
 
     Attributes:
-        id: The same for the same run, wherever it was copied.
-        identity: On what it measured.
+        id: Identifier that is the same for all copies of the run.
+        identity: The identity of its times.
         cores: The cores that it measured on, as a text.
         about: For people: the run's name, workload, batch, versions, revision of autotune, beginning.
         trials: Its trials.
@@ -99,21 +99,21 @@ class Source:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Source:
-        """Reads what `to_json` gave.
+        """Reads the output of `to_json`.
 
         Raises:
-            Unreadable: It is something else.
+            Unreadable: The content is something else.
         """
         return typed(cls, content)
 
     def fuller(self, other: Source) -> Source:
-        """The copy of the same run that knows more: runs that were resumed grow."""
+        """Returns the copy of the same run with more content, because resumed runs grow."""
         return max(self, other, key=lambda one: (one.trials, _canonical(one.to_json())))
 
 
 @dataclass(frozen=True)
 class _Written:
-    """A schedule as a file has it."""
+    """A schedule as a file stores it."""
 
     task: str
     formulation: str
@@ -128,10 +128,10 @@ class Schedule:
 
     Attributes:
         task: The kernel's name.
-        formulation: How the kernel is computed.
+        formulation: Formulation of the kernel.
         digest: Identity of the scheduled program: its structural hash, with task and formulation.
-        trace_json: The schedule as TVM's trace, a JSON text: as objects it would take ten times the memory.
-        seconds: What each source measured, by its id.
+        trace_json: The schedule as TVM's trace, a JSON text. Objects would take ten times the memory.
+        seconds: Time measured by each source, by its id.
     """
 
     task: str
@@ -144,16 +144,16 @@ class Schedule:
     def of(
         cls, task: str, formulation: str, digest: str, trace: Any, seconds: Mapping[str, float]
     ) -> Schedule:
-        """A schedule whose trace is plain JSON data."""
+        """Returns a schedule whose trace is plain JSON data."""
         return cls(task, formulation, digest, _canonical(trace), seconds)
 
     @classmethod
     def from_json(cls, content: Any) -> Schedule:
-        """Reads what `to_json` gave.
+        """Reads the output of `to_json`.
 
         Raises:
-            Unreadable: It is something else.
-            RecordError: Its trace has what no search of ours makes.
+            Unreadable: The content is something else.
+            RecordError: Its trace contains something that our searches never make.
         """
         found = typed(_Written, content)
         if not found.seconds:
@@ -168,7 +168,7 @@ class Schedule:
 
     @property
     def best_s(self) -> float:
-        """The least of its times."""
+        """The shortest of its times."""
         return min(self.seconds.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Schedule:
         }
 
     def with_times_of(self, other: Schedule) -> Schedule:
-        """The same schedule with the times of both; where both have one of a source, with the lesser."""
+        """Returns the schedule with the times of both. If both have a time from one source, the shorter is kept."""
         seconds = dict(self.seconds)
         for source, value in other.seconds.items():
             seconds[source] = min(value, seconds.get(source, value))
@@ -193,8 +193,8 @@ class Database:
     """Measured schedules with their sources.
 
     Attributes:
-        sources: By id.
-        schedules: By task, formulation and digest.
+        sources: Sources by id.
+        schedules: Schedules by task, formulation and digest.
     """
 
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -202,7 +202,7 @@ class Database:
 
     @classmethod
     def of(cls, sources: Iterable[Source], schedules: Iterable[Schedule]) -> Database:
-        """A database of them all; what is there twice is joined."""
+        """Returns a database of all given sources and schedules. Duplicates are merged."""
         by_id: dict[str, Source] = {}
         for source in sources:
             known = by_id.get(source.id)
@@ -215,7 +215,7 @@ class Database:
 
     @property
     def identities(self) -> list[Identity]:
-        """Whose times it holds, sorted; one unless it was mixed."""
+        """Identities in the database, sorted; one unless it was mixed."""
         return sorted({source.identity for source in self.sources.values()})
 
     @property
@@ -224,31 +224,31 @@ class Database:
         return sum(source.trials for source in self.sources.values())
 
     def tasks(self) -> dict[str, list[Schedule]]:
-        """Schedules by task, the fastest first."""
+        """Returns schedules by task, the fastest first."""
         found: dict[str, list[Schedule]] = {}
         for one in sorted(self.schedules.values(), key=lambda one: (one.best_s, one.digest)):
             found.setdefault(one.task, []).append(one)
         return dict(sorted(found.items()))
 
     def searched(self, task: str) -> list[SearchedTask]:
-        """What became of a task in each source that has it."""
+        """Returns the searches for a task in all sources that have it."""
         return [s.tasks[task] for _, s in sorted(self.sources.items()) if task in s.tasks]
 
     def parts(self) -> dict[tuple[Identity, str], Database]:
-        """What was measured on each device, with each of its cores: only within one of these do times compare."""
+        """Splits the database by identity and cores. Times are comparable only within one part."""
         keys = sorted({(source.identity, source.cores) for source in self.sources.values()})
         return {key: self.of_device(*key) for key in keys}
 
     def of_device(self, identity: Identity, cores: str) -> Database:
-        """What was measured on such a device, with such cores."""
+        """Returns the measurements with this identity and these cores."""
         return self._of(lambda source: (source.identity, source.cores) == (identity, cores))
 
     def of_identity(self, identity: Identity) -> Database:
-        """What was measured on such a device, with whatever cores."""
+        """Returns the measurements with this identity, with any cores."""
         return self._of(lambda source: source.identity == identity)
 
     def fastest(self, count: int) -> Database:
-        """Of each kernel and formulation so many of the schedules, the fastest on each device and its cores."""
+        """Returns the fastest `count` schedules of each kernel and formulation, on each device and its cores."""
         kept = set()
         for part in self.parts().values():
             seen: Counter[tuple[str, str]] = Counter()
@@ -262,11 +262,11 @@ class Database:
 
     @property
     def workloads(self) -> list[str]:
-        """What its sources searched, sorted: models, or operators."""
+        """The workloads that its sources searched, sorted: models, or operators."""
         return sorted({str(source.about["workload"]) for source in self.sources.values()})
 
     def without(self, workload: str) -> Database:
-        """What was measured in runs of anything else."""
+        """Returns measurements from runs of other workloads."""
         return self._of(lambda source: source.about["workload"] != workload)
 
     def _of(self, wanted: Callable[[Source], bool]) -> Database:
@@ -280,7 +280,7 @@ class Database:
 
 
 def spread(schedules: Sequence[Schedule], most: int) -> list[Schedule]:
-    """The fastest half of so many schedules, and as many from all over the rest."""
+    """Returns the fastest schedules as half of `most`, and as many spread over the rest."""
     if len(schedules) <= most:
         return list(schedules)
     first, rest = schedules[: most // 2], schedules[most // 2 :]
@@ -289,7 +289,7 @@ def spread(schedules: Sequence[Schedule], most: int) -> list[Schedule]:
 
 
 def merged(databases: Iterable[Database]) -> Database:
-    """The union of databases."""
+    """Returns the union of databases."""
     parts = list(databases)
     return Database.of(
         (source for part in parts for source in part.sources.values()),
@@ -298,10 +298,10 @@ def merged(databases: Iterable[Database]) -> Database:
 
 
 def refuse_mixture(databases: Iterable[Database]) -> None:
-    """Refuses to make one database of several devices, drivers, versions of TVM or targets.
+    """Refuses to combine several devices, drivers, versions of TVM or targets in one database.
 
     Raises:
-        UsageError: They are not of one identity; the message tells in what they differ.
+        UsageError: Their identities differ; the message gives the differences.
     """
     found = sorted({identity for one in databases for identity in one.identities})
     for name in ("stand_in", "device", "driver", "tvm", "target", "kind"):
@@ -323,8 +323,8 @@ class TaskDifference:
 
     Attributes:
         task: Its name.
-        best_s: Least seconds in each; None where it is unknown.
-        alone: Schedules that only this one of the two has.
+        best_s: Shortest time in each, in seconds; None if unknown.
+        alone: Number of schedules that only one of the two has.
     """
 
     task: str
@@ -333,7 +333,7 @@ class TaskDifference:
 
     @property
     def better(self) -> str | None:
-        """`a`, `b` or `equal`; None where only one of the two has the kernel."""
+        """`a`, `b` or `equal`; None if only one of the two has the kernel."""
         a, b = self.best_s
         if a is None or b is None:
             return None

@@ -1,4 +1,4 @@
-"""Databases on disk: one gzipped file of JSON lines each, written whole or not at all."""
+"""Databases on disk: each is one gzipped file of JSON lines, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KIND = "autotune records"
 
 
 def file_name(database: Database) -> str:
-    """The name that a database has in a store: readable, and the same for the same identity."""
+    """Returns the name of a database in a store. It is readable, and equal for equal identities."""
     identities = database.identities
     text = json.dumps([str(one) + one.kind for one in identities])
     name = identities[0].device if len(identities) == 1 else "mixed"
@@ -31,7 +31,7 @@ def file_name(database: Database) -> str:
 
 
 def write_database(path: Path, database: Database) -> None:
-    """Writes a database whole or not at all; equal databases give equal bytes.
+    """Writes a database completely or not at all. Equal databases give equal bytes.
 
     Raises:
         RecordError: It cannot be written.
@@ -56,10 +56,10 @@ def write_database(path: Path, database: Database) -> None:
 
 
 def read_database(path: Path) -> Database:
-    """Reads a database file, line by line, so that a wrong one is refused at its first wrong line.
+    """Reads a database file line by line, so that a bad file is refused at its first bad line.
 
     Raises:
-        RecordError: It is damaged, or of another version, or beyond the limits of `autotune.reading.LINES`, or has
+        RecordError: It is damaged, or of another version, or exceeds the limits of `autotune.reading.LINES`, or has
             a schedule that none of our searches makes.
     """
     lines = packed_lines(path, LINES, RecordError)

@@ -1,4 +1,7 @@
-"""What the events of a run may hold, checked once when a run is read, so that no reader meets a wrong type."""
+"""Allowed content of a run's events.
+
+It is checked once when a run is read, so that readers can rely on the types.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class _Event:
 
 @dataclass
 class _Outcome:
-    """Of `default`, `reference` and `trial`."""
+    """Outcome of a `default`, `reference` or `trial` event."""
 
     task: str
     status: Status
@@ -107,7 +110,7 @@ class _Energy:
 
 @dataclass
 class _Measurement:
-    """A measurement of a step: of searches, comparisons, profiles and plans."""
+    """A measurement of a step, in searches, comparisons, profiles and plans."""
 
     status: Literal["ok", "invalid", "failed"]
     figures: _Figures | None
@@ -116,7 +119,7 @@ class _Measurement:
     message: str = ""
     reason: str = ""
     belief: dict[str, Any] | None = None
-    step_s: list[Annotated[Number, Field(ge=0)]] | None = None  # 0 where a clock is coarse.
+    step_s: list[Annotated[Number, Field(ge=0)]] | None = None  # 0 if a clock is coarse.
     energy: _Energy | None = None
     marks: list[str] | None = None
     rails: dict[str, Number | None] | None = None
@@ -144,7 +147,7 @@ class _Calibration:
 
 @dataclass
 class _Request:
-    """What a search was asked to do: its options, of which only the types matter here."""
+    """The request of a search: its options, of which only the types are checked here."""
 
     objective: str | None = None
     joint: bool | None = None
@@ -191,13 +194,13 @@ _OF_SEARCHES: dict[str, type[Any]] = {
 
 
 def check_request(request: Any) -> None:
-    """Refuses a request that no command writes. That of `kernels` is checked in full where it is read.
+    """Refuses a request that no command writes. A request of `kernels` is checked completely when it is read.
 
     Args:
         request: The `request` of a `run.json`.
 
     Raises:
-        Unreadable: It is no object, or an option is of a wrong type.
+        Unreadable: It is not an object, or an option has a wrong type.
     """
     if not isinstance(request, dict):
         raise Unreadable("its request is not an object")
@@ -214,7 +217,7 @@ def check_event(event: Any, command: str) -> None:
 
     Raises:
         Unreadable: A field is missing or of a wrong type.
-        RecordError: Its schedule has what no search of ours makes.
+        RecordError: Its schedule contains something that our searches never make.
     """
     kind = typed(_Event, event).event
     if command != "kernels":

@@ -28,16 +28,16 @@ _WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a JSON file whole or not at all.
+    """Writes a JSON file completely or not at all.
 
     Raises:
-        RecordError: It cannot be written, or has a number that JSON does not have.
+        RecordError: It cannot be written, or the value has a number that JSON does not allow.
     """
     write_text(path, json_text(value, 2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all.
+    """Writes a text file completely or not at all.
 
     Raises:
         RecordError: It cannot be written.
@@ -60,20 +60,20 @@ def read_json(path: Path) -> Any:
     """Reads a JSON file; NaN and Infinity, which earlier versions could write, are null.
 
     Raises:
-        RecordError: It cannot be read, is damaged, or is beyond the limits of `autotune.reading.DOCUMENT`.
+        RecordError: It cannot be read, is damaged, or exceeds the limits of `autotune.reading.DOCUMENT`.
     """
     return reading.read_json(path, error=RecordError, nan_as_null=True)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run read back.
+    """A run read from disk.
 
     Attributes:
         path: Its folder.
         about: Content of `run.json`: request, versions, device, seed, git revision.
         events: Every event, in order.
-        result: Content of `result.json`; None while the run has not ended.
+        result: Content of `result.json`; None until the run has ended.
     """
 
     path: Path
@@ -82,25 +82,25 @@ class Run:
     result: dict[str, Any] | None
 
     def trials(self) -> list[dict[str, Any]]:
-        """The events that are trials."""
+        """Returns the events that are trials."""
         return [event for event in self.events if event["event"] == "trial"]
 
     def knew(self) -> int:
-        """Of how many of its kernels the records that an ended run began with had schedules."""
+        """Returns the number of kernels with schedules in the records that a finished run began with."""
         with reading.reading(self.path / _RESULT):
             return int(((self.result or {}).get("records") or {}).get("equal", 0))
 
     def kernel_result(self) -> Result:
-        """The result of an ended run of kernels.
+        """Returns the result of a finished kernel run.
 
         Raises:
-            RecordError: `result.json` is damaged, missing or that of another command.
+            RecordError: `result.json` is damaged, missing or from another command.
         """
         with reading.reading(self.path / _RESULT):
             return Result.from_json(self.result or {})
 
     def ended(self) -> dict[str, Any]:
-        """Content of `result.json`.
+        """Returns content of `result.json`.
 
         Raises:
             UsageError: The run has not ended.
@@ -150,11 +150,11 @@ def read_run(path: Path) -> Run:
 class RunFolder:
     """A run open for writing, by one process at a time.
 
-    Use `create` or `reopen`, and as a context manager, which lets the lock go.
+    Use `create` or `reopen`. As a context manager, it releases the lock at the end.
 
     Attributes:
         path: The folder.
-        listeners: Are called with each event once it is written.
+        listeners: Functions that are called with each event after it is written.
     """
 
     def __init__(self, path: Path, lock: int) -> None:
@@ -167,7 +167,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, parent: Path, name: str, about: dict[str, Any]) -> RunFolder:
-        """Makes `parent/<utc>-<name>/` with its `run.json`; the name is written as a folder may have it.
+        """Makes `parent/<utc>-<name>/` with its `run.json`. The name is changed to be valid for a folder.
 
         Raises:
             UsageError: The folder cannot be made there.
@@ -192,12 +192,12 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: Path) -> RunFolder:
-        """Opens a run to go on with it; a record that a kill cut short is removed.
+        """Opens a run to resume it. A record that a kill cut short is removed.
 
         Raises:
-            UsageError: There is no run at that path, or its folder holds a link, through which files elsewhere
+            UsageError: There is no run at that path, or its folder contains a link, through which files elsewhere
                 would be written.
-            RecordError: Another process is at work on it, or a file of it is damaged.
+            RecordError: Another process works on it, or a file of it is damaged.
         """
         check_own_files(path)
         read_run(path)
@@ -219,7 +219,7 @@ class RunFolder:
             listener(event)
 
     def raw(self, records: Sequence[str]) -> str | None:
-        """Writes raw records of a device as one file of `raw/`; returns its name, None where there is no record.
+        """Writes raw records of a device as one file of `raw/`, and returns its name; None if there are no records.
 
         Raises:
             RecordError: It could not be written.
@@ -244,7 +244,7 @@ class RunFolder:
         self._records.append([index, record])
 
     def clear_database(self) -> None:
-        """Empties TVM's two files, to write them anew from the events."""
+        """Empties TVM's two files, so that they can be rewritten from the events."""
         self._workloads.clear()
         self._records.clear()
 
@@ -262,10 +262,10 @@ class RunFolder:
 
 
 def check_own_files(path: Path) -> None:
-    """Refuses a run's folder that holds anything but files and folders of its own.
+    """Refuses a run's folder that contains anything other than its own files and folders.
 
     Raises:
-        UsageError: It holds a link, a pipe or a device.
+        UsageError: It contains a link, a pipe or a device.
     """
     for folder, names, files in os.walk(path):
         for name in (*names, *files):

@@ -1,4 +1,4 @@
-"""JSON as others read it: numbers that JSON does not have are an error here, and no surprise there."""
+"""JSON that other programs can read: numbers that JSON does not allow are an error when writing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from autotune.errors import RecordError
 
 
 def json_text(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """A value as JSON text, on one line without spaces or indented.
+    """Returns a value as JSON text, on one line without spaces or indented.
 
     Raises:
-        RecordError: A number in it is NaN or infinite, which JSON does not have; the message says where.
+        RecordError: A number in it is NaN or infinite, which JSON does not allow; the message gives its place.
     """
     separators = (",", ":") if indent is None else None
     try:
@@ -31,7 +31,7 @@ def json_text(value: Any, indent: int | None = None, *, sort_keys: bool = False)
 
 
 def _none_of_json(value: Any, path: str) -> Iterator[tuple[str, float]]:
-    """Where numbers are that JSON does not have."""
+    """Yields the places of numbers that JSON does not allow."""
     if isinstance(value, float) and not math.isfinite(value):
         yield path, value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Append-only files of one JSON object a line, safe against kill -9 and a full disk."""
+"""Append-only files with one JSON object on each line, safe against kill -9 and a full disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def disk_error(path: Path, error: OSError) -> RecordError:
-    """The error of a failed write; a full disk is named as such."""
+    """Returns the error for a failed write, which names a full disk."""
     if error.errno in _FULL:
         return RecordError(
             f"{path}: the disk is full; every line before this one is intact",
@@ -43,11 +43,11 @@ class LineFile:
             raise disk_error(path, error) from error
 
     def append(self, value: Any) -> None:
-        """Writes one line in full, or leaves the file as it was.
+        """Writes one complete line, or leaves the file unchanged.
 
         Raises:
-            RecordError: The disk is full or the write failed; a part that was written is cut off again. Or the
-                value has a number that JSON does not have.
+            RecordError: The disk is full or the write failed; a written part is cut off again. Or the value has a
+                number that JSON does not allow.
         """
         data = (json_text(value) + "\n").encode()
         size = os.fstat(self._fd).st_size
@@ -68,10 +68,10 @@ class LineFile:
 
 
 def read_lines(path: Path) -> list[Any]:
-    """Reads all lines; a last line without its newline was cut short by a kill and is left out.
+    """Reads all lines. A last line without its newline was cut short by a kill and is left out.
 
     Raises:
-        RecordError: The file is missing, or a line is damaged, or the file is beyond the limits of
+        RecordError: The file is missing, or a line is damaged, or the file exceeds the limits of
             `autotune.reading.LINES`; the message has the line's number.
     """
     values = []
@@ -89,7 +89,7 @@ def read_lines(path: Path) -> list[Any]:
 
 
 def cut_torn_line(path: Path) -> bool:
-    """Cuts a last line that has no newline off; returns whether there was one."""
+    """Cuts off a last line without a newline, and returns whether there was one."""
     if not path.exists():
         return False
     with path.open("rb+") as file:

@@ -14,12 +14,12 @@ RESULT_SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Drift:
-    """A change of a device's speed in the course of a run, as a kernel showed that was timed again.
+    """A change of a device's speed during a run, shown by timing a kernel again.
 
     Attributes:
-        serial: The device, where there may be several; empty otherwise.
+        serial: The device, if there may be several; empty otherwise.
         trials: Trials of the run before it was seen.
-        ratio: The kernel's time over what it was before: over 1 is slower.
+        ratio: The kernel's time relative to before; over 1 is slower.
         ci: 99 % interval of the ratio.
     """
 
@@ -44,7 +44,7 @@ class PooledSchedule:
         digest: Identity of the candidate; `default` for the untuned default.
         formulation: Its formulation.
         ms: Median milliseconds in the final benchmark, interleaved with the others of the pool.
-        traits: What its loops tell, see `ScheduleTraits.to_json`; None where they are not those of a processor.
+        traits: Traits of its loops, see `ScheduleTraits.to_json`; None if they are not for a processor.
     """
 
     digest: str
@@ -55,7 +55,7 @@ class PooledSchedule:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """One distinct kernel of the result; times in milliseconds.
+    """One distinct kernel of the result. Times are in milliseconds.
 
     Attributes:
         name: Kernel name.
@@ -73,13 +73,13 @@ class TaskResult:
         failures: Failed candidates by status.
         max_rel_error: Largest relative error of the winner against the float64 reference.
         formulation: Formulation of the winner.
-        digest: Identity of the winning candidate; `default` when no candidate was better, empty when
-            nothing has a valid time.
-        movement_ms: Of `tuned_ms`, what takes moving data alone: padding, packing and copies; measured apart, by
-            the same program without its arithmetic. None where it was not measured.
-        ties: Default or second best, by digest, where the final benchmark cannot tell them from the winner.
-        doubt: Why times of the final benchmark are not to be trusted; empty where they are. Ratios still hold.
-        pool: The best few schedules that gave the right result, fastest first, the untuned default among them.
+        digest: Identity of the winning candidate; `default` if no candidate was better, empty if nothing has a
+            valid time.
+        movement_ms: Part of `tuned_ms` that only moves data: padding, packing and copies. It is measured separately
+            with the same program without its arithmetic. None if it was not measured.
+        ties: The default or the second best, by digest, if the final benchmark cannot tell them from the winner.
+        doubt: Why times of the final benchmark cannot be trusted; empty if they can. Ratios still hold.
+        pool: The best few schedules with correct results, fastest first, including the untuned default.
     """
 
     name: str
@@ -106,15 +106,15 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class RecordsUse:
-    """What records of earlier runs were good for in a run.
+    """The use of records of earlier runs in a run.
 
     Attributes:
-        equal: Kernels that were known: their best schedules were measured once more.
-        similar: Kernels whose search began with schedules of others that differ in size only.
-        unknown: Kernels of which, and of similar ones, the records told nothing.
-        saved_trials: An estimate: the trials that earlier runs took until they were within 5 % of a kernel's best,
-            less those that this run took until it was as fast; for a similar kernel, until it had gained as much
-            over its untuned default. Kernels that this run did not bring so far count as 0.
+        equal: Known kernels: their best schedules were measured again.
+        similar: Kernels whose search began with schedules of kernels that differ only in size.
+        unknown: Kernels without records of their own or of similar kernels.
+        saved_trials: An estimate of trials saved. It is the number of trials that earlier runs took to get within 5
+            % of a kernel's best, minus those that this run took to be as fast. For a similar kernel, it counts
+            until the same gain over the untuned default. Kernels that did not get so far in this run count as 0.
     """
 
     equal: Count
@@ -131,18 +131,18 @@ class RecordsUse:
 
 @dataclass(frozen=True)
 class Result:
-    """The whole result of a kernel run.
+    """The complete result of a kernel run.
 
     Attributes:
         target: Target name.
         device: Fingerprint of the device it was measured on.
-        stand_in: Whether that device only stands in for the target's.
-        trials: Candidates measured or failed in all.
-        wall_s: Seconds of tuning, resumed parts included.
-        tasks: One entry a distinct kernel.
-        drifts: Changes of the device's speed meanwhile. The final benchmark times trials from before and after one
-            again, side by side.
-        records: What records were good for; None where none were asked.
+        stand_in: Whether that device is only a stand-in for the target's.
+        trials: Candidates measured or failed in total.
+        wall_s: Seconds of tuning, including resumed parts.
+        tasks: One entry for each distinct kernel.
+        drifts: Changes of the device's speed during the run. The final benchmark times trials from before and after
+            a change again, side by side.
+        records: The use of records; None if none were requested.
     """
 
     target: str
@@ -155,9 +155,9 @@ class Result:
     records: RecordsUse | None = None
 
     def step_ms(self, *, tuned: bool) -> float | None:
-        """Predicted kernel time of one step, in milliseconds: the sum of count x time.
+        """Predicts the kernel time of one step, in milliseconds: the sum of count x time.
 
-        None when a kernel has no time at all.
+        Returns None if a kernel has no time at all.
         """
         total = 0.0
         for task in self.tasks:
@@ -175,7 +175,7 @@ class Result:
         return math.exp(sum(map(math.log, speedups)) / len(speedups))
 
     def to_json(self) -> dict[str, Any]:
-        """The documented object; see `docs/result-schema.md`."""
+        """Returns the documented object; see `docs/result-schema.md`."""
         return {
             "schema_version": RESULT_SCHEMA_VERSION,
             "target": self.target,
@@ -194,7 +194,7 @@ class Result:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Result:
-        """Reads what `to_json` wrote.
+        """Reads the output of `to_json`.
 
         Raises:
             Unreadable: The object is not a result of this schema version.

@@ -1,4 +1,4 @@
-"""Of which command a run is, and how one that did not end is ended."""
+"""Identifies the command of a run, and how to complete one that did not end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Kind = Literal["kernels", "joint", "cpu-config", "profile", "comparison"]
 
 
 def kind_of(about: Mapping[str, Any]) -> Kind | None:
-    """The kind of a run, by its `run.json`; None where it is of no command that is known."""
+    """Returns the kind of a run, from its `run.json`; None if its command is unknown."""
     request = about.get("request")
     if not isinstance(request, Mapping):
         return None
@@ -25,7 +25,7 @@ def kind_of(about: Mapping[str, Any]) -> Kind | None:
 
 
 def how_to_end(path: Path, about: Mapping[str, Any]) -> str:
-    """What to do with a run that did not end, with its command; empty where that is not known.
+    """Explains how to complete a run that did not end, with the command; empty if unknown.
 
     Args:
         path: Its folder.

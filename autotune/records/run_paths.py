@@ -1,4 +1,4 @@
-"""Where runs are, and what runs and plans name, wherever all of it is now."""
+"""Finds runs, and the files that runs and plans name, even after they were moved."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 
 
 def is_run(path: Path) -> bool:
-    """Whether a path is a run's folder."""
+    """Returns whether a path is a run's folder."""
     return (path / "run.json").is_file()
 
 
 def place_of(named: str, holder: Path, there: Callable[[Path], bool] = is_run) -> Path | None:
-    """Where something is that a run or a plan names; None where it is not found.
+    """Returns the present place of something that a run or a plan names; None if it is not found.
 
-    Both may have been moved, as folders that are copied to another machine are: of what is there below a folder
-    above the one that names it, that counts whose path shares the longest end with the name. A relative name is
-    looked for in the working directory last.
+    Both may have been moved, for example by copying their folders to another machine. Endings of the name, the
+    longest first, are tried below each folder above the holder. The name itself is tried last; a relative one is
+    then looked for in the working directory.
 
     Args:
-        named: Its path, as it was when it was named.
+        named: Its path at the time of naming.
         holder: The run's folder, or the plan.
-        there: Tells whether a path is what is looked for.
+        there: Returns whether a path is the thing looked for.
     """
     path = Path(named)
     above = holder.resolve().parents

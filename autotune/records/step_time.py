@@ -1,4 +1,4 @@
-"""Where the time of a tuned step goes, from a run's result."""
+"""Splits the time of a tuned step into parts, from a run's result."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Share:
 
     Attributes:
         role: ``forward``, ``data_grad``, ``weight_grad``, ``update``; or ``data movement``.
-        operator: The operator, such as ``conv2d``; of movement, the operator that it is done for.
-        ms: Milliseconds a step.
+        operator: The operator, such as ``conv2d``; for movement, the operator that needs it.
+        ms: Milliseconds in a step.
     """
 
     role: str
@@ -25,9 +25,9 @@ class Share:
 
 
 def step_shares(result: Result) -> list[Share]:
-    """Splits the tuned step by role and operator, data movement on lines of its own, largest first.
+    """Splits the tuned step by role and operator, with separate lines for data movement, largest first.
 
-    Kernels without a valid time are left out. Movement that was not measured counts as none.
+    Kernels without a valid time are left out. Unmeasured movement counts as zero.
     """
     sums: dict[tuple[str, str], float] = {}
     for task in result.tasks:

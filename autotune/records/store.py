@@ -1,4 +1,4 @@
-"""The local store of records: a folder with one database an identity."""
+"""The local store of records: a folder with one database for each identity."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from autotune.records.database_file import file_name, read_database, write_datab
 
 
 def pulled(databases: Iterable[Database], store: Path) -> list[tuple[Path, Database, int]]:
-    """Merges databases into a store; each of its files is replaced whole or stays as it was.
+    """Merges databases into a store. Each of its files is replaced completely or left unchanged.
 
-    What a mixed database holds goes to the databases that it belongs to.
+    A mixed database is split among the databases of its identities.
 
     Args:
-        databases: What is to be brought in.
+        databases: Databases to add.
         store: The folder; made if it is missing.
 
     Returns:
-        The files written, what they now hold, and how many of those schedules were new.
+        The written files, their content, and the number of new schedules in each.
 
     Raises:
-        UsageError: The store cannot be made or is no folder.
+        UsageError: The store cannot be made or is not a folder.
         RecordError: A database of the store is damaged, or cannot be written.
     """
     parts: dict[Identity, list[Database]] = {}

@@ -1,6 +1,6 @@
-"""What a recorded schedule may hold: the instructions that our own searches make, and nothing else.
+"""The grammar of recorded schedules: only instructions that our own searches make are allowed.
 
-A recorded schedule is a trace of TVM's: instructions, and the decisions of those that sample. Some instructions of
+A recorded schedule is a trace of TVM: instructions, and the decisions of those that sample. Some instructions of
 TVM bring code or run registered functions (`pragma_import_llvm`, tensor intrinsics, layout functions). Records come
 from other people. So every trace is checked here, without TVM, before TVM reads it.
 """
@@ -42,7 +42,7 @@ def _list_of(check: Check, most: int) -> Check:
 
 
 def _blocks(value: Any) -> bool:
-    """The blocks that read what is cached; empty for all of them."""
+    """Checks the blocks that read the cached data; empty for all of them."""
     return (
         isinstance(value, list)
         and len(value) <= _MOST_OPERANDS
@@ -61,12 +61,12 @@ def _chance(value: Any) -> bool:
 
 
 def _factor(value: Any) -> bool:
-    """A part of a split: a number, or `None` (as text) for what is left."""
+    """Checks a factor of a split: a number, or `None` (as text) for the remainder."""
     return value == "None" or _SIZE(value)
 
 
 def _text(pattern: re.Pattern[str]) -> Check:
-    """TVM writes a text that is an operand as JSON within JSON."""
+    """Returns a check for a text operand, which TVM writes as JSON within JSON."""
 
     def check(value: Any) -> bool:
         return isinstance(value, str) and pattern.fullmatch(value.strip('"')) is not None and (
@@ -86,7 +86,7 @@ _THREADS = _one_of(
     "vthread",
 )
 
-# By the key, what the value may be. A variable (`v7`) may stand for a number.
+# Allowed values by key. A variable (`v7`) may stand for a number.
 _ANNOTATIONS: Mapping[str, Check] = {
     "autotune.half": _one_of(1),
     "autotune.image": _integer(0, 8),
@@ -107,20 +107,20 @@ _ANNOTATIONS: Mapping[str, Check] = {
 _MAY_VARY = ("unroll_explicit", "unroll_implicit", "cooperative_fetch")
 ANNOTATION_KEYS = frozenset(_ANNOTATIONS)
 """Annotations that a recorded schedule may add to a program."""
-# What a formulation's own mark is called; rules take marks away.
+# The name of a formulation's own mark; rules remove marks.
 _MARK = re.compile(r"autotune\.\w{1,60}|" + "|".join(map(re.escape, _ANNOTATIONS)))
 
 
 @dataclass(frozen=True)
 class _Instruction:
-    """An instruction's form.
+    """The form of an instruction.
 
     Attributes:
-        inputs: Kinds of the variables it takes: `b` a block, `l` a loop, `v` a number. `+` after the last one
-            stands for one or more of it.
-        results: The kind of what it makes; empty for nothing.
-        attributes: A check of each attribute.
-        rest: A check of the inputs after those, which are no variables.
+        inputs: Kinds of the variables that it takes: `b` a block, `l` a loop, `v` a number. `+` after the last one
+            means one or more of it.
+        results: The kind of its results; empty for none.
+        attributes: A check for each attribute.
+        rest: A check for further inputs, which are not variables.
     """
 
     inputs: str = ""
@@ -177,13 +177,13 @@ INSTRUCTION_KINDS = frozenset({*_INSTRUCTIONS, _ANNOTATE})
 def check_kinds(trace: Any) -> None:
     """Refuses a recorded schedule with a kind of instruction or annotation that none of our searches makes.
 
-    This is quick enough for all schedules of a file. `check_trace` looks at the rest before a schedule is used.
+    This is fast enough for all schedules of a file. `check_trace` checks the rest before a schedule is used.
 
     Args:
         trace: A trace as plain JSON data: `[instructions, decisions]`.
 
     Raises:
-        RecordError: The message names the instruction.
+        RecordError: A kind is not allowed; the message names the instruction.
     """
     try:
         instructions, _ = trace
@@ -263,7 +263,7 @@ def _variable(value: Any, kind: str, known: set[str]) -> bool:
 def _annotation(
     inputs: Sequence[Any], attributes: Sequence[Any], results: Sequence[Any], known: set[str]
 ) -> str:
-    """Why an annotation is refused; empty where it is not."""
+    """Explains why an annotation is refused; empty if it is allowed."""
     key = attributes[0] if len(attributes) == 1 else None
     if not isinstance(key, str) or key not in _ANNOTATIONS:
         return _no_such_annotation(attributes)
@@ -288,7 +288,7 @@ def _plain(
     results: Sequence[Any],
     known: set[str],
 ) -> str:
-    """Why an instruction is refused; empty where it is not."""
+    """Explains why an instruction is refused; empty if it is allowed."""
     kinds = form.inputs.removesuffix("+")
     if form.inputs != kinds:
         kinds += kinds[-1] * (len(inputs) - len(kinds))
@@ -322,7 +322,7 @@ def _plain(
 
 
 def _check_decisions(instructions: Sequence[Any], decisions: Sequence[Any]) -> None:
-    """Each instruction that samples has one decision, of its own form."""
+    """Checks that each sampling instruction has one decision in its own form."""
     decided: dict[int, Any] = {}
     for one in decisions:
         if not (isinstance(one, list) and len(one) == 2 and type(one[0]) is int):

@@ -11,7 +11,7 @@ import lazy_loader
 __version__ = "0.1.0"
 
 DISTRIBUTION = "autotune-training"
-"""The name that package managers know it by; `autotune` is another project's there."""
+"""The name of the package in registries, where `autotune` is another project."""
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__ += ["DISTRIBUTION", "__version__"]

@@ -1,7 +1,7 @@
-"""Tuning from Python: each function does what the command of its name does, and writes the same run folder.
+"""Tuning from Python. Each function does the same as the command of its name, and writes the same run folder.
 
-Functions raise `autotune.errors.AutotuneError` where a command would print an error, and `KeyboardInterrupt` after
-Ctrl-C, whose text says how to go on: everything that was measured is kept.
+Functions raise `autotune.errors.AutotuneError` when a command would print an error. Ctrl-C raises
+`KeyboardInterrupt`, whose text says how to resume. All measurements are kept.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     import pandas
 
 Callback = Callable[[Mapping[str, Any]], None]
-"""Is called with each event that a run records; `docs/formats.md` lists them. `event["event"]` is its kind."""
+"""Function that is called with each event of a run; `docs/formats.md` lists them.
+
+`event["event"]` is the event's kind.
+"""
 Objective = Literal["latency", "energy", "edp", "pareto"]
 
 
 @dataclass(frozen=True)
 class KernelsResult:
-    """A kernel run that has ended.
+    """A finished kernel run.
 
     Attributes:
         path: The run's folder.
@@ -47,13 +50,16 @@ class KernelsResult:
 
     @property
     def speedup(self) -> float | None:
-        """Predicted time of an untuned step over that of the tuned one; None where a kernel has no valid time."""
+        """Predicted time of an untuned step divided by that of the tuned one.
+
+        None if a kernel has no valid time.
+        """
         result = Result.from_json(dict(self.content))
         before, after = result.step_ms(tuned=False), result.step_ms(tuned=True)
         return before / after if before and after else None
 
     def to_frame(self) -> pandas.DataFrame:
-        """One row a kernel; needs pandas.
+        """Returns a table with one row for each kernel; needs pandas.
 
         Raises:
             UsageError: pandas is not installed.
@@ -66,19 +72,19 @@ class KernelsResult:
         """Writes the kernels as a library.
 
         Args:
-            out: Folder that is made.
-            format: What is written.
+            out: Folder to make.
+            format: Format of the library.
             options: Further fields of `ExportRequest`, such as `name` and `platform`.
 
         Raises:
-            UsageError: An option makes no sense, or the kernels were measured on a stand-in.
+            UsageError: An option is invalid, or the kernels were measured on a stand-in.
         """
         return export(ExportRequest(Path(out), (self.path,), format=format, **options))
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A search over cores and clocks that has ended.
+    """A finished search over cores and clocks.
 
     Attributes:
         path: The run's folder.
@@ -95,7 +101,7 @@ class SearchResult:
         return best
 
     def to_frame(self) -> pandas.DataFrame:
-        """One row a configuration that was measured; needs pandas.
+        """Returns a table with one row for each measured configuration; needs pandas.
 
         Raises:
             UsageError: pandas is not installed.
@@ -131,23 +137,23 @@ def tune_kernels(
 
     Args:
         model_or_op: A built-in model, such as `"lenet"`; `"file.py:factory"`; a `torch.nn.Module`, or a function
-            that makes one; or an operator, such as `"matmul:m=64,n=256,k=128"`.
-        target: What to tune for; `cpu` by default.
+            that returns one; or an operator, such as `"matmul:m=64,n=256,k=128"`.
+        target: The target; `cpu` by default.
         batch: Samples of a step; 4 by default.
         trials: Candidates to measure, over all kernels; 256 by default.
-        role: Roles of an operator, with commas; all of them by default.
+        role: Roles of an operator, separated by commas; all of them by default.
         optimizer: As `--optimizer` takes it, such as `"adam:learning_rate=0.001"`.
-        input_shape: Shape of a sample of a PyTorch module that does not say so itself.
+        input_shape: Shape of a sample, for a PyTorch module that does not define it.
         logs: Folder that the run's folder is made in.
-        callbacks: Are called with each event that the run records.
-        run_step: Whether the step is run at the end, where this machine can, and measured.
+        callbacks: Functions that are called with each event that the run records.
+        run_step: Whether the step is run and measured at the end, if this machine can run it.
         options: Further fields of `KernelsRequest`, such as `tracker`, `key`, `records` and `seed`, and of
             `StepRequest`, such as `classes` and `layout`.
 
     Raises:
-        UsageError: An option makes no sense.
+        UsageError: An option is invalid.
         NothingMeasuredError: No kernel has a valid time.
-        KeyboardInterrupt: Ctrl-C; the text says how to go on.
+        KeyboardInterrupt: Ctrl-C was pressed; the text says how to resume.
 
     Example:
         >>> result = autotune.tune_kernels("lenet", batch=4, trials=64)  # doctest: +SKIP
@@ -188,7 +194,7 @@ def cpu_config(
     callbacks: Sequence[Callback] = (),
     **options: Any,
 ) -> SearchResult:
-    """Finds the cores, threads and clocks that suit an objective; see `autotune cpu-config --help`.
+    """Finds the best cores, threads and clocks for an objective; see `autotune cpu-config --help`.
 
     Args:
         model: The step that is measured, as `tune_kernels` takes it; None with `command` and `steps_from`.
@@ -197,13 +203,13 @@ def cpu_config(
         batch: Samples of a step; 4 by default.
         trials: Configurations to measure; 40 by default.
         logs: Folder that the run's folder is made in.
-        callbacks: Are called with each event that the run records.
+        callbacks: Functions that are called with each event that the run records.
         options: Further fields of `SearchRequest`, such as `device`, `emulate`, `deadline` and `meter`.
 
     Raises:
-        UsageError: An option makes no sense.
-        DeviceError: The device is gone, or has no meter that is needed.
-        KeyboardInterrupt: Ctrl-C; the text says how to go on.
+        UsageError: An option is invalid.
+        DeviceError: The device is gone, or lacks a meter that is needed.
+        KeyboardInterrupt: Ctrl-C was pressed; the text says how to resume.
     """
     return _searched(False, model, objective, runs, batch, trials, logs, callbacks, options)
 
@@ -224,7 +230,7 @@ def joint(
 
 
 def load_run(path: str | Path) -> KernelsResult | SearchResult:
-    """A run that has ended, of `tune_kernels`, `cpu_config` or `joint`, or of their commands.
+    """Returns a finished run of `tune_kernels`, `cpu_config` or `joint`, or of their commands.
 
     Args:
         path: Its folder.
@@ -247,7 +253,7 @@ def load_run(path: str | Path) -> KernelsResult | SearchResult:
 
 @contextmanager
 def _ctrl_c() -> Iterator[None]:
-    """What ends a run early is a `KeyboardInterrupt` for Python's users."""
+    """Turns an interrupted run into `KeyboardInterrupt` for Python users."""
     try:
         yield
     except RunInterrupted as stopped:
@@ -285,10 +291,10 @@ def _step(
 
 
 def _known(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that a request has, paths among them as such.
+    """Returns the options that are fields of a request, with paths converted.
 
     Raises:
-        UsageError: It has no such field.
+        UsageError: The request has no such field.
     """
     unknown = sorted(set(options) - set(kind.__dataclass_fields__))
     if unknown:

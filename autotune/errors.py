@@ -1,4 +1,4 @@
-"""The one error tree of the project, and the exit code each branch ends a command with."""
+"""The project's tree of errors, and the exit code of each branch."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ INTERRUPTED = 130
 
 
 def pip_install(*requirements: str, options: str = "") -> str:
-    """The command that installs Python packages into this environment."""
+    """Returns the command that installs Python packages into this environment."""
     words = [shlex.quote(sys.executable), "-m pip install", options]
     return " ".join([*filter(None, words), *map(shlex.quote, requirements)])
 
 
 def printable(text: str) -> str:
-    """A text without characters that command a terminal: those of a file or a device may be meant to."""
+    """Returns a text without control characters for a terminal.
+
+    Text from files or devices may contain them on purpose.
+    """
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def choices(given: str, known: Iterable[str], told: str = "one of") -> str:
-    """A hint that lists names, and begins with the one that was probably meant.
+    """Returns a hint that lists names, beginning with the probably intended one.
 
     Args:
-        given: What was written instead.
-        known: The names.
-        told: What comes before their list.
+        given: The name that was given.
+        known: The known names.
+        told: Text before the list.
     """
     names = list(known)
     near = meant(given, names)
@@ -38,23 +41,23 @@ def choices(given: str, known: Iterable[str], told: str = "one of") -> str:
 
 
 def meant(given: str, known: Iterable[str]) -> str:
-    """The name that was probably meant by another one; empty where none is like it."""
+    """Returns the probably intended name; empty if none is similar."""
     lowered = {name.lower(): name for name in known}
     near = get_close_matches(given.lower(), lowered, n=1)
     return lowered[near[0]] if near else ""
 
 
 class AutotuneError(Exception):
-    """An error with a message for the user and, where there is one, the step that fixes it.
+    """An error with a message for the user and, if there is one, the step that fixes it.
 
     Args:
-        message: What went wrong and where, in one line.
-        hint: What to do next; empty when there is nothing to suggest.
+        message: The error and its place, in one line.
+        hint: The next step; empty if there is nothing to suggest.
     """
 
     exit_code: ClassVar[int] = 1
     kind: ClassVar[str] = "failed"
-    """What errors of JSON call it."""
+    """The error's kind in JSON."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message = printable(message)
@@ -73,7 +76,7 @@ class UsageError(AutotuneError):
 
 
 class DeviceError(AutotuneError):
-    """A device could not be reached or did not do as it was told."""
+    """A device could not be reached or did not do what it was told."""
 
     exit_code = 3
     kind = "device"

@@ -1,7 +1,7 @@
-"""Files from outside, read with limits: bytes, lines, nesting, memory and numbers.
+"""Reads files from outside with limits: bytes, lines, nesting, memory and numbers.
 
-A file that somebody else made can be hostile. Nothing here runs what it reads. Memory is bounded by the limits,
-which are checked before a text is parsed. What is refused raises an error of one line that names the file.
+A file made by somebody else can be hostile. Nothing here runs what it reads. Memory is bounded by the limits, which
+are checked before a text is parsed. Refused content raises a one-line error that names the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _MIB = 1 << 20
 
 Seconds = Annotated[float, Field(strict=True, gt=0, lt=1e9)]
-"""A measured time. None is 0, negative, infinite or beyond 30 years."""
+"""A measured time. Zero, negative and infinite times are refused, and times beyond 30 years."""
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
 """A number of things."""
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -41,12 +41,12 @@ class Limits:
     """How much of a file is read.
 
     Attributes:
-        bytes: Of the whole file, unpacked.
-        line_bytes: Of one line, where a file is read by lines; of the text, where it is one JSON value.
-        lines: Lines.
-        memory: Bytes that the values of one line or text take in memory, about; see `_memory`.
-        all_memory: The same of all lines of a file, counted line by line.
-        depth: Lists and objects within each other. The limit is kept to within a factor of two.
+        bytes: Bytes of the whole file, unpacked.
+        line_bytes: Bytes of one line, if a file is read by lines; of the text, if it is one JSON value.
+        lines: Number of lines.
+        memory: Approximate bytes of memory for the values of one line or text; see `_memory`.
+        all_memory: The same for all lines of a file, added up line by line.
+        depth: Nesting of lists and objects. The limit is kept to within a factor of two.
         packed_ratio: How many times larger an unpacked file may be than the packed one, beyond the first 16 MiB.
     """
 
@@ -62,14 +62,14 @@ class Limits:
 SMALL = Limits(bytes=4 * _MIB, line_bytes=4 * _MIB)
 """Files that people write by hand: spaces, targets, profiles, settings."""
 DOCUMENT = Limits(bytes=64 * _MIB, line_bytes=64 * _MIB, memory=256 * _MIB)
-"""One JSON value that a program wrote: results, plans, manifests."""
+"""One JSON value written by a program: results, plans, manifests."""
 LINES = Limits(bytes=512 * _MIB, line_bytes=8 * _MIB)
 """JSON lines: events of runs, databases of records."""
 
 _VALUE_BYTES = 40
-"""Of a number or a text, with its place in a list."""
+"""Bytes of a number or a text, with its place in a list."""
 _SIGN_BYTES = {b",": _VALUE_BYTES, b":": _VALUE_BYTES, b"[": 64, b"{": 200}
-"""What CPython takes of memory for each of them, about: a value more, a list, an object."""
+"""Approximate memory in CPython for each sign: one more value, a list, an object."""
 _TOML_BYTES = _MIB
 _TOML_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_TOML_KEY}(?:[ \t]*\.[ \t]*{_TOML_KEY}){{{SMALL.depth}}}")
@@ -80,18 +80,18 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class Unreadable(ValueError):  # noqa: N818  # what a text is, not what went wrong in the program
-    """A text that is refused; the message says why, without the file's name."""
+    """A text that is refused. The message gives the reason, without the file's name."""
 
 
 def open_file(path: Path, error: type[AutotuneError] = UsageError) -> IO[bytes]:
-    """Opens a regular file for reading. Devices and pipes, which may have no end or never begin, are refused.
+    """Opens a regular file for reading. Devices and pipes are refused, because they may never begin or end.
 
     Args:
         path: The file.
         error: The kind of error to raise.
 
     Raises:
-        AutotuneError: Of that kind: there is no such file, or it cannot be read, or is no regular file.
+        AutotuneError: Of that kind: there is no such file, it cannot be read, or it is not a regular file.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -106,10 +106,10 @@ def open_file(path: Path, error: type[AutotuneError] = UsageError) -> IO[bytes]:
 
 
 def read_bytes(path: Path, limit: int, error: type[AutotuneError] = UsageError) -> bytes:
-    """Reads a whole file of at most so many bytes.
+    """Reads a whole file of at most `limit` bytes.
 
     Raises:
-        AutotuneError: Of the given kind: it cannot be read, is no regular file, or is larger.
+        AutotuneError: Of the given kind: it cannot be read, is not a regular file, or is larger.
     """
     try:
         with open_file(path, error) as file:
@@ -125,7 +125,7 @@ def read_text(path: Path, limits: Limits, error: type[AutotuneError] = UsageErro
     """Reads a text file in UTF-8.
 
     Raises:
-        AutotuneError: Of the given kind: as `read_bytes`, or it is no UTF-8.
+        AutotuneError: Of the given kind: as `read_bytes`, or it is not UTF-8.
     """
     try:
         return read_bytes(path, limits.bytes, error).decode()
@@ -134,26 +134,26 @@ def read_text(path: Path, limits: Limits, error: type[AutotuneError] = UsageErro
 
 
 def parse_json(text: bytes | str, limits: Limits = DOCUMENT, *, nan_as_null: bool = False) -> Any:
-    """Reads one JSON value from a text that is not trusted.
+    """Reads one JSON value from an untrusted text.
 
     Args:
         text: The text; bytes are UTF-8.
         limits: How large it may be.
-        nan_as_null: Whether NaN and Infinity are read as null, rather than refused.
+        nan_as_null: Whether NaN and Infinity are read as null instead of being refused.
 
     Raises:
-        Unreadable: It is no JSON, or beyond a limit, or has a number that JSON does not have (NaN), one of
-            1e100 or more, or of more than 24 digits in a row.
+        Unreadable: It is not JSON, or exceeds a limit, or has a number that JSON does not allow (NaN), one of 1e100
+            or more, or one with more than 24 digits in a row.
     """
     return _parsed(text, limits, nan_as_null=nan_as_null)[0]
 
 
 def _parsed(text: bytes | str, limits: Limits, *, nan_as_null: bool) -> tuple[Any, int]:
-    """As `parse_json`, with what the value takes of memory, about."""
+    """Reads a value as `parse_json` does, and returns it with its approximate size in memory."""
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     if len(data) > limits.line_bytes:
         raise Unreadable(f"it is larger than {_size(limits.line_bytes)}")
-    # Only what is outside of texts has a structure. Escaped quotes go first.
+    # Only text outside of strings has a structure. Escaped quotes are removed first.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     outside = b'""'.join(plain.split(b'"')[::2]) if b'"' in plain else plain
     memory = _memory(outside) + len(data)
@@ -167,7 +167,7 @@ def _parsed(text: bytes | str, limits: Limits, *, nan_as_null: bool) -> tuple[An
     if not nan_as_null and (b"N" in outside or b"I" in outside):
         raise Unreadable("it has NaN or Infinity, which JSON does not allow")
     try:
-        # Of bytes, `json` would guess at other encodings.
+        # For bytes, `json` would guess other encodings.
         value = json.loads(
             data.decode(),
             parse_constant=_null if nan_as_null else None,
@@ -204,16 +204,16 @@ def read_json(
 
 
 def typed(kind: type[T], value: Any) -> T:
-    """Plain data as a dataclass or another type, every field checked.
+    """Converts plain data to a dataclass or another type, and checks every field.
 
-    Fields that the type does not have are left out.
+    Unknown fields are left out.
 
     Args:
-        kind: The type, whose annotations say what each field may be.
-        value: What a JSON file held.
+        kind: The type; its annotations define the fields.
+        value: The content of a JSON file.
 
     Raises:
-        Unreadable: A field is missing or of another type; the message says where.
+        Unreadable: A field is missing or of another type; the message gives its place.
     """
     try:
         return cast(T, _adapter(cast(Hashable, kind)).validate_python(value))
@@ -227,13 +227,13 @@ def typed(kind: type[T], value: Any) -> T:
 
 @contextmanager
 def reading(what: Path | str) -> Iterator[None]:
-    """Says of whatever goes wrong while data of a file is looked at that the file is damaged.
+    """Turns errors during the use of a file's data into an error that the file is damaged.
 
     Args:
         what: The file or folder, for the message.
 
     Raises:
-        RecordError: The data lacks something, or has it in another form.
+        RecordError: Data is missing or has another form.
     """
     try:
         yield
@@ -254,10 +254,10 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def read_toml(path: Path, error: type[AutotuneError] = UsageError) -> dict[str, Any]:
-    """Reads a TOML file that people write by hand.
+    """Reads a hand-written TOML file.
 
     Raises:
-        AutotuneError: Of the given kind: it cannot be read, or is no TOML, or beyond a limit.
+        AutotuneError: Of the given kind: it cannot be read, is not TOML, or exceeds a limit.
     """
     text = read_text(path, SMALL, error)
     try:
@@ -267,20 +267,20 @@ def read_toml(path: Path, error: type[AutotuneError] = UsageError) -> dict[str, 
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Reads TOML from a text that is not trusted.
+    """Reads TOML from an untrusted text.
 
     Raises:
-        Unreadable: It is no TOML, or beyond a limit, or has a number that is infinite or none.
+        Unreadable: It is not TOML, exceeds a limit, or has a number that is infinite or NaN.
     """
     if len(text) > _TOML_BYTES:
         raise Unreadable(f"it is larger than {_size(_TOML_BYTES)}")
-    if _LONG_KEY.search(text):  # The parser's time grows with the square of a key's parts.
+    if _LONG_KEY.search(text):  # Parsing time grows with the square of a key's parts.
         raise Unreadable(f"it is nested more than {SMALL.depth} deep")
     try:
         content = tomllib.loads(text)
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
-    except ValueError as reason:  # Of TOML, or of a number of thousands of digits.
+    except ValueError as reason:  # From TOML, or from a number with thousands of digits.
         raise Unreadable(str(reason)) from None
     _check_values(content, SMALL.depth)
     return content
@@ -294,14 +294,14 @@ def lines(
     Args:
         file: The file, open for reading.
         limits: How large it and its lines may be.
-        torn_end: Whether a last line without its newline is left out: a kill cut it short.
+        torn_end: Whether to leave out a last line without its newline, which a kill cut short.
 
     Yields:
         The line's number, from 1, and its value.
 
     Raises:
-        Unreadable: A line is no JSON, or beyond a limit; the message has its number.
-        OSError, EOFError, zlib.error: As the file raises when it is read.
+        Unreadable: A line is not JSON, or exceeds a limit; the message has its number.
+        OSError, EOFError, zlib.error: Errors of reading the file.
     """
     total = number = memory = 0
     while line := file.readline(limits.line_bytes + 1):
@@ -329,7 +329,7 @@ def packed_lines(path: Path, limits: Limits, error: type[AutotuneError]) -> Iter
     """Reads a gzipped file of JSON lines, one line after the other.
 
     Raises:
-        AutotuneError: Of the given kind: it cannot be read, or is damaged, or beyond a limit.
+        AutotuneError: Of the given kind: it cannot be read, is damaged, or exceeds a limit.
     """
     with open_file(path, error) as packed:
         size = os.fstat(packed.fileno()).st_size
@@ -344,7 +344,7 @@ def packed_lines(path: Path, limits: Limits, error: type[AutotuneError]) -> Iter
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of a key that is there twice nobody could tell which counts."""
+    """Makes an object. Refuses duplicate keys, because it would be unclear which one counts."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key is there twice")
@@ -352,11 +352,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _null(_: str) -> None:
-    """NaN or Infinity as null."""
+    """Returns null for NaN or Infinity."""
 
 
 def _memory(outside: bytes) -> int:
-    """Bytes that the values of a JSON text take as Python's objects, about, from what is outside of its texts."""
+    """Estimates the memory of a JSON text's values as Python objects, from the text outside of strings."""
     return _VALUE_BYTES + sum(count * outside.count(sign) for sign, count in _SIGN_BYTES.items())
 
 
@@ -365,7 +365,7 @@ def _size(count: int) -> str:
 
 
 def _deeper(outside: bytes, depth: int) -> bool:
-    """Whether brackets are nested deeper; each pass removes the innermost ones."""
+    """Returns whether brackets are nested deeper than `depth`. Each pass removes the innermost ones."""
     brackets = outside.translate(None, _NOT_BRACKETS)
     for _ in range(depth):
         if not brackets:
@@ -374,7 +374,7 @@ def _deeper(outside: bytes, depth: int) -> bool:
         if len(shorter) == len(brackets):
             break
         brackets = shorter
-    # What is left is deep, or no JSON: then it is the parser that says what is wrong, if it can.
+    # The rest is deep, or not JSON. In the second case the parser reports the error, if it can.
     return len(brackets) > 2 * depth
 
 
@@ -387,7 +387,7 @@ def _encodable(value: Any) -> bool:
 
 
 def _check_values(content: Any, depth: int) -> None:
-    """Refuses nesting, and numbers that are infinite, none, or too large for a float64."""
+    """Refuses deep nesting, and numbers that are infinite, NaN, or too large for a float64."""
     waiting: list[tuple[str, Any, int]] = [("", content, 0)]
     while waiting:
         where, value, level = waiting.pop()

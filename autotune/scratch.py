@@ -1,7 +1,7 @@
-"""Temporary folders that end with their process, whatever ends it.
+"""Temporary folders that are removed with their process, however it ends.
 
-A process holds a lock on each of its folders, and the lock dies with the process. So a folder that nobody has
-locked was left by a process that was killed, and is removed. Folders are swept whenever a new one is made.
+A process holds a lock on each of its folders, and the lock ends with the process. So an unlocked folder was left by
+a killed process, and is removed. This sweep happens whenever a new folder is made.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-# `tempfile.mkdtemp` adds eight characters. Names without a process's number are of earlier versions.
+# `tempfile.mkdtemp` adds eight characters. Names without a process number come from earlier versions.
 _SHARED = re.compile(r"autotune-[a-z]+-\d+-\w{8}", re.ASCII)
 _BESIDE = re.compile(r"\.[a-z]+-(\d+-)?\w{8}", re.ASCII)
 _LIVE: set[Scratch] = set()
 
 
 class Scratch:
-    """A new private folder, removed when it is closed, or by a later process where this one is killed.
+    """A new private folder, removed when it is closed, or by a later process if this one is killed.
 
     Args:
-        purpose: What it is for: a word of small letters, which its name has.
-        beside: A folder of the project's own to make it in, so that what is finished is only renamed; None for
-            the system's temporary folder.
+        purpose: Its purpose: a word in lower case that becomes part of its name.
+        beside: A folder of the project to make it in, so that finished files can simply be renamed; None for the
+            system's temporary folder.
 
     Raises:
         OSError: It cannot be made.
@@ -41,8 +41,8 @@ class Scratch:
             try:
                 self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             except FileNotFoundError:
-                continue  # Swept before it was locked.
-            with suppress(OSError):  # A file system without locks: nobody sweeps there.
+                continue  # It was swept before it was locked.
+            with suppress(OSError):  # A file system without locks: no sweeps there.
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
             if self.path.exists():
                 break
@@ -50,7 +50,7 @@ class Scratch:
         _LIVE.add(self)
 
     def close(self) -> None:
-        """Removes it; what was moved elsewhere stays there. May be called again."""
+        """Removes the folder. Files moved elsewhere stay. It may be called again."""
         if self in _LIVE:
             _LIVE.discard(self)
             shutil.rmtree(self.path, ignore_errors=True)
@@ -64,7 +64,7 @@ class Scratch:
 
 
 def abandon() -> None:
-    """Removes all folders of this process, which is about to end at once."""
+    """Removes all folders of this process, which is about to end immediately."""
     for one in list(_LIVE):
         shutil.rmtree(one.path, ignore_errors=True)
 
@@ -73,8 +73,8 @@ def sweep(purpose: str = "", beside: Path | None = None) -> None:
     """Removes the folders that killed processes have left.
 
     Args:
-        purpose: Which of those in `beside` are meant.
-        beside: A folder to sweep with the system's temporary one.
+        purpose: The purpose of the folders to remove in `beside`.
+        beside: A folder to sweep in addition to the system's temporary one.
     """
     _sweep(Path(tempfile.gettempdir()), "autotune-", _SHARED)
     if beside is not None:
@@ -89,7 +89,7 @@ def _sweep(where: Path, prefix: str, names: re.Pattern[str]) -> None:
 
 
 def _remove_unowned(path: Path) -> None:
-    """Removes a folder of this user's that no process has locked."""
+    """Removes a folder of this user if no process has locked it."""
     with suppress(OSError):
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:

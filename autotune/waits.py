@@ -1,6 +1,6 @@
-"""Waits that say what they wait for: after two seconds, then every ten, with progress and the time that is left.
+"""Reports long waits: after two seconds, then every ten, with progress and the remaining time.
 
-Whoever waits names it here; the command line decides where it is told. Every room may import this.
+Code that waits names the wait here, and the command line decides where it is reported. Every room may import this.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 FIRST_S, AGAIN_S = 2.0, 10.0
-"""Seconds after which a wait is told of, and told of again."""
+"""Seconds after which a wait is first reported, and reported again."""
 Progress = Callable[[], float | None]
-"""Asked for the share of a wait that is over, from 0 to 1; None where it is not known. It is asked in a thread."""
+"""Returns the finished share of a wait, from 0 to 1; None if unknown. It is called in a thread."""
 _listeners: list[Callable[[str], None]] = []
 
 
 @contextmanager
 def telling(tell: Callable[[str], None]) -> Iterator[None]:
-    """Has waits within the block told to `tell`, a line each; without any, nobody is told."""
+    """Sends reports of waits within the block to `tell`, one line each. Outside such a block, waits are silent."""
     _listeners.append(tell)
     try:
         yield
@@ -29,11 +29,11 @@ def telling(tell: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def waiting(what: str, progress: Progress = lambda: None) -> Iterator[None]:
-    """Says what is waited for while the block takes longer than two seconds.
+    """Reports a wait if the block takes longer than two seconds.
 
     Args:
-        what: What is waited for, such as `compiling the OpenCL runtime`.
-        progress: How far it is.
+        what: The thing waited for, such as `compiling the OpenCL runtime`.
+        progress: Its progress.
     """
     over = threading.Event()
     began = time.monotonic()
@@ -58,7 +58,7 @@ def waiting(what: str, progress: Progress = lambda: None) -> Iterator[None]:
 
 
 def lasting(seconds: float) -> Progress:
-    """The progress of a wait that takes so many seconds from now on."""
+    """Returns the progress of a wait that takes `seconds` from now."""
     began = time.monotonic()
     return lambda: (time.monotonic() - began) / seconds if seconds > 0 else None
 

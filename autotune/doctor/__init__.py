@@ -1,4 +1,4 @@
-"""What the machine has and lacks for each kind of work, with the command that fixes it."""
+"""Checks what the machine has and lacks for each kind of work, and gives the command that fixes it."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The result of a check, and the commands that fix what it found."""
+"""The result of a check, and the commands that fix problems."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Status = Literal["ok", "missing", "broken", "optional"]
 
 @dataclass(frozen=True)
 class Check:
-    """What was found of one thing.
+    """The result of checking one thing.
 
     Attributes:
         name: The thing.
-        status: `ok`; `missing`; `broken`: there, but unusable; `optional`: absent or not at its
-            best, and only some work needs it.
-        found: Its version or path, or what is wrong.
-        needed_for: What does not work without it.
+        status: `ok`; `missing`; `broken`: there, but unusable; `optional`: absent or not at its best, but needed
+            only for some work.
+        found: Its version or path, or the problem.
+        needed_for: Work that is impossible without it.
         fix: The exact command that fixes it; empty when there is nothing to do.
         required: Whether tuning for this machine's processor needs it.
     """
@@ -36,18 +36,18 @@ class Check:
 
 
 def is_ready(checks: Iterable[Check]) -> bool:
-    """Whether everything that tuning for this machine's processor needs is there and works."""
+    """Returns whether everything that tuning for this machine's processor needs exists and works."""
     return all(check.status == "ok" for check in checks if check.required)
 
 
 def absent(name: str, found: str, needed_for: str, fix: str, *, required: bool = False) -> Check:
-    """The check of a thing that is not there: `missing` if it is required, else `optional`."""
+    """Returns the check of an absent thing: `missing` if it is required, else `optional`."""
     status: Status = "missing" if required else "optional"
     return Check(name, status, found, needed_for, fix, required)
 
 
 def install_packages(*packages: str) -> str:
-    """The command that installs Debian packages, or a sentence where there is no apt-get."""
+    """Returns the command that installs Debian packages, or a sentence if there is no apt-get."""
     if shutil.which("apt-get") is None:
         return f"install {', '.join(packages)} (Debian's names) with this system's package manager"
     sudo = "" if os.geteuid() == 0 else "sudo "
@@ -55,5 +55,5 @@ def install_packages(*packages: str) -> str:
 
 
 def run_python(code: str) -> str:
-    """The command that runs a line of Python in this environment."""
+    """Returns the command that runs a line of Python in this environment."""
     return f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}"

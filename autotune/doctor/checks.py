@@ -1,4 +1,4 @@
-"""All checks in the order in which they are shown: what is required first."""
+"""All checks in display order: required ones first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from autotune.doctor.check import Check
 
 
 def run_checks() -> list[Check]:
-    """Runs every check. Takes a few seconds: TVM is tried out, and OpenCL's drivers are asked."""
+    """Runs every check. This takes a few seconds, because TVM is tried out and OpenCL's drivers are queried."""
     linker = toolchain.linker()
     library = runtime.opencl_library()
     sidecar = runtime.opencl_sidecar()

@@ -1,4 +1,4 @@
-"""Child processes: what is checked may hang or die by a signal."""
+"""Runs checks in child processes, because the checked program may hang or die from a signal."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def run(
 def run_module(
     module: str, *arguments: str, timeout: float, variables: Mapping[str, str] | None = None
 ) -> Finished:
-    """Runs a module of this environment as a program; the present folder is not searched for it."""
+    """Runs a module of this environment as a program. The working directory is not searched for it."""
     argv = [sys.executable, "-P", "-m", module, *arguments]
     return run(argv, timeout=timeout, variables=variables)
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, or its number where it has none."""
+    """Returns the name of a signal, or its number if it has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""Observations of the machine: disk, cores, and what can be compared against."""
+"""Observations of the machine: disk, cores, and packages to compare with."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def torch() -> Check:
 
 
 def disk(name: str, folder: Path, purpose: str, fix: str) -> Check:
-    """Checks that a folder can be written, or made, and has room.
+    """Checks that a folder can be written, or made, and has enough room.
 
     Args:
-        name: What the folder is.
+        name: Name of the folder's content.
         folder: The folder; it need not exist.
-        purpose: What is written there.
-        fix: What to do without room.
+        purpose: Files that are written there.
+        fix: Advice if there is no room.
     """
     existing = folder.absolute()
     while not existing.exists():
@@ -48,13 +48,13 @@ def disk(name: str, folder: Path, purpose: str, fix: str) -> Check:
 
 
 def logs_folder() -> Check:
-    """Checks the folder in which runs are kept."""
+    """Checks the folder that contains runs."""
     fix = "run from another folder, or give one with --logs FOLDER"
     return disk("disk for runs", Path("logs"), "recording runs", fix)
 
 
 def cache_folder() -> Check:
-    """Checks the folder in which built libraries are kept."""
+    """Checks the folder that contains built libraries."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(chosen) if chosen.startswith("/") else Path.home() / ".cache"
     fix = "export XDG_CACHE_HOME=FOLDER"
@@ -62,7 +62,7 @@ def cache_folder() -> Check:
 
 
 def cores(cpufreq: Path = _CPUFREQ) -> Check:
-    """Observes the number of cores and how their clocks are governed.
+    """Observes the number of cores and how their clocks are controlled.
 
     Args:
         cpufreq: The kernel's folder of clock policies; absent in most virtual machines.

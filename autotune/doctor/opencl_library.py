@@ -1,6 +1,6 @@
-"""Program: prints as JSON which OpenCL library can be loaded, or null.
+"""Program: prints as JSON the OpenCL library that can be loaded, or null.
 
-It is a program of its own because loading a vendor's library runs its code.
+It is a separate program because loading a vendor's library runs its code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LIBRARIES = ("libOpenCL.so.1", "libOpenCL.so")
 
 
 def find() -> str | None:
-    """The first library that can be loaded: the one the user names, or else the usual ones."""
+    """Returns the first library that can be loaded: the one that the user names, or else the usual ones."""
     chosen = os.environ.get(LIBRARY_VARIABLE)
     for name in LIBRARIES if chosen is None else (chosen,):
         try:

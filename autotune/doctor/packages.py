@@ -1,4 +1,4 @@
-"""Checks of Python, and of the installed packages against the versions that autotune asks for."""
+"""Checks Python, and compares installed packages with the versions that autotune requires."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def python() -> Check:
 
 
 def packages() -> list[Check]:
-    """Checks every package that the installed autotune asks for on this machine."""
+    """Checks every package that the installed autotune requires on this machine."""
     if not _can_read_requirements():
         fix = pip_install("packaging")
         return [absent("package packaging", "not installed", "this check", fix, required=True)]
@@ -62,8 +62,7 @@ def package(requirement: str) -> Check:
     """Checks one package.
 
     Args:
-        requirement: In the form of the packaging standard, such as `optuna<6,>=5.0`; its marker
-            is not looked at.
+        requirement: In the form of the packaging standard, such as `optuna<6,>=5.0`; its marker is ignored.
     """
     from packaging.requirements import Requirement
 
@@ -84,7 +83,7 @@ def package(requirement: str) -> Check:
 
 
 def pinned(names: Iterable[str]) -> list[str]:
-    """The requirements of the packages with these names, as pip takes them."""
+    """Returns the requirements of the packages with these names, as pip takes them."""
     if not _can_read_requirements():
         return list(names)
     from packaging.requirements import Requirement
@@ -98,7 +97,7 @@ def _can_read_requirements() -> bool:
 
 
 def _requirements() -> list[str] | None:
-    """What autotune asks for on this machine without any extra; None if it is not installed."""
+    """Returns autotune's requirements on this machine without any extra; None if it is not installed."""
     from packaging.requirements import Requirement
 
     try:

@@ -1,4 +1,4 @@
-"""Checks of what runs kernels: TVM itself, and OpenCL."""
+"""Checks of the programs that run kernels: TVM itself, and OpenCL."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def opencl_library() -> Check:
 
 
 def opencl_sidecar() -> Check:
-    """Checks that the OpenCL runtime for TVM is built for the installed TVM and these sources."""
+    """Checks that the OpenCL runtime for TVM has been built for the installed TVM and these sources."""
     name, fix = "OpenCL runtime for TVM", run_python(_BUILD_SIDECAR)
     try:
         from autotune.compiler.native import library_path
@@ -67,11 +67,11 @@ def opencl_sidecar() -> Check:
 
 
 def opencl_devices(library: Check, sidecar: Check, linker: Check) -> Check:
-    """Checks in a child process that there are OpenCL devices, and that the first runs a kernel.
+    """Checks in a child process that there are OpenCL devices, and that the first one runs a kernel.
 
     Args:
         library: The check of the OpenCL library, without which there is no device.
-        sidecar: The check of the OpenCL runtime, through which devices are listed.
+        sidecar: The check of the OpenCL runtime, which lists devices.
         linker: The check of `ld`, without which PoCL aborts the process.
     """
     name = "OpenCL devices"
@@ -79,7 +79,7 @@ def opencl_devices(library: Check, sidecar: Check, linker: Check) -> Check:
         if needed.status != "ok":
             found = f"unknown: {needed.name} is not there"
             return absent(name, found, _GPU_WORK, needed.fix)
-    with Scratch("doctor") as empty:  # So that PoCL compiles.
+    with Scratch("doctor") as empty:  # To make PoCL compile.
         ended = child.run_module(
             SELF_CHECK,
             "opencl",
@@ -105,5 +105,5 @@ def opencl_devices(library: Check, sidecar: Check, linker: Check) -> Check:
 
 
 def _last_json(output: str) -> Any:
-    """The last line, as a driver may write to stdout before it."""
+    """Returns the last line as JSON, because a driver may write to stdout before it."""
     return json.loads(output.strip().splitlines()[-1])

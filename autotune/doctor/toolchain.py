@@ -35,7 +35,7 @@ def arm_compiler() -> Check:
 
 
 def linker() -> Check:
-    """Checks for `ld`: TVM's kernels are linked by it, and PoCL aborts the process without it."""
+    """Checks for `ld`. It links TVM's kernels, and PoCL aborts the process without it."""
     purpose = "linking kernels; OpenCL on the CPU aborts without it"
     return _tool("linker ld", ("ld",), purpose, "binutils", required=True)
 
@@ -57,7 +57,7 @@ def adb() -> Check:
 
 
 def android_ndk() -> Check:
-    """Checks for the Android NDK where the usual variables say it is."""
+    """Checks for the Android NDK in the place given by the usual variables."""
     name, purpose = "Android NDK", "building the device server for phones"
     fix = f"unpack the Android NDK and set it: export {NDK_VARIABLES[0]}=FOLDER"
     variable = next((name for name in NDK_VARIABLES if os.environ.get(name)), None)

@@ -1,4 +1,4 @@
-"""The host's side of RPC: the tracker, the device servers, and who watches them."""
+"""The host's side of RPC: the tracker, the device servers, and the threads that watch them."""
 
 import lazy_loader
 

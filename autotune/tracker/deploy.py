@@ -1,4 +1,4 @@
-"""Device servers on devices: brought there, started under their keys, and taken away again."""
+"""Device servers: copied to devices, started under their keys, and removed again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Service:
     """One key of a device.
 
     Attributes:
-        key: Key under which the tracker is to give the device out.
+        key: Key under which the tracker gives the device out.
         cpus: Cores of the kernels' threads, such as `4-7`; empty for all.
     """
 
@@ -38,16 +38,16 @@ class Service:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is to serve on a device.
+    """The servers to run on a device.
 
     Attributes:
         serial: The device.
         kind: How it is connected.
-        services: Its keys; one server each, of which one at a time has a session.
-        bundle: Folder of this host with the server's program and what it needs beside it.
+        services: Its keys, with one server each. Only one of them has a session at a time.
+        bundle: Folder of this host with the server's program and the files that it needs.
         program: Name of the program in it.
-        emulated: What emulates the device; empty for a real one.
-        thermal_zone: File of the temperature that the server is to tell; empty for none.
+        emulated: The device's emulator; empty for a real device.
+        thermal_zone: File of the temperature that the server reports; empty for none.
         android: Whether it runs Android.
     """
 
@@ -66,13 +66,13 @@ class DeviceServers:
 
     Args:
         device: The device.
-        deployment: What is to serve.
+        deployment: The servers to run.
         journal: The device's restore journal.
         tracker_port: The tracker's port on this host.
-        public_host: Where clients reach this host; on another address than loopback, ports are relayed there.
+        public_host: Address of this host for clients. If it is not loopback, ports are relayed there.
 
     Attributes:
-        public_ports: Where each key's server is reached.
+        public_ports: Public port of each key's server.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class DeviceServers:
         self._how = program_named(deployment.program)
 
     def push(self) -> None:
-        """Brings the program and its libraries to the device, unless this very bundle is there.
+        """Copies the program and its libraries to the device, unless this very bundle is already there.
 
         Raises:
             DeviceError: The device is away, or full.
@@ -117,13 +117,13 @@ class DeviceServers:
         self._run(["touch", str(marker)])
 
     def start(self) -> None:
-        """Opens the ways to and from the device, and starts the servers.
+        """Forwards ports to and from the device, and starts the servers.
 
         Raises:
             DeviceError: The device is away, or the server does not start.
         """
         self._close("reverse")
-        # Noted before it is opened; where the device chooses the number, noted again as what it is.
+        # Recorded before it is opened. If the device chooses the number, it is recorded again with that number.
         self._note("reverse", _way("reverse", self._tracker_port))
         back = self._device.reverse(self._tracker_port, timeout=_CALL_S)
         self._note("reverse", _way("reverse", back))
@@ -138,7 +138,7 @@ class DeviceServers:
             Change(f"server for key {service.key}", "command", argv=tuple(stop)),
         )
         ports = range(first, first + _PORTS, len(self._deployment.services))
-        # A program that must have the same port on both sides does not tell when its own is taken.
+        # A program that needs the same port on both sides does not report that its own is taken.
         for port in [free_port()] if self._how.same_port else ports:
             public = self._open(service, port)
             offer = Offer(
@@ -180,12 +180,12 @@ class DeviceServers:
             relay.close()
 
     def close(self) -> None:
-        """Ends what this host does for the servers."""
+        """Ends this host's part for the servers."""
         for key in list(self._relays):
             self._unpublish(key)
 
     def _open(self, service: Service, port: int) -> int:
-        """Makes the server's port reachable on this host; noted before it is."""
+        """Makes the server's port reachable on this host. This is recorded first."""
         wanted = port if self._how.same_port else free_port()
         name = f"forward {service.key}"
         self._close(name)
@@ -195,7 +195,7 @@ class DeviceServers:
         return public
 
     def stop(self) -> None:
-        """Ends the servers, the sessions with them; the files stay.
+        """Ends the servers with their sessions. Files stay.
 
         Raises:
             DeviceError: The device is away.
@@ -211,7 +211,7 @@ class DeviceServers:
         return self._place() / service.key
 
     def forget_ways(self) -> None:
-        """After the connection was made anew or the device restarted: ports that were forwarded are gone."""
+        """Forgets forwarded ports, which are gone after a reconnection or a restart of the device."""
         for name in [n for n in self._notes if n == "reverse" or n.startswith("forward ")]:
             change = self._journal.change(self._notes[name])
             with suppress(DeviceError):
@@ -219,7 +219,7 @@ class DeviceServers:
             self._settle(name)
 
     def _close(self, name: str) -> None:
-        """Closes a way that a former start opened; one that cannot be closed now stays in the journal."""
+        """Closes a port forwarded by a former start. One that cannot be closed now stays in the journal."""
         number = self._notes.pop(name, None)
         if number is None:
             return
@@ -231,7 +231,7 @@ class DeviceServers:
             self._journal.settle(number)
 
     def _place(self) -> PurePosixPath:
-        """The folder on the device; it belongs to this user and this tracker alone."""
+        """Returns the folder on the device. It belongs only to this user and this tracker."""
         if self._folder is None:
             if self._deployment.android:
                 name, base = "autotune-server", PurePosixPath("/data/local/tmp")
@@ -249,7 +249,7 @@ class DeviceServers:
             )
 
     def _note(self, name: str, change: Change) -> None:
-        """Writes a change down, once, or anew where it is another one."""
+        """Records a change once, or again if it has changed."""
         number = self._notes.get(name)
         if number is not None and self._journal.change(number) == change:
             return

@@ -1,4 +1,4 @@
-"""Starting the tracker's process in the background, and ending it."""
+"""Starts the tracker's process in the background, and ends it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAIL_LINES = 5
 
 
 def log_file() -> Path:
-    """Where the background process writes its log."""
+    """Returns the path of the background process's log."""
     return state.folder() / "tracker.log"
 
 
@@ -30,9 +30,9 @@ def start(request: UpRequest, *, timeout: float) -> FleetState:
     """Starts the process, and waits until every device serves or is given up for now.
 
     Raises:
-        ToolchainError: The process ended at once; its log tells why.
+        ToolchainError: The process ended at once; its log contains the reason.
         RecordError: The state folder cannot be written.
-        UsageError: Another one runs, or is being started.
+        UsageError: Another tracker runs, or is being started.
     """
     folder = state.folder()
     try:
@@ -52,7 +52,7 @@ def start(request: UpRequest, *, timeout: float) -> FleetState:
 
 
 def runs_already(running: FleetState) -> UsageError:
-    """What is said where a tracker runs."""
+    """Returns the error for a tracker that already runs."""
     return UsageError(
         f"a tracker runs already at {running.tracker}", hint="`autotune tracker down` ends it"
     )
@@ -92,7 +92,7 @@ def _start(request: UpRequest, folder: Path, timeout: float) -> FleetState:
 
 
 def stop(running: FleetState) -> bool:
-    """Ends the process; whether every device was left as it was."""
+    """Ends the process, and returns whether every device was restored."""
     with suppress(ProcessLookupError):
         os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_S + _GRACE_S

@@ -1,4 +1,4 @@
-"""A question to a TVM tracker: which devices serve there, how many are free, and what crashed on them."""
+"""Queries to a TVM tracker: which devices serve there, how many are free, and what crashed on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Crash:
-    """A session that a device's server saw die: its cause, and the candidate that ran in it."""
+    """A session that died, as seen by a device's server: its cause, and the candidate that ran in it."""
 
     session: int
     cause: str
@@ -33,16 +33,16 @@ class Served:
 
     Attributes:
         key: Key under which the tracker gives it out.
-        address: Where clients reach it.
+        address: Its address for clients.
         serial: The device's serial; empty for a server that is not ours.
-        emulated: What emulates it; empty for a real device.
-        machine: Its processor, such as `aarch64`; empty where the server does not tell.
-        ours: Whether it is a server of this project, which tells what follows.
+        emulated: Its emulator; empty for a real device.
+        machine: Its processor, such as `aarch64`; empty if the server does not report it.
+        ours: Whether it is a server of this project, which reports the following values.
         busy: Whether a session is open.
         sessions: Sessions since it started.
         candidates: Candidates since it started.
-        celsius: Temperature; None where it has no sensor.
-        crashes: Sessions that died, ever.
+        celsius: Temperature; None without a sensor.
+        crashes: Total number of sessions that died.
         recent: The last few of them, oldest first.
         cpus: The cores that its kernels may use, such as `4-7`; empty for all.
     """
@@ -63,7 +63,7 @@ class Served:
 
 
 class TrackerLink:
-    """A tracker by its address; each question is a connection of its own.
+    """A tracker at an address. Each query uses its own connection.
 
     Args:
         host: Its host.
@@ -76,10 +76,10 @@ class TrackerLink:
 
     @classmethod
     def parse(cls, text: str) -> TrackerLink:
-        """Reads `HOST:PORT`.
+        """Parses `HOST:PORT`.
 
         Raises:
-            UsageError: It is not of that form.
+            UsageError: The text has another form.
         """
         host, colon, port = text.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -93,7 +93,7 @@ class TrackerLink:
         return f"{self.host}:{self.port}"
 
     def served(self, key: str | None = None) -> list[Served]:
-        """The device servers, of one key or all.
+        """Returns the device servers of one key, or of all.
 
         Raises:
             TransientDeviceError: The tracker does not answer.
@@ -106,7 +106,7 @@ class TrackerLink:
         )
 
     def queue(self) -> dict[str, tuple[int, int]]:
-        """Devices free and clients waiting, by key.
+        """Returns numbers of free devices and waiting clients, by key.
 
         Raises:
             TransientDeviceError: The tracker does not answer.
@@ -117,7 +117,7 @@ class TrackerLink:
         }
 
     def free(self, key: str) -> int:
-        """Devices of a key that wait for a client.
+        """Returns the number of devices of a key that wait for a client.
 
         Raises:
             TransientDeviceError: The tracker does not answer.
@@ -125,14 +125,15 @@ class TrackerLink:
         return self.queue().get(key, (0, 0))[0]
 
     def summary(self) -> dict[str, Any]:
-        """What the tracker tells of itself, as it tells it.
+        """Returns the tracker's own summary, unchanged.
 
         Raises:
-            TransientDeviceError: It does not answer, or is no TVM tracker.
+            TransientDeviceError: It does not answer, or is not a TVM tracker.
         """
         try:
             with socket.create_connection((self.host, self.port), timeout=_TIMEOUT_S) as connection:
-                # TVM sends a length and then the text: unacknowledged, the first holds the second up for 40 ms.
+                # TVM sends a length and then the text. Without an acknowledgement, the first delays the second by
+                # 40 ms.
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
                 connection.sendall(struct.pack("<i", _MAGIC))
                 if struct.unpack("<i", _exactly(connection, 4))[0] != _MAGIC:
@@ -164,7 +165,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _served(entry: dict[str, Any]) -> Served:
-    """One server of the summary; servers of TVM's own tell their key and address only."""
+    """Reads one server of the summary. TVM's own servers report only their key and address."""
     address = entry.get("addr") or ("", 0)
     celsius = entry.get("celsius")
     return Served(

@@ -1,4 +1,4 @@
-"""Server programs: how each is told to serve a key, and to end."""
+"""Server programs: the commands that start them for a key, and end them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ OWN = "autotune_server"
 
 @dataclass(frozen=True)
 class Offer:
-    """What a server is to offer, and where.
+    """What a server offers, and where.
 
     Attributes:
         folder: Its own folder on the device.
         key: Key at the tracker.
-        tracker_port: The tracker's port, as the device sees it on its loopback.
-        port: Where it listens on the device's loopback.
-        public_host: Where clients reach this host.
-        public_port: The same port as this host has it.
+        tracker_port: The tracker's port on the device's loopback.
+        port: Its own port on the device's loopback.
+        public_host: Address of this host for clients.
+        public_port: Its port on this host.
         serial: The device.
         cpus: Cores of the kernels' threads; empty for all.
-        emulated: What emulates the device; empty for a real one.
+        emulated: The device's emulator; empty for a real device.
         thermal_zone: File of a temperature; empty for none.
     """
 
@@ -44,16 +44,16 @@ class ServerProgram(Protocol):
     """A program that serves TVM's RPC.
 
     Attributes:
-        same_port: Whether it can only tell the tracker the port that it listens on.
+        same_port: Whether it always reports its own listening port to the tracker, and no other.
     """
 
     same_port: bool
 
     def start(self, program: PurePosixPath, offer: Offer) -> list[str]:
-        """The command that starts it in the background."""
+        """Returns the command that starts it in the background."""
 
     def stop(self, program: PurePosixPath, folder: PurePosixPath) -> list[str]:
-        """The command that ends it, whether it runs or not."""
+        """Returns the command that ends it, whether it runs or not."""
 
 
 class OwnServer:
@@ -84,7 +84,7 @@ class OwnServer:
 
 
 class TvmRpc:
-    """TVM's own `tvm_rpc`, or whatever takes its options; it tells neither crashes nor temperature."""
+    """TVM's own `tvm_rpc`, or a program with the same options. It reports neither crashes nor temperature."""
 
     same_port = True
 
@@ -99,7 +99,7 @@ class TvmRpc:
             ]
         )
         folder = quoted([str(offer.folder)])
-        # The subshell's shell ends at once: the server belongs to nobody, and leads a group of its own.
+        # The subshell's shell ends at once, so that the server has no parent shell and leads its own process group.
         return [
             "sh",
             "-c",
@@ -114,5 +114,5 @@ class TvmRpc:
 
 
 def program_named(name: str) -> ServerProgram:
-    """How a program of that name is told: ours by its name, every other one as TVM's."""
+    """Returns the commands for a program: ours by its name, TVM's for any other name."""
     return OwnServer() if name == OWN else TvmRpc()

@@ -1,4 +1,4 @@
-"""A port of this host's loopback, made reachable on another address of this host."""
+"""Makes a port of this host's loopback reachable on another address of this host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK = 1 << 16
 
 
 class Relay:
-    """Takes connections on an address and passes them to the same port of the loopback, until it is closed.
+    """Accepts connections on an address and forwards them to the same port of the loopback, until it is closed.
 
     Args:
         address: An address of this host.
@@ -36,7 +36,7 @@ class Relay:
         threading.Thread(target=self._accept, name=f"relay {port}", daemon=True).start()
 
     def close(self) -> None:
-        """Takes no more connections; those that there are go on until one side ends."""
+        """Accepts no more connections. Existing ones continue until one side ends."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -64,7 +64,7 @@ class Relay:
 
 
 def _pass(source: socket.socket, target: socket.socket) -> None:
-    """Passes bytes on until the source ends, and then tells the target."""
+    """Forwards bytes until the source ends, and then ends the target's input."""
     with suppress(OSError):
         while data := source.recv(_CHUNK):
             target.sendall(data)

@@ -1,4 +1,4 @@
-"""Where a running tracker is found: a small file of this user, and what it tells."""
+"""The state of a running tracker, in a small file of this user."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class FleetState:
 
     Attributes:
         pid: The process that keeps it.
-        started: When it was asked for, by the kernel's clock of processes; tells a pid that was given anew.
+        started: Start time of the process by the kernel's clock, to detect a reused pid.
         tracker: Address as `HOST:PORT`.
         log: Its log file.
-        devices: What each device does.
+        devices: State of each device.
     """
 
     pid: int
@@ -33,17 +33,17 @@ class FleetState:
     devices: tuple[DeviceStatus, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain object with lists."""
+        """Returns a plain object with lists."""
         return asdict(self)
 
 
 def folder() -> Path:
-    """Where a running tracker keeps its files."""
+    """Returns the folder of a running tracker's files."""
     return state_root() / "tracker"
 
 
 def write(state: FleetState, where: Path | None = None) -> None:
-    """Writes the state whole or not at all.
+    """Writes the state completely or not at all.
 
     Raises:
         RecordError: The folder cannot be written.
@@ -59,7 +59,7 @@ def write(state: FleetState, where: Path | None = None) -> None:
 
 
 def read(where: Path | None = None) -> FleetState | None:
-    """The tracker that runs; None where none does."""
+    """Returns the running tracker; None if there is none."""
     path = (where or folder()) / "state.json"
     try:
         content = read_json(path, error=RecordError)
@@ -76,19 +76,19 @@ def read(where: Path | None = None) -> FleetState | None:
 
 
 def forget(where: Path | None = None) -> None:
-    """Removes the file, when the tracker ends."""
+    """Removes the file when the tracker ends."""
     with suppress(OSError):
         ((where or folder()) / "state.json").unlink()
 
 
 def process_start(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty where none runs."""
+    """Returns the start time of a process, in the kernel's ticks; empty if it does not run."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return ""
     fields = text.rpartition(")")[2].split()
-    return "" if fields[0] == "Z" else fields[19]  # Z: it has ended, and nobody has asked how.
+    return "" if fields[0] == "Z" else fields[19]  # Z: a zombie, which has ended.
 
 
 def _device(entry: dict[str, Any]) -> DeviceStatus:

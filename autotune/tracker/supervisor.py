@@ -1,7 +1,6 @@
 """The process behind `autotune tracker up`: TVM's tracker, and a watch for each device.
 
-Argument: a JSON file with the request. It ends at SIGTERM, SIGINT or SIGHUP, and takes back what was changed on the
-devices.
+Argument: a JSON file with the request. It ends at SIGTERM, SIGINT or SIGHUP, and undoes its changes on the devices.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from autotune.tracker.watch import Watched
 LOGGER = logging.getLogger("autotune.tracker")
 
 STOP_S = 60.0
-"""How long the devices may take to be left as they were."""
+"""How long restoring the devices may take."""
 
 _TRACKER_START_S = 60.0
 _TRACKER_MODULE = "autotune.compiler.runners.tracker_process"
@@ -49,13 +48,13 @@ _STATE_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class UpRequest:
-    """What `autotune tracker up` asks for.
+    """The request of `autotune tracker up`.
 
     Attributes:
         host: Address that the tracker listens on.
         port: Its port.
-        deployments: What is to serve where.
-        allow_reboot: Whether devices that nothing else helps may be restarted.
+        deployments: Servers to run on each device.
+        allow_reboot: Whether a device may be restarted when nothing else helps.
         log: The log file.
     """
 
@@ -66,13 +65,13 @@ class UpRequest:
     log: str
 
     def to_json(self) -> dict[str, Any]:
-        """A plain object with lists."""
+        """Returns a plain object with lists."""
         entries = [{**asdict(d), "bundle": str(d.bundle)} for d in self.deployments]
         return {**asdict(self), "deployments": entries}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> UpRequest:
-        """Reads what `to_json` wrote."""
+        """Reads the output of `to_json`."""
         return cls(**{**content, "deployments": tuple(map(_deployment, content["deployments"]))})
 
 
@@ -82,7 +81,7 @@ def _deployment(entry: dict[str, Any]) -> Deployment:
 
 
 class TrackerProcess:
-    """TVM's tracker as a process of its own, on this host's loopback.
+    """TVM's tracker as a separate process, on this host's loopback.
 
     Args:
         port: Its port.
@@ -118,11 +117,11 @@ class TrackerProcess:
                 return
 
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Returns whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Ends it; a second time does nothing."""
+        """Ends it. A second call does nothing."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -132,7 +131,7 @@ class TrackerProcess:
 
 @contextmanager
 def tracker_process(port: int) -> Iterator[TrackerLink]:
-    """TVM's tracker for the length of a block.
+    """Runs TVM's tracker for the length of a block.
 
     Raises:
         ToolchainError: See `TrackerProcess.start`.
@@ -146,10 +145,10 @@ def tracker_process(port: int) -> Iterator[TrackerLink]:
 
 
 def refuse_taken(address: str, port: int) -> None:
-    """Says that a port is taken, before a stranger's tracker there is taken for ours.
+    """Refuses a taken port, so that another tracker there is not mistaken for ours.
 
     Raises:
-        UsageError: It is, or the address is not this host's.
+        UsageError: The port is taken, or the address is not this host's.
     """
     try:
         socket.create_server((address, port)).close()
@@ -161,10 +160,10 @@ def refuse_taken(address: str, port: int) -> None:
 
 
 def public_address(listen: str) -> str:
-    """Where clients reach this host: the address itself, or the first one of this host for `0.0.0.0`.
+    """Returns the address of this host for clients: the address itself, or for `0.0.0.0` this host's first one.
 
     Raises:
-        UsageError: It is no IPv4 address of this host.
+        UsageError: It is not an IPv4 address of this host.
     """
     if listen in ("localhost", LOOPBACK):
         return LOOPBACK
@@ -185,7 +184,10 @@ def public_address(listen: str) -> str:
 
 
 class Heard:
-    """What the tracker last said of its servers, asked once for all watches; None while it does not answer."""
+    """The tracker's latest answer about its servers, queried once for all watches.
+
+    None while it does not answer.
+    """
 
     def __init__(self, link: TrackerLink) -> None:
         self._link = link
@@ -207,10 +209,10 @@ class Heard:
 
 
 def serve(request: UpRequest, stop: threading.Event) -> list[str]:
-    """Keeps the tracker and its devices until told to stop.
+    """Keeps the tracker and its devices running until told to stop.
 
     Returns:
-        Serials of devices that could not be left as they were; `autotune devices restore` tries again.
+        Serials of devices that could not be restored; `autotune devices restore` tries again.
 
     Raises:
         ToolchainError: TVM's tracker does not start.
@@ -254,7 +256,7 @@ def serve(request: UpRequest, stop: threading.Event) -> list[str]:
 
 
 def _revive(tracker: TrackerProcess) -> None:
-    """Starts the tracker anew where it died; the devices' servers find it by themselves."""
+    """Restarts the tracker if it died. The devices' servers find it by themselves."""
     if tracker.alive():
         return
     LOGGER.warning("TVM's tracker at %s died: restarting it", tracker.link)
@@ -277,13 +279,13 @@ def _tell(request: UpRequest, link: TrackerLink, watches: Sequence[Watched]) -> 
             )
         )
     except RecordError as error:
-        # The devices go on serving; the log may be full as well.
+        # The devices continue to serve. The log may be full as well.
         with suppress(OSError):
             LOGGER.error("%s", error)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the request in a file."""
+    """Carries out the request in a file."""
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )

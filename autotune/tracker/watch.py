@@ -1,4 +1,4 @@
-"""One device of a fleet: watched by what the tracker hears of it, and brought back when it falls silent."""
+"""Watches one device of a fleet through the tracker, and recovers it when it falls silent."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _HUNG = "hung in a driver"
 
 @dataclass(frozen=True)
 class Waits:
-    """How long a watch waits, in seconds.
+    """Waiting times of a watch, in seconds.
 
     Attributes:
-        poll_s: Between two looks at what the tracker hears.
-        silent_s: Until a server that is not heard of is taken for dead.
-        settle_s: After help, until the next help.
-        lost_s: The same when everything was tried once.
-        reconnect_s: For a connection to be made anew.
+        poll_s: Between two looks at the tracker's list.
+        silent_s: Until an unlisted server is considered dead.
+        settle_s: After a recovery step, until the next step.
+        lost_s: The same after every step was tried once.
+        reconnect_s: For a reconnection.
         reboot_s: For a restart of the device.
     """
 
@@ -45,13 +45,13 @@ class Waits:
     reboot_s: float = 180.0
 
     def before(self, step: int) -> float:
-        """Seconds before the first help (0), the next ones, and all further ones."""
+        """Returns seconds before the first step (0), the next ones, and all further ones."""
         return self.silent_s if step == 0 else self.settle_s if step <= 3 else self.lost_s
 
 
 @dataclass(frozen=True)
 class KeyStatus:
-    """What one key of a device does."""
+    """The state of one key of a device."""
 
     key: str
     cpus: str
@@ -66,15 +66,15 @@ class KeyStatus:
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """What a device does.
+    """The state of a device.
 
     Attributes:
         serial: The device.
         kind: How it is connected.
-        emulated: What emulates it; empty for a real device.
-        state: What goes on.
-        message: Why, where that needs saying.
-        restarts: How often its servers were started anew.
+        emulated: Its emulator; empty for a real device.
+        state: Its present state.
+        message: The reason, if one is needed.
+        restarts: How often its servers were restarted.
         keys: Its servers.
     """
 
@@ -90,19 +90,19 @@ class DeviceStatus:
 class Watched:
     """A thread that keeps the servers of one device alive.
 
-    What does not answer is helped in this order: the server is killed and started anew; the connection is made
-    anew; the device is restarted, where that is allowed. What helps nothing is tried again, more slowly, until
-    the end.
+    A device that does not answer is recovered in these steps: the server is killed and restarted; the connection is
+    made again; the device is restarted, if that is allowed. If nothing helps, the steps are repeated more slowly,
+    until the end.
 
     Args:
-        deployment: What is to serve.
-        reach: Gives the device.
-        served: What the tracker hears now; None while it does not answer.
+        deployment: The servers to run.
+        reach: Returns the device.
+        served: Returns the servers on the tracker's list; None while it does not answer.
         tracker_port: The tracker's port on this host.
         allow_reboot: Whether the device may be restarted.
-        public_host: Where clients reach this host.
+        public_host: Address of this host for clients.
         journals: Folder of the restore journals; None for the usual one.
-        waits: How long it waits for what.
+        waits: Its waiting times.
     """
 
     def __init__(
@@ -139,17 +139,17 @@ class Watched:
         )
 
     def start(self) -> None:
-        """Begins to bring the device up."""
+        """Begins to start the device's servers."""
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """Takes the device down and everything back; whether that was done in time."""
+        """Stops the device's servers and undoes all changes. Returns whether this was done in time."""
         self._stop.set()
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def status(self) -> DeviceStatus:
-        """What the device does now."""
+        """Returns the device's present state."""
         mine = self._mine()
         return DeviceStatus(
             serial=self.deployment.serial,
@@ -166,7 +166,7 @@ class Watched:
         now = time.monotonic()
         if seen is not None:
             if counts and seen.candidates < counts[-1][1]:
-                counts.clear()  # A server that was started anew counts from nothing.
+                counts.clear()  # A restarted server counts from zero.
             counts.append((now, seen.candidates))
         while counts and now - counts[0][0] > _RATE_WINDOW_S:
             counts.popleft()
@@ -185,7 +185,7 @@ class Watched:
         )
 
     def _mine(self) -> dict[str, Served]:
-        # TVM's own server tells no serial, but where it is reached.
+        # TVM's own server reports no serial, only its address.
         ports = self._servers.public_ports if self._servers else {}
         return {
             one.key: one
@@ -216,7 +216,7 @@ class Watched:
 
     def _watch(self, device: Device, servers: DeviceServers) -> None:
         if self._try("starting", lambda: self._deploy(servers)) == "refused":
-            # Whoever waits for the device need not; it is tried again all the same.
+            # The caller need not wait for the device any longer. The recovery continues.
             self._say("lost", self._message)
         silent_since: float | None = None
         step = 0
@@ -226,7 +226,7 @@ class Watched:
                 if self._allow_reboot:
                     self._try("rebooting", lambda: self._reboot(device, servers))
             if self._served() is None:
-                silent_since = None  # The tracker's fault, and not the device's.
+                silent_since = None  # The fault is the tracker's, not the device's.
                 continue
             if self._present():
                 silent_since, step = None, 0
@@ -242,7 +242,7 @@ class Watched:
             silent_since = time.monotonic()
 
     def _new_hang(self) -> bool:
-        """Whether a session hung in a driver since this was last asked: the next one would, too."""
+        """Returns whether a session hung in a driver since the last call. The next session would hang too."""
         seen = {
             (key, one.recent[-1].session, one.recent[-1].unix_s)
             for key, one in self._mine().items()
@@ -253,7 +253,7 @@ class Watched:
         return new
 
     def _help(self, step: int, device: Device, servers: DeviceServers) -> None:
-        """The next thing to try; see the class."""
+        """Tries the next recovery step; see the class."""
         if step > 2:
             self._say("lost", self._message or "nothing helped; trying on")
             step = 1 + step % 2 if self._allow_reboot else step % 2
@@ -265,7 +265,7 @@ class Watched:
             self._try("rebooting", lambda: self._reboot(device, servers))
 
     def _try(self, state: State, work: Callable[[], None]) -> Literal["done", "failed", "refused"]:
-        """Does some work; a device that is lost stays so until it serves."""
+        """Does some work. A lost device stays lost until it serves."""
         lost = self._state == "lost"
         if lost:
             LOGGER.info("%s: %s", self.deployment.serial, state)

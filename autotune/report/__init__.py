@@ -1,1 +1,1 @@
-"""Runs as one self-contained HTML page each."""
+"""Runs as self-contained HTML pages, one page for each run."""

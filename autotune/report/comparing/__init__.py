@@ -1,4 +1,4 @@
-"""Two runs beside each other: as data, as tables, as a page."""
+"""Comparisons of two runs: as data, as tables, as a page."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Two runs of one kind beside each other, as plain data."""
+"""Comparison of two runs of one kind, as plain data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEVICE = ("name", "model", "serial", "kind", "soc", "system", "abi", "driver", 
 
 
 def compared(first: Run, second: Run) -> dict[str, Any]:
-    """What two runs have and have not in common; docs/reports.md has its schema.
+    """Compares two runs; docs/reports.md has the schema of the result.
 
     Raises:
         UsageError: They cannot be compared.
@@ -80,7 +80,7 @@ def _one_kind(first: Run, second: Run) -> Kind:
 
 
 def _workload(about: Mapping[str, Any]) -> tuple[str | None, int | None]:
-    """What is computed: a model or an operator with its batch size, or another program."""
+    """Returns the workload: a model or an operator with its batch size, or another program."""
     request = about["request"]
     if "workload" in request:
         return request["workload"], request.get("batch")
@@ -113,7 +113,7 @@ def _side(run: Run) -> dict[str, Any]:
 
 
 def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What differs in requests, versions and devices."""
+    """Returns differences in requests, versions and devices."""
     flat = [_flat(about) for about in (first, second)]
     names = dict.fromkeys([*flat[0], *flat[1]])
     return [
@@ -193,7 +193,7 @@ def _warnings(first: Run, second: Run) -> list[str]:
 def _asked(run: Run, name: str) -> Any:
     request = run.about["request"]
     if name == "objective":
-        # What was really searched for: a request that left it at its default has none.
+        # The objective that was really used. A request that left it at its default has none.
         return (run.result or {}).get(name, request.get(name))
     if name == "cluster":
         return (request.get("cores") or {}).get("cluster") or "all cores"

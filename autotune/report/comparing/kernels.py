@@ -1,4 +1,4 @@
-"""Two kernel runs beside each other."""
+"""Comparison of two kernel runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTABLE = 0.05
 
 
 def compared_kernels(first: Run, second: Run) -> dict[str, Any]:
-    """Each kernel of both runs, and the step of those that both have.
+    """Compares each kernel of both runs, and the step made of their common kernels.
 
     Raises:
         UsageError: They have no kernel in common.
@@ -71,14 +71,14 @@ def compared_kernels(first: Run, second: Run) -> dict[str, Any]:
 
 
 def verdict(ends: Sequence[float] | None) -> str:
-    """Who is better by the interval of first over second, where less is better; empty without one."""
+    """Returns which run is better, from the interval of first over second; empty without one. Less is better."""
     if ends is None:
         return ""
     return "second" if ends[0] > 1 else "first" if ends[1] < 1 else "tie"
 
 
 def _finals(run: Run) -> dict[str, Mapping[str, Any]]:
-    """The final benchmark of each kernel: the blocks of its winner and of its default."""
+    """Returns the final benchmark of each kernel: the blocks of its winner and of its default."""
     return {event["task"]: event for event in run.events if event["event"] == "final"}
 
 
@@ -96,7 +96,7 @@ def _ratio(
     *,
     tuned: bool,
 ) -> dict[str, Any]:
-    """First over second of the summed times of some kernels, by the blocks of the last timings."""
+    """Returns first over second for the summed times of some kernels, from the blocks of their last timings."""
     totals = [_total(names, side, tuned=tuned) for side in tasks]
     if not totals[0] or not totals[1]:
         return {"ratio": None, "ci": None, "verdict": ""}

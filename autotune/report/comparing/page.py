@@ -1,4 +1,4 @@
-"""The page of two runs beside each other."""
+"""The page that compares two runs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _SIDES = ("first", "second")
 
 
 def compare_page(found: Mapping[str, Any], first: Run, second: Run) -> str:
-    """Two runs as a page.
+    """Returns a page that compares two runs.
 
     Args:
-        found: What `compared` tells of them.
+        found: The result of `compared`.
         first: The first run.
         second: The second run.
     """

@@ -1,4 +1,4 @@
-"""Two searches over cores and clocks beside each other, with schedules or without."""
+"""Comparison of two searches over cores and clocks, with schedules or without."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autotune.studies.space import gain, hypervolume
 
 
 def compared_searches(first: Run, second: Run) -> dict[str, Any]:
-    """The named points of both searches, and their fronts."""
+    """Compares the named points of both searches, and their fronts."""
     results = [run.result or {} for run in (first, second)]
     points = []
     named = [{"best": r["best"], **r["points"], "default": r["default"]} for r in results]
@@ -30,9 +30,9 @@ def compared_searches(first: Run, second: Run) -> dict[str, Any]:
 
 
 def ratio(one: Mapping[str, Any], other: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """First over second of a figure, with the interval that both intervals make; None where one is unknown.
+    """Returns first over second of a figure, with an interval from both intervals; None if one is unknown.
 
-    The logarithms' half-widths add up as of independent errors.
+    The half-widths of the logarithms are added like independent errors.
     """
     values = [float(point.get(name) or 0.0) for point in (one, other)]
     if min(values) <= 0:
@@ -46,9 +46,9 @@ def ratio(one: Mapping[str, Any], other: Mapping[str, Any], name: str) -> dict[s
 
 
 def fronts(both: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None:
-    """The hypervolumes of two fronts below one reference, and how much of each the other dominates.
+    """Returns the hypervolumes of two fronts below one reference, and the share of each that the other dominates.
 
-    Areas are of logarithms, below the worst of both fronts (`gain`). None where one has no front.
+    Areas are of logarithms, below the worst of both fronts (`gain`). Returns None if one search has no front.
     """
     pairs = [
         [(p["time_s"], p["energy_j"]) for p in side if (p["energy_j"] or 0) > 0] for side in both

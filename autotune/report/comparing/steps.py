@@ -1,4 +1,4 @@
-"""Two profiles beside each other."""
+"""Comparison of two profiles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from autotune.records import Run
 
 
 def compared_profiles(first: Run, second: Run) -> dict[str, Any]:
-    """The step of both profiles, and each operator and role."""
+    """Compares the step of both profiles, and each operator and role."""
     results = [run.result or {} for run in (first, second)]
     named = [{(row["operator"], row["role"]): row for row in r["roles"]} for r in results]
     rows = []
@@ -28,7 +28,7 @@ def compared_profiles(first: Run, second: Run) -> dict[str, Any]:
 
 
 def _pair(first: float | None, second: float | None) -> dict[str, float | None]:
-    """Two figures and their ratio; a profile has no interval of its times."""
+    """Returns two figures and their ratio. Times of a profile have no interval."""
     known = first is not None and second is not None and first > 0 and second > 0
     return {
         "first": first,

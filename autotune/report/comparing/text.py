@@ -1,4 +1,4 @@
-"""Tables of two runs beside each other, which the terminal and the page share."""
+"""Tables that compare two runs, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLE_COLUMNS = (
 
 
 def kernel_rows(found: Mapping[str, Any]) -> list[Row]:
-    """Each kernel that both runs have."""
+    """Returns a row for each kernel that both runs have."""
     return [
         (
             str(number), task["spec"], task["role"], str(task["count"]), _number(task["first_ms"]),
@@ -33,7 +33,7 @@ def kernel_rows(found: Mapping[str, Any]) -> list[Row]:
 
 
 def point_rows(found: Mapping[str, Any]) -> list[Row]:
-    """Each named point that both searches have."""
+    """Returns a row for each named point that both searches have."""
     rows = []
     for point in found["points"]:
         cells = [
@@ -52,7 +52,7 @@ def point_rows(found: Mapping[str, Any]) -> list[Row]:
 
 
 def front_rows(found: Mapping[str, Any]) -> list[Row]:
-    """Both fronts; none where a search has no joules."""
+    """Returns rows for both fronts; none if a search has no joules."""
     fronts = found["fronts"]
     if fronts is None:
         return []
@@ -66,7 +66,7 @@ def front_rows(found: Mapping[str, Any]) -> list[Row]:
 
 
 def role_rows(found: Mapping[str, Any]) -> list[Row]:
-    """Each operator and role of two profiles, and the step."""
+    """Returns a row for each operator and role of two profiles, and for the step."""
     rows = [
         *((row["operator"], row["role"], row) for row in found["roles"]),
         ("the step", "", found["step"]),

@@ -1,4 +1,4 @@
-"""One page a kind of run, self-contained HTML."""
+"""Pages as self-contained HTML, one for each kind of run."""
 
 import lazy_loader
 

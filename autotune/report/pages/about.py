@@ -1,4 +1,4 @@
-"""What every page tells of its run: what was asked, on what, with which versions."""
+"""The part of every page about its run: the request, the device and the versions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _TOLD_APART = ("tasks", "space", "kind", "step", "profile")
 
 
 def device_name(device: Mapping[str, Any]) -> str:
-    """How people call a device."""
+    """Returns a device's name for people."""
     return str(device.get("model") or device.get("name") or device.get("serial") or "a device")
 
 
 def emulated_notice(device: Mapping[str, Any]) -> str:
-    """That a model told the figures; empty for a real device."""
+    """Returns the notice that figures come from a model; empty for a real device."""
     told = device.get("emulated") or ""
     return f"{told}: times and joules are a model's" if told else ""
 
@@ -25,11 +25,11 @@ def emulated_notice(device: Mapping[str, Any]) -> str:
 def asked(
     about: Mapping[str, Any], result: Mapping[str, Any] | None, *links: str
 ) -> tuple[str, str]:
-    """The section with what was asked, on what, by which versions, and links to the data.
+    """Returns the section about the request, the device and the versions, with links to the data.
 
     Args:
         about: Content of `run.json`.
-        result: Content of `result.json`; None where there is none.
+        result: Content of `result.json`; None if there is none.
         links: More links.
     """
     request, device = about.get("request", {}), about.get("device") or {}

@@ -21,13 +21,13 @@ def comparison_page(
     result: Mapping[str, Any] | None,
     unfinished: str = "",
 ) -> str:
-    """A comparison as a page.
+    """Returns a page for a comparison.
 
     Args:
         about: Content of `run.json`.
         events: Its events.
-        result: Content of `result.json`; None for one that has not ended.
-        unfinished: That it has not ended, in words; empty for one that has.
+        result: Content of `result.json`; None if it has not ended.
+        unfinished: Notice that it has not ended; empty if it has.
     """
     request, device = about["request"], about.get("device") or {}
     names = [str(request["first"]), str(request["second"])]

@@ -1,4 +1,4 @@
-"""What a device told of itself over a kernel run: heat, clocks, and the speed of one kernel that stays the same."""
+"""A device's conditions over a kernel run: heat, clocks, and the speed of one unchanged kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Points = list[tuple[float, float]]
 
 
 def over_run(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Sections of a page with what events tell; none of what they do not."""
+    """Returns sections of a page for the conditions in the events; none for missing conditions."""
     if not events:
         return []
     start = events[0]["time"]

@@ -25,15 +25,15 @@ def cpu_config_page(
     plans: Mapping[str, Mapping[str, Any]] | None = None,
     unfinished: str = "",
 ) -> str:
-    """A run as a page.
+    """Returns a page for a run.
 
     Args:
-        folder: The run's, for the raw records of its best configuration.
+        folder: The run's folder, for the raw records of its best configuration.
         about: Content of `run.json`.
         events: Its events.
-        result: Content of `result.json`, or what `search_so_far` tells.
-        plans: Of a joint search: its plans, by name.
-        unfinished: That it has not ended, in words; empty for one that has.
+        result: Content of `result.json`, or the output of `search_so_far`.
+        plans: Plans of a joint search, by name.
+        unfinished: Notice that it has not ended; empty if it has.
     """
     device = result["device"]
     own = [e for e in events if e["event"] == "trial"]
@@ -64,7 +64,7 @@ def cpu_config_page(
 
 
 def _rounds(events: Sequence[Mapping[str, Any]], first: int) -> list[dict[str, Any]]:
-    """Configurations that a joint search measured once more with other schedules, as trials after the others."""
+    """Returns configurations that a joint search measured again with other schedules, as further trials."""
     rounds = [event for event in events if event["event"] == "round" and "configuration" in event]
     return [
         {**event, "number": number, "reason": "other schedules"}
@@ -78,7 +78,7 @@ def _over_time(
     result: Mapping[str, Any],
     device: Mapping[str, Any],
 ) -> list[tuple[str, str]]:
-    """Temperature and clocks while the best configuration was measured first."""
+    """Returns plots of temperature and clocks during the first measurement of the best configuration."""
     best = result["best"] or {}
     raw = next(
         (
@@ -117,7 +117,7 @@ def _models(result: Mapping[str, Any]) -> str:
 
 
 def _repeats(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """How steady the device was, and what became of those that looked better than the best."""
+    """Returns sections about the device's steadiness and the results of challenges to the best."""
     sections = []
     references, challenges = result.get("reference", ()), result.get("challenges", ())
     if references:
@@ -148,7 +148,7 @@ def _repeats(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _plan(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """A configuration for each operator: what it is to gain, what it gains, and where it changes."""
+    """Describes a configuration for each operator: predicted gain, measured gain, and places of change."""
     if found is None:
         return []
     numbered = found["configurations"]
@@ -191,7 +191,7 @@ def _ratio(value: Mapping[str, Any] | None) -> str:
 
 
 def _shared(others: Sequence[object], trials: Sequence[object]) -> str:
-    """Whose measurements they are, in a study that several processes share."""
+    """Describes who made the measurements of a study that several processes share."""
     if not others:
         return ""
     return (
@@ -201,7 +201,7 @@ def _shared(others: Sequence[object], trials: Sequence[object]) -> str:
 
 
 def _trials(trials: Sequence[Mapping[str, Any]]) -> str:
-    """Every trial as a table, and its data."""
+    """Returns every trial as a table, and its data."""
     raw = []
     for trial in trials:
         figures = trial["figures"] or {}

@@ -1,4 +1,4 @@
-"""The page around plots and tables: self-contained HTML, readable offline, in the dark and in print."""
+"""The page around plots and tables: self-contained HTML that can be read offline, in dark mode and in print."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ svg {{ display: block; width: 100%; min-width: 34rem; max-width: 44rem; height: 
   td.long {{ min-width: 0; }} table.many {{ font-size: 8px; }} * {{ print-color-adjust: exact; }} }}
 """
 _LONG, _LONG_CELL, _MANY_COLUMNS = ' class="long"', 40, 8
-# What a page may load: nothing. Browsers keep to it.
+# A page may load nothing. Browsers enforce this.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(title: str, notices: Sequence[str], sections: Sequence[tuple[str, str]]) -> str:
-    """A whole page.
+    """Returns a whole page.
 
     Args:
         title: Its heading.
-        notices: What must not be overlooked, such as that a model stands in; empty ones are left out.
-        sections: Headings, and HTML below each.
+        notices: Important notices, such as that a model stands in; empty ones are left out.
+        sections: Headings, with the HTML below each.
     """
     body = "\n".join(
         f"<section>\n<h2>{escape(heading)}</h2>\n{html}\n</section>" for heading, html in sections
@@ -86,10 +86,10 @@ def page(title: str, notices: Sequence[str], sections: Sequence[tuple[str, str]]
 
 
 def picture(plot: str, heading: str) -> str:
-    """A plot as an SVG file of its own: on a ground of its own, light or dark as who sees it has it.
+    """Returns a plot as a separate SVG file. Its background is light or dark, as the viewer prefers.
 
     Args:
-        plot: As `charts` draws it.
+        plot: A plot from `charts`.
         heading: A line above the plot.
     """
     root, inside = plot[plot.index("<svg") : plot.index("</svg>")].split("\n", 1)
@@ -107,7 +107,7 @@ def picture(plot: str, heading: str) -> str:
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()
 ) -> str:
-    """A table; columns of numbers are flushed right."""
+    """Returns a table. Columns of numbers are aligned right."""
     kinds = [' class="number"' if column in numbers else "" for column in columns]
     head = "".join(
         f'<th scope="col"{kind}>{escape(column)}</th>'
@@ -126,7 +126,7 @@ def table(
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> str:
-    """A table of names and what they are; empty ones are left out."""
+    """Returns a table of names and values. Empty values are left out."""
     lines = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
         for name, value in rows
@@ -136,12 +136,12 @@ def facts(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def download(name: str, content: Any) -> str:
-    """A link that holds data as JSON."""
+    """Returns a link that contains data as JSON."""
     return _link(name, "application/json", json_text(content, 1))
 
 
 def download_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A link that holds a table of raw values as CSV; None is an empty cell."""
+    """Returns a link that contains a table of raw values as CSV; None is an empty cell."""
     return _link(name, "text/csv;charset=utf-8", csv_text(columns, rows))
 
 

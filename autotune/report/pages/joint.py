@@ -1,4 +1,4 @@
-"""What the page of a joint search has beside those of every search: its plans, and the schedules they choose."""
+"""The parts of a page that only a joint search has: its plans, and the schedules they choose."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _COSTS = {
 
 
 def sequential_trials(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Trials of the search that a joint one is compared with: kernels first, cores and clocks afterwards."""
+    """Returns trials of the search for comparison: kernels first, cores and clocks afterwards."""
     return [event for event in events if event["event"] == "sequential_trial"]
 
 
 def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """What a joint search gained over tuning kernels first and choosing cores and clocks afterwards."""
+    """Describes the gain of a joint search over tuning kernels first and choosing cores and clocks afterwards."""
     if other is None:
         return []
     ratios = []
@@ -59,7 +59,7 @@ def gained(other: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def placement(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Where the step was best, on the CPU or on a GPU, and what it costs to bring tensors to and fro."""
+    """Describes the best place of the step, the CPU or a GPU, and the cost of moving tensors between them."""
     if found is None:
         return []
     html = "".join(f"<p>{escape(line)}.</p>" for line in placement_texts(found))
@@ -94,7 +94,7 @@ def placement(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def _form(step: Mapping[str, Any]) -> str:
-    """How a plan computes its step, where that is not the plain way."""
+    """Describes how a plan computes its step, if not in the plain form."""
     parts = []
     if step.get("micro_batch"):
         parts.append(f"micro-batches of {step['micro_batch']}")
@@ -104,10 +104,10 @@ def _form(step: Mapping[str, Any]) -> str:
 
 
 def plan_sections(plans: Mapping[str, Plan]) -> list[tuple[str, str]]:
-    """Sections of a page; none where there is no plan.
+    """Returns sections of a page; none if there is no plan.
 
     Args:
-        plans: By name; docs/joint.md has their form.
+        plans: Plans by name; docs/joint.md has their form.
     """
     if not plans:
         return []
@@ -115,7 +115,7 @@ def plan_sections(plans: Mapping[str, Plan]) -> list[tuple[str, str]]:
     for name, plan in plans.items():
         alike.setdefault(json.dumps([plan["configuration"], plan["calls"]]), []).append(name)
     distinct = {", ".join(names): plans[names[0]] for names in alike.values()}
-    # What kernels first would run is no choice of the joint search.
+    # The plan of kernels tuned first is not a choice of the joint search.
     chosen = [plan for name, plan in distinct.items() if name != _SEQUENTIAL]
     links = "".join(download(f"{name}.json", plan) for name, plan in plans.items())
     return [
@@ -173,7 +173,7 @@ def _by_role(plans: Mapping[str, Plan]) -> str:
 
 
 def _schedules(plans: Sequence[Plan]) -> str:
-    """Which schedules of each kernel the plans choose, by the clusters that they train on."""
+    """Returns the schedules of each kernel that the plans choose, by the clusters that they train on."""
     kernels: dict[str, dict[str, Any]] = {}
     groups: list[str] = []
     for plan in plans:

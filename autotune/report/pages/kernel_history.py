@@ -1,4 +1,4 @@
-"""What a kernel run has measured, from its events: of each kernel and of the whole step, trial by trial."""
+"""Progress of a kernel run, from its events: for each kernel and for the whole step, trial by trial."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Trial:
 
     Attributes:
         number: Its place among the run's trials, from 1 on.
-        seconds: Median; None where it has no valid time.
-        event: The event that tells of it.
+        seconds: Median; None without a valid time.
+        event: Its event.
     """
 
     number: int
@@ -36,14 +36,14 @@ class History:
 
     Attributes:
         default_s: Median seconds of the untuned default; None without one.
-        trials: In their order.
+        trials: Trials in their order.
     """
 
     default_s: float | None
     trials: tuple[Trial, ...]
 
     def best(self) -> list[tuple[int, float]]:
-        """The best seconds so far after each trial that bettered them; the untuned default is trial 0."""
+        """Returns the best seconds so far after each trial that improved them. The untuned default is trial 0."""
         found = [] if self.default_s is None else [(0, self.default_s)]
         for trial in self.trials:
             if trial.seconds is not None and (not found or trial.seconds < found[-1][1]):
@@ -52,7 +52,7 @@ class History:
 
 
 def histories(events: Events) -> dict[str, History]:
-    """The history of each kernel that events tell of, by its name."""
+    """Returns the history of each kernel in the events, by its name."""
     defaults: dict[str, float | None] = {}
     trials: dict[str, list[Trial]] = {}
     number = 0
@@ -71,9 +71,9 @@ def histories(events: Events) -> dict[str, History]:
 def step_history(
     found: Mapping[str, History], counts: Mapping[str, int]
 ) -> list[tuple[int, float]]:
-    """Seconds of a step with the best of each kernel by then, after each trial that bettered one.
+    """Returns seconds of a step with the best kernels so far, after each trial that improved one.
 
-    It begins where every kernel has a time.
+    It begins when every kernel has a time.
 
     Args:
         found: The kernels' histories.
@@ -99,7 +99,7 @@ def step_history(
 
 
 def kernels_so_far(about: Mapping[str, Any], events: Events) -> Result:
-    """What a run that has not ended has found: the best of each kernel by then, without a final benchmark."""
+    """Returns the result of an unfinished run so far: the best of each kernel, without a final benchmark."""
     request, device = about["request"], about.get("device") or {}
     found = histories(events)
     tasks = []

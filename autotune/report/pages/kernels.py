@@ -43,14 +43,14 @@ def kernels_page(
     content: Mapping[str, Any] | None,
     unfinished: str = "",
 ) -> str:
-    """A run as a page.
+    """Returns a page for a run.
 
     Args:
         about: Content of `run.json`.
         events: Its events.
-        result: Its result, or what `kernels_so_far` tells.
-        content: Content of `result.json`; None where there is none.
-        unfinished: That it has not ended, in words; empty for one that has.
+        result: Its result, or the output of `kernels_so_far`.
+        content: Content of `result.json`; None if there is none.
+        unfinished: Notice that it has not ended; empty if it has.
     """
     found = histories(events)
     counts = {task.name: task.count for task in result.tasks}
@@ -80,12 +80,12 @@ def kernels_page(
 
 
 def name_of(number: int, task: TaskResult) -> str:
-    """A kernel's name in plots: its number in the table, operator and role."""
+    """Returns a kernel's name in plots: its number in the table, operator and role."""
     return f"{number} {task.operator} {task.role}"
 
 
 def role_times(result: Result, *, tuned: bool) -> dict[str, float]:
-    """Milliseconds of a step by role; kernels without a time are left out."""
+    """Returns milliseconds of a step by role. Kernels without a time are left out."""
     found: dict[str, float] = {}
     for task in result.tasks:
         ms = task.tuned_ms if tuned else task.default_ms
@@ -94,7 +94,7 @@ def role_times(result: Result, *, tuned: bool) -> dict[str, float]:
 
 
 def step_lines(steps: Sequence[tuple[int, float]], last: int, name: str) -> Series:
-    """A step's best so far as a line of steps, in milliseconds."""
+    """Returns a step's best time so far as a stepped line, in milliseconds."""
     points = [(number, 1e3 * seconds) for number, seconds in steps]
     return Series.best_so_far(name, points, last, higher=False)
 
@@ -134,7 +134,7 @@ def _step(result: Result, content: Mapping[str, Any]) -> str:
 
 
 def _measured(step: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Rows of a step as this machine ran it: untuned, tuned and in PyTorch."""
+    """Returns rows for a step as measured on this machine: untuned, tuned and in PyTorch."""
     if step is None:
         return [("measured", "not; the step is predicted only")]
     rows = []
@@ -260,7 +260,7 @@ def _kernels(numbered: Sequence[tuple[int, TaskResult]]) -> str:
 
 
 def _data(numbered: Sequence[tuple[int, TaskResult]], found: Mapping[str, History]) -> str:
-    """Kernels, pools and trials as tables of raw values."""
+    """Returns kernels, pools and trials as tables of raw values."""
     kernels = [
         (
             number, task.spec, task.role, task.count, task.default_ms, task.tuned_ms, task.speedup,
@@ -315,7 +315,7 @@ def _failures(events: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _devices(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Who measured how much, where there are several devices."""
+    """Describes how much each device measured, if there are several."""
     trials = [e for e in events if e["event"] == "trial"]
     names = list(dict.fromkeys(str(e.get("serial") or e.get("device")) for e in trials))
     if len(names) < 2:

@@ -1,4 +1,4 @@
-"""Points of a search over cores and clocks: what was found, time against energy, heat maps of cores and clocks."""
+"""Points of a search over cores and clocks: the results, time against energy, heat maps of cores and clocks."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ NAMES = {
     "knee": "knee of the front",
     "least_energy_in_time": "least energy in time",
 }
-"""Points of a result, in words."""
+"""Points of a result in words."""
 
 
 def found_points(result: Mapping[str, Any]) -> str:
-    """The points of a result, as a table, and what makes them doubtful."""
+    """Returns a table of a result's points, and reasons to doubt them."""
     shown = {"best": result["best"], **result["points"]}
     rows = [(NAMES.get(name, name), *_row(p)) for name, p in shown.items() if p is not None]
     if result["default"]:
@@ -56,7 +56,7 @@ def found_points(result: Mapping[str, Any]) -> str:
 
 
 def _rails(shown: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """Joules of each point by rail, of a meter that has several."""
+    """Returns joules of each point by rail, for a meter with several rails."""
     points = {name: p for name, p in shown.items() if p is not None and p.get("rails")}
     names = list(dict.fromkeys(rail for p in points.values() for rail in p["rails"]))
     if not names:
@@ -89,11 +89,11 @@ def front_plot(
     result: Mapping[str, Any],
     others: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Time against energy of all that was measured, with the front and the names of its plans.
+    """Plots time against energy for all measurements, with the front and the names of its plans.
 
     Args:
-        trials: What was measured.
-        result: What was found.
+        trials: Trials.
+        result: The result.
         others: Trials of another search that it is compared with.
     """
     known = [t for t in trials if t["figures"] and (t["figures"]["energy_j"] or 0) > 0]
@@ -145,9 +145,9 @@ def front_plot(
 
 
 def heat_maps(trials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Cores x clocks of each cluster alone, where there is something to compare.
+    """Returns heat maps of cores x clocks for each cluster alone, if there is something to compare.
 
-    Of settings that share a cell, since they differ in threads or schedules, the least value is shown.
+    Several settings may share a cell, because they differ in threads or schedules. The least value is shown.
     """
     sections = []
     names = list(trials[0]["configuration"]["clusters"]) if trials else []

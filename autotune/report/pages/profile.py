@@ -13,7 +13,7 @@ from autotune.report.pages.samples import over_time
 from autotune.report.plots import Axis, Band, Bar, Series, bars, charts, stacked
 
 _MOST_CALLS = 400
-"""Calls of the first steps that are told apart in a plot."""
+"""Calls of the first steps that are shown separately in a plot."""
 _MOST_POINTS, _MOST_BORDERS = 3000, 150
 _COLUMNS = (
     "ms", "share", "mJ", "+/-", "W", "cores busy", "MHz", "C", "MB live", "MB resident",
@@ -26,14 +26,14 @@ def profile_page(
     result: Mapping[str, Any],
     timeline: Mapping[str, Any],
 ) -> str:
-    """A profile as a page.
+    """Returns a page for a profile.
 
     Args:
-        folder: The run's, for the raw record.
+        folder: The run's folder, for the raw record.
         about: Content of `run.json`.
         result: Content of `result.json`.
-        timeline: `{"times_s", "watts", "idle_w", "steps"}`: power over time, and when each step's calls began and
-            the last one ended, in seconds since the workload was started.
+        timeline: `{"times_s", "watts", "idle_w", "steps"}`: power over time, and for each step the beginnings of
+            its calls and the end of the last one, in seconds since the workload was started.
     """
     record = folder / f"record-{1 if (folder / 'record-1.jsonl').is_file() else 0}.jsonl"
     sections = [
@@ -133,7 +133,7 @@ def _by_role(roles: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Power over the run with the steps' borders, and over its first steps with the calls'."""
+    """Plots power over the run with the steps' borders, and over its first steps with the calls' borders."""
     times, watts, steps = timeline["times_s"], timeline["watts"], timeline["steps"]
     if not times:
         return [("Power", "<p>No meter was read.</p>")]
@@ -153,7 +153,7 @@ def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple
     if not shown:
         return sections
     start, end = shown[0][0], shown[-1][-1]
-    # A value is the mean since the one before: the first one after the end tells of the end.
+    # A value is the mean since the previous one, so the first value after the end still describes the end.
     inside = [n for n, t in enumerate(times) if t >= start and (n == 0 or times[n - 1] <= end)]
     x = Axis("seconds", start, end)
     bands = [
@@ -175,7 +175,7 @@ def _power(result: Mapping[str, Any], timeline: Mapping[str, Any]) -> list[tuple
 def _thinned(
     times: Sequence[float], watts: Sequence[float], every: int
 ) -> tuple[list[float], list[float]]:
-    """One value of so many, the mean over their time; a value is the mean since the one before."""
+    """Returns one of every `every` values: their mean over time. A value is the mean since the previous one."""
     ends, means = [], []
     for first in range(0, len(times), every):
         end = min(first + every, len(times))
@@ -191,7 +191,7 @@ def _thinned(
 def _watts(
     times: Sequence[float], watts: Sequence[float], idle: float | None, x: Axis
 ) -> list[Series]:
-    """Power as steps, since a value is the mean since the one before; and the idle device's."""
+    """Plots power as steps, because a value is the mean since the previous one, and the idle power."""
     xs: list[float] = []
     ys: list[float] = []
     for number, (time, value) in enumerate(zip(times, watts, strict=True)):

@@ -14,12 +14,12 @@ _MOST_SAMPLES = 1500
 
 
 def over_time(path: Path, device: Mapping[str, Any], during: str) -> list[tuple[str, str]]:
-    """Sections of a page with what a record shows; none of what it lacks.
+    """Returns sections of a page for the content of a record; none for missing content.
 
     Args:
         path: A record of `autotune_observe`.
-        device: What the device was, for the names of its clusters and sensors.
-        during: Ends the headings, such as `while the best was measured`.
+        device: The device, for the names of its clusters and sensors.
+        during: End of the headings, such as `while the best was measured`.
     """
     names = {
         policy.rpartition("/")[2]: cluster["name"]

@@ -1,4 +1,4 @@
-"""How a search over cores and clocks went: the best so far, and heat and power meanwhile."""
+"""Progress of a search over cores and clocks: the best so far, with heat and power during the search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = {"latency": "seconds a step", "energy": "joules a step", "edp": "joule 
 def search_so_far(
     about: Mapping[str, Any], events: Sequence[Mapping[str, Any]], limits: Limits
 ) -> dict[str, Any]:
-    """What a search that has not ended has found, in the form of a result; each was measured once."""
+    """Returns the results of an unfinished search in the form of a result. Each configuration was measured once."""
     request, device = about["request"], about.get("device") or {}
     objective: Objective = request.get("objective") or "latency"
     trials = [e for e in events if e["event"] == "trial" and e["figures"]]
@@ -58,11 +58,11 @@ def history(
     result: Mapping[str, Any],
     others: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The best so far after each trial; of a Pareto search the hypervolume so far.
+    """Plots the best value so far after each trial; for a Pareto search, the hypervolume so far.
 
     Args:
-        trials: In their order.
-        result: What the search found.
+        trials: Trials in their order.
+        result: The search's result.
         others: Trials of another search that it is compared with.
     """
     objective: Objective = result["objective"]
@@ -96,7 +96,7 @@ def history(
 def _measured(
     objective: Objective, trials: Sequence[Mapping[str, Any]]
 ) -> list[tuple[float, Figures]]:
-    """Figures of trials with their numbers, as far as the objective can be told of them."""
+    """Returns figures of trials with their numbers, if they have the figures that the objective needs."""
     known = [
         (float(number), Figures(**trial["figures"]))
         for number, trial in enumerate(trials, start=1)
@@ -108,7 +108,7 @@ def _measured(
 
 
 def _volume(x: Axis, named: Sequence[tuple[str, Sequence[tuple[float, Figures]], int]]) -> str:
-    """The share of the largest hypervolume that was known after each trial of each search."""
+    """Plots the share of the largest hypervolume that was known after each trial of each search."""
     pairs = [[values("pareto", f) for _, f in side] for _, side, _ in named]
     every = [pair for side in pairs for pair in side]
     reference = [_ROOM * max(pair[axis] for pair in every) for axis in (0, 1)]
@@ -128,7 +128,7 @@ def _volume(x: Axis, named: Sequence[tuple[str, Sequence[tuple[float, Figures]],
 
 
 def over_search(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Temperature and power of every measurement over the time of the search."""
+    """Plots temperature and power of every measurement over the time of the search."""
     measured = [
         e for e in events if e["event"].removeprefix(_SEQUENTIAL) in _MEASURED and e.get("figures")
     ]

@@ -1,4 +1,4 @@
-"""Plots of rows one below the other: bars, bars of parts, intervals; and many small plots."""
+"""Plots with rows below each other: bars, stacked bars, intervals; and many small plots."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Bar:
 
     Attributes:
         label: Text before it.
-        value: Its length; none is drawn for less than 0.
-        deviation: Standard uncertainty, drawn as a line of one to each side; 0 for none.
-        title: What is shown when the pointer is on it.
-        faint: Whether it is drawn pale, since little is known of it.
+        value: Its length; nothing is drawn below 0.
+        deviation: Standard uncertainty, drawn as a line of one deviation to each side; 0 for none.
+        title: Text that is shown under the pointer.
+        faint: Whether it is drawn pale because it is uncertain.
     """
 
     label: str
@@ -49,8 +49,8 @@ class Ratio:
     Attributes:
         label: Text before it.
         value: The ratio, above 0.
-        ends: Of its interval; None for none.
-        title: What is shown when the pointer is on it.
+        ends: Ends of its interval; None for none.
+        title: Text that is shown under the pointer.
     """
 
     label: str
@@ -65,10 +65,10 @@ class Small:
 
     Attributes:
         label: Text above it.
-        told: Text below that.
-        xs: Rising.
-        ys: As many: a line of steps.
-        title: What is shown when the pointer is on it.
+        told: Text below the label.
+        xs: Horizontal values, ascending.
+        ys: As many vertical values; they form a stepped line.
+        title: Text that is shown under the pointer.
     """
 
     label: str
@@ -79,12 +79,12 @@ class Small:
 
 
 def bars(title: str, unit: str, rows: Sequence[Bar]) -> str:
-    """Bars from left to right, one below the other.
+    """Draws bars from left to right, one below the other.
 
     Args:
-        title: What it shows.
-        unit: What their length is, with the unit.
-        rows: From the top.
+        title: Title of the plot.
+        unit: Meaning of the length, with the unit.
+        rows: Rows from the top.
     """
     most = max((row.value + row.deviation for row in rows), default=0.0)
     axis = Axis(unit, 0.0, 1.05 * most if most > 0 else 1.0)
@@ -106,13 +106,13 @@ def bars(title: str, unit: str, rows: Sequence[Bar]) -> str:
 def stacked(
     title: str, unit: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]]
 ) -> str:
-    """Bars of parts, with a legend.
+    """Draws stacked bars with a legend.
 
     Args:
-        title: What it shows.
-        unit: What lengths are, with the unit.
-        names: Of the parts.
-        rows: A label each, and the length of each part.
+        title: Title of the plot.
+        unit: Meaning of the length, with the unit.
+        names: Names of the parts.
+        rows: For each row, a label and the length of each part.
     """
     most = max((sum(parts) for _, parts in rows), default=0.0)
     axis = Axis(unit, 0.0, 1.05 * most if most > 0 else 1.0)
@@ -138,12 +138,12 @@ def stacked(
 
 
 def intervals(title: str, what: str, rows: Sequence[Ratio]) -> str:
-    """Ratios with their intervals on a logarithmic axis, and a line at 1.
+    """Draws ratios with their intervals on a logarithmic axis, and a line at 1.
 
     Args:
-        title: What it shows.
-        what: What over what.
-        rows: From the top.
+        title: Title of the plot.
+        what: Numerator and denominator, in words.
+        rows: Rows from the top.
     """
     ends = [end for row in rows for end in (row.value, *(row.ends or ())) if end > 0]
     axis = Axis.over(what, [1.0, *ends], logarithmic=True)
@@ -166,13 +166,13 @@ def intervals(title: str, what: str, rows: Sequence[Ratio]) -> str:
 
 
 def many(title: str, x: Axis, y: Axis, plots: Sequence[Small]) -> str:
-    """Many small plots with the same axes, whose ends are told below.
+    """Draws many small plots with the same axes. The ends of the axes are given below.
 
     Args:
-        title: What they show.
+        title: Title of the plots.
         x: Horizontal axis of each.
         y: Vertical axis of each.
-        plots: From the left and the top.
+        plots: Plots from the left and the top.
     """
     wide = (WIDTH - (_COLUMNS + 1) * _GAP) / _COLUMNS
     parts: list[str] = []
@@ -205,7 +205,7 @@ def many(title: str, x: Axis, y: Axis, plots: Sequence[Small]) -> str:
 
 
 def _rows(axis: Axis, labels: Sequence[str]) -> list[str]:
-    """The axis below rows, and the texts before them."""
+    """Draws the axis below rows, and the texts before them."""
     bottom = TOP + _BAR * len(labels)
     parts, end = [], 0.0
     for tick in axis.ticks():

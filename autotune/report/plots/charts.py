@@ -1,4 +1,4 @@
-"""Plots along two axes: points, lines over time, heat maps."""
+"""Plots with two axes: points, lines over time, heat maps."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _LINE = 14
 
 @dataclass(frozen=True)
 class Point:
-    """A point with what is shown when the pointer is on it.
+    """A point with a text that is shown under the pointer.
 
     Attributes:
         x: Value along the horizontal axis.
         y: Value along the vertical axis.
         title: Text.
         marked: Whether it stands out.
-        label: Text beside it; left out where there is no room.
-        kind: Number of its colour; marked points have the second unless it is given.
+        label: Text beside it; left out if there is no room.
+        kind: Number of its colour. Marked points have the second colour by default.
     """
 
     x: float
@@ -58,8 +58,8 @@ class Band:
     Attributes:
         start: Its beginning.
         end: Its end.
-        kind: For the legend; bands of one kind have one colour.
-        title: What is shown when the pointer is on it.
+        kind: Its kind for the legend; bands of one kind have one colour.
+        title: Text that is shown under the pointer.
     """
 
     start: float
@@ -73,10 +73,10 @@ class Series:
     """A line through points.
 
     Attributes:
-        name: For the legend.
-        xs: Rising.
-        ys: As many.
-        dots: Whether points are drawn in place of a line.
+        name: Its name in the legend.
+        xs: Horizontal values, ascending.
+        ys: As many vertical values.
+        dots: Whether points are drawn instead of a line.
     """
 
     name: str
@@ -86,20 +86,20 @@ class Series:
 
     @classmethod
     def of(cls, name: str, points: Sequence[tuple[float, float]], *, dots: bool = False) -> Series:
-        """A line through pairs."""
+        """Returns a line through pairs."""
         return cls(name, [x for x, _ in points], [y for _, y in points], dots)
 
     @classmethod
     def best_so_far(
         cls, name: str, points: Sequence[tuple[float, float]], last: float, *, higher: bool
     ) -> Series:
-        """The best value so far as a line of steps.
+        """Returns the best value so far as a stepped line.
 
         Args:
-            name: For the legend.
-            points: Places along the axis, rising, with what was found there; at least one.
+            name: Its name in the legend.
+            points: Positions along the axis, ascending, with the value found at each; at least one.
             last: Where the line ends.
-            higher: Whether a higher value is better; else a lower one is.
+            higher: Whether a higher value is better instead of a lower one.
         """
         (first, best), *later = points
         xs, ys = [first], [best]
@@ -118,14 +118,14 @@ def scatter(
     points: Sequence[Point],
     joined: Sequence[tuple[str, Sequence[Point]]] = (),
 ) -> str:
-    """Points, and lines along some of them, such as Pareto fronts.
+    """Draws points, and lines along some of them, such as Pareto fronts.
 
     Args:
-        title: What it shows.
+        title: Title of the plot.
         x: Horizontal axis.
         y: Vertical axis.
         points: The points.
-        joined: Lines with their names, which a legend has where there are several.
+        joined: Lines with their names. If there are several, a legend shows the names.
     """
     parts = frame(x, y)
     colours = [1] if len(joined) == 1 else list(range(len(joined)))
@@ -160,7 +160,7 @@ def scatter(
 def _beside(
     x: float, y: float, text: str, taken: list[tuple[float, float, float, float]]
 ) -> list[str]:
-    """A text beside a point where nothing else is; nothing where there is no such place."""
+    """Draws a text beside a point at a free place; nothing if there is none."""
     wide = room_of(text)
     for left, base in (
         (x + 8, y - 6), (x + 8, y + 14), (x - 8 - wide, y - 6), (x - 8 - wide, y + 14),
@@ -185,15 +185,15 @@ def lines(
     bands: Sequence[Band] = (),
     borders: Sequence[float] = (),
 ) -> str:
-    """Lines over time, with a legend below.
+    """Draws lines over time, with a legend below.
 
     Args:
-        title: What it shows.
-        x: Time, or what else goes on.
-        y: What the lines show.
+        title: Title of the plot.
+        x: Time, or another axis of progress.
+        y: Meaning of the lines.
         series: The lines.
-        bands: Behind them, such as what ran meanwhile.
-        borders: Times at which something ended and something began.
+        bands: Bands behind them, such as what ran at that time.
+        borders: Times at which one thing ended and another began.
     """
     parts = frame(x, y)
     kinds = list(dict.fromkeys(band.kind for band in bands))
@@ -241,16 +241,16 @@ def heat_map(
     row_label: str,
     unit: str,
 ) -> str:
-    """A table of cells whose colour is their value, the smallest darkest; what was not measured is empty.
+    """Draws a table of cells coloured by value, the smallest darkest. Cells without a measurement are empty.
 
     Args:
-        title: What it shows.
+        title: Title of the plot.
         columns: Headings.
         rows: Headings, the lowest row first.
         cells: A value for each row and column.
-        column_label: What the columns are.
-        row_label: What the rows are.
-        unit: Of the values.
+        column_label: Meaning of the columns.
+        row_label: Meaning of the rows.
+        unit: Unit of the values.
     """
     known = [value for row in cells for value in row if value is not None and value > 0]
     told = f"{len(known)} values in {unit}, {span(known)}; {column_label} by {row_label}."
@@ -260,7 +260,7 @@ def heat_map(
     colour = Axis.over("", known, logarithmic=True)
     wide = (WIDTH - LEFT - RIGHT) / len(columns)
     high = (HEIGHT - TOP - BOTTOM) / len(rows)
-    # Of headings that would touch, every other one is left out.
+    # If headings would touch, every other one is left out.
     every = -(-(max(map(room_of, columns)) + 4) // wide)
     for r, row in enumerate(cells):
         top = HEIGHT - BOTTOM - (r + 1) * high

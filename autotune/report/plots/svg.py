@@ -1,4 +1,7 @@
-"""What plots share: inline SVG with a title, axes, and text that fits; no script, no font, nothing to load."""
+"""Common parts of plots: inline SVG with a title, axes, and text that fits.
+
+It loads no script, font or other file.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from html import escape
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 88, 20, 20, 55
 COLOURS = 10
-"""Kinds of lines and marks that are told apart; `page.py` has their colours."""
+"""Number of distinct kinds of lines and marks; `page.py` has their colours."""
 BANDS = 10
-"""The same of what lies behind lines."""
+"""The same for bands behind lines."""
 _LETTER = 7.2
-"""Width of a letter at 12 pixels, of a wide font."""
+"""Width of a letter at 12 pixels in a wide font."""
 _LEGEND_COLUMNS = 3
 _MOST_TICKS = 9
 
@@ -24,10 +27,10 @@ class Axis:
     """An axis.
 
     Attributes:
-        label: What it shows, with the unit.
+        label: Its meaning, with the unit.
         low: Its lower end.
         high: Its upper end; above `low`.
-        logarithmic: Whether equal ratios are equally far; both ends are above zero then.
+        logarithmic: Whether equal ratios have equal distances; both ends are then above zero.
     """
 
     label: str
@@ -37,7 +40,7 @@ class Axis:
 
     @classmethod
     def over(cls, label: str, values: Sequence[float], *, logarithmic: bool = False) -> Axis:
-        """An axis that holds the values with a little room; of none, from 0 to 1."""
+        """Returns an axis that contains the values with a little room; from 0 to 1 without values."""
         if not values:
             return cls(label, 0.0, 1.0)
         low, high = min(values), max(values)
@@ -48,13 +51,13 @@ class Axis:
         return cls(label, low - room, high + room)
 
     def share(self, value: float) -> float:
-        """Where a value lies, from 0 at the lower end to 1 at the upper one."""
+        """Returns the position of a value, from 0 at the lower end to 1 at the upper end."""
         if self.logarithmic:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[float]:
-        """Round values along it: three to eight, or some of each power of ten."""
+        """Returns round values along it: three to eight, or some of each power of ten."""
         if self.logarithmic:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             for multiples in ((1, 2, 5), (1, 2, 3, 4, 5, 6, 8), (1,)):
@@ -64,7 +67,7 @@ class Axis:
                     return found
             if len(found) > _MOST_TICKS:
                 return found[:: -(-len(found) // _MOST_TICKS)]
-        # Three at least: two would not show whether the axis is logarithmic.
+        # At least three, because two would not show whether the axis is logarithmic.
         most = (self.high - self.low) / 3
         power = 10.0 ** math.floor(math.log10(most))
         step = next(m * power for m in (5, 2, 1) if m * power <= most)
@@ -73,22 +76,22 @@ class Axis:
 
 
 def x_at(axis: Axis, value: float) -> float:
-    """Where a value of a plot's horizontal axis is drawn."""
+    """Returns the position of a value on a plot's horizontal axis."""
     return LEFT + axis.share(value) * (WIDTH - LEFT - RIGHT)
 
 
 def y_at(axis: Axis, value: float) -> float:
-    """Where a value of a plot's vertical axis is drawn."""
+    """Returns the position of a value on a plot's vertical axis."""
     return HEIGHT - BOTTOM - axis.share(value) * (HEIGHT - TOP - BOTTOM)
 
 
 def room_of(text: str) -> float:
-    """How wide a text is at most, nearly."""
+    """Returns the approximate greatest width of a text."""
     return _LETTER * len(text)
 
 
 def fitted(text: str, room: float) -> str:
-    """A text that is not wider than `room`: its middle is left out where it is."""
+    """Shortens a text to a width of `room` by leaving out its middle."""
     most = max(int(room / _LETTER), 3)
     if len(text) <= most:
         return text
@@ -97,14 +100,14 @@ def fitted(text: str, room: float) -> str:
 
 
 def label(x: float, y: float, text: str, kind: str, room: float | None = None) -> str:
-    """A text; one that is cut to its room shows the whole where the pointer is on it."""
+    """Draws a text. If it is cut to its room, the whole text is shown under the pointer."""
     shown = text if room is None else fitted(text, room)
     told = f"<title>{escape(text)}</title>" if shown != text else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{told}{escape(shown)}</text>'
 
 
 def frame(x: Axis, y: Axis) -> list[str]:
-    """Two axes with their ticks."""
+    """Draws two axes with their ticks."""
     parts = axis_labels(x.label, y.label)
     for value in x.ticks():
         at = x_at(x, value)
@@ -123,7 +126,7 @@ def frame(x: Axis, y: Axis) -> list[str]:
 
 
 def _apart(axis: Axis) -> list[tuple[float, float]]:
-    """Ticks whose texts do not touch, and are inside of the plot."""
+    """Returns ticks inside of the plot whose texts do not touch."""
     found: list[tuple[float, float]] = []
     end = 0.0
     for value in axis.ticks():
@@ -135,7 +138,7 @@ def _apart(axis: Axis) -> list[tuple[float, float]]:
 
 
 def axis_labels(horizontal: str, vertical: str) -> list[str]:
-    """What the axes of a plot show."""
+    """Draws the labels of a plot's axes."""
     middle_y = (TOP + HEIGHT - BOTTOM) / 2
     return [
         label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, horizontal, "label middle"),
@@ -145,7 +148,7 @@ def axis_labels(horizontal: str, vertical: str) -> list[str]:
 
 
 def legend(entries: Sequence[tuple[str, str, int]], top: float) -> tuple[list[str], int]:
-    """A legend of names, classes and heights of their marks, and how high it is."""
+    """Draws a legend from names, classes and heights of their marks, and returns it with its height."""
     longest = max((room_of(name) for name, _, _ in entries), default=0.0) + 30
     columns = max(1, min(_LEGEND_COLUMNS, int((WIDTH - LEFT - RIGHT) / longest)))
     room = (WIDTH - LEFT - RIGHT) / columns
@@ -161,16 +164,16 @@ def legend(entries: Sequence[tuple[str, str, int]], top: float) -> tuple[list[st
 
 
 def drawing(title: str, told: str, parts: Sequence[str], height: float = HEIGHT) -> str:
-    """A plot.
+    """Returns a plot.
 
     Args:
-        title: What it shows, for who does not see it.
-        told: What can be seen in it, for the same.
+        title: Title for people who cannot see it.
+        told: Description of its content, also for people who cannot see it.
         parts: Its elements.
-        height: In the units of `WIDTH`.
+        height: Height in the units of `WIDTH`.
     """
     inside = "\n".join(parts)
-    # On a narrow screen the whole plot is shown, smaller, with larger text: `page.py`.
+    # On a narrow screen the whole plot is shown, smaller, with larger text: see `page.py`.
     return (
         f'<div class="wide"><svg viewBox="0 0 {WIDTH} {height:g}" role="img" '
         f'xmlns="http://www.w3.org/2000/svg">\n'
@@ -179,5 +182,5 @@ def drawing(title: str, told: str, parts: Sequence[str], height: float = HEIGHT)
 
 
 def span(values: Sequence[float]) -> str:
-    """The ends of some values, in words."""
+    """Returns the ends of some values, in words."""
     return f"{min(values):.4g} to {max(values):.4g}" if values else "none"

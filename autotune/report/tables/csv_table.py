@@ -1,4 +1,4 @@
-"""Tables as CSV that spreadsheets may open: no cell of text is taken for a formula."""
+"""Tables as CSV that are safe to open in spreadsheets: no text cell is taken for a formula."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # The last four: their full-width forms.
+_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # The last four are their full-width forms.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table of raw values as CSV; None is an empty cell.
+    """Returns a table of raw values as CSV; None is an empty cell.
 
-    Text that a spreadsheet would take for a formula begins with an apostrophe; numbers stay as they are.
+    Text that a spreadsheet would take for a formula gets an apostrophe in front. Numbers are unchanged.
     """
     text = io.StringIO()
     written = csv.writer(text, lineterminator="\n")
@@ -29,5 +29,5 @@ def _cell(value: Any) -> Any:
         return value
     text = value.replace("\r\n", "\n").replace(
         "\r", "\n"
-    )  # Quoted, where a bare one would begin a row.
+    )  # Quoted, because a bare one would begin a row.
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text

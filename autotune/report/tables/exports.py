@@ -24,7 +24,7 @@ _FIGURES = {
     "memory_bytes": ("memory", "B"),
     "deviation_j": ("energy deviation", "J"),
 }
-"""Figures of a step, and how T4 has them."""
+"""Figures of a step, and their names and units in T4."""
 _AGAIN = ("time_s", "energy_j")
 _INVALIDITY = {
     "ok": "correct",
@@ -32,14 +32,17 @@ _INVALIDITY = {
     "wrong_result": "correctness",
     "timeout": "timeout",
 }
-"""T4's word for what became of a trial; `runtime` for anything else."""
+"""T4's words for the status of a trial; `runtime` for any other status."""
 _OBJECTIVES = {"latency": ["time"], "energy": ["energy"], "edp": ["edp"]}
 
 Events = Sequence[Mapping[str, Any]]
 
 
 def kernels_csv(result: Result) -> str:
-    """Kernels of a run as CSV, a row for each, with the 95 % interval of its speed-up; times in milliseconds."""
+    """Returns a run's kernels as CSV, one row each, with the 95 % interval of the speed-up.
+
+    Times are in milliseconds.
+    """
     columns = (*_OF_KERNELS, "speedup_low", "speedup_high")
 
     def row(task: TaskResult) -> list[Any]:
@@ -49,9 +52,9 @@ def kernels_csv(result: Result) -> str:
 
 
 def search_csv(events: Events, result: Mapping[str, Any]) -> str:
-    """Configurations that a search has measured, as CSV; a row for each, and one for the system's own choice.
+    """Returns configurations measured by a search as CSV: one row each, and one for the system's own choice.
 
-    Those that were measured again have these figures, with their intervals (95 %), in columns of their own.
+    For configurations that were measured again, further columns have these figures with their 95 % intervals.
     """
     trials = _trials(events, result)
     clusters = _clusters(trials)
@@ -79,7 +82,7 @@ def search_csv(events: Events, result: Mapping[str, Any]) -> str:
 
 
 def kernels_t4(events: Events) -> dict[str, Any]:
-    """Trials of a run of kernels in T4's form, the untuned defaults among them. Times are in milliseconds."""
+    """Returns trials of a kernel run in T4's form, including the untuned defaults. Times are in milliseconds."""
 
     def one(event: Mapping[str, Any]) -> dict[str, Any]:
         runtimes = [1e3 * seconds for seconds in event["samples_s"]]
@@ -104,9 +107,9 @@ def kernels_t4(events: Events) -> dict[str, Any]:
 
 
 def search_t4(events: Events, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Trials of a search over cores and clocks in T4's form. A clock that is left to the system is null.
+    """Returns trials of a search over cores and clocks in T4's form. A clock that is left to the system is null.
 
-    A configuration that breaks a limit is invalid by its constraints; its measurements are told all the same.
+    A configuration that breaks a limit is marked invalid by its constraints, but its measurements are included.
     """
     limits = Limits(**{k: v for k, v in (result.get("limits") or {}).items() if v is not None})
     trials = _trials(events, result)
@@ -151,7 +154,7 @@ def _t4_result(
     measurements: list[dict[str, Any]],
     objectives: list[str],
 ) -> dict[str, Any]:
-    # A trial that another process of a shared study has measured has its time in that one's folder.
+    # If another process of a shared study measured a trial, its time is in that process's folder.
     known = event.get("time")
     told = {} if known is None else {"timestamp": datetime.fromtimestamp(known, UTC).isoformat()}
     return {
@@ -170,7 +173,7 @@ def _measurement(name: str, value: float, unit: str) -> dict[str, Any]:
 
 
 def _trials(events: Events, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What was measured, by this process and by others of a shared study, by number."""
+    """Returns measurements by this process and by others of a shared study, by number."""
     own = [event for event in events if event["event"] == "trial"]
     return sorted((*own, *result.get("others", ())), key=lambda trial: trial["number"] or 0)
 
@@ -180,7 +183,7 @@ def _clusters(trials: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _setting(configuration: Mapping[str, Any], clusters: Sequence[str]) -> Iterator[Any]:
-    """Cores and MHz of each cluster."""
+    """Yields cores and MHz of each cluster."""
     for name in clusters:
         setting = configuration["clusters"][name]
         yield setting["cores"]
@@ -198,7 +201,7 @@ def _figures(figures: Mapping[str, Any] | None) -> list[Any]:
 
 
 def _measured_again(point: Mapping[str, Any] | None) -> list[Any]:
-    """Figures and ends of their intervals of a point, where it was measured again."""
+    """Returns figures of a point and the ends of their intervals, if it was measured again."""
     intervals = (point or {}).get("ci")
     if point is None or not intervals:
         return [None] * (3 * len(_AGAIN))

@@ -1,1 +1,1 @@
-"""Emulated phones and boards: they stand in for real ones, and say so in everything that they tell."""
+"""Emulated phones and boards. They stand in for real ones, and say so in all of their output."""

@@ -1,4 +1,4 @@
-"""The phone's side of adb: what the adb server of a host finds at the other end of the link."""
+"""The phone's side of adb, which the adb server of a host connects to."""
 
 import lazy_loader
 

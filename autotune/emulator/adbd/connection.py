@@ -1,4 +1,4 @@
-"""One connection of the host's adb server: who it is, and the streams that go over it."""
+"""One connection of the host's adb server: the identity of the host, and the streams over the connection."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _READ_SIZE = 1 << 16
 
 Serve = Callable[[Stream], Awaitable[None]]
 Authorise = Literal["always", "never"] | Sequence[str]
-"""Whom the phone trusts: everybody, nobody, or the hosts with these public keys (lines of `adbkey.pub`)."""
+"""The hosts that the phone trusts: all, none, or those with these public keys (lines of `adbkey.pub`)."""
 
 
 class RefusedError(Exception):
-    """There is no such service, or it cannot be had now."""
+    """There is no such service, or it is not available now."""
 
 
 class Services(Protocol):
-    """What the phone serves."""
+    """The phone's services."""
 
     async def find(self, name: str, connection: Connection) -> Serve:
-        """The service of a name, ready to serve a stream. Raises RefusedError."""
+        """Returns the service of a name, ready to serve a stream. Raises RefusedError."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What the daemon tells of the phone and asks of hosts."""
+    """The daemon's identity, and its demands on hosts."""
 
     banner: str
     authorise: Authorise
@@ -55,11 +55,11 @@ class Connection:
     """Serves one host until the link ends.
 
     Args:
-        reader: From the host.
-        writer: To the host.
-        identity: What the phone says it is.
-        services: What the phone serves.
-        faults: What is wrong with the link.
+        reader: Data from the host.
+        writer: Data to the host.
+        identity: The phone's identity.
+        services: The phone's services.
+        faults: Faults of the link.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Connection:
         self._trusted = False
 
     def drop(self) -> None:
-        """Cuts the link without a word."""
+        """Cuts the link without a message."""
         self._writer.transport.abort()
 
     async def serve(self) -> None:
@@ -102,7 +102,10 @@ class Connection:
             await self._end()
 
     async def open(self, service: str) -> Stream:
-        """Opens a stream to a service of the host, for adb reverse. Raises StreamClosedError where it refuses."""
+        """Opens a stream to a service of the host, for adb reverse.
+
+        Raises StreamClosedError if the host refuses.
+        """
         stream = Stream(next(self._numbers), 0, self.send, self._max_payload)
         self._streams[stream.local] = stream
         await self.send(Packet(Command.OPEN, stream.local, 0, service.encode() + b"\0"))
@@ -124,14 +127,14 @@ class Connection:
                 await stream.close()
 
     def start(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        """Runs something as long as this connection lasts."""
+        """Runs something for as long as this connection lasts."""
         task: asyncio.Task[None] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def send(self, packet: Packet) -> None:
-        """Sends a packet, as well as the link lets it through."""
+        """Sends a packet, as far as the link's faults allow."""
         async with self._sending:
             data = packet.encoded()
             if self._faults.garbage_bytes:
@@ -148,7 +151,7 @@ class Connection:
                 raise ConnectionResetError
 
     async def _delay(self, count: int) -> None:
-        """The time that so many bytes take; none goes over while the phone hangs."""
+        """Waits for the time that `count` bytes take. Nothing is sent while the phone hangs."""
         while (left := self._faults.hanging()) > 0 and not self._writer.is_closing():
             await asyncio.sleep(min(left, 0.05))
         if speed := self._faults.bytes_per_second:
@@ -192,7 +195,7 @@ class Connection:
             await self.send(Packet(Command.AUTH, _TOKEN, 0, self._token))
 
     async def _check(self, packet: Packet) -> None:
-        """A host has signed the token, or offers its key for the phone's owner to accept."""
+        """Checks a host's signature of the token, or its offer of a key for the phone's owner to accept."""
         known = self._identity.authorise
         if isinstance(known, str) or self._faults.unauthorised:
             known = ()
@@ -204,7 +207,7 @@ class Connection:
         elif packet.arg0 == _SIGNATURE:
             self._token = os.urandom(TOKEN_SIZE)
             await self.send(Packet(Command.AUTH, _TOKEN, 0, self._token))
-        # A public key waits for the owner's answer, who is not there.
+        # A public key waits for an answer from the owner, who is not there.
 
     def _open(self, packet: Packet) -> None:
         name = packet.payload.rstrip(b"\0").decode(errors="replace")
@@ -220,7 +223,7 @@ class Connection:
             serve = await self._services.find(name, self)
         except (RefusedError, OSError):
             self._streams.pop(stream.local, None)
-            # With this side's number in it the host takes the refusal for an answer to nothing, and waits.
+            # With this side's number in it, the host would treat the refusal as an answer to nothing, and wait.
             with suppress(OSError):
                 await self.send(Packet(Command.CLSE, 0, stream.remote))
             return

@@ -17,13 +17,13 @@ _ADDRESS = "127.0.0.1"
 
 
 class Daemon:
-    """Listens in a thread of its own.
+    """Listens in its own thread.
 
     Args:
-        identity: What the phone says it is.
-        services: What it serves.
-        faults: What is wrong with its link; may be changed while it runs.
-        port: Where it listens; 0 takes any free port.
+        identity: The phone's identity.
+        services: Its services.
+        faults: Faults of its link; may be changed while it runs.
+        port: Its listening port; 0 takes any free port.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class Daemon:
         self._drops = faults.drops
 
     def start(self) -> None:
-        """Listens from now on. Raises OSError where the port is taken."""
+        """Starts to listen. Raises OSError if the port is taken."""
         if not self._thread.is_alive():
             self._thread.start()
             self._faults.on_change(self._faults_changed)
         self._call(self._listen(wanted=True))
 
     def pause(self) -> None:
-        """Ends every connection and listens no more, until the next `start`."""
+        """Ends every connection and stops listening, until the next `start`."""
         self._call(self._listen(wanted=False))
 
     def stop(self) -> None:
@@ -65,7 +65,7 @@ class Daemon:
 
     def _faults_changed(self) -> None:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            # Whoever sets a fault finds it in force.
+            # Returns only when a changed fault is in force.
             with suppress(TimeoutError):
                 self._call(self._listen(wanted=self._wanted))
 

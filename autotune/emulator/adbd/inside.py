@@ -1,4 +1,4 @@
-"""What the daemon needs of the phone behind it."""
+"""The interface through which the daemon uses the phone behind it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Mode = Literal["pipes", "socket", "terminal"]
 
 @dataclass(frozen=True)
 class Process:
-    """A command that runs in the phone; the descriptors are this side's ends, and the holder's to close.
+    """A command that runs in the phone. The descriptors are this side's ends. Whoever holds them closes them.
 
     Attributes:
-        stdin: What it reads; the same number as `stdout` where one descriptor serves both.
-        stdout: What it prints.
-        stderr: What it prints as errors; None where that comes by `stdout`.
-        status: Gives one byte when it has ended: its exit code; nothing where the phone went away.
+        stdin: Its input; the same number as `stdout` if one descriptor serves both.
+        stdout: Its output.
+        stderr: Its error output; None if this comes through `stdout`.
+        status: Gives one byte when it has ended: its exit code. It gives nothing if the phone went away.
     """
 
     stdin: int
@@ -26,16 +26,16 @@ class Process:
 
 
 class Inside(Protocol):
-    """The inside of a phone. Every descriptor that is returned is the caller's to close."""
+    """The inside of a phone. The caller closes every descriptor that is returned."""
 
     def shell(self, command: str, mode: Mode, *, root: bool) -> Process:
-        """Starts a command; an empty one is an interactive shell. Raises OSError."""
+        """Starts a command; an empty one starts an interactive shell. Raises OSError."""
 
     def sync(self, *, root: bool) -> int:
-        """A socket at whose other end adb's file service listens. Raises OSError."""
+        """Returns a socket to adb's file service. Raises OSError."""
 
     def connect(self, port: int) -> int:
-        """A socket that is connected to a port of the phone's loopback. Raises OSError."""
+        """Returns a socket that is connected to a port of the phone's loopback. Raises OSError."""
 
     def listen(self, port: int) -> int:
-        """A socket that listens on a port of the phone's loopback; 0 takes any. Raises OSError."""
+        """Returns a socket that listens on a port of the phone's loopback; 0 takes any. Raises OSError."""

@@ -1,4 +1,4 @@
-"""Which hosts a phone trusts: adb's RSA keys."""
+"""Checks which hosts a phone trusts, with adb's RSA keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import binascii
 import struct
 from dataclasses import dataclass
 
-# What PKCS 1 v1.5 puts before a SHA-1 digest (RFC 8017, 9.2, note 1). adb signs the token as if it were one.
+# Prefix of a SHA-1 digest in PKCS 1 v1.5 (RFC 8017, 9.2, note 1). adb signs the token as if it were a digest.
 _SHA1 = bytes.fromhex("3021300906052b0e03021a05000414")
 TOKEN_SIZE = 20
 
@@ -22,9 +22,9 @@ class PublicKey:
 
     @classmethod
     def parse(cls, line: str | bytes) -> PublicKey | None:
-        """A key as `adbkey.pub` holds it; None for anything else.
+        """Parses a key in the form of `adbkey.pub`; returns None for anything else.
 
-        The base64 text holds: words in the modulus, -1/n mod 2^32, the modulus, R^2 mod n, the exponent, all
+        The base64 text contains: words in the modulus, -1/n mod 2^32, the modulus, R^2 mod n, the exponent, all
         little-endian.
         """
         text = line.encode() if isinstance(line, str) else line
@@ -40,7 +40,7 @@ class PublicKey:
         return cls(modulus, exponent, size) if modulus > 1 else None
 
     def signed(self, token: bytes, signature: bytes) -> bool:
-        """Whether this key's owner signed the token."""
+        """Returns whether this key's owner signed the token."""
         padding = b"\xff" * (self.size - 3 - len(_SHA1) - len(token))
         expected = b"\0\1" + padding + b"\0" + _SHA1 + token
         found = pow(int.from_bytes(signature, "big"), self.exponent, self.modulus)

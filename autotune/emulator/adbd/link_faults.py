@@ -1,4 +1,4 @@
-"""What may go wrong between a host and a phone, on demand."""
+"""Faults between a host and a phone that can be switched on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class LinkFaults:
     """Faults of the link, set from any thread while the phone runs.
 
     Attributes:
-        bytes_per_second: The link's speed in both directions together; None as fast as it goes.
-        garbage_bytes: So many bytes that are no adb go out before the next packet, once.
+        bytes_per_second: The link's speed in both directions together; None for no limit.
+        garbage_bytes: Number of invalid bytes that are sent once before the next packet.
     """
 
     def __init__(self) -> None:
@@ -35,23 +35,23 @@ class LinkFaults:
         self._tell()
 
     def drop_after(self, count: int) -> None:
-        """Cuts the connection, once, when so many more bytes have gone over it, in the middle of a packet."""
+        """Cuts the connection once after `count` more bytes, in the middle of a packet."""
         with self._lock:
             self._bytes_left = count
 
     def drop_at_open(self, prefix: str, nth: int = 1) -> None:
-        """Cuts the connection, once, at the n-th opening of a service whose name starts so."""
+        """Cuts the connection once at the n-th opening of a service whose name starts with `prefix`."""
         with self._lock:
             self._prefix, self._opens_left = prefix, nth
 
     def hang(self, seconds: float) -> None:
-        """The phone answers nothing for a time."""
+        """Makes the phone answer nothing for a time."""
         with self._lock:
             self._hang_until = time.monotonic() + seconds
 
     @property
     def unauthorised(self) -> bool:
-        """Whether the phone's owner has not allowed this host; a change cuts the connection."""
+        """Whether the phone's owner has not allowed this host. A change cuts the connection."""
         return self._unauthorised
 
     @unauthorised.setter
@@ -61,7 +61,7 @@ class LinkFaults:
 
     @property
     def refuse(self) -> bool:
-        """Whether the phone listens at all; a change cuts the connection."""
+        """Whether the phone refuses connections. A change cuts the connection."""
         return self._refuse
 
     @refuse.setter
@@ -70,7 +70,7 @@ class LinkFaults:
         self.drop_now()
 
     def clear(self) -> None:
-        """The link is well again."""
+        """Removes all faults of the link."""
         with self._lock:
             self._bytes_left, self._prefix, self._hang_until = None, None, 0.0
         self.bytes_per_second, self.garbage_bytes = None, 0
@@ -78,7 +78,7 @@ class LinkFaults:
             self._unauthorised = self._refuse = False
             self.drop_now()
 
-    # What the daemon asks.
+    # Queries by the daemon.
 
     @property
     def drops(self) -> int:
@@ -86,11 +86,11 @@ class LinkFaults:
         return self._drops
 
     def hanging(self) -> float:
-        """Seconds for which the phone still answers nothing."""
+        """Returns seconds for which the phone still answers nothing."""
         return max(0.0, self._hang_until - time.monotonic())
 
     def allowed(self, count: int) -> int:
-        """How many of so many bytes still go over the link; fewer than asked: then it is cut."""
+        """Returns how many of `count` bytes may still pass. If fewer than `count`, the link is then cut."""
         with self._lock:
             if self._bytes_left is None:
                 return count
@@ -98,11 +98,11 @@ class LinkFaults:
                 self._bytes_left -= count
                 return count
             passed, self._bytes_left = self._bytes_left, None
-            # All of them may pass: the cut comes all the same.
+            # All of them may pass, but the cut follows.
             return min(passed, count - 1) if count else 0
 
     def ends_open(self, service: str) -> bool:
-        """Whether the opening of this service cuts the connection."""
+        """Returns whether the opening of this service cuts the connection."""
         with self._lock:
             if self._prefix is None or not service.startswith(self._prefix):
                 return False
@@ -113,7 +113,10 @@ class LinkFaults:
             return True
 
     def on_change(self, told: Callable[[], None]) -> None:
-        """Has the daemon told of a change that acts at once; from whatever thread makes it."""
+        """Registers a function that is told of changes with immediate effect.
+
+        It is called from the thread of the change.
+        """
         self._changed.append(told)
 
     def _tell(self) -> None:

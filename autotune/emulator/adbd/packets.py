@@ -1,4 +1,4 @@
-"""adb's packets: 24 bytes of header, then the payload."""
+"""adb's packets: a header of 24 bytes, then the payload."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _HEADER = struct.Struct("<6I")
 HEADER_SIZE = _HEADER.size
 
 VERSION_WITH_CHECKSUM = 0x01000000
-"""From here on up a peer fills in checksums; above it they are ignored."""
+"""Last version whose checksums are checked. Those of later versions are ignored."""
 VERSION = 0x01000001
 MAX_PAYLOAD = 1 << 20
 
 
 class Command(IntEnum):
-    """What a packet is: its four letters, little-endian."""
+    """The kind of a packet: its four letters, little-endian."""
 
     SYNC = 0x434E5953
     CNXN = 0x4E584E43
@@ -28,7 +28,7 @@ class Command(IntEnum):
 
 
 class ProtocolError(Exception):
-    """What came is not adb's protocol; the connection cannot go on."""
+    """Invalid data for adb's protocol, so the connection cannot continue."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Packet:
     """One packet.
 
     Attributes:
-        command: What it is.
-        arg0: The sender's stream, or what the command makes of it.
-        arg1: The receiver's stream, or what the command makes of it.
+        command: Its kind.
+        arg0: The sender's stream, or another value that depends on the command.
+        arg1: The receiver's stream, or another value that depends on the command.
         payload: Its data.
-        checksum: The sum of its data as the sender gave it; None where this side makes it.
+        checksum: The sum of its data as the sender gave it; None if this side makes it.
     """
 
     command: Command
@@ -50,7 +50,7 @@ class Packet:
     checksum: int | None = None
 
     def encoded(self) -> bytes:
-        """The packet as it goes over the link, with a true checksum."""
+        """Returns the packet as bytes for the link, with a correct checksum."""
         return (
             _HEADER.pack(
                 self.command,
@@ -64,21 +64,21 @@ class Packet:
         )
 
     def intact(self) -> bool:
-        """Whether the checksum that came fits the data."""
+        """Returns whether the received checksum fits the data."""
         return self.checksum in (None, sum(self.payload) & 0xFFFFFFFF)
 
 
 class Parser:
-    """Cuts what comes over the link into packets."""
+    """Splits received data into packets."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> list[Packet]:
-        """The packets that are complete with this data.
+        """Returns the packets that are complete with this data.
 
         Raises:
-            ProtocolError: It is not adb's protocol.
+            ProtocolError: The data is not adb's protocol.
         """
         self._pending += data
         packets = []

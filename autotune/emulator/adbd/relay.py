@@ -1,4 +1,4 @@
-"""Carrying bytes between a stream and a descriptor."""
+"""Copies bytes between a stream and a descriptor."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _CHUNK = 1 << 16
 
 
 class Descriptor:
-    """A pipe, socket or terminal that the event loop reads and writes; closed with `close`.
+    """A pipe, socket or terminal that the event loop reads and writes. It is closed with `close`.
 
     Args:
-        number: The descriptor, which belongs to this object from now on.
+        number: The descriptor, which this object owns from now on.
     """
 
     def __init__(self, number: int) -> None:
@@ -22,7 +22,7 @@ class Descriptor:
         os.set_blocking(number, False)
 
     async def read(self, size: int = _CHUNK) -> bytes:
-        """The next bytes; empty at the end."""
+        """Returns the next bytes; empty at the end."""
         while True:
             try:
                 return os.read(self.number, size)
@@ -34,7 +34,7 @@ class Descriptor:
                 )
 
     async def write(self, data: bytes) -> None:
-        """Writes all of it. Raises OSError where nobody reads any more."""
+        """Writes all of the data. Raises OSError if there is no reader any more."""
         view = memoryview(data)
         while view:
             try:
@@ -43,7 +43,7 @@ class Descriptor:
                 await self._wait(for_reading=False)
 
     def close(self) -> None:
-        """Closes it; a second time does nothing."""
+        """Closes it. A second call does nothing."""
         if self.number >= 0:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self.number)
@@ -73,13 +73,13 @@ class Descriptor:
 
 
 async def to_stream(source: Descriptor, stream: Stream) -> None:
-    """Carries what a descriptor gives into a stream, to its end."""
+    """Copies all data of a descriptor into a stream."""
     while data := await source.read(min(_CHUNK, stream.max_payload)):
         await stream.write(data)
 
 
 async def to_descriptor(stream: Stream, target: Descriptor) -> None:
-    """Carries what comes over a stream into a descriptor, to its end."""
+    """Copies all data of a stream into a descriptor."""
     open_still = True
     while data := await stream.read():
         if open_still:
@@ -91,7 +91,7 @@ async def to_descriptor(stream: Stream, target: Descriptor) -> None:
 
 
 async def both_ways(stream: Stream, end: Descriptor) -> None:
-    """Carries bytes in both directions until the descriptor ends or the stream is closed."""
+    """Copies bytes in both directions until the descriptor ends or the stream is closed."""
     up = asyncio.ensure_future(to_stream(end, stream))
     down = asyncio.ensure_future(to_descriptor(stream, end))
     try:

@@ -17,7 +17,7 @@ Serve = Callable[[Stream], Awaitable[None]]
 
 
 class Reverse:
-    """The ports of the phone that one connection's host asked for; they end with the connection."""
+    """Ports of the phone that one connection's host requested. They end with the connection."""
 
     def __init__(self, inside: Inside, connection: Connection) -> None:
         self._inside = inside
@@ -25,7 +25,7 @@ class Reverse:
         self._ports: dict[str, tuple[str, asyncio.Task[None]]] = {}
 
     async def answer(self, request: str) -> bytes:
-        """Does what follows `reverse:` in a service's name; returns the answer for the stream."""
+        """Carries out the part of a service's name after `reverse:`, and returns the answer for the stream."""
         verb, _, rest = request.partition(":")
         if verb == "list-forward":
             return _counted("".join(f"(reverse) {p} {t[0]}\n" for p, t in self._ports.items()))
@@ -87,6 +87,6 @@ class Reverse:
 
 
 def _counted(text: str) -> bytes:
-    """A text after its length in four hexadecimal digits."""
+    """Returns a text after its length in four hexadecimal digits."""
     data = text.encode()
     return b"%04x" % len(data) + data

@@ -17,16 +17,16 @@ from autotune.emulator.adbd.stream import Stream
 Serve = Callable[[Stream], Awaitable[None]]
 
 Rooted = Literal["no", "su", "adb"]
-"""How a phone gives root: not at all, by a program `su`, or to adb itself (`adb root`, as userdebug builds do)."""
+"""How a phone gives root: never, through a program `su`, or to adb itself (`adb root`, as in userdebug builds)."""
 
 
 class PhoneServices:
-    """What the daemon of a phone serves.
+    """The services of a phone's daemon.
 
     Args:
-        inside: Where commands run.
+        inside: Runs commands.
         rooted: How the phone gives root.
-        reboot: Starts the phone anew; returns at once.
+        reboot: Restarts the phone; returns at once.
     """
 
     def __init__(self, inside: Inside, rooted: Rooted, reboot: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ Serve = Callable[[Stream], Awaitable[None]]
 
 
 async def shell(name: str, inside: Inside, *, root: bool) -> Serve:
-    """The service `shell[,ARGUMENT...]:COMMAND`. Raises OSError where the phone cannot start it."""
+    """Returns the service `shell[,ARGUMENT...]:COMMAND`. Raises OSError if the phone cannot start it."""
     head, _, command = name.partition(":")
     arguments = head.split(",")[1:]
     terminal = "pty" in arguments or ("raw" not in arguments and not command)
@@ -37,7 +37,7 @@ async def shell(name: str, inside: Inside, *, root: bool) -> Serve:
 
 
 async def raw(command: str, inside: Inside, *, root: bool, terminal: bool = False) -> Serve:
-    """A command whose output, errors included, goes over the stream as it is."""
+    """Returns a service for a command. Its output, including errors, goes over the stream unchanged."""
     mode: Mode = "terminal" if terminal else "socket"
     process = await asyncio.to_thread(inside.shell, command, mode, root=root)
 
@@ -95,7 +95,7 @@ async def _outgoing(
 
 
 async def _input(stream: Stream, stdin: Descriptor, terminal: Descriptor) -> None:
-    """Takes the host's packets until the stream is closed."""
+    """Receives the host's packets until the stream is closed."""
     pending = b""
     while data := await stream.read():
         pending += data

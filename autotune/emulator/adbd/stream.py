@@ -1,4 +1,4 @@
-"""One stream of a connection: at most one packet under way in each direction."""
+"""One stream of a connection, with at most one packet in transit in each direction."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Stream:
     """A stream between the host's adb server and a service of the phone.
 
     Args:
-        local: This side's number of it.
+        local: This side's number for it.
         remote: The other side's number; 0 while it has not answered.
         send: Sends a packet over the connection.
-        max_payload: The most that the other side takes in one packet.
+        max_payload: Largest packet that the other side accepts.
     """
 
     def __init__(self, local: int, remote: int, send: Send, max_payload: int) -> None:
@@ -34,10 +34,10 @@ class Stream:
         self._closed = False
 
     async def write(self, data: bytes) -> None:
-        """Sends data and waits until the other side has taken it.
+        """Sends data and waits until the other side has accepted it.
 
         Raises:
-            StreamClosedError: It will not take it any more.
+            StreamClosedError: The other side accepts no more data.
         """
         for at in range(0, len(data), self.max_payload):
             if self._closed:
@@ -48,13 +48,13 @@ class Stream:
             await self.answered()
 
     async def answered(self) -> None:
-        """Waits for the other side's OKAY. Raises StreamClosedError where it closes instead."""
+        """Waits for the other side's OKAY. Raises StreamClosedError if it closes instead."""
         await self._okay.wait()
         if self._closed:
             raise StreamClosedError
 
     async def read(self) -> bytes:
-        """The next data; empty when the other side has closed. `accept` asks for more."""
+        """Returns the next data; empty when the other side has closed. `accept` asks for more."""
         data = await self._incoming.get()
         if data is None:
             self._incoming.put_nowait(None)
@@ -62,7 +62,7 @@ class Stream:
         return data
 
     async def accept(self) -> None:
-        """Tells the other side that its data was taken."""
+        """Tells the other side that its data was received."""
         if not self._closed:
             await self._send(Packet(Command.OKAY, self.local, self.remote))
 
@@ -72,20 +72,20 @@ class Stream:
             self.end()
             await self._send(Packet(Command.CLSE, self.local, self.remote))
 
-    # What the connection tells.
+    # Calls by the connection.
 
     def came(self, data: bytes) -> None:
-        """Data came in."""
+        """Receives data."""
         if data:
             self._incoming.put_nowait(data)
 
     def okay(self, remote: int) -> None:
-        """The other side has taken what was sent, or has opened the stream."""
+        """Notes that the other side has accepted the sent data, or has opened the stream."""
         self.remote = remote
         self._okay.set()
 
     def end(self) -> None:
-        """The stream is over."""
+        """Marks the stream as ended."""
         self._closed = True
         self._incoming.put_nowait(None)
         self._okay.set()

@@ -1,4 +1,4 @@
-"""adb's file service, version 1: it runs in the phone, as the user that the daemon runs commands as."""
+"""adb's file service, version 1. It runs in the phone, as the same user as the daemon's commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_PATH = 1024
 
 
 class _LinkEndedError(Exception):
-    """The host has gone, or talks nonsense."""
+    """The host has gone, or sends invalid data."""
 
 
 class SyncService:
@@ -30,7 +30,7 @@ class SyncService:
         self._link = link
 
     def serve(self) -> None:
-        """Serves until the host says so or is gone."""
+        """Serves until the host ends the service or is gone."""
         with suppress(_LinkEndedError, OSError):
             while True:
                 kind, size = _HEAD.unpack(self._exactly(_HEAD.size))
@@ -107,7 +107,7 @@ class SyncService:
                 raise
             reason = error.strerror if isinstance(error, OSError) else str(error)
             self._fail(f"couldn't create file: {reason}")
-            for _ in chunks:  # What the host has sent meanwhile.
+            for _ in chunks:  # Data that the host has sent meanwhile.
                 pass
             return
         self._link.sendall(_HEAD.pack(b"OKAY", 0))
@@ -124,7 +124,7 @@ class SyncService:
         return modified
 
     def _chunks(self) -> Iterator[bytes | int]:
-        """What the host sends: chunks of data, then the time of the last change."""
+        """Yields the host's data in chunks, then the time of the last change."""
         while True:
             kind, size = _HEAD.unpack(self._exactly(_HEAD.size))
             if kind == b"DONE":
@@ -136,7 +136,7 @@ class SyncService:
 
 
 def _figures(name: str) -> bytes:
-    """Mode, size and time of a path; zeros where there is none."""
+    """Returns mode, size and time of a path; zeros if it does not exist."""
     try:
         found = os.lstat(name)
     except (OSError, ValueError):
@@ -146,9 +146,9 @@ def _figures(name: str) -> bytes:
 
 
 def _file(name: str, mode: int, chunks: Iterator[bytes | int]) -> int:
-    """Writes a file; nothing of it is left where it cannot be completed."""
+    """Writes a file. If it cannot be completed, nothing of it is left."""
     modified = 0
-    # Beside a program that runs, not over it.
+    # Written beside the old file, because the old one may be a running program.
     Path(name).unlink(missing_ok=True)
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

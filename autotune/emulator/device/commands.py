@@ -1,4 +1,4 @@
-"""The few commands that the project runs on a device, as an emulated one does them."""
+"""The few commands that the project runs on a device, implemented for an emulated one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEW_FILE = 0o644
 
 @dataclass(frozen=True)
 class Shell:
-    """What a command sees.
+    """The environment of a command.
 
     Attributes:
         profile: The device.
@@ -48,7 +48,7 @@ class _Output:
 
 
 def run_command(shell: Shell, argv: Sequence[str]) -> Completed:
-    """Runs a command; a program that is not there ends with 127, as in a shell."""
+    """Runs a command. A missing program ends with 127, as in a shell."""
     name = argv[0] if argv else ""
     done = _Output()
     command = _COMMANDS.get(name.rpartition("/")[2] if name.startswith(_PROGRAMS) else name)
@@ -83,7 +83,7 @@ def _getprop(shell: Shell, words: list[str], done: _Output) -> None:
 
 
 def properties(profile: Profile) -> dict[str, str]:
-    """Android's properties of a device; empty elsewhere."""
+    """Returns Android's properties of a device; empty for other systems."""
     if profile.android is None:
         return {}
     return {
@@ -183,7 +183,7 @@ def _echo(shell: Shell, words: list[str], done: _Output) -> None:
 
 
 def _tail(shell: Shell, words: list[str], done: _Output) -> None:
-    """`tail -c +N FILE` and `tail -c N FILE`."""
+    """Implements `tail -c +N FILE` and `tail -c N FILE`."""
     if len(words) != 3 or words[0] != "-c":
         done.code, done.err = 1, "tail: only -c N FILE is emulated\n"
         return

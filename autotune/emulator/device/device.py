@@ -20,10 +20,13 @@ from autotune.emulator.model import Clock, Profile, Soc, load
 from autotune.errors import StableDeviceError, TransientDeviceError
 
 Program = Callable[["EmulatedDevice", Sequence[str], bool], Completed]
-"""What a pushed program does: given the device, its arguments with its own path, and whether it runs as root."""
+"""Behaviour of a pushed program.
+
+It receives the device, its arguments including its own path, and whether it is root.
+"""
 
 BOOT_S = 30.0
-"""Seconds that a restart takes: an assumption."""
+"""Seconds that a restart takes (an assumption)."""
 _SMALL_FILE_BYTES = 65536
 _ABORTED, _KILLED = 134, 137
 _INSTANT_S = 1e-6
@@ -39,18 +42,18 @@ def _sleep(device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed
 class EmulatedDevice:
     """A phone or board that is a model.
 
-    All calls pass at the clock's pace: on a virtual clock nothing waits, and a call that hangs ends after exactly
-    its `timeout`. Times and joules of what runs on it are the model's.
+    All calls take time on the clock. With a virtual clock nothing really waits, and a call that hangs ends after
+    exactly its `timeout`. Times and joules of work on the device are the model's.
 
-    Safe to use from several threads, as a real device is; each thread has its own limit and faults.
+    It is safe to use from several threads, as a real device is. Each thread has its own limit and faults.
 
     Args:
         profile: The device, or the name of a shipped profile.
-        clock: Its time; a virtual one where it is None.
-        faults: What goes wrong.
-        serial: What names it; `emulated-` and the profile's name where it is empty.
-        programs: What pushed programs do, by their file's name. A program can ask `device.time_left_s()` for its
-            limit, and do work by `device.soc.run(...)`.
+        clock: Its time; None for a virtual clock.
+        faults: Its faults.
+        serial: Its serial; if empty, `emulated-` and the profile's name.
+        programs: Behaviour of pushed programs, by their file's name. A program can ask `device.time_left_s()` for
+            its limit, and do work with `device.soc.run(...)`.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class EmulatedDevice:
 
     @property
     def met(self) -> frozenset[FaultKind]:
-        """The faults that calls have met."""
+        """The faults that calls have encountered."""
         return self._link.met
 
     def rooted(self) -> bool:
@@ -105,11 +108,11 @@ class EmulatedDevice:
         return self.profile.rooted
 
     def tree(self, *, root: bool) -> FileView:
-        """All files as root or another user sees them, past the link and its faults."""
+        """Returns all files as root or another user sees them, without the link and its faults."""
         return self._views[root]
 
     def time_left_s(self) -> float:
-        """Seconds until the present call's limit."""
+        """Returns seconds until the present call's limit."""
         return self._link.time_left_s()
 
     def run(self, argv: Sequence[str], *, timeout: float, root: bool = False) -> Completed:
@@ -121,7 +124,7 @@ class EmulatedDevice:
             )
         name = argv[0].rpartition("/")[2] if argv else ""
         program = self.programs.get(name)
-        # A program that has a path must be there; one without is found wherever it lies.
+        # A program with a path must exist. A program without a path is found in any folder.
         if program is not None and "/" in argv[0] and not self._executable(argv[0]):
             program = None
         with self._link.call("run" if program is None else "session", timeout):
@@ -153,7 +156,7 @@ class EmulatedDevice:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 if "drop" in self._link.faults:
                     self.files.store(part, data[: len(data) // 2], mode)
-                    return  # The call says that the link broke.
+                    return  # The call reports that the link broke.
                 if (arrived := self._link.transfer(len(data))) < len(data):
                     self.files.store(part, bytes(arrived), 0o600)
                     raise self._link.silent(timeout)
@@ -209,13 +212,16 @@ class EmulatedDevice:
             return self._views[self.rooted()].expand(patterns)
 
     def forward(self, device_port: int, *, timeout: float, host_port: int = 0) -> int:
-        """See `Device.forward`. Without a wish both numbers are one: an emulated server listens on this host."""
+        """See `Device.forward`.
+
+        Without a preferred port both numbers are equal: an emulated server listens on this host.
+        """
         with self._link.call("forward", timeout):
             self.forwarded[host_port or device_port] = device_port
             return host_port or device_port
 
     def reverse(self, host_port: int, *, timeout: float) -> int:
-        """See `Device.reverse`. Both numbers are one, as for `forward`."""
+        """See `Device.reverse`. Both numbers are equal, as for `forward`."""
         with self._link.call("reverse", timeout):
             self.reversed[host_port] = host_port
             return host_port
@@ -231,7 +237,7 @@ class EmulatedDevice:
             self.reversed.pop(device_port, None)
 
     def reconnect(self, *, timeout: float) -> None:
-        """See `Device.reconnect`. Ports that were forwarded are lost, as over a real link."""
+        """See `Device.reconnect`. Forwarded ports are lost, as over a real link."""
         self._wait_for_an_answer(timeout)
         self.forwarded.clear()
         self.reversed.clear()
@@ -245,7 +251,7 @@ class EmulatedDevice:
         self._wait_for_an_answer(timeout)
 
     def restarted(self) -> None:
-        """What a restart leaves: the files. Settings, ports and what ran are gone."""
+        """Resets the device as a restart does: files stay; settings, ports and running programs are lost."""
         self._boot()
         self.soc.reset()
         self.forwarded.clear()

@@ -1,4 +1,4 @@
-"""Faults of an emulated device, as plain data: what goes wrong, when, and for how long."""
+"""Faults of an emulated device as plain data: their kinds, times and durations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CallKind = Literal[
     "unforward",
     "unreverse",
 ]
-"""Calls of the `Device` protocol; a `session` is a `run` of a program that the emulation gives a behaviour."""
+"""Calls of the `Device` protocol. A `session` is a `run` of a program with emulated behaviour."""
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 CALL_KINDS: tuple[CallKind, ...] = get_args(CallKind)
 
@@ -63,24 +63,25 @@ _ANY: tuple[CallKind, ...] = ("run", "push", "read", "write", "collect", "sessio
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that goes wrong.
+    """One fault.
 
-    - `drop`: the link breaks in the middle of a call. A push leaves half a file; anything else was done, but its
+    - `drop`: the link breaks in the middle of a call. A push leaves half a file. Any other call is carried out, but
+    its
       answer is lost.
-    - `hang`: no answer until the call's time is over. `garbage`: an answer that nobody can read.
+    - `hang`: no answer until the call's time is over. `garbage`: an unreadable answer.
     - `unauthorised`, `offline`: adb's states. `slow_link`: everything over the link takes 20 times as long.
-    - `reboot`: settings, ports and loads are gone, and the device is offline for the duration.
+    - `reboot`: settings, ports and loads are lost, and the device is offline for the duration.
     - `server_crash`, `driver_hang`, `out_of_memory`: a session ends with SIGABRT, never, or with SIGKILL.
     - `disk_full`, `write_denied` (EACCES even for root), `write_capped` (a power service caps the clocks at half).
     - `throttle`: the clocks are capped as if the device were hot.
-    - `meter_stuck`: currents show one value (a charge counter goes on). `meter_saturated`: they show 2.35 W at
-      most, as the paper's did.
+    - `meter_stuck`: currents show one value (a charge counter continues). `meter_saturated`: they show 2.35 W at
+      most, as the paper's meter did.
 
     Attributes:
-        kind: What goes wrong.
-        call: The kind of call whose `number`-th one it begins with; None where `time_s` says when.
+        kind: The kind of fault.
+        call: The kind of call that starts it, at the `number`-th such call; None if `time_s` gives the start.
         number: Counted from 1.
-        time_s: The clock's time from which on it waits for a call.
+        time_s: The clock's time after which the next call starts it.
         duration_s: How long it lasts; 0 for one call.
     """
 
@@ -101,7 +102,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """What goes wrong with a device, in any order."""
+    """The faults of a device, in any order."""
 
     faults: tuple[Fault, ...] = ()
 
@@ -114,14 +115,14 @@ class FaultPlan:
         calls: int = 20,
         seconds: float = 60.0,
     ) -> FaultPlan:
-        """A plan that the seed determines.
+        """Returns a plan that is determined by the seed.
 
         Args:
             seed: Any number.
-            count: How many faults.
-            kinds: What may go wrong.
-            calls: They begin with one of this many calls of a kind,
-            seconds: or within this many seconds, and last a tenth of it at most.
+            count: Number of faults.
+            kinds: Possible kinds of faults.
+            calls: Faults begin with one of this many calls of a kind,
+            seconds: or within this many seconds. They last a tenth of this time at most.
         """
         chance = random.Random(seed)
         faults = []
@@ -140,10 +141,10 @@ class FaultPlan:
 
     @staticmethod
     def from_json(listed: Iterable[Mapping[str, Any]]) -> FaultPlan:
-        """The plan of `to_json`.
+        """Returns the plan from the output of `to_json`.
 
         Raises:
-            UsageError: It is none.
+            UsageError: The value is not a plan.
         """
         try:
             return FaultPlan(tuple(Fault(**item) for item in listed))
@@ -151,12 +152,12 @@ class FaultPlan:
             raise UsageError(f"no fault plan: {error}") from error
 
     def to_json(self) -> list[dict[str, Any]]:
-        """A plain list of objects."""
+        """Returns a plain list of objects."""
         return [asdict(fault) for fault in self.faults]
 
 
 class FaultState:
-    """Which faults of a plan are in force.
+    """Tracks which faults of a plan are in force.
 
     Args:
         plan: The plan.
@@ -171,7 +172,7 @@ class FaultState:
         self._lock = threading.Lock()
 
     def begin(self, call: CallKind) -> tuple[Fault, ...]:
-        """Counts a call; returns the faults that are in force for it, in the plan's order."""
+        """Counts a call, and returns the faults in force for it, in the plan's order."""
         with self._lock:
             return self._begin(call, self._clock.now())
 
@@ -183,7 +184,7 @@ class FaultState:
             if starts:
                 begun = now if fault.time_s is None else fault.time_s
                 self._until[index] = begun + fault.duration_s
-            # One of a call or without a duration is in force for the call that it begins with.
+            # A fault started by a call, or without a duration, is in force for the call that starts it.
             alone = starts and (fault.duration_s == 0 or fault.time_s is None)
             if alone or (index in self._until and now < self._until[index]):
                 found.append(fault)

@@ -1,4 +1,4 @@
-"""Makes the state of an emulated device what the faults in force say: denied writes, caps, stuck meters."""
+"""Applies the faults in force to the state of an emulated device: denied writes, caps, stuck meters."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from autotune.emulator.model import Soc
 
 CAPPED_SHARE = 0.5
 SATURATED_W = 2.35
-"""Where the paper's meter stood: 484 mA at 4.85 V."""
+"""Power at which the paper's meter saturated: 484 mA at 4.85 V."""
 
 
 class ImposedFaults:
-    """The faults that a device's state shows.
+    """Faults that show in a device's state.
 
     Args:
         soc: The device's chip.
         restart: Restarts the device.
-        read_meters: Reads all meters, which then keep what they show.
+        read_meters: Reads all meters, which then keep their readings.
     """
 
     def __init__(
@@ -31,10 +31,10 @@ class ImposedFaults:
         self._lock = threading.RLock()
         self.meters = MeterState()
         self.denied = False
-        """Whether files of the kernel cannot be written."""
+        """Whether the kernel's files refuse writes."""
 
     def impose(self, kinds: frozenset[FaultKind]) -> None:
-        """Takes the faults of a call that begins."""
+        """Applies the faults of a call that begins."""
         with self._lock:
             before, self._before = self._before, kinds
             self._change(before, kinds)

@@ -1,4 +1,4 @@
-"""The link to an emulated device: the time that calls take, and what goes wrong with them."""
+"""The link to an emulated device: the time that calls take, and their faults."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from autotune.emulator.model import Clock
 from autotune.errors import StableDeviceError, TransientDeviceError
 
 LATENCY_S = 0.005
-"""Seconds that a call takes over the link: an assumption, of a USB cable."""
+"""Seconds that a call takes over the link (an assumption, for a USB cable)."""
 BANDWIDTH_BYTES_S = 20e6
-"""Bytes a second that a push or pull reaches: an assumption, of USB 2."""
+"""Bytes per second of a push or pull (an assumption, for USB 2)."""
 SLOW_FACTOR = 20.0
 
 
 class _CallNow(threading.local):
-    """The call that a thread is in."""
+    """The present call of a thread."""
 
     deadline = 0.0
     faults: frozenset[FaultKind] = frozenset()
 
 
 class Link:
-    """Calls to a device, at the clock's pace; each thread has a call of its own.
+    """Calls to a device that take time on its clock. Each thread has its own call.
 
     Args:
-        serial: The device's, for messages.
+        serial: The device's serial, for messages.
         clock: Its time.
-        faults: What goes wrong.
-        impose: Makes the device's state what the faults of a call say.
+        faults: Its faults.
+        impose: Applies the faults of a call to the device's state.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Link:
         self._plan = FaultState(faults, clock)
         self._now = _CallNow()
         self.met: frozenset[FaultKind] = frozenset()
-        """The faults that calls have met."""
+        """The faults that calls have encountered."""
 
     @property
     def faults(self) -> frozenset[FaultKind]:
@@ -53,12 +53,12 @@ class Link:
         return self._now.faults
 
     def time_left_s(self) -> float:
-        """Seconds until the present call's limit."""
+        """Returns seconds until the present call's limit."""
         return self._now.deadline - self._clock.now()
 
     @contextmanager
     def call(self, kind: CallKind, timeout: float) -> Iterator[None]:
-        """One call over the link, with what goes wrong with it.
+        """Makes one call over the link, with its faults.
 
         Raises:
             StableDeviceError: The device does not trust this computer.
@@ -66,7 +66,7 @@ class Link:
         """
         faults = frozenset(fault.kind for fault in self._plan.begin(kind))
         self.met |= faults
-        # A program may make calls of its own while it runs.
+        # A running program may make calls itself.
         outer = self._now.deadline, self._now.faults
         self._now.deadline, self._now.faults = self._clock.now() + timeout, faults
         self._impose(faults)
@@ -76,14 +76,14 @@ class Link:
             self._now.deadline, self._now.faults = outer
 
     def transfer(self, size: int) -> int:
-        """Lets the time of a transfer pass; returns how many bytes came over within the call's limit."""
+        """Lets the time of a transfer pass, and returns the bytes that were transferred within the call's limit."""
         needed = size / BANDWIDTH_BYTES_S * (SLOW_FACTOR if "slow_link" in self.faults else 1)
         left = self.time_left_s()
         self._clock.sleep(min(needed, left))
         return size if needed <= left else int(size * max(0.0, left) / needed)
 
     def silent(self, timeout: float) -> TransientDeviceError:
-        """The error of a call that is not answered."""
+        """Returns the error for a call without an answer."""
         return TransientDeviceError(f"{self._serial}: no answer within {timeout:g} s")
 
     def _answered(self, faults: frozenset[FaultKind], timeout: float) -> Iterator[None]:

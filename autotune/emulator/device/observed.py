@@ -1,7 +1,7 @@
-"""`autotune_observe` and a trainer for the in-process emulator: the same arguments and the same record.
+"""`autotune_observe` and a trainer for the in-process emulator, with the same arguments and the same record.
 
-On the emulator's virtual clock a step of training takes no time of this host. A record's lines come at the times
-that the model gives, with caps that come and go meanwhile.
+On the emulator's virtual clock, a training step takes no time on this host. A record's lines have the times that
+the model gives, including caps that come and go.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SETTLES_S = 1e-8
 
 
 def observing() -> dict[str, DeviceProgram]:
-    """Programs for an `EmulatedDevice`: the observer, and `kill` for what it runs."""
+    """Returns programs for an `EmulatedDevice`: the observer, and `kill` for the commands that it runs."""
     running: dict[int, _Run] = {}
 
     def observe(device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed:
@@ -81,7 +81,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
 def _program(
     device: EmulatedDevice, view: FileView, command: Sequence[str], seed: int
 ) -> Program | None:
-    """What stands in for a command; None where nothing does."""
+    """Returns the program that stands in for a command; None if there is none."""
     name = command[0].rpartition("/")[2]
     if name == TRAINER:
         return Trainer(command[1:], seed)
@@ -91,7 +91,7 @@ def _program(
 
 
 class _Run:
-    """A command that is observed; what happens is done by the clock's alarms."""
+    """An observed command. Its events are triggered by the clock's alarms."""
 
     def __init__(
         self, device: EmulatedDevice, options: argparse.Namespace, pid: int, *, root: bool
@@ -173,7 +173,7 @@ class _Run:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, or its device has restarted, after which nothing of it is written."""
+        """Whether it has ended, or its device has restarted. After a restart nothing more is written."""
         return self._over or self._device.boots != self._boot
 
     def _tick(self) -> None:
@@ -213,7 +213,7 @@ class _Run:
         self._write(sample=[now, now, texts])
 
     def finish(self, exit_code: int, why: str) -> None:
-        """Ends it; a second time does nothing."""
+        """Ends it. A second call does nothing."""
         if self.over:
             return
         self._over = True
@@ -228,6 +228,6 @@ class _Run:
     def _write(self, **entry: Any) -> None:
         files, path = self._device.files, self._options.out
         line = json.dumps(entry).replace('"end": ', '"end":').encode()
-        if files.kind(path) == "file":  # Else it was removed meanwhile.
-            with suppress(OSError):  # A full disk: the reader sees that the record has no end.
+        if files.kind(path) == "file":  # Otherwise it was removed meanwhile.
+            with suppress(OSError):  # The disk is full: the reader sees that the record has no end.
                 files.append(path, line + b"\n")

@@ -1,4 +1,4 @@
-"""All files of an emulated device, the kernel's and the pushed ones, as one user sees them."""
+"""All files of an emulated device, both the kernel's and the pushed ones, as one user sees them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FileView:
     Args:
         kernel: The kernel's files, as this user sees them.
         files: Pushed files.
-        owned: Folders below which this user may make files; None for root, who may everywhere.
+        owned: Folders below which this user may make files; None for root, who may do so everywhere.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FileView:
         return self._kernel.read(path) if self._kernel.kind(path) else self._files.read(path)
 
     def reader(self, path: str) -> Callable[[], str]:
-        """A function that reads a file as `read` does, for those who read it often."""
+        """Returns a function that reads a file as `read` does, for frequent reads."""
         return self._kernel.reader(path) or (lambda: self.read(path).decode())
 
     def write(self, path: str, data: bytes) -> None:
@@ -52,18 +52,18 @@ class FileView:
         if self._kernel.kind(path):
             self._kernel.write(path, data)
         else:
-            self._files.mode(path)  # It must be there, whoever asks.
+            self._files.mode(path)  # It must exist, for any user.
             self.may_change(path)
             self._files.write(path, data)
 
     def may_change(self, path: str) -> None:
-        """Raises OSError with EACCES where the user may not make or remove files, or nobody may."""
+        """Raises OSError with EACCES if this user, or any user, may not make or remove files there."""
         owned = self._owned is None or any(path.startswith(f"{folder}/") for folder in self._owned)
         if not owned or self._kernel.kind(path) or path.startswith(("/sys/", "/proc/")):
             raise refused(errno.EACCES, path)
 
     def expand(self, patterns: Iterable[str]) -> list[str]:
-        """The paths that patterns with `*`, `?` and `[...]` name, as a shell expands them; each once."""
+        """Returns the paths that match patterns with `*`, `?` and `[...]`, as a shell expands them, each once."""
         found: dict[str, None] = {}
         for pattern in patterns:
             found.update(dict.fromkeys(self._expand(pattern)))

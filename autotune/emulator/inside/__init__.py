@@ -1,1 +1,1 @@
-"""What runs inside an emulated phone: its first process, and what its programs need to run as on a phone."""
+"""Code that runs inside an emulated phone: its first process, and the support that its programs need."""

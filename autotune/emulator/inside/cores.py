@@ -1,8 +1,8 @@
-"""Which cores a phone's processes may use: the emulated ones, of which this machine may have fewer.
+"""The cores that a phone's processes may use: emulated ones, of which this machine may have fewer.
 
-The kernel hands `sched_setaffinity` and `sched_getaffinity` of every process of the phone to its first process
-(seccomp's user notification), which answers for the emulated cores. Where a process really runs is this
-machine's affair. `/proc/PID/status` still tells of this machine's cores.
+The kernel forwards `sched_setaffinity` and `sched_getaffinity` of every process in the phone to its first process
+(seccomp's user notification). The first process answers for the emulated cores. This machine decides where a
+process really runs. `/proc/PID/status` still shows this machine's cores.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NOTIFICATION = struct.Struct("<QIIiIQ6Q")
 _RESPONSE = struct.Struct("<QqiI")
 _INSTRUCTION = struct.Struct("<HBBI")
 _WORD = 8
-_START_TIME = 19  # Among the fields of /proc/PID/stat after the program's name.
+_START_TIME = 19  # A field of /proc/PID/stat after the program's name.
 _MOST_REMEMBERED = 4096
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A thread as /proc shows it."""
+    """A thread as shown in /proc."""
 
     thread: int
     process: int
@@ -52,7 +52,7 @@ class Cores:
         listener: Readable when a process asks.
 
     Raises:
-        OSError: This machine's kernel has no such notifications, or a container keeps them away.
+        OSError: This machine's kernel has no such notifications, or a container blocks them.
     """
 
     def __init__(self) -> None:
@@ -73,18 +73,18 @@ class Cores:
         self._allowed: dict[int, tuple[int, int]] = {}
 
     def answer(self) -> None:
-        """Answers one question."""
+        """Answers one request."""
         buffer = bytearray(_NOTIFICATION.size)
         try:
             fcntl.ioctl(self.listener, _RECEIVE, buffer)
         except OSError:
-            return  # Who asked is gone.
+            return  # The process that asked is gone.
         number, thread, _, call, _, _, *arguments = _NOTIFICATION.unpack(buffer)
         value, error, flags = 0, 0, 0
         try:
             asking = _task(thread)
             if call == self._new_session:
-                # The last moment at which a daemon's parent is surely known.
+                # The last moment at which a daemon's parent is certainly known.
                 self._allowed[thread] = (asking.started, self._mask(asking))
                 flags = _CONTINUE
             elif call == self._set:
@@ -121,7 +121,7 @@ class Cores:
         return _WORD
 
     def _mask(self, task: _Task) -> int:
-        """What a thread was given, or whoever started it."""
+        """Returns the cores that a thread, or the process that started it, was given."""
         known = self._allowed.get(task.thread)
         if known and known[0] == task.started:
             return known[1]
@@ -133,7 +133,7 @@ class Cores:
 
 
 def _cores(path: Path) -> int:
-    """A list of cores such as `0-3,6` as bits."""
+    """Returns a list of cores such as `0-3,6` as bits."""
     bits = 0
     for part in path.read_text().strip().split(","):
         first, _, last = part.partition("-")
@@ -143,7 +143,7 @@ def _cores(path: Path) -> int:
 
 
 def _task(thread: int) -> _Task:
-    """Raises OSError (ESRCH) where there is none."""
+    """Reads a thread from /proc. Raises OSError (ESRCH) if there is none."""
     try:
         fields = Path(f"/proc/{thread}/stat").read_text(errors="replace").rpartition(")")[2].split()
         lines = Path(f"/proc/{thread}/status").read_text(errors="replace").splitlines()

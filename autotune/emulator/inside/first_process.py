@@ -1,7 +1,7 @@
-"""The first process of an emulated phone: it starts commands, opens ports, and buries what has ended.
+"""The first process of an emulated phone. It starts commands, opens ports, and collects ended processes.
 
-It runs as process 1 of its own process, mount and network namespaces, so whatever it started ends with it; and it
-ends when the phone's owner outside closes the socket between them.
+It runs as process 1 of its own process, mount and network namespaces, so all of its children end with it. It ends
+when the phone's owner outside closes the socket between them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _LARGEST_REQUEST = 1 << 17
 _MOST_DESCRIPTORS = 4
 _SHELL = "/system/bin/sh"
 _SHELL_UID = 2000
-# What adb's shell may use: log, input, sdcard_rw, the network, statistics, /proc.
+# Groups of adb's shell: log, input, sdcard_rw, the network, statistics, /proc.
 _SHELL_GROUPS = (1004, 1007, 1015, 3001, 3002, 3003, 3006, 3009)
 _CANNOT_START = 126
 _HOST = "127.0.0.1"
 
 
 class FirstProcess:
-    """Does what the phone's owner asks for over a socket.
+    """Carries out requests of the phone's owner over a socket.
 
     Args:
-        control: The socket: one request and one answer a message.
-        environment: Of the commands.
-        cores: Answers which cores they may use; None: those of this machine.
+        control: The socket; each message is one request or one answer.
+        environment: Environment of the commands.
+        cores: Answers which cores they may use; None for the cores of this machine.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class FirstProcess:
         if not message:
             return False
         for descriptor in descriptors:
-            # A process that outlives its command must not hold the command's pipes.
+            # A process that outlives its command must not keep the command's pipes open.
             os.set_inheritable(descriptor, False)
         given: list[int] = []
         try:
@@ -116,7 +116,7 @@ class FirstProcess:
             return [made.detach()]
 
     def _shell(self, command: str, terminal: bool, root: bool, descriptors: list[int]) -> list[int]:
-        """Starts a command; its exit code goes to the first descriptor, the others are its 0, 1 and 2."""
+        """Starts a command. Its exit code goes to the first descriptor; the others are its 0, 1 and 2."""
         status, *ends = descriptors
         given = []
         if terminal:
@@ -178,7 +178,7 @@ class FirstProcess:
 
 
 def _slave(master: int) -> int:
-    """The other end of a terminal, unlocked and as adb's shell finds it."""
+    """Returns the other end of a terminal, unlocked, in the state that adb's shell expects."""
     fcntl.ioctl(master, 0x40045431, bytes(4))  # TIOCSPTLCK
     number = int.from_bytes(fcntl.ioctl(master, 0x80045430, bytes(4)), "little")  # TIOCGPTN
     return os.open(f"/dev/pts/{number}", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -203,7 +203,7 @@ def _sync(descriptor: int, *, root: bool) -> None:
 
 
 def main() -> None:
-    """Takes the control socket and `/dev/fuse` by their numbers, and the plan by the socket."""
+    """Takes the numbers of the control socket and `/dev/fuse` as arguments, and the plan from the socket."""
     control = socket.socket(fileno=int(sys.argv[1]))
     fuse = int(sys.argv[2])
     os.set_inheritable(control.fileno(), False)

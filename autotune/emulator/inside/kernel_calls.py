@@ -1,4 +1,4 @@
-"""Calls of the Linux kernel that Python has no words for."""
+"""System calls of Linux that Python does not offer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """`mount(2)`. Raises OSError."""
+    """Calls `mount(2)`. Raises OSError."""
     _libc.mount.argtypes = (
         ctypes.c_char_p,
         ctypes.c_char_p,
@@ -39,14 +39,14 @@ def bind(source: str, target: str, *, recursive: bool = False, read_only: bool =
 
 
 def unmount(target: str) -> None:
-    """Takes a mount away, as soon as nobody uses it. Raises OSError."""
+    """Removes a mount as soon as it is unused. Raises OSError."""
     _check(_libc.umount2(target.encode(), MNT_DETACH), f"unmount {target}")
 
 
 def change_root(folder: str) -> None:
-    """Makes a mounted folder this mount namespace's root, and takes the old one away. Raises OSError."""
+    """Makes a mounted folder the root of this mount namespace, and removes the old root. Raises OSError."""
     os.chdir(folder)
-    # With the same folder twice the old root lies over the new one, and needs no place in it.
+    # With the same folder for both arguments, the old root lies over the new one and needs no place in it.
     _check(_libc.syscall(_PIVOT_ROOT[platform.machine()], b".", b"."), f"pivot_root {folder}")
     unmount(".")
     os.chdir("/")

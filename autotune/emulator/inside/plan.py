@@ -1,4 +1,4 @@
-"""What the first process of a phone is told: which files make up the phone."""
+"""The plan for the first process of a phone: the files that make up the phone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ class Plan:
     """The phone's files.
 
     Attributes:
-        root_folder: An empty folder of this machine, over which the phone's root is mounted in private.
+        root_folder: An empty folder of this machine. The phone's root is mounted over it, visible only to the
+            phone.
         data_folder: A mounted folder that becomes `/data`.
-        hostname: The phone's name for itself.
-        binds: This machine's files and folders by their path in the phone; read-only there.
+        hostname: The phone's own name.
+        binds: This machine's files and folders by their path in the phone, where they are read-only.
         links: Targets of symbolic links by their path.
         texts: Contents and permission bits of small files by their path.
-        kernel_files: Paths outside `/sys` that the emulated kernel answers too, such as `/proc/cpuinfo`.
-        environment: Of the commands.
+        kernel_files: Paths outside `/sys` that the emulated kernel also answers, such as `/proc/cpuinfo`.
+        environment: Environment of the commands.
     """
 
     root_folder: str
@@ -33,12 +34,12 @@ class Plan:
     environment: Mapping[str, str]
 
     def to_json(self) -> str:
-        """As it goes to the first process."""
+        """Returns the text that is sent to the first process."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """As the first process reads it."""
+        """Reads the text in the first process."""
         fields: dict[str, Any] = json.loads(text)
         fields["texts"] = {path: tuple(value) for path, value in fields["texts"].items()}
         return cls(**fields)

@@ -24,11 +24,11 @@ _TREE = "dev/emulated-kernel"
 
 
 def build(plan: Plan, fuse: int) -> None:
-    """Builds it and makes it this process's root.
+    """Builds the root folder and makes it this process's root.
 
     Args:
         plan: Its files.
-        fuse: An open `/dev/fuse`, whose other side answers for the emulated kernel's files.
+        fuse: An open `/dev/fuse`; its other side answers for the emulated kernel's files.
 
     Raises:
         OSError: The system refuses.
@@ -56,12 +56,12 @@ def build(plan: Plan, fuse: int) -> None:
     socket.sethostname(plan.hostname)
     calls.loopback_up()
     calls.change_root(str(root))
-    # As on a phone: what a command may write lies in /data and /tmp.
+    # As on a phone, commands can write only in /data and /tmp.
     calls.mount("", "/", flags=calls.MS_REMOUNT | calls.MS_RDONLY, options="size=16m")
 
 
 def prepare_data() -> None:
-    """The folders that every phone has in `/data`."""
+    """Makes the folders that every phone has in `/data`."""
     for path, mode in (("/data/local", 0o751), ("/data/local/tmp", 0o771)):
         Path(path).mkdir(exist_ok=True)
         Path(path).chmod(mode)
@@ -69,7 +69,7 @@ def prepare_data() -> None:
 
 
 def _placed(root: Path, path: str) -> Path:
-    """The path within the root; the folders on the way are there."""
+    """Returns the path within the root, and makes its parent folders."""
     placed = root / path.lstrip("/")
     placed.parent.mkdir(parents=True, exist_ok=True)
     return placed
@@ -96,7 +96,7 @@ def _devices(folder: Path) -> None:
 
 
 def _boot_id(root: Path) -> None:
-    """A number of this start, as a kernel of its own would have."""
+    """Sets a boot number for this start, as a separate kernel would have."""
     file = root / "dev" / "boot-id"
     file.write_text(f"{uuid.uuid4()}\n")
     calls.bind(str(file), str(root / "proc/sys/kernel/random/boot_id"), read_only=True)

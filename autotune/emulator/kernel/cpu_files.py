@@ -1,4 +1,4 @@
-"""`/sys/devices/system/cpu` of an emulated kernel: cores that go on and off, and cpufreq."""
+"""`/sys/devices/system/cpu` of an emulated kernel: cores that are switched on and off, and cpufreq."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _line(text: object) -> str:
 
 
 def _spaced(values: Iterable[object]) -> str:
-    """A list as cpufreq prints it: a space after each value."""
+    """Formats a list as cpufreq prints it: a space after each value."""
     return "".join(f"{value} " for value in values) + "\n"
 
 
@@ -56,7 +56,7 @@ def _core_files(soc: Soc, policy: Policy, cpu: int) -> dict[str, KernelFile]:
     def online() -> str:
         return _line(int(cpu in soc.online()))
 
-    # The first core handles what no other may, and stays on.
+    # The first core has work that no other may do, and stays on.
     first = cpu == 0
     files = {
         f"{_CPU}/cpu{cpu}/online": KernelFile(online) if first else KernelFile(online, switch, _WRITABLE),
@@ -84,7 +84,7 @@ def _policy_files(soc: Soc, policy: Policy, number: int) -> dict[str, KernelFile
         def write(text: str) -> None:
             with soc.lock:
                 if not affected():
-                    # No core of the cluster is on: there is no clock to set.
+                    # All cores of the cluster are off, so there is no clock to set.
                     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
                 soc.advance()
                 change(text)
@@ -136,10 +136,10 @@ def _locked(soc: Soc, value: Callable[[], str]) -> str:
 
 
 def _unsigned(text: str) -> int:
-    """A number as the kernel's `%u` takes it.
+    """Parses a number as the kernel's `%u` does.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a number.
     """
     if not text.isdecimal() or not text.isascii() or len(text) > 10:
         raise ValueError(text)

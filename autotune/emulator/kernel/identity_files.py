@@ -1,4 +1,4 @@
-"""What an emulated kernel tells of itself: `/proc`, the device tree, and that it is emulated."""
+"""The identity of an emulated kernel: `/proc`, the device tree, and a notice that it is emulated."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from autotune.emulator.model import Soc
 EMULATED = "/etc/autotune-emulated"
 _USER_HZ = 100
 _SYSTEM_BYTES = 0.4
-"""Share of the memory that the system takes: an assumption; a phone of 6 GB has some 3.5 GB free."""
+"""Share of the memory that the system uses (an assumption: a phone of 6 GB has about 3.5 GB free)."""
 
 
 def identity_files(soc: Soc) -> dict[str, KernelFile]:
-    """Files that say what the device is, by path."""
+    """Returns files with the device's identity, by path."""
     profile = soc.profile
     said = {EMULATED: f"emulated: {profile.name} (SoC model)\n"}
     if profile.android is None:
@@ -51,7 +51,7 @@ def _meminfo(soc: Soc) -> str:
 
 
 def _stat(soc: Soc) -> str:
-    """Time of each core in hundredths of a second: on a load, and idle."""
+    """Returns the times of each core in hundredths of a second: on a load, and idle."""
     up = soc.clock.now()
     busy = soc.busy_s()
     online = set(soc.online())

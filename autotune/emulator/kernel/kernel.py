@@ -17,9 +17,9 @@ class KernelFile:
     """A file that a driver answers.
 
     Attributes:
-        read: What it holds now.
-        write: Takes what is written; None where the driver takes nothing. Raises OSError.
-        mode: Permission bits; it belongs to root.
+        read: Returns its present content.
+        write: Accepts written data; None if the driver accepts none. Raises OSError.
+        mode: Permission bits; the file belongs to root.
     """
 
     read: Callable[[], str]
@@ -28,7 +28,7 @@ class KernelFile:
 
 
 def refused(number: int, path: str) -> OSError:
-    """An error as the kernel gives it."""
+    """Returns an error in the kernel's form."""
     return OSError(number, os.strerror(number), path)
 
 
@@ -37,8 +37,8 @@ class KernelTree:
 
     Args:
         files: Files by absolute path.
-        privileged: Whether the caller is root. Another user is held to the permission bits.
-        writable: Asked before each write; False refuses it with EACCES even to root, as SELinux does.
+        privileged: Whether the caller is root. Other users are restricted by the permission bits.
+        writable: Called before each write. False refuses the write with EACCES even to root, as SELinux does.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class KernelTree:
                 path = folder or "/"
 
     def as_user(self, privileged: bool) -> KernelTree:
-        """The same files as root sees them, or as any other user does."""
+        """Returns the same files as root sees them, or as any other user does."""
         return KernelTree(self._files, privileged=privileged, writable=self._writable)
 
     def paths(self) -> tuple[str, ...]:
-        """All files, sorted."""
+        """Returns all files, sorted."""
         return tuple(sorted(self._files))
 
     def kind(self, path: str) -> Literal["file", "folder"] | None:
@@ -98,7 +98,10 @@ class KernelTree:
         return file.read().encode()
 
     def reader(self, path: str) -> Callable[[], str] | None:
-        """The driver's own function that reads a file; None where this user may not, or there is none."""
+        """Returns the driver's own function that reads a file.
+
+        Returns None if this user may not read it, or it does not exist.
+        """
         file = self._files.get(_plain(path))
         allowed = file is not None and (self._privileged or file.mode & 0o004)
         return file.read if file is not None and allowed else None
@@ -108,7 +111,7 @@ class KernelTree:
         path = _plain(path)
         file = self._file(path)
         allowed = self._privileged or file.mode & 0o002
-        # A driver without a way to write refuses root as well.
+        # A driver without a write function refuses root as well.
         if file.write is None or not allowed or not self._writable():
             raise refused(errno.EACCES, path)
         try:

@@ -1,4 +1,4 @@
-"""Files that are pushed to an emulated device: kept in memory, on a disk of limited size."""
+"""Files pushed to an emulated device. They are kept in memory, on a disk of limited size."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class _Stored:
 
 
 class MemoryFiles:
-    """A small file system; a `tree.Tree` that can also make and remove files.
+    """A small file system: a `tree.Tree` that can also make and remove files.
 
     Args:
-        disk_bytes: Its size; folders take no room.
+        disk_bytes: Its size; folders take no space.
     """
 
     def __init__(self, disk_bytes: int) -> None:
@@ -31,7 +31,7 @@ class MemoryFiles:
 
     @property
     def free_bytes(self) -> int:
-        """Room that is left."""
+        """Remaining space."""
         return self.disk_bytes - sum(len(file.data) for file in self._files.values())
 
     def kind(self, path: str) -> Literal["file", "folder"] | None:
@@ -65,10 +65,10 @@ class MemoryFiles:
         self.store(path, data, self._file(path).mode)
 
     def store(self, path: str, data: bytes, mode: int) -> None:
-        """Makes or replaces a file, and the folders on the way.
+        """Makes or replaces a file, and its parent folders.
 
         Raises:
-            OSError: ENOSPC, EISDIR, or ENOTDIR where a file lies in the way.
+            OSError: ENOSPC, EISDIR, or ENOTDIR if a file is in the way.
         """
         if path in self._folders:
             raise refused(errno.EISDIR, path)
@@ -79,17 +79,17 @@ class MemoryFiles:
         self._files[path] = _Stored(bytearray(data), mode)
 
     def append(self, path: str, data: bytes) -> None:
-        """Adds to the end of a file that is there; raises ENOSPC as well."""
+        """Appends to an existing file; may also raise ENOSPC."""
         file = self._file(path)
         if len(data) > self.free_bytes:
             raise refused(errno.ENOSPC, path)
         file.data += data
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder and those on the way.
+        """Makes a folder and its parents.
 
         Raises:
-            OSError: ENOTDIR where a file lies in the way.
+            OSError: ENOTDIR if a file is in the way.
         """
         parts = path.strip("/").split("/") if path.strip("/") else []
         for end in range(1, len(parts) + 1):
@@ -99,7 +99,7 @@ class MemoryFiles:
             self._folders.add(folder)
 
     def chmod(self, path: str, mode: int) -> None:
-        """Sets a file's permission bits; a folder's stay.
+        """Sets a file's permission bits. A folder's bits do not change.
 
         Raises:
             OSError: ENOENT.
@@ -108,7 +108,7 @@ class MemoryFiles:
             self._file(path).mode = mode
 
     def move(self, source: str, target: str) -> None:
-        """Gives a file another name, replacing what was there.
+        """Renames a file, and replaces an existing target.
 
         Raises:
             OSError: ENOENT, EISDIR, ENOTDIR.
@@ -121,7 +121,7 @@ class MemoryFiles:
         self._files[target] = file
 
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder with all that is in it; nothing happens where there is nothing."""
+        """Removes a file, or a folder with everything in it. Nothing happens if it does not exist."""
         self._files.pop(path, None)
         start = path.rstrip("/") + "/"
         for below in self._below(start):

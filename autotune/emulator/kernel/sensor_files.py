@@ -17,28 +17,28 @@ _KGSL = "/sys/class/kgsl/kgsl-3d0"
 
 @dataclass
 class MeterState:
-    """What is wrong with a device's power meters.
+    """Faults of a device's power meters.
 
     Attributes:
         stuck_since_s: The time whose value they show from then on; None while they work.
-        limit_w: Power above which they show no more; None while they work.
+        limit_w: The highest power that they show; None while they work.
     """
 
     stuck_since_s: float | None = None
     limit_w: float | None = None
 
     def now(self, soc: Soc) -> float:
-        """The time whose value is shown."""
+        """Returns the time whose value is shown."""
         now = soc.clock.now()
         return now if self.stuck_since_s is None else min(now, self.stuck_since_s)
 
     def shown_w(self, watts: float) -> float:
-        """What of a power is shown."""
+        """Returns the shown value of a power."""
         return watts if self.limit_w is None else min(watts, self.limit_w)
 
 
 class _Gauge:
-    """Power as a meter shows it: the mean over the last whole period, with noise that repeats from run to run."""
+    """Power as a meter shows it: the mean over the last whole period, with noise that is the same in every run."""
 
     def __init__(self, soc: Soc, state: MeterState, update_s: float, noise: float) -> None:
         self._soc, self._state, self._update_s, self._noise = soc, state, update_s, noise
@@ -48,7 +48,7 @@ class _Gauge:
         """Power above idle in watts, not limited."""
         period = math.floor(self._state.now(self._soc) / self._update_s + 1e-9)
         with self._soc.lock:
-            # Kept, since a meter that is stuck shows it for longer than the model remembers.
+            # Stored, because a stuck meter shows it for longer than the model's history.
             if period != self._held[0]:
                 end = period * self._update_s
                 net_w = self._soc.mean_net_w(max(0.0, end - self._update_s), end)
@@ -58,7 +58,7 @@ class _Gauge:
 
 
 def sensor_files(soc: Soc, state: MeterState) -> dict[str, KernelFile]:
-    """Files of everything that measures, by path."""
+    """Returns files of all sensors and meters, by path."""
     profile = soc.profile
     files: dict[str, KernelFile] = {}
     for number, zone in enumerate(profile.thermal.zones):

@@ -20,13 +20,13 @@ def kernel_tree(
     writable: Callable[[], bool] = lambda: True,
     more: Mapping[str, KernelFile] | None = None,
 ) -> KernelTree:
-    """The files of `/sys`, `/proc` and `/etc` that a device of the model's profile has.
+    """Returns the files of `/sys`, `/proc` and `/etc` for a device of the model's profile.
 
     Args:
         soc: The live model.
-        meters: What is wrong with its meters; nothing where it is None.
+        meters: Faults of its meters; None for no faults.
         privileged: Whether the caller is root; `KernelTree.as_user` gives the other view.
-        writable: Asked before each write; False refuses it with EACCES.
+        writable: Called before each write; False refuses it with EACCES.
         more: Further files, by path.
     """
     files = dict(more or {})

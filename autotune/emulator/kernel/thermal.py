@@ -1,6 +1,6 @@
-"""Android's thermal service on an emulated phone: `dumpsys thermalservice`, after the model's trip points.
+"""Android's thermal service on an emulated phone: `dumpsys thermalservice`, based on the model's trip points.
 
-The words are those of AOSP's ThermalManagerService.dump (Android 10 on); phones before have no such service.
+The text follows AOSP's ThermalManagerService.dump (Android 10 and later). Earlier phones have no such service.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PATH = "/sys/kernel/autotune/thermalservice"
 PROGRAM = "dumpsys"
 FIRST_SDK = 29
 _MOST = 5
-"""EMERGENCY; at the next one a phone goes off."""
+"""EMERGENCY. At the next level a phone shuts down."""
 _SKIN = 3
 """Temperature.TYPE_SKIN."""
 
@@ -22,7 +22,7 @@ if [ "$1" = thermalservice ] && [ -r {PATH} ]; then cat {PATH}; else echo "Can't
 
 
 def thermal_service_files(soc: Soc) -> dict[str, KernelFile]:
-    """The file that `dumpsys` shows; none where the phone's Android has no such service."""
+    """Returns the file that `dumpsys` shows; none if the phone's Android has no such service."""
     android = soc.profile.android
     if android is None or android.sdk < FIRST_SDK:
         return {}

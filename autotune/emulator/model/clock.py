@@ -1,4 +1,4 @@
-"""The time that an emulated device lives in: virtual, so that tests need not wait, or the host's own."""
+"""The time of an emulated device: virtual, so that tests need not wait, or the host's own."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Clock(Protocol):
     """Seconds since the device was switched on."""
 
     def now(self) -> float:
-        """Seconds since the start."""
+        """Returns seconds since the start."""
 
     def sleep(self, seconds: float) -> None:
         """Lets time pass.
 
         Args:
-            seconds: How much; nothing happens where it is not above zero.
+            seconds: How much; nothing happens unless it is above zero.
         """
 
 
 class VirtualClock:
-    """Time that passes only when somebody sleeps; what is due meanwhile is done at its own time."""
+    """Time that passes only during sleeps. Events that are due meanwhile happen at their own times."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -40,7 +40,7 @@ class VirtualClock:
             return self._now
 
     def at(self, time_s: float, act: Callable[[], None]) -> None:
-        """Has something done when that time comes, by whoever sleeps then."""
+        """Schedules an action for a time. Whoever sleeps at that time carries it out."""
         with self._lock:
             heapq.heappush(self._due, (time_s, next(self._order), act))
 
@@ -49,7 +49,7 @@ class VirtualClock:
         with self._lock:
             if seconds <= 0:
                 return
-            # However late it is, time moves on: a nanosecond may be lost beside many days.
+            # However late it is, time must move on: a nanosecond may be lost beside many days.
             until = max(self._now + seconds, math.nextafter(self._now, math.inf))
             while self._due and self._due[0][0] <= until:
                 time_s, _, act = heapq.heappop(self._due)

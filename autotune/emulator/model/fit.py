@@ -20,7 +20,7 @@ from autotune.emulator.model.profile import Profile, load
 from autotune.emulator.model.step_model import ALEXNET_B16, StepEstimate, estimate
 
 METER_LIMIT_W = 3.56
-"""Net power in watts at which the paper's meter stopped rising; fitted with the rest.
+"""Net power in watts at which the paper's meter saturated. It is fitted with the other constants.
 
 The phone was fed by a 500 mA port, so rows with several large cores have too few joules: see docs/emulator.md.
 """
@@ -42,7 +42,7 @@ class Row:
 
 
 def read_table(path: Path, profile: Profile) -> list[Row]:
-    """The table's rows, each clock as the nearest one that the profile has.
+    """Returns the table's rows. Each clock is replaced by the nearest one in the profile.
 
     Raises:
         OSError: The file cannot be read.
@@ -68,21 +68,21 @@ def read_table(path: Path, profile: Profile) -> list[Row]:
 
 
 def predict(profile: Profile, row: Row) -> StepEstimate:
-    """The model's step for a row."""
+    """Returns the model's step for a row."""
     return estimate(profile, ALEXNET_B16, row.cpus, row.clocks_khz)
 
 
 def metered_j(step: StepEstimate, limit_w: float = METER_LIMIT_W) -> float:
-    """Net joules of a step as a meter that saturates at `limit_w` sees them."""
+    """Returns net joules of a step, as measured by a meter that saturates at `limit_w`."""
     return step.time_s * min(step.net_w, limit_w)
 
 
 def fit(rows: Sequence[Row], profile: Profile) -> tuple[Profile, float]:
-    """Constants of least squares in the logarithms of time, then of energy.
+    """Fits constants by least squares of logarithms, first of time, then of energy.
 
     Args:
         rows: The table.
-        profile: Where to begin; what is not fitted stays.
+        profile: The start of the fit. Constants that are not fitted are kept.
 
     Returns:
         The profile with the constants, and the meter's limit in watts.
@@ -120,7 +120,7 @@ def fit(rows: Sequence[Row], profile: Profile) -> tuple[Profile, float]:
 def _with(
     profile: Profile, fields: Sequence[str], values: _Floats, shared: dict[str, float]
 ) -> Profile:
-    """The profile with `fields` of each cluster's core model set from `values`, and `shared` ones."""
+    """Returns the profile with `fields` of each cluster's core model set from `values`, and `shared` ones."""
     clusters = []
     for number, cluster in enumerate(profile.clusters):
         part = values[number * len(fields) : (number + 1) * len(fields)]
@@ -134,7 +134,7 @@ def _with(
 def _least_squares(
     errors: Callable[[_Floats], _Floats], start: Sequence[float] | _Floats, rounds: int = 60
 ) -> _Floats:
-    """Levenberg-Marquardt with a numeric Jacobian, from `start`; no value falls below `_SMALLEST`."""
+    """Runs Levenberg-Marquardt with a numeric Jacobian from `start`. No value falls below `_SMALLEST`."""
     at = np.maximum(np.asarray(start, np.float64), np.log(_SMALLEST))
     now = errors(at)
     damping = 1e-2
@@ -156,7 +156,7 @@ def _least_squares(
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the fit of the table at `arguments[0]`."""
+    """Prints the fit to the table at `arguments[0]`."""
     profile = load("meizu-16t")
     rows = read_table(Path(arguments[0]), profile)
     found, limit = fit(rows, profile)

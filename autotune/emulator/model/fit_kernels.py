@@ -1,10 +1,10 @@
-"""Calibrates how the model's cores run schedules, so that known schedules take what the paper's step does.
+"""Calibrates how the model's cores run schedules, so that known schedules take as long as the paper's step.
 
 `python -m autotune.emulator.model.fit_kernels PROFILE RESULT.json...` prints the constants of a profile.
 
-EMDL'21's table (`fit.py`) tells how many cycles, and how much waiting for memory, AlexNet's step of batch 16 costs
-one core. The best schedules that are known of its kernels are taken to be as good as the paper's library was: their
-cycles and their traffic, as the loops tell them, are scaled to the same two numbers.
+EMDL'21's table (`fit.py`) gives the cycles and the waiting for memory that one core needs for AlexNet's step of
+batch 16. The best known schedules of its kernels are assumed to be as good as the paper's library. Their cycles and
+their traffic, computed from their loops, are scaled to the same two numbers.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _ROUNDS = 60
 
 @dataclass(frozen=True)
 class KnownKernel:
-    """A kernel of the step: how often it runs, and the schedules that are known of it."""
+    """A kernel of the step: how often it runs, and its known schedules."""
 
     count: int
     schedules: tuple[ScheduleTraits, ...]
 
 
 def read_pools(paths: Sequence[Path]) -> list[KnownKernel]:
-    """Kernels with the pools of runs' `result.json`.
+    """Reads kernels and their pools from runs' `result.json`.
 
     Raises:
-        UsageError: One cannot be read, or its schedules have no traits.
+        UsageError: A file cannot be read, or its schedules have no traits.
     """
     found: dict[str, KnownKernel] = {}
     for path in paths:
@@ -57,12 +57,13 @@ def read_pools(paths: Sequence[Path]) -> list[KnownKernel]:
 def calibrated(
     profile: Profile, kernels: Sequence[KnownKernel], *, rounds: int = 4
 ) -> tuple[Profile, float]:
-    """A profile whose single cores take for the step what its core models say.
+    """Returns a profile whose single cores take as long for the step as its core models predict.
 
     Args:
-        profile: Where to begin.
-        kernels: AlexNet's at batch 16.
-        rounds: Which schedule of a pool is best depends on the constants: so often both are found anew.
+        profile: The start of the calibration.
+        kernels: AlexNet's kernels at batch 16.
+        rounds: Number of rounds. The best schedule of a pool depends on the constants, so both are found again each
+            round.
 
     Returns:
         The profile, and the largest relative difference of a cluster's step on one core.
@@ -93,7 +94,7 @@ def calibrated(
 
 
 def _best(profile: Profile, kernels: Sequence[KnownKernel], cluster: int) -> list[NestTraits]:
-    """The nests of the schedules that one core of a cluster is fastest with, each as often as it runs."""
+    """Returns the nests of one core's fastest schedules in a cluster, each as often as it runs."""
     return [
         nest
         for kernel in kernels
@@ -112,7 +113,7 @@ def _seconds(profile: Profile, nest: NestTraits, cluster: int) -> float:
 
 
 def _with_rate(core: Kernels, nests: Sequence[NestTraits], cycles: float) -> Kernels:
-    """The core with the rate at which nests take so many cycles in all; bisected, in the logarithm."""
+    """Returns the core with a rate at which nests take `cycles` in total, found by bisection of the logarithm."""
     low, high = 1e-2, _LARGEST
     for _ in range(_ROUNDS):
         rate = (low * high) ** 0.5
@@ -134,7 +135,7 @@ def _difference(profile: Profile, kernels: Sequence[KnownKernel], cluster: int) 
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints a profile's constants as its TOML file has them."""
+    """Prints a profile's constants in the form of its TOML file."""
     if len(argv) < 2:
         print(
             "usage: python -m autotune.emulator.model.fit_kernels PROFILE RESULT.json...",

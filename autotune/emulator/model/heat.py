@@ -10,8 +10,8 @@ from autotune.emulator.model.profile import Thermal
 class Heat:
     """Temperature of a device over time.
 
-    With net power P (watts above idle) the body goes towards `ambient + R P` as exp(-t / (R C)): a first-order
-    low-pass, solved exactly, so that long steps lose nothing.
+    With net power P (watts above idle) the body approaches `ambient + R P` as exp(-t / (R C)): a first-order
+    low-pass. It is solved exactly, so long steps lose no accuracy.
 
     Args:
         thermal: The constants.
@@ -30,15 +30,15 @@ class Heat:
 
     @property
     def throttle_level(self) -> int:
-        """How many trip points cap the clocks: those that were passed, or that were forced."""
+        """Number of trip points that cap the clocks: those that were passed, or those that are forced."""
         return max(self.level, self._forced)
 
     def force(self, level: int) -> None:
-        """Caps the clocks as if `level` trip points were passed; 0 ends it."""
+        """Caps the clocks as if `level` trip points were passed; 0 ends this."""
         self._forced = min(max(level, 0), len(self._thermal.trips))
 
     def cap_khz(self, cluster: int) -> int | None:
-        """The thermal cap of a cluster's clock now; None without one."""
+        """Returns the present thermal cap of a cluster's clock; None without one."""
         level = self.throttle_level
         return self._thermal.trips[level - 1].caps_khz[cluster] if level else None
 
@@ -51,7 +51,7 @@ class Heat:
         self.celsius = steady + (self.celsius - steady) * math.exp(-seconds / self.time_constant_s)
 
     def settle(self) -> bool:
-        """Moves to the trip level that the temperature asks for; returns whether that is another one."""
+        """Moves to the trip level for the temperature, and returns whether the level changed."""
         before = self.level
         while self.level < len(self._thermal.trips) and self.celsius >= self._up() - 1e-9:
             self.level += 1
@@ -60,7 +60,7 @@ class Heat:
         return self.level != before
 
     def until_next_level(self, net_w: float) -> float:
-        """Seconds at a constant net power until the level changes; infinity where it never does."""
+        """Returns seconds at a constant net power until the level changes; infinity if it never does."""
         steady = self._steady(net_w)
         for there, target in (
             (self.level < len(self._thermal.trips), self._up),
@@ -75,9 +75,9 @@ class Heat:
         return math.inf
 
     def _up(self) -> float:
-        """Temperature at which the next level begins."""
+        """Returns the temperature at which the next level begins."""
         return self._thermal.trips[self.level].celsius
 
     def _down(self) -> float:
-        """Temperature at which the present level ends."""
+        """Returns the temperature at which the present level ends."""
         return self._thermal.trips[self.level - 1].celsius - self._thermal.hysteresis_k

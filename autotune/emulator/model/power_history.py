@@ -1,4 +1,4 @@
-"""Net power of the last minute, as pieces of constant power."""
+"""Net power of the last minute, as segments of constant power."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Segment:
 
 
 class PowerHistory:
-    """What was drawn in the last minute."""
+    """Power drawn in the last minute."""
 
     def __init__(self) -> None:
         self._segments: deque[Segment] = deque()
 
     def add(self, segment: Segment) -> None:
-        """Adds the newest piece; what is older than a minute is dropped."""
+        """Adds the newest segment. Segments older than a minute are dropped."""
         history = self._segments
         if history and history[-1].net_w == segment.net_w:
             segment = Segment(history.pop().start, segment.end, segment.net_w)
@@ -33,7 +33,7 @@ class PowerHistory:
             history.popleft()
 
     def mean_w(self, start: float, end: float) -> float:
-        """Mean power between two times of the last minute, in watts."""
+        """Returns the mean power between two times of the last minute, in watts."""
         joules = 0.0
         for segment in reversed(self._segments):
             if segment.end <= start:

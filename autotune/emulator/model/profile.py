@@ -1,4 +1,4 @@
-"""Profiles of emulated devices: every constant of the model, as data, with its source."""
+"""Profiles of emulated devices: every constant of the model as data, with its source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Part(BaseModel):
 
 
 class Android(_Part):
-    """Which Android runs on it."""
+    """The device's Android."""
 
     release: str
     sdk: int
@@ -34,16 +34,16 @@ class Android(_Part):
 
 
 class CoreModel(_Part):
-    """How fast a core of a cluster is, and what it draws.
+    """Speed and power of a core of a cluster.
 
     Attributes:
-        flops_per_cycle: Floating-point operations a clock cycle that training reaches, waiting for memory left out.
+        flops_per_cycle: Floating-point operations in a clock cycle of training, without waiting for memory.
         bandwidth_gb_s: Memory traffic of one core in 1e9 bytes/s.
-        crowding_ghz: Clock at which a full cluster takes twice as long, since the system's own work preempts it.
-        crowding_exponent: How fast that falls as the clock rises.
-        static_w: Watts of a busy core whatever its clock.
-        dynamic_w: Watts of a busy core at 1 GHz, on top.
-        dynamic_exponent: Power of the clock with which they grow.
+        crowding_ghz: Clock at which a full cluster takes twice as long, because the system's own work preempts it.
+        crowding_exponent: How fast this effect falls as the clock rises.
+        static_w: Watts of a busy core at any clock.
+        dynamic_w: Further watts of a busy core at 1 GHz.
+        dynamic_exponent: Exponent of the clock in `dynamic_w`.
     """
 
     flops_per_cycle: Positive
@@ -56,15 +56,15 @@ class CoreModel(_Part):
 
 
 class Kernels(_Part):
-    """How a cluster's core runs a schedule whose loops are known: docs/emulator.md has the model.
+    """How a cluster's core runs a schedule with known loops; docs/emulator.md describes the model.
 
     Attributes:
-        in_order: Whether loads and arithmetic add up, since nothing is done ahead of what waits.
-        flops_per_cycle: Vectorised operations a clock cycle while nothing is loaded.
-        load_bytes_per_cycle: From the level-1 cache to registers.
+        in_order: Whether the times of loads and arithmetic add up, because the core does no work ahead of a wait.
+        flops_per_cycle: Vectorised operations in a clock cycle while nothing is loaded.
+        load_bytes_per_cycle: Bytes from the level-1 cache to registers.
         l1_bytes: Level-1 data cache.
-        fill_bytes_per_cycle: From the level-2 to the level-1 cache.
-        l2_bytes: Level-2 cache; a core's part where cores share it.
+        fill_bytes_per_cycle: Bytes from the level-2 to the level-1 cache.
+        l2_bytes: Level-2 cache; a core's part if cores share it.
     """
 
     in_order: bool
@@ -79,14 +79,14 @@ class ClusterProfile(_Part):
     """Cores under one clock.
 
     Attributes:
-        core: The maker's name of the core.
-        part: Arm's part number, as `/proc/cpuinfo` has it.
-        cpus: Their numbers, rising.
-        capacity: The kernel's `cpu_capacity`; None where the kernel has no such file.
-        frequencies_khz: What the clock can be, rising.
-        governors: What can be chosen; the first is what it starts with.
-        model: How fast and how hungry a core is.
-        kernels: How a core runs a schedule whose loops are known.
+        core: The maker's name for the core.
+        part: Arm's part number, as in `/proc/cpuinfo`.
+        cpus: Their numbers, ascending.
+        capacity: The kernel's `cpu_capacity`; None if the kernel has no such file.
+        frequencies_khz: Possible clocks, ascending.
+        governors: Available governors; the first is the initial one.
+        model: Speed and power of a core.
+        kernels: How a core runs a schedule with known loops.
     """
 
     core: str
@@ -107,15 +107,15 @@ class ClusterProfile(_Part):
 
 
 class SocModel(_Part):
-    """What the clusters share.
+    """Constants that the clusters share.
 
     Attributes:
         serial_share: Share of the operations that one core does alone.
-        crowding_everywhere: Factor on `crowding_ghz` where every core of the device is at work.
-        region_us: Microseconds that each further thread costs at a parallel loop's end.
+        crowding_everywhere: Factor on `crowding_ghz` if every core of the device works.
+        region_us: Microseconds that each further thread costs at the end of a parallel loop.
         waiting_share: Share of a busy core's power that it draws while it waits for a slower one.
-        idle_w: Watts of the whole device doing nothing.
-        l3_bytes: Cache that all cores share beside their own; 0 where there is none.
+        idle_w: Watts of the idle device.
+        l3_bytes: Cache that all cores share in addition to their own; 0 without one.
         traffic_scale: The model's bytes for each byte that a schedule takes from beyond its caches.
     """
 
@@ -129,14 +129,14 @@ class SocModel(_Part):
 
 
 class Zone(_Part):
-    """A temperature sensor: the body's temperature plus `rise_k_w` kelvins a watt above idle."""
+    """A temperature sensor: the body's temperature plus `rise_k_w` kelvins for each watt above idle."""
 
     type: str
     rise_k_w: NotNegative
 
 
 class Trip(_Part):
-    """From this body temperature on, clocks are capped: one cap a cluster, slowest cluster first."""
+    """A body temperature from which clocks are capped: one cap for each cluster, slowest cluster first."""
 
     celsius: float
     caps_khz: tuple[Khz, ...]
@@ -148,10 +148,10 @@ class Thermal(_Part):
     Attributes:
         ambient_c: Temperature around it, in degrees Celsius.
         capacity_j_k: Joules that warm it by one kelvin.
-        resistance_k_w: Kelvins above ambient that one lasting watt above idle makes.
-        hysteresis_k: How far it must cool below a trip point before the caps go.
+        resistance_k_w: Kelvins above ambient for one continuous watt above idle.
+        hysteresis_k: How far it must cool below a trip point before the caps are removed.
         zones: Sensors.
-        trips: Trip points, rising.
+        trips: Trip points, ascending.
     """
 
     ambient_c: float
@@ -168,7 +168,7 @@ class Battery(_Part):
     Attributes:
         unit: Unit of `current_now`.
         discharge_sign: Sign of `current_now` while it discharges: -1 or 1, by vendor.
-        update_s: Seconds between two values of the gauge; each is the mean since the last.
+        update_s: Seconds between two values of the gauge; each is the mean since the previous one.
         noise: Relative standard deviation of a value.
         volts: Voltage, held constant.
         charge_uah: Charge when full.
@@ -213,27 +213,27 @@ class Profile(_Part):
     """An emulated device.
 
     Attributes:
-        name: What it is called here, and its serial's beginning.
-        maker: Who makes it.
-        title: The maker's name of it.
+        name: Its name in this project, and the beginning of its serial.
+        maker: Its maker.
+        title: The maker's name for it.
         soc: The chip.
         abi: `arm64-v8a` on Android, `aarch64` elsewhere.
-        machine: What `uname -m` prints.
-        kernel: What `uname -r` prints.
-        android: None on a board without it.
+        machine: Output of `uname -m`.
+        kernel: Output of `uname -r`.
+        android: Its Android; None for a board without it.
         distribution: `PRETTY_NAME` of a board's Linux; empty on Android.
         compatible: A board's `/proc/device-tree/compatible`.
         rooted: Whether it gives root.
         memory_bytes: Main memory.
-        disk_bytes: Room for pushed files.
-        opencl: Path of its OpenCL library; empty where it has none.
-        clusters: From the slowest to the fastest.
-        model: What the clusters share.
+        disk_bytes: Space for pushed files.
+        opencl: Path of its OpenCL library; empty without one.
+        clusters: Clusters from the slowest to the fastest.
+        model: Constants that the clusters share.
         thermal: Heat.
-        battery: None where it has none.
+        battery: Its battery; None without one.
         monitors: Power monitors.
-        gpu: None where it has none that is known.
-        sources: Where the numbers come from.
+        gpu: Its graphics processor; None if there is none or it is unknown.
+        sources: Sources of the numbers.
     """
 
     name: str
@@ -277,7 +277,7 @@ class Profile(_Part):
         return tuple(sorted(cpu for cluster in self.clusters for cpu in cluster.cpus))
 
     def cluster_of(self, cpu: int) -> int:
-        """Index of the cluster that a core belongs to.
+        """Returns the index of the cluster that a core belongs to.
 
         Raises:
             UsageError: There is no such core.
@@ -289,18 +289,18 @@ class Profile(_Part):
 
 
 def names() -> tuple[str, ...]:
-    """Names of the shipped profiles."""
+    """Returns the names of the shipped profiles."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
 def parse(text: str, where: str) -> Profile:
-    """A profile from TOML.
+    """Parses a profile from TOML.
 
     Raises:
         UsageError: It is not TOML, or not a profile.
     """
     try:
-        # Through JSON: pydantic's strict mode takes JSON's arrays for tuples, but not Python's lists.
+        # Validated through JSON: pydantic's strict mode accepts JSON's arrays as tuples, but not Python's lists.
         return Profile.model_validate_json(json.dumps(parse_toml(text)))
     except (Unreadable, ValidationError, TypeError) as error:
         raise UsageError(f"{where} is not a profile of an emulated device: {error}") from error
@@ -308,7 +308,7 @@ def parse(text: str, where: str) -> Profile:
 
 @cache
 def load(name: str) -> Profile:
-    """A shipped profile.
+    """Returns a shipped profile.
 
     Raises:
         UsageError: There is none of this name.

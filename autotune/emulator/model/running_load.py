@@ -1,4 +1,4 @@
-"""Work that goes on on an emulated chip, and estimates of its steps."""
+"""Work in progress on an emulated chip, and estimates of its steps."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from autotune.emulator.model.step_model import StepEstimate, Workload, estimate,
 
 _KEPT_ESTIMATES = 20_000
 DONE_S = 1e-9
-"""Seconds of work that count as none."""
+"""Seconds of work that count as zero."""
 
 Work = Workload | tuple[Workload, ...]
-"""One step: a workload, or several of them, one after the other."""
+"""One step: a workload, or several workloads one after the other."""
 
 
 @dataclass(eq=False)
 class Load:
-    """Work that is going on.
+    """Work in progress.
 
     Attributes:
         workload: One step of it.
         cpus: Cores that it may use.
-        threads: Its threads; one a core where it is None.
-        steps_left: Steps still to do; infinity for a load that somebody else ends.
-        steps_done: Steps done, with the share of the one in progress.
-        net_j: Energy above idle that it took.
+        threads: Its threads; None for one on each core.
+        steps_left: Remaining steps; infinity for a load that is ended from outside.
+        steps_done: Finished steps, including the share of the step in progress.
+        net_j: Its energy above idle.
         busy_s: Seconds that it has run.
         ended: Whether it is over.
     """
@@ -43,7 +43,7 @@ class Load:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that it takes."""
+        """Memory that it uses."""
         return max(part.memory_bytes for part in self.parts)
 
     @property
@@ -52,7 +52,7 @@ class Load:
         return self.workload if isinstance(self.workload, tuple) else (self.workload,)
 
     def advance(self, step: StepEstimate, seconds: float, rivals: int) -> None:
-        """Lets `seconds` pass, of which this load has one part in `rivals`; it may end by that."""
+        """Lets `seconds` pass. This load gets one part in `rivals` of them, and may end."""
         done = min(self.steps_left, seconds / (step.time_s * rivals))
         self.steps_done += done
         self.steps_left -= done
@@ -62,7 +62,7 @@ class Load:
 
 
 class Estimates:
-    """Estimates of steps on a device; steps repeat, so what was computed is kept."""
+    """Cached estimates of steps on a device, because steps repeat."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -71,10 +71,10 @@ class Estimates:
     def of(
         self, load: Load, cpus: tuple[int, ...], clocks_khz: tuple[int, ...], online: frozenset[int]
     ) -> StepEstimate:
-        """A step of a load on some cores; see `estimate`.
+        """Returns the estimate of a load's step on some cores; see `estimate`.
 
         Raises:
-            UsageError: No core or thread, or a core that is not there.
+            UsageError: There are no cores or threads, or a core does not exist.
         """
         key = (load.workload, cpus, clocks_khz, load.threads, online)
         found = self._kept.get(key)

@@ -21,7 +21,7 @@ _REAL_SLICE_S = 0.05
 
 @dataclass
 class _Now:
-    """What holds until something changes: clocks, each load's step, the time factor of shared cores, the power."""
+    """The state until the next change: clocks, each load's step, the time factor of shared cores, the power."""
 
     clocks_khz: tuple[int, ...]
     steps: dict[int, tuple[Load, StepEstimate, int]] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class _Now:
 class Soc:
     """A device's chip, battery and body.
 
-    The state is brought up to the clock's time whenever it is asked for or changed; between two events (a setting,
-    a load's beginning or end, a trip point) power is constant, so energy and temperature are integrated exactly.
-    Safe to use from several threads.
+    The state is updated to the clock's time whenever it is read or changed. Between two events (a setting, a load's
+    beginning or end, a trip point) power is constant, so energy and temperature are integrated exactly. It is safe
+    to use from several threads.
 
     Args:
         profile: The device.
-        clock: Its time; a virtual one where it is None.
+        clock: Its time; None for a virtual clock.
     """
 
     def __init__(self, profile: Profile, clock: Clock | None = None) -> None:
@@ -55,7 +55,7 @@ class Soc:
         self._estimates = Estimates(profile)
         self._kept: tuple[Hashable, _Now] = (None, _Now(()))
 
-    # What it is now.
+    # The present state.
 
     def online(self) -> tuple[int, ...]:
         """Numbers of the cores that are on."""
@@ -63,13 +63,13 @@ class Soc:
             return tuple(sorted(self._online))
 
     def clocks_khz(self) -> tuple[int, ...]:
-        """The clock of each cluster now."""
+        """Returns the present clock of each cluster."""
         with self.lock:
             self.advance()
             return self._state().clocks_khz
 
     def net_w(self) -> float:
-        """Power above idle now, in watts."""
+        """Returns the present power above idle, in watts."""
         with self.lock:
             self.advance()
             return self._state().net_w
@@ -81,46 +81,46 @@ class Soc:
             return self._net_j
 
     def energy_j(self) -> float:
-        """All energy since the start, idle power included, in joules."""
+        """Returns total energy since the start, including idle power, in joules."""
         with self.lock:
             return self.net_j() + self.profile.model.idle_w * self._time
 
     def celsius(self) -> float:
-        """The body's temperature in degrees Celsius."""
+        """Returns the body's temperature in degrees Celsius."""
         with self.lock:
             self.advance()
             return self._heat.celsius
 
     def throttle_level(self) -> int:
-        """How many trip points cap the clocks now."""
+        """Returns the number of trip points that cap the clocks at present."""
         with self.lock:
             self.advance()
             return self._heat.throttle_level
 
     def busy_s(self) -> dict[int, float]:
-        """Seconds for which each core has worked on a load since the start."""
+        """Returns seconds for which each core has worked on a load since the start."""
         with self.lock:
             self.advance()
             return dict(self._core_busy_s)
 
     def loads(self) -> tuple[Load, ...]:
-        """What is going on."""
+        """Returns the work in progress."""
         with self.lock:
             self.advance()
             return tuple(self._loads)
 
     def mean_net_w(self, start: float, end: float) -> float:
-        """Mean power above idle between two times of the last minute, in watts."""
+        """Returns the mean power above idle between two times of the last minute, in watts."""
         with self.lock:
             self.advance()
             if end <= start:
                 return self._state().net_w
             return self._history.mean_w(start, end)
 
-    # What changes it.
+    # Changes of the state.
 
     def set_online(self, cpu: int, on: bool) -> None:
-        """Switches a core; the last one stays on.
+        """Switches a core on or off. The last one stays on.
 
         Raises:
             UsageError: There is no such core, or it is the last.
@@ -133,21 +133,21 @@ class Soc:
             (self._online.add if on else self._online.discard)(cpu)
 
     def set_celsius(self, celsius: float) -> None:
-        """Warms or cools the body to a temperature at once."""
+        """Sets the body's temperature immediately."""
         with self.lock:
             self.advance()
             self._heat.celsius = celsius
             self._settle()
 
     def force_throttle(self, level: int) -> None:
-        """Caps the clocks as if `level` trip points were passed, whatever the temperature; 0 ends it."""
+        """Caps the clocks as if `level` trip points were passed, at any temperature; 0 ends this."""
         with self.lock:
             self.advance()
             self._heat.force(level)
             self._settle()
 
     def reset(self) -> None:
-        """What a restart of the device does: loads end, settings go back; heat and energy stay."""
+        """Resets the state as a restart of the device does: loads end, settings go back; heat and energy stay."""
         with self.lock:
             self.advance()
             for load in self._loads:
@@ -165,16 +165,16 @@ class Soc:
         steps: float = math.inf,
         threads: int | None = None,
     ) -> Load:
-        """Starts a load that goes on as time passes; it moves to other cores where all of its own go off.
+        """Starts a load that runs as time passes. It moves to other cores if all of its own are switched off.
 
         Args:
             workload: One step of it.
             cpus: Cores that it may use.
             steps: Steps after which it ends by itself.
-            threads: Its threads; one a core where it is None.
+            threads: Its threads; None for one on each core.
 
         Raises:
-            UsageError: No core or thread, or a core that is not there.
+            UsageError: There are no cores or threads, or a core does not exist.
         """
         with self.lock:
             self.advance()
@@ -184,7 +184,7 @@ class Soc:
             return load
 
     def remaining_s(self, load: Load) -> float:
-        """Seconds until a load ends if nothing changes; 0 of one that has ended."""
+        """Returns seconds until a load ends if nothing changes; 0 if it has ended."""
         with self.lock:
             self.advance()
             found = self._state().steps.get(id(load))
@@ -207,13 +207,13 @@ class Soc:
         threads: int | None = None,
         limit_s: float = math.inf,
     ) -> Load:
-        """Does steps one after another and returns when they are done, or when `limit_s` seconds are over.
+        """Runs steps one after another. Returns when they are done, or when `limit_s` seconds are over.
 
         Args:
             workload: One step.
             cpus: Cores that it may use.
-            steps: How many.
-            threads: Its threads; one a core where it is None.
+            steps: Number of steps.
+            threads: Its threads; None for one on each core.
             limit_s: Limit in seconds.
 
         Raises:
@@ -224,15 +224,15 @@ class Soc:
         return load
 
     def until_event_s(self) -> float:
-        """Seconds until a load ends or a trip point is passed, if nothing changes."""
+        """Returns seconds until a load ends or a trip point is passed, if nothing changes."""
         with self.lock:
             self.advance()
             return self._until_event(self._state())
 
-    # How it moves on.
+    # Progress of the state.
 
     def advance(self) -> None:
-        """Brings the state up to the clock's time."""
+        """Updates the state to the clock's time."""
         with self.lock:
             now = self.clock.now()
             while self._time < now:
@@ -244,7 +244,10 @@ class Soc:
         return tuple(c for c in load.cpus if c in self._online) or tuple(sorted(self._online))
 
     def _state(self) -> _Now:
-        """What holds now; kept until a policy, a load or a core changes, since every file that is read asks."""
+        """Returns the present state.
+
+        It is cached until a policy, a load or a core changes, because every file read asks for it.
+        """
         key = (
             tuple(policy.state for policy in self.policies),
             tuple(id(load) for load in self._loads),
@@ -286,19 +289,19 @@ class Soc:
         self._history.add(Segment(self._time, self._time + seconds, state.net_w))
         self._net_j += state.net_w * seconds
         self._heat.advance(state.net_w, seconds)
-        # However late it is, time moves on: a nanosecond may be lost beside many days.
+        # However late it is, time must move on: a nanosecond may be lost beside many days.
         self._time = max(self._time + seconds, math.nextafter(self._time, math.inf))
         self._settle()
 
     def _settle(self) -> None:
-        """Sets the thermal caps to what the temperature asks for."""
+        """Sets the thermal caps for the present temperature."""
         self._heat.settle()
         for number, policy in enumerate(self.policies):
             policy.cap("thermal", self._heat.cap_khz(number))
 
 
 def _wait(soc: Soc, load: Load, limit_s: float) -> None:
-    """Lets time pass until a load has ended; ends it after `limit_s` seconds."""
+    """Lets time pass until a load has ended. Ends it after `limit_s` seconds."""
     start = soc.clock.now()
     virtual = isinstance(soc.clock, VirtualClock)
     while True:
@@ -309,5 +312,5 @@ def _wait(soc: Soc, load: Load, limit_s: float) -> None:
                 soc.end(load)
                 return
             wait = min(left, soc.until_event_s())
-        # Not under the lock. In real time others may change a clock meanwhile: look again soon.
+        # Without the lock. In real time others may change a clock meanwhile, so look again soon.
         soc.clock.sleep(max(wait, DONE_S) if virtual else min(wait, _REAL_SLICE_S))

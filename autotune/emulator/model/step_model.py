@@ -1,4 +1,4 @@
-"""Time and power of a training step, from the cores that do it and their clocks."""
+"""Time and power of a training step, from the cores that run it and their clocks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from autotune.workloads import NestTraits, ScheduleTraits
 
 GIGA = 1e9
 REGISTERS_BYTES = 512
-"""32 vector registers of 128 bits, as every core of ARMv8-A has."""
+"""32 vector registers of 128 bits, as in every core of ARMv8-A."""
 VECTOR_LANES = 4
-"""Numbers of 4 bytes in such a register; code without vectors does as many times less in a cycle."""
+"""Numbers of 4 bytes in such a register. Code without vectors does this many times less in a cycle."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Workload:
     """A training step, or any other work that is split evenly among threads.
 
     Attributes:
-        name: For people.
+        name: Name for people.
         flops: Floating-point operations.
         bytes_moved: Memory traffic in bytes that cores wait for.
-        regions: Parallel loops, at whose ends the threads wait for each other.
-        memory_bytes: Memory that it takes.
-        nest: The loop nest that does it; None where only the sums above are known.
+        regions: Number of parallel loops; at their ends the threads wait for each other.
+        memory_bytes: Memory that it uses.
+        nest: Its loop nest; None if only the sums above are known.
     """
 
     name: str
@@ -43,29 +43,29 @@ class Workload:
 
     @classmethod
     def of(cls, nest: NestTraits) -> Workload:
-        """The work of a loop nest."""
+        """Returns the work of a loop nest."""
         regions = 1 if nest.jobs > 1 else 0
         return cls("nest", max(nest.flops, 1.0), nest.traffic[-1], regions, nest=nest)
 
 
 ALEXNET_B16 = Workload("alexnet, batch 16", 65.9e9, 12.0e9, regions=100, memory_bytes=1536 * 2**20)
-"""The step of the paper's Table 3, which the model is fitted to.
+"""The step of the paper's Table 3, to which the model is fitted.
 
-2.06 G multiply-adds an image: 0.71 G in each of the forward pass, the weight gradients and the data gradients, less
-the first layer's data gradient (0.07 G), which nobody needs. The 12 GB are nominal: only the quotient with a
-profile's `bandwidth_gb_s` enters the times, and that quotient is fitted. The memory is RES of the paper's published
-traces.
+There are 2.06 G multiply-adds an image: 0.71 G each in the forward pass, the weight gradients and the data
+gradients, minus the first layer's data gradient (0.07 G), which is not needed. The 12 GB are nominal: only their
+quotient with a profile's `bandwidth_gb_s` affects the times, and that quotient is fitted. The memory is RES of the
+paper's published traces.
 """
 
 
 @dataclass(frozen=True)
 class StepEstimate:
-    """What a step takes while nothing changes.
+    """Time and power of a step while nothing changes.
 
     Attributes:
         time_s: Its duration in seconds.
         net_w: Power above idle in watts.
-        busy: Share of the duration for which each core used works, by its number.
+        busy: Share of the duration in which each used core works, by its number.
     """
 
     time_s: float
@@ -79,10 +79,10 @@ class StepEstimate:
 
 
 def in_sequence(parts: Sequence[StepEstimate]) -> StepEstimate:
-    """Work whose parts are done one after the other.
+    """Combines parts of work that are done one after the other.
 
     Args:
-        parts: What each takes; at least one.
+        parts: Estimates of the parts; at least one.
     """
     total = sum(part.time_s for part in parts)
     cpus = {cpu for part in parts for cpu in part.busy}
@@ -93,7 +93,7 @@ def in_sequence(parts: Sequence[StepEstimate]) -> StepEstimate:
 
 
 def core_power_w(core: CoreModel, khz: int) -> float:
-    """Watts of a busy core above idle: static + dynamic * f^exponent, f in GHz."""
+    """Returns watts of a busy core above idle: static + dynamic * f^exponent, f in GHz."""
     return core.static_w + core.dynamic_w * float((khz / 1e6) ** core.dynamic_exponent)
 
 
@@ -106,31 +106,31 @@ def estimate(
     threads: int | None = None,
     online: Sequence[int] | None = None,
 ) -> StepEstimate:
-    """Time and power of a step.
+    """Estimates time and power of a step.
 
     With n threads a core of cluster k at f GHz needs for its n-th part
 
         t = (stall_k + (1 - serial) * cycles_k / f) / n,  stall_k = bytes / bandwidth_k, cycles_k = flops / rate_k
 
     and the slowest core decides, as EMDL'21 found. A cluster with all its cores at work takes 1 + (c / f)^p times
-    as long, since the system's own work finds no free core there. The serial share runs on the core that is
-    fastest at it. A core that has done its part, or is preempted, draws a share of a busy core's power: what the
-    system's own work draws is part of the idle baseline.
+    as long, because the system's own work finds no free core there. The serial share runs on the core that is
+    fastest at it. A core that has finished its part, or is preempted, draws a share of a busy core's power; the
+    power of the system's own work is part of the idle baseline.
 
-    Where the loops are known, TVM's runtime gives each thread the same number of the parallel loop's iterations,
-    and the last ones less; cycles and stall are of its traits.
+    If the loops are known, TVM's runtime gives each thread the same number of the parallel loop's iterations, and
+    fewer to the last ones. Cycles and stall are then computed from the loops' traits.
 
     Args:
         profile: The device.
         workload: The step.
         cpus: Cores that it may use.
         clocks_khz: Clock of each cluster in kHz, in the profile's order.
-        threads: Number of threads; a core each where it is None. Fewer go to the fastest cores first, and more
-            share the cores evenly.
-        online: Cores that are on; all where it is None.
+        threads: Number of threads; None for one on each core. Fewer threads use the fastest cores first; more share
+            the cores evenly.
+        online: Cores that are on; None for all.
 
     Raises:
-        UsageError: No core, a core that is not there, or no thread.
+        UsageError: There are no cores or threads, or a core does not exist.
     """
     on = set(profile.cpus if online is None else online)
     chosen = sorted(set(cpus) & on)
@@ -146,12 +146,12 @@ def estimate(
 
     @cache
     def cycles(cluster: int) -> float:
-        """Seconds that one core needs for all operations."""
+        """Returns seconds that one core needs for all operations."""
         return _cycles(profile, workload, cluster) / (GIGA * ghz[cluster])
 
     @cache
     def alone(cluster: int) -> float:
-        """Seconds that one core needs for everything that can be split."""
+        """Returns seconds that one core needs for everything that can be split."""
         return _stall_s(profile, workload, cluster, sharing) + (1 - serial) * cycles(cluster)
 
     chosen.sort(key=lambda cpu: (alone(index[cpu]), cpu))
@@ -163,7 +163,7 @@ def estimate(
     alone_s = serial * cycles(index[leader]) * crowding[index[leader]]
     barriers = workload.regions * profile.model.region_us * 1e-6 * (len(shares) - 1)
     total = parallel + alone_s + barriers
-    # Time in which a core does the step's own work, without what preempts it.
+    # Time in which a core does the step's own work, without the work that preempts it.
     own = {
         cpu: w + (serial * cycles(index[leader]) if cpu == leader else 0.0)
         for cpu, w in work.items()
@@ -186,7 +186,7 @@ def schedule_estimate(
     *,
     threads: int | None = None,
 ) -> tuple[float, float]:
-    """Seconds and net joules of a kernel: its nests one after the other. See `estimate`."""
+    """Returns seconds and net joules of a kernel, whose nests run one after the other. See `estimate`."""
     nests = [
         estimate(profile, Workload.of(nest), cpus, clocks_khz, threads=threads)
         for nest in schedule.nests
@@ -195,7 +195,7 @@ def schedule_estimate(
 
 
 def _shares(workload: Workload, count: int) -> list[float]:
-    """The share of the work that each thread does; threads that get none are left out."""
+    """Returns the share of the work of each thread. Threads without work are left out."""
     if workload.nest is None:
         return [1 / count] * count
     jobs = workload.nest.jobs
@@ -204,9 +204,9 @@ def _shares(workload: Workload, count: int) -> list[float]:
 
 
 def nest_cycles(core: Kernels, nest: NestTraits) -> float:
-    """Clock cycles of one core for a nest's operations, and for what it loads from its caches.
+    """Returns clock cycles of one core for a nest's operations, and for its loads from caches.
 
-    A core that works in order adds up what one that works ahead does at the same time.
+    For an in-order core the two are added. An out-of-order core does both at the same time.
     """
     lanes = nest.vector_share + VECTOR_LANES * (1 - nest.vector_share)
     parts = (
@@ -218,13 +218,13 @@ def nest_cycles(core: Kernels, nest: NestTraits) -> float:
 
 
 def nest_bytes(profile: Profile, nest: NestTraits, cluster: int, sharing: int) -> float:
-    """The model's bytes that a nest takes from beyond the caches of a cluster's core.
+    """Returns the model's bytes that a nest takes from beyond the caches of a cluster's core.
 
     Args:
         profile: The device.
         nest: The nest.
-        cluster: The core's.
-        sharing: Cores that share the cache beyond their own.
+        cluster: The core's cluster.
+        sharing: Number of cores that share the cache beyond their own.
     """
     cache_bytes = profile.clusters[cluster].kernels.l2_bytes + profile.model.l3_bytes / sharing
     return profile.model.traffic_scale * nest.bytes_through(cache_bytes)
@@ -238,7 +238,7 @@ def _cycles(profile: Profile, workload: Workload, cluster: int) -> float:
 
 
 def _stall_s(profile: Profile, workload: Workload, cluster: int, sharing: int) -> float:
-    """Seconds that one core waits for memory, whatever its clock, in all of the work."""
+    """Returns seconds that one core waits for memory, at any clock, in the whole work."""
     moved = workload.bytes_moved
     if workload.nest is not None:
         moved = nest_bytes(profile, workload.nest, cluster, sharing)
@@ -248,9 +248,9 @@ def _stall_s(profile: Profile, workload: Workload, cluster: int, sharing: int) -
 def _crowding(
     profile: Profile, used: Sequence[int], online: set[int], ghz: Sequence[float]
 ) -> dict[int, float]:
-    """Factor on the time of each cluster."""
+    """Returns the factor on the time of each cluster."""
     everywhere = profile.model.crowding_everywhere if set(used) >= online else 1.0
-    # On a device of one cluster a full cluster is a full device, and has one factor only.
+    # On a device with one cluster, a full cluster is a full device, and only one factor applies.
     factor = everywhere if len(profile.clusters) > 1 else 1.0
     found = {}
     for number, cluster in enumerate(profile.clusters):

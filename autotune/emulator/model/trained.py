@@ -1,7 +1,7 @@
-"""What an emulated device can be asked to train: pieces of work one after the other, and what is printed meanwhile.
+"""Programs that an emulated device can train with: a sequence of pieces of work, and the lines printed meanwhile.
 
-`emulated_train` stands in for anybody's trainer; `autotune_step_runner` for the program of that name, with the same
-arguments and the same lines.
+`emulated_train` stands in for any trainer. `autotune_step_runner` stands in for the program of that name, with the
+same arguments and the same lines.
 """
 
 from __future__ import annotations
@@ -23,26 +23,28 @@ from autotune.workloads import ScheduleTraits
 
 TRAINER, STEP_RUNNER = "emulated_train", "autotune_step_runner"
 CLOCK_CHANGE_S = 300e-6
-"""What a change of a clock takes: `clock-latency-ns` of arm64 boards in Linux's device trees (r8a774a1.dtsi)."""
+"""Seconds for a change of a clock: `clock-latency-ns` of arm64 boards in Linux's device trees (r8a774a1.dtsi)."""
 NOMINAL_BYTES = 10.08
-"""The model's bytes for each byte that kernels read or write: 12 GB of `ALEXNET_B16`, nominal, over the 1.19 GB of
-the kernels of AlexNet's step at batch 16; their operations agree within 0.3 %."""
+"""The model's bytes for each byte that kernels read or write. It is the nominal 12 GB of `ALEXNET_B16` divided by
+the
+1.19 GB of the kernels of AlexNet's step at batch 16. Their operations agree within 0.3 %.
+"""
 _NOISE = tuple(math.exp(0.02 * NormalDist().inv_cdf((i + 0.5) / 8)) for i in range(8))
-"""A step's factor on the times of the model: normal, 2 %; few, so that what was computed once can be kept."""
+"""Factors on the model's time of a step: normal, 2 %. There are few, so that computed steps can be cached."""
 _BURST_S = 0.05
-"""Steps whose calls are short are done together for about so long, and told of by one line."""
+"""Steps with short calls are done together for about this long, and reported by one line."""
 _SHORT_CALL_S = 1e-3
 _LIMITS = "scaling_max_freq", "scaling_min_freq"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Work that goes on without a change.
+    """Work that runs without a change.
 
     Attributes:
-        workload: What is done, in parts one after the other where there are several; None where only time passes.
+        workload: The work, in successive parts if there are several; None if only time passes.
         cpus: Cores; None for those of the process.
-        threads: How many.
+        threads: Number of threads.
         writes: Files that are written first, in order.
         wait_s: Time that passes first.
         times: How often it is done.
@@ -62,10 +64,10 @@ class Program(Protocol):
     memory_bytes: int
 
     def pieces(self) -> Iterator[Piece]:
-        """Its work, in order; the program ends where they do."""
+        """Yields its work, in order. The program ends after the last piece."""
 
     def printed(self, began: float, now: float) -> list[str]:
-        """Lines that it prints now that a piece that began then has ended."""
+        """Returns the lines that it prints at `now`, after a piece that began at `began` has ended."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,12 +76,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def arguments() -> argparse.ArgumentParser:
-    """A parser that raises `UsageError`."""
+    """Returns a parser that raises `UsageError`."""
     return _Parser(add_help=False)
 
 
 def scaled(workload: Workload, factor: float) -> Workload:
-    """A workload that takes `factor` times as long, but for what its parallel loops cost."""
+    """Returns a workload that takes `factor` times as long, except for the cost of its parallel loops."""
     return replace(
         workload,
         flops=workload.flops * factor,
@@ -89,10 +91,10 @@ def scaled(workload: Workload, factor: float) -> Workload:
 
 
 class Trainer:
-    """`emulated_train`: steps of the paper's AlexNet, each as long as the model says, and some noise.
+    """`emulated_train`: steps of the paper's AlexNet. Their times are the model's, with some noise.
 
     Raises:
-        UsageError: Its arguments are others.
+        UsageError: Its arguments are wrong.
     """
 
     memory_bytes = ALEXNET_B16.memory_bytes
@@ -128,19 +130,21 @@ class _Setting:
 
 
 class StepRunner:
-    """`autotune_step_runner`: the calls of a step, each as much work as its kernel is, or its schedule's nests are.
+    """`autotune_step_runner`: the calls of a step.
 
-    Short steps are done in bursts, between which single ones tell how long each call takes: what they cost this
-    host does not grow with their number. A burst's line counts all of its steps.
+    The work of a call is that of its kernel, or of its schedule's nests.
+
+    Short steps are done in bursts. Single steps between bursts show how long each call takes. So the cost on this
+    host does not grow with the number of steps. A burst's line counts all of its steps.
 
     Args:
         argv: Its arguments.
         read: Reads a file of the device.
-        seed: Of the noise.
+        seed: Seed of the noise.
 
     Raises:
-        UsageError: Its arguments are others.
-        OSError: A file is not there.
+        UsageError: Its arguments are wrong.
+        OSError: A file does not exist.
     """
 
     def __init__(self, argv: Sequence[str], read: Callable[[str], bytes], seed: int) -> None:
@@ -184,7 +188,7 @@ class StepRunner:
                 self._schedules.append([(sums,)])
             else:
                 call = int(words[0])
-                if call not in known:  # What is known of its loops tells more than sums do.
+                if call not in known:  # Its known loops are more precise than sums.
                     self._schedules[call].clear()
                     known.add(call)
                 traits = ScheduleTraits.from_json(json.loads(words[1]))
@@ -217,7 +221,7 @@ class StepRunner:
                     writes, wait = (), 0.0
 
     def _next_burst(self) -> int:
-        """How many steps are done together next: one after each burst, and where calls are long or change cores."""
+        """Returns how many steps to do together next: one after a burst, or if calls are long or change cores."""
         step_s = sum(self._spans)
         short = 0 < step_s < _SHORT_CALL_S * self._ends[-1] and len(set(self._at.values())) == 1
         again = self._burst > 1 or not short
@@ -230,7 +234,7 @@ class StepRunner:
         return CLOCK_CHANGE_S if changed else 0.0
 
     def _writes(self, setting: _Setting) -> tuple[tuple[str, str], ...]:
-        """What sets a setting's clocks, in an order that a kernel takes: its limits may not cross."""
+        """Returns the writes that set a setting's clocks, in an order in which the limits never cross."""
         writes: list[tuple[str, str]] = []
         for policy, khz in setting.khz.items():
             high, low = (f"{policy}/{name}" for name in _LIMITS)
@@ -264,7 +268,9 @@ class StepRunner:
 
 
 def _settings(text: str) -> tuple[list[_Setting], dict[int, int], dict[int, int]]:
-    """Settings, where they begin, and which schedule calls use; `rpc/step_runner/settings.h` has the format."""
+    """Parses settings, their beginnings, and the schedules of calls; `rpc/step_runner/settings.h` has the
+    format.
+    """
     settings: list[_Setting] = []
     at: dict[int, int] = {}
     used: dict[int, int] = {}

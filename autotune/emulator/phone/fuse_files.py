@@ -1,7 +1,7 @@
-"""The files of an emulated kernel as files of this machine's kernel: live, and with the errors of the real ones.
+"""The files of an emulated kernel as files of this machine's kernel: live, and with the errors of real ones.
 
-They are served over `/dev/fuse` directly, so that the mount can be made in the phone's own mount namespace and goes
-with it, whatever becomes of this process.
+They are served directly over `/dev/fuse`. So they can be mounted in the phone's own mount namespace, and the mount
+ends with that namespace, whatever happens to this process.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ _FIXED = {
     Op.RMDIR: errno.EPERM,
     Op.RENAME: errno.EPERM,
 }
-"""Nobody adds files to a kernel."""
+"""Errors of operations that are always refused: nobody can add files to a kernel."""
 
 
 @dataclass
 class _Open:
-    """An open file: what was read at its beginning stays what it holds until it is read from there again."""
+    """An open file. Its content is fixed when it is read from the beginning, until it is read from there again."""
 
     path: str
     content: bytes | None = None
 
 
 class FuseFiles:
-    """Answers the kernel for a tree of files, in a thread of its own.
+    """Answers the kernel for a tree of files, in its own thread.
 
     Args:
         tree: The files.
 
     Attributes:
-        descriptor: An open `/dev/fuse`, to be mounted by whoever wants the files.
+        descriptor: An open `/dev/fuse`, to be mounted by whoever needs the files.
 
     Raises:
-        OSError: This machine has no FUSE, or does not let this user have it.
+        OSError: This machine has no FUSE, or this user may not use it.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -70,7 +70,7 @@ class FuseFiles:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it: whoever still uses the files gets errors."""
+        """Ends it. Further uses of the files give errors."""
         self._ends.set()
         self._thread.join(_JOIN_TIMEOUT_S)
         if self.descriptor >= 0 and not self._thread.is_alive():
@@ -93,7 +93,7 @@ class FuseFiles:
             request = Request.parse(data)
             if request.op in fuse.SILENT:
                 continue
-            # A caller that was killed meanwhile wants no answer.
+            # A caller that was killed meanwhile needs no answer.
             with suppress(OSError):
                 os.write(self.descriptor, self._answered(request))
 
@@ -121,7 +121,7 @@ class FuseFiles:
         if op == Op.READ:
             return self._read(request)
         if op == Op.WRITE:
-            # Straight to the tree: sysfs takes every write(2) for a value of its own.
+            # Directly to the tree: sysfs treats every write(2) as a separate value.
             self._tree.write(self._handles[request.handle].path, request.data)
             return fuse.written(len(request.data))
         path = self._paths.get(request.node)
@@ -130,7 +130,7 @@ class FuseFiles:
         if op == Op.LOOKUP:
             return fuse.entry(self._attributes(f"{path.rstrip('/')}/{request.name}"))
         if op in (Op.GETATTR, Op.SETATTR):
-            # Of SETATTR, O_TRUNC's new size matters to nobody.
+            # In SETATTR, only O_TRUNC's new size occurs, and it can be ignored.
             return fuse.attributes(self._attributes(path))
         if op == Op.ACCESS:
             self._check(path, request.uid, request.flags)
@@ -160,13 +160,13 @@ class FuseFiles:
         return "folder" if path in ("/", "/sys") else self._tree.kind(path)
 
     def _check(self, path: str, uid: int, wanted: int) -> None:
-        """Whether a user may; wanted: 4 to read, 2 to write."""
+        """Checks whether a user may access a path; wanted: 4 to read, 2 to write."""
         if self._kind(path) == "folder":
             if wanted & _WRITE and uid != _ROOT_UID:
                 raise OSError(errno.EACCES, "")
             return
         mode = self._tree.mode(path)
-        # Root may whatever anybody may: sysfs refuses even root what a file has no function for.
+        # Root may do whatever anybody may: sysfs refuses even root an access for which a file has no function.
         given = (mode | mode >> 3 | mode >> 6) & 7 if uid == _ROOT_UID else mode & 7
         if wanted & ~given & (_READ | _WRITE):
             raise OSError(errno.EACCES, "")

@@ -1,6 +1,6 @@
 """The kernel's FUSE protocol, version 7.31, as far as a folder of small files needs it.
 
-The numbers and layouts are those of the kernel's interface, `include/uapi/linux/fuse.h`.
+The numbers and layouts come from the kernel's interface, `include/uapi/linux/fuse.h`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIRENT = struct.Struct("<2Q2I")
 
 
 class Op(IntEnum):
-    """What the kernel asks; what is not here is answered with ENOSYS."""
+    """Requests of the kernel. Others are answered with ENOSYS."""
 
     LOOKUP = 1
     FORGET = 2
@@ -59,12 +59,12 @@ class Op(IntEnum):
 
 
 SILENT = {Op.FORGET, Op.INTERRUPT, Op.BATCH_FORGET}
-"""What the kernel wants no answer to."""
+"""Requests that need no answer."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request of the kernel: what, of which node, who asks, and the rest as bytes."""
+    """One request of the kernel: the operation, its node, the caller, and the rest as bytes."""
 
     op: int
     unique: int
@@ -74,7 +74,7 @@ class Request:
 
     @classmethod
     def parse(cls, data: bytes) -> Request:
-        """A request as it was read from `/dev/fuse`."""
+        """Parses a request read from `/dev/fuse`."""
         _, op, unique, node, uid, _, _, _, _ = _IN.unpack_from(data)
         return cls(op, unique, node, uid, data[_IN.size :])
 
@@ -101,7 +101,7 @@ class Request:
 
     @property
     def data(self) -> bytes:
-        """What is to be written."""
+        """Data to write."""
         return self.body[_READ_WRITE.size : _READ_WRITE.size + self.span[1]]
 
 
@@ -114,7 +114,7 @@ class Attributes:
     size: int
 
     def encoded(self) -> bytes:
-        """As it stands in an answer."""
+        """Returns the attributes as bytes for an answer."""
         blocks, block_size, links, owner = 0, 4096, 1, 0
         times = (0, 0, 0)
         return _ATTR.pack(
@@ -126,48 +126,48 @@ class Attributes:
 
 
 def answer(unique: int, body: bytes = b"", error: int = 0) -> bytes:
-    """An answer, or a refusal with an `errno`."""
+    """Returns an answer, or a refusal with an `errno`."""
     return _OUT.pack(_OUT.size + len(body), -error, unique) + body
 
 
 def init(request: Request) -> bytes:
-    """The body of the answer to INIT."""
+    """Returns the body of the answer to INIT."""
     _, _, readahead, _ = _INIT_IN.unpack_from(request.body)
     return _INIT_OUT.pack(MAJOR, MINOR, readahead, 0, 12, 9, MAX_WRITE, 1, 0, 0, 0)
 
 
 def entry(attributes: Attributes) -> bytes:
-    """The body of the answer to LOOKUP: to be asked again every time."""
+    """Returns the body of the answer to LOOKUP. The kernel has to ask again every time."""
     return _ENTRY.pack(attributes.node, 0, 0, 0, 0, 0) + attributes.encoded()
 
 
 def attributes(found: Attributes) -> bytes:
-    """The body of the answer to GETATTR: to be asked again every time."""
+    """Returns the body of the answer to GETATTR. The kernel has to ask again every time."""
     return _ATTR_OUT.pack(0, 0, 0) + found.encoded()
 
 
 def opened(handle: int, *, direct: bool) -> bytes:
-    """The body of the answer to OPEN; direct: nothing of it is kept in the kernel's cache."""
+    """Returns the body of the answer to OPEN. With `direct`, the kernel caches nothing of the file."""
     return _OPEN_OUT.pack(handle, FOPEN_DIRECT_IO if direct else 0, 0)
 
 
 def written(size: int) -> bytes:
-    """The body of the answer to WRITE."""
+    """Returns the body of the answer to WRITE."""
     return struct.pack("<2I", size, 0)
 
 
 def statfs() -> bytes:
-    """The body of the answer to STATFS: there is no room, as in sysfs."""
+    """Returns the body of the answer to STATFS: there is no free space, as in sysfs."""
     return _STATFS.pack(0, 0, 0, 0, 0, 4096, 255, 4096, 0)
 
 
 def folder(names: list[tuple[str, bool]], offset: int, size: int) -> bytes:
-    """The body of the answer to READDIR.
+    """Returns the body of the answer to READDIR.
 
     Args:
         names: Every name, and whether it is a folder.
-        offset: How many were given before.
-        size: The most bytes that are wanted now.
+        offset: Number of names that were given before.
+        size: Most bytes to return now.
     """
     body = b""
     for index, (name, is_folder) in enumerate(names[offset:], offset + 1):

@@ -1,4 +1,4 @@
-"""The phone of a profile before the real adb server, and what may be done to it while it runs."""
+"""A profile's phone for the real adb server, and commands that affect it while it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMANDS = {
     "saturate WATTS": "the meters show so much at most",
     "clear": "end all that is wrong",
 }
-"""What can be done to a running phone, in words for people."""
+"""Commands for a running phone, described for people."""
 
 
 class ModelPhone(EmulatedPhone):
@@ -39,7 +39,7 @@ class ModelPhone(EmulatedPhone):
 
     Attributes:
         soc: The model since the last boot; None before the first.
-        meters: What is wrong with its meters.
+        meters: Faults of its meters.
         denied: Whether writes to the kernel's files are refused.
     """
 
@@ -60,17 +60,17 @@ class ModelPhone(EmulatedPhone):
         )
 
     def throttle(self, level: float) -> None:
-        """Caps the clocks as if so many trip points were passed."""
+        """Caps the clocks as if `level` trip points were passed."""
         if self.soc is not None:
             self.soc.force_throttle(round(level))
 
     def stick(self) -> None:
-        """Has the meters show what they show now."""
+        """Makes the meters keep their present readings."""
         if self.soc is not None and self.tree is not None:
             self.meters.stuck_since_s = self.soc.clock.now()
 
     def clear(self) -> None:
-        """Ends what is wrong with the link and the kernel."""
+        """Removes the faults of the link and the kernel."""
         self.faults.clear()
         self.throttle(0)
         self.denied = False
@@ -80,13 +80,13 @@ class ModelPhone(EmulatedPhone):
 def model_phone(
     name: str, *, port: int = 0, rooted: bool | None = None, serial: str = ""
 ) -> ModelPhone:
-    """A phone that is the profile's model.
+    """Returns a phone that is the profile's model.
 
     Args:
-        name: A shipped profile, of a device with Android.
-        port: Where its adb daemon listens on this machine's loopback; 0 takes any.
-        rooted: Whether it has `su`; None for what the profile says.
-        serial: The phone's own serial number; empty for one after the profile's name.
+        name: A shipped profile of a device with Android.
+        port: Listening port of its adb daemon on this machine's loopback; 0 takes any.
+        rooted: Whether it has `su`; None for the profile's value.
+        serial: The phone's own serial number; if empty, derived from the profile's name.
 
     Raises:
         UsageError: There is no such profile, or it is of a board without adb.
@@ -126,10 +126,10 @@ def _offline(phone: EmulatedPhone, seconds: float) -> None:
 
 
 def do(phone: ModelPhone, command: str) -> None:
-    """Does one of `COMMANDS` to a running phone.
+    """Applies one of `COMMANDS` to a running phone.
 
     Raises:
-        UsageError: There is no such command, or its number is none.
+        UsageError: There is no such command, or its number is invalid.
     """
     word, _, text = command.strip().partition(" ")
     plain: dict[str, Callable[[], object]] = {

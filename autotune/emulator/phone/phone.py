@@ -23,22 +23,23 @@ _MARK = "/etc/autotune-emulated"
 
 
 class EmulatedPhone:
-    """A phone with a kernel of Python's, a shell, and adb; a context manager.
+    """A phone with a kernel written in Python, a shell, and adb; a context manager.
 
-    Threads of this process answer for it. Whatever waits for the phone with Python's lock held stops for ever, as
-    TVM's RPC client does when it frees a remote object: run the phone in a process of its own there, with `serve`.
+    Threads of this process answer for it. Code that waits for the phone while it holds Python's lock waits for
+    ever. TVM's RPC client does this when it frees a remote object. In such cases, run the phone in its own process,
+    with `serve`.
 
     Args:
-        tree_for: Gives the kernel's files as they are after a boot; called at every boot.
+        tree_for: Returns the kernel's files as they are after a boot; called at every boot.
         serial: The phone's own serial number; adb names the phone by `serial` below.
-        contents: What is in the phone.
+        contents: Content of the phone.
         rooted: How it gives root.
-        authorise: Which hosts it trusts.
-        port: Where its daemon listens on this machine's loopback; 0 takes any.
-        emulates: What `/etc/autotune-emulated` says it emulates.
+        authorise: Hosts that it trusts.
+        port: Listening port of its daemon on this machine's loopback; 0 takes any.
+        emulates: Text of `/etc/autotune-emulated`, which names the emulated device.
 
     Attributes:
-        faults: What is wrong with the link; may be changed at any time.
+        faults: Faults of the link; may be changed at any time.
         tree: The kernel's files since the last boot.
     """
 
@@ -75,7 +76,7 @@ class EmulatedPhone:
         """Boots it and listens for adb.
 
         Raises:
-            ToolchainError: This machine lacks what it is made of.
+            ToolchainError: This machine lacks a part that the phone needs.
         """
         try:
             self._userland = Userland(self._contents)
@@ -89,7 +90,7 @@ class EmulatedPhone:
             raise
 
     def stop(self) -> None:
-        """Ends it and everything that runs in it; a second time does nothing."""
+        """Ends it and everything that runs in it. A second call does nothing."""
         for thread in self._reboots:
             thread.join(_ADB_TIMEOUT_S)
         with self._boots:
@@ -103,7 +104,10 @@ class EmulatedPhone:
                 self._userland = None
 
     def reboot(self, offline_s: float = 2.0) -> None:
-        """Ends everything that runs in it; back after some seconds with a fresh kernel and the same `/data`."""
+        """Ends everything that runs in it.
+
+        After `offline_s` seconds it is back with a fresh kernel and the same `/data`.
+        """
         with self._boots:
             if self._daemon is None:
                 return
@@ -114,11 +118,12 @@ class EmulatedPhone:
             self._daemon.start()
 
     def connect(self, timeout: float = _ADB_TIMEOUT_S) -> None:
-        """Has the adb server, which `ANDROID_ADB_SERVER_PORT` names, connect to it, and waits until it has.
+        """Connects the adb server that `ANDROID_ADB_SERVER_PORT` names to the phone, and waits until it is
+        connected.
 
         Raises:
             ToolchainError: There is no adb.
-            TransientDeviceError: It does not within the time.
+            TransientDeviceError: It does not connect in time.
         """
         adb = shutil.which("adb")
         if adb is None:
@@ -137,13 +142,13 @@ class EmulatedPhone:
                 said = asked.stdout.strip() or asked.stderr.strip()
             if said == "device":
                 return
-            # adb holds on to a dead connection for a while, and takes `connect` for done.
+            # adb keeps a dead connection for a while, and treats `connect` as done.
             self.disconnect()
             time.sleep(_POLL_S)
         raise TransientDeviceError(f"adb does not reach the emulated phone: {said}")
 
     def disconnect(self) -> None:
-        """Has the adb server forget it."""
+        """Makes the adb server forget the phone."""
         adb = shutil.which("adb")
         if adb is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -183,11 +188,11 @@ class EmulatedPhone:
 
 
 def serve(phone: EmulatedPhone, ready: Callable[[EmulatedPhone], None]) -> None:
-    """Runs a phone until SIGTERM, SIGINT or SIGHUP; of the main thread only.
+    """Runs a phone until SIGTERM, SIGINT or SIGHUP. Only the main thread may call it.
 
     Args:
-        phone: It; not started yet.
-        ready: Called once, when it can be reached.
+        phone: The phone; not started yet.
+        ready: Called once, when the phone can be reached.
     """
     over = threading.Event()
     before = {
@@ -206,7 +211,7 @@ def serve(phone: EmulatedPhone, ready: Callable[[EmulatedPhone], None]) -> None:
 
 
 def _completed(contents: Contents, serial: str, rooted: Rooted, emulates: str) -> Contents:
-    """The contents with what every phone has."""
+    """Returns the contents with additions that every phone has."""
     properties = {
         "ro.serialno": serial,
         "ro.product.cpu.abi": "arm64-v8a",

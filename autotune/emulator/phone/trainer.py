@@ -1,4 +1,4 @@
-"""A trainer inside an emulated phone: a script whose steps take what the phone's model says.
+"""A trainer inside an emulated phone: a script whose steps take the time of the phone's model.
 
 The script asks a file of the emulated kernel. Each step is one load of the model on the cores that the script's
 process may use, so that clocks, heat and the battery follow.
@@ -39,10 +39,10 @@ done
 
 
 def trainer_files(soc: Soc) -> dict[str, KernelFile]:
-    """The file that the script asks.
+    """Returns the file that the script asks.
 
-    It takes a step's cores (a hexadecimal mask), threads (0 for one a core) and scale, and tells the seconds that
-    are left of it.
+    It accepts a step's cores (a hexadecimal mask), threads (0 for one on each core) and scale, and returns the
+    step's remaining seconds.
     """
     steps: list[Load] = []
 

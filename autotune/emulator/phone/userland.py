@@ -1,7 +1,7 @@
 """The inside of an emulated phone: Android's folders, its shell and commands, and programs for ARM under QEMU.
 
-It runs in namespaces of its own (mounts, processes, network, name): what is started in it ends with it, and nothing
-of it is mounted where others see it.
+It runs in its own namespaces (mounts, processes, network, name). So everything that is started in it ends with it,
+and none of its mounts are visible elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from autotune.errors import ToolchainError
 
 _SOURCES = Path(__file__).parents[1] / "inside"
 _PACKAGES = Path(__file__).parents[3], Path(lazy_loader.__file__).parents[1]
-"""Where this project is, and what its faces import: Python finds nothing else there."""
+"""The folders of this project and of the module that its faces import. Python finds nothing else there."""
 _MOUNT_POINTS = Path("/run/autotune-emulator")
 _ARM_LIBRARIES = "/usr/aarch64-linux-gnu/lib"
 _PREFIX = "/system/arm"
@@ -54,7 +54,7 @@ _NOT_ON_A_PHONE = {
     *("mount", "umount", "nsenter", "unshare", "chroot", "pivot_root", "switch_root", "httpd"),
 }
 _ALSO = ("dd", "tr", "expr", "diff")
-"""Programs of phones that Debian's toybox leaves out."""
+"""Programs of phones that Debian's toybox lacks."""
 _ENVIRONMENT = {
     "PATH": "/product/bin:/system/bin:/system/xbin:/vendor/bin",
     "HOME": "/",
@@ -77,15 +77,15 @@ if [ $# -gt 0 ]; then printf '%s\\n' "$2"; fi
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a phone, beside what all phones have.
+    """The content of a phone, in addition to what all phones have.
 
     Attributes:
-        properties: What `getprop` tells.
+        properties: Output of `getprop`.
         programs: Scripts for the phone's shell, by name, such as `dumpsys`; they begin with `#!/system/bin/sh`.
-        files: Texts by path, such as a library's that is to be found.
+        files: Texts by path, such as the text of a library that is to be found.
         kernel_files: Paths outside `/sys` that the emulated kernel answers, such as `/proc/cpuinfo`.
         su: Whether there is a `su`.
-        data_bytes: Room in `/data`.
+        data_bytes: Space in `/data`.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -97,13 +97,13 @@ class Contents:
 
 
 class Userland:
-    """The phone's storage, which outlives its reboots, and what runs in it from one boot to the next.
+    """The phone's storage, which survives its reboots, and everything that runs in it between two boots.
 
     Args:
-        contents: What is in it.
+        contents: Its content.
 
     Raises:
-        ToolchainError: This machine lacks what it is made of.
+        ToolchainError: This machine lacks a part that the phone needs.
     """
 
     def __init__(self, contents: Contents) -> None:
@@ -122,7 +122,7 @@ class Userland:
         self._storage = self._hold_storage()
 
     def _hold_storage(self) -> subprocess.Popen[bytes]:
-        """A process with `/data` in its mount namespace; it ends when this one does."""
+        """Starts a process with `/data` in its mount namespace. It ends when this process does."""
         options = f"mode=771,uid=1000,gid=1000,size={self._contents.data_bytes}"
         script = f"mount -t tmpfs -o {options} tmpfs {_MOUNT_POINTS}/data && echo && exec cat >&2"
         holder = subprocess.Popen(
@@ -147,7 +147,7 @@ class Userland:
         """Starts the phone's first process.
 
         Args:
-            fuse: An open `/dev/fuse` whose other side answers for the kernel's files.
+            fuse: An open `/dev/fuse`; its other side answers for the kernel's files.
 
         Raises:
             ToolchainError: It does not start.
@@ -192,17 +192,17 @@ class Userland:
             self._control.close()
             self._control = None
         if self._boot is not None:
-            self._boot.kill()  # The first process dies with it, and everything else with that.
+            self._boot.kill()  # The first process dies with it, and with that everything else.
             self._boot.communicate()
             self._boot = None
 
     def close(self) -> None:
-        """Ends the phone and gives its storage up."""
+        """Ends the phone and releases its storage."""
         self.halt()
         self._storage.kill()
         self._storage.communicate()
 
-    # What the daemon asks for.
+    # Requests of the daemon.
 
     def shell(self, command: str, mode: Mode, *, root: bool) -> Process:
         """See `Inside.shell`."""
@@ -310,7 +310,7 @@ class Userland:
 
 
 def missing_parts() -> list[str]:
-    """What this machine lacks for emulated phones, in words."""
+    """Returns the parts for emulated phones that this machine lacks, in words."""
     missing = [] if os.geteuid() == 0 else ["root"]
     if not Path("/dev/fuse").exists():
         missing.append("/dev/fuse (`modprobe fuse`)")
@@ -350,13 +350,13 @@ def _program(name: str) -> str:
 
 
 def _libraries(program: str) -> list[str]:
-    """The shared libraries of a program, the loader included, at the paths where it looks for them."""
+    """Returns the shared libraries of a program, including the loader, at the paths where it looks for them."""
     told = subprocess.run(["ldd", program], capture_output=True, check=True, text=True).stdout
     return re.findall(r"(?:=> |^\s*)(/\S+) \(", told, re.MULTILINE)
 
 
 def _three_pipes() -> tuple[list[int], list[int]]:
-    """This side's and the other side's ends of stdin, stdout and stderr."""
+    """Returns this side's and the other side's ends of stdin, stdout and stderr."""
     stdin_there, stdin = os.pipe()
     stdout, stdout_there = os.pipe()
     stderr, stderr_there = os.pipe()
@@ -364,7 +364,7 @@ def _three_pipes() -> tuple[list[int], list[int]]:
 
 
 def _built() -> Path:
-    """The folder with what is compiled for the inside of phones, made once."""
+    """Returns the folder with compiled programs for the inside of phones. It is made once."""
     sources = [_SOURCES / "run_arm.c", _SOURCES / "su.c"]
     library = [f'-DQEMU="{_QEMU}"', f'-DPREFIX="{_PREFIX}"', "-fPIC", "-shared"]
     made_of = [*(source.read_bytes() for source in sources), "\0".join(library).encode()]

@@ -15,7 +15,7 @@ Together = Literal["any", "whole", "never"]
 
 
 class ClusterRange(BaseModel):
-    """The allowed settings of a cluster."""
+    """What a search may do with a cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,7 +35,7 @@ class ClusterRange(BaseModel):
 
 
 class CpuRanges(BaseModel):
-    """The ranges that a search over CPU configurations may choose from; `search_spaces/cpu_config/*.toml`."""
+    """What a search over CPU configurations may choose; `search_spaces/cpu_config/*.toml`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -31,7 +31,7 @@ class Interval:
 
 
 def median(samples: Sequence[float]) -> float:
-    """Median of the samples, in their unit."""
+    """Returns the median of the samples, in their unit."""
     return float(np.median(np.asarray(samples, dtype=np.float64)))
 
 

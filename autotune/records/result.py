@@ -168,7 +168,7 @@ class Result:
         return total
 
     def geometric_mean_speedup(self, operators: Sequence[str]) -> float | None:
-        """Geometric mean of the speed-ups of the named operators' tasks; None where there are none."""
+        """Returns the geometric mean of the speed-ups of these operators' tasks; None if there are none."""
         speedups = [t.speedup for t in self.tasks if t.operator in operators and t.speedup]
         if not speedups:
             return None

@@ -45,7 +45,7 @@ class _Gauge:
         self._held: tuple[int, float] = (-1, 0.0)
 
     def net_w(self) -> float:
-        """Power above idle in watts, not limited."""
+        """Returns power above idle in watts, not limited."""
         period = math.floor(self._state.now(self._soc) / self._update_s + 1e-9)
         with self._soc.lock:
             # Stored, because a stuck meter shows it for longer than the model's history.

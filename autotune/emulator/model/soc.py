@@ -75,7 +75,7 @@ class Soc:
             return self._state().net_w
 
     def net_j(self) -> float:
-        """Energy above idle since the start, in joules."""
+        """Returns energy above idle since the start, in joules."""
         with self.lock:
             self.advance()
             return self._net_j

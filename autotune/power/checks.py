@@ -25,7 +25,7 @@ ABSURD_FACTOR = 100.0
 _MOST_W = 1000.0
 """Most watts of a device with a battery, or of a small board with its own meter."""
 _FINE_SHARE = 0.5
-"""Share of new values that occur only once: nearly all of a fine meter's, few of a coarse one's."""
+"""Least share of distinct values among new ones of a fine meter: nearly all differ, of a coarse meter few."""
 
 
 def saturated(amperes: Floats) -> str:

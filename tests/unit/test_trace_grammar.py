@@ -58,7 +58,7 @@ def test_what_a_search_makes_is_accepted() -> None:
         (("Annotate", ["b0", '"wmma"'], ["meta_schedule.auto_tensorize"], []), "auto_tensorize"),
         (("Annotate", ["b0", 1], ["meta_schedule.layout_rewrite_preproc"], []), "layout_rewrite"),
         (("Annotate", ["b0", 1], ["autotune.product"], []), "autotune.product"),
-        (("Annotate", ["b0", 1], [["pragma_import_c"]], []), "annotation|no list"),
+        (("Annotate", ["b0", 1], [["pragma_import_c"]], []), "annotation|not a list"),
         (("Annotate", ["b0", 1], [], []), "annotation"),
         (("Tensorize", ["l3"], ["intrinsic", True], []), "Tensorize"),
         (("Blockize", ["l3"], [True], ["b20"]), "Blockize"),

@@ -4,7 +4,7 @@ from .capture import Captured, capture, capture_module
 from .crossing import GPU_ALIGNMENT, Order, Traffic, counterparts, reordered, traffic
 from .data import Samples, batches, generated_samples, load_samples
 from .graph import Initial, Node, StepGraph, Task, Tensor, evaluate, tasks
-from .initial import given_values, initial_values
+from .initial import generated_feeds, given_values, initial_values
 from .memory import ALIGNMENT, MemoryPlan, live_bytes, plan_memory, replaced_in_place
 from .models import MODELS, ModelInfo, build_model
 from .operators import (
@@ -16,10 +16,12 @@ from .operators import (
     BatchNorm,
     BatchStats,
     Bias,
+    Bmm,
     Concat,
     Conv2d,
     CrossEntropy,
     Dropout,
+    Expression,
     GlobalAvgPool,
     Kernel,
     Matmul,
@@ -51,6 +53,7 @@ __all__ = [
     "BatchNorm",
     "BatchStats",
     "Bias",
+    "Bmm",
     "build_model",
     "CACHE_SIZES",
     "capture",
@@ -62,7 +65,9 @@ __all__ = [
     "CrossEntropy",
     "Dropout",
     "evaluate",
+    "Expression",
     "formed",
+    "generated_feeds",
     "generated_samples",
     "given_values",
     "GlobalAvgPool",

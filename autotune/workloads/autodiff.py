@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.errors import UsageError
 from autotune.workloads.graph import Initial, Kind, Node, StepGraph, Tensor
+from autotune.workloads.layout import Layout
 from autotune.workloads.operators import Add, DType, Kernel, Operator, Role
 
 
@@ -66,6 +67,17 @@ class StepRecorder:
             )
         self._tensors[name] = Tensor(name, shape, dtype, kind, initial)
         return name
+
+    def tensor(self, name: str) -> Tensor:
+        """Returns a tensor by its name."""
+        return self._tensors[name]
+
+    def store(self, name: str, order: tuple[int, ...]) -> None:
+        """Stores a tensor with its axes in another order, slowest first."""
+        tensor = self._tensors[name]
+        layout = Layout(tensor.shape, tensor.shape, order)
+        stored = tuple(tensor.shape[axis] for axis in order)
+        self._tensors[name] = replace(tensor, shape=stored, layout=layout)
 
     def parameter(self, name: str, shape: tuple[int, ...], initial: Initial) -> Value:
         """Adds a parameter, or returns the one of that name, which layers then share.

@@ -70,7 +70,7 @@ class _Rewriter:
             self._spread(node)
         stored = with_channels_last(operator)
         if isinstance(stored, Conv2d):
-            stored = _as_gemm(stored)
+            stored = as_gemm(stored)
         return replace(node, kernel=Kernel(stored, role))
 
     def _matmul(self, node: Node) -> None:
@@ -109,7 +109,7 @@ class _Rewriter:
         return replace(tensor, shape=shape, layout=layout)
 
 
-def _as_gemm(conv: Conv2d) -> Conv2d:
+def as_gemm(conv: Conv2d) -> Conv2d:
     """A 1x1 convolution as the matrix product that it is: one row of all the batch's pixels."""
     plain = (conv.r, conv.s, conv.pad, conv.stride, conv.groups) == (1, 1, (0, 0), (1, 1), 1)
     return replace(conv, n=1, h=1, w=conv.n * conv.h * conv.w) if plain else conv

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from autotune.errors import UsageError
 from autotune.workloads.graph import Node, StepGraph
-from autotune.workloads.operators import Add, Kernel
+from autotune.workloads.operators import Add, Expression, Kernel
 
 _Turn = tuple[int, int]
 
@@ -64,8 +64,7 @@ class _Fusion:
 
     def _join(self, turn: _Turn) -> None:
         """Makes an element-wise node the epilogue of its producer, if it can be."""
-        follower = self._nodes[turn]
-        for position in _streams(follower):
+        for follower, position in _streams(self._nodes[turn]):
             name = follower.inputs[position]
             made = self._maker.get(name)
             if made is None or self._readers[name] != {turn} or name == self._loss:
@@ -74,7 +73,7 @@ class _Fusion:
             if len(producer.outputs) != 1 or producer.kernel.replaces:
                 continue
             added = tuple(n for at, n in enumerate(follower.inputs) if at != position)
-            after = self._after(turn, made, added)
+            after = self._after(turn, follower, made, added)
             if after is None:
                 continue
             kernel = _with_follower(producer.kernel, follower.kernel)
@@ -88,14 +87,15 @@ class _Fusion:
             self._put(made if after == made else (after[0], self._moved), joined)
             return
 
-    def _after(self, turn: _Turn, made: _Turn, added: Sequence[str]) -> _Turn | None:
+    def _after(
+        self, turn: _Turn, follower: Node, made: _Turn, added: Sequence[str]
+    ) -> _Turn | None:
         """The turn that the joined node follows, or has where it is its producer's; None if it would have to wait.
 
         An update waits for the last other reader of what it replaces; nothing else waits, since waiting would keep
         the producer's operands in memory.
         """
         waits = max([made, *(self._maker[name] for name in added if name in self._maker)])
-        follower = self._nodes[turn]
         if not follower.kernel.replaces:
             return made if waits == made else None
         readers = {t for old, _ in follower.replaced for t in self._readers[old]}
@@ -122,8 +122,17 @@ def _counters_first(graph: StepGraph) -> list[Node]:
     return [*(graph.nodes[at] for at in sorted(early)), *others]
 
 
-def _streams(node: Node) -> Sequence[int]:
-    """The inputs that may stream: either one of a sum."""
-    if isinstance(node.kernel.operator, Add):
-        return (0, 1) if node.inputs[0] != node.inputs[1] else ()
-    return () if node.kernel.streamed is None else (node.kernel.streamed,)
+def _streams(node: Node) -> Iterator[tuple[Node, int]]:
+    """The inputs that may stream, each with the node as it is then: either one of a sum, any of a description's."""
+    operator = node.kernel.operator
+    if isinstance(operator, Add):
+        yield from ((node, at) for at in (0, 1) if node.inputs[0] != node.inputs[1])
+    elif isinstance(operator, Expression) and node.kernel.role == "forward":
+        for at in operator.kernel.streams():
+            if node.inputs.count(node.inputs[at]) > 1:
+                continue  # It would still be read from memory.
+            inputs = (*(n for i, n in enumerate(node.inputs) if i != at), node.inputs[at])
+            kernel = Kernel(operator.streaming(at), node.kernel.role)
+            yield replace(node, kernel=kernel, inputs=inputs), len(inputs) - 1
+    elif node.kernel.streamed is not None:
+        yield node, node.kernel.streamed

@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.workloads.layout import Layout
-from autotune.workloads.operators import DType, Kernel, TensorSpec
+from autotune.workloads.operators import DType, Expression, Kernel, TensorSpec
 from autotune.workloads.operators.base import BYTES_PER_ELEMENT
 from autotune.workloads.references import reference
 
 Kind = Literal[
     "input", "label", "parameter", "state", "constant", "activation", "gradient", "updated"
 ]
+
+RANDOM = frozenset(("mask", "noise"))
+"""Distributions of inputs that are drawn afresh for each step."""
 
 SOURCE_KINDS: frozenset[Kind] = frozenset(("input", "label", "parameter", "state", "constant"))
 
@@ -32,11 +35,12 @@ class Initial:
     Attributes:
         distribution: ``uniform`` in [-value, value]; ``normal`` with mean 0 and deviation
             ``value``; ``constant``, ``value`` everywhere; ``classes``, integers in
-            0 .. value - 1; ``mask``, a dropout mask with probability ``value`` of 0.
+            0 .. value - 1; ``mask``, a dropout mask with probability ``value`` of 0; ``noise``, normal as
+            above, but drawn afresh for each step, as masks are.
         value: The distribution's one parameter.
     """
 
-    distribution: Literal["uniform", "normal", "constant", "classes", "mask"]
+    distribution: Literal["uniform", "normal", "constant", "classes", "mask", "noise"]
     value: float
 
 
@@ -159,6 +163,32 @@ class StepGraph:
     def parameter_count(self) -> int:
         """Number of trained values."""
         return sum(tensor.elements for tensor in self.parameters)
+
+    @cached_property
+    def described(self) -> bool:
+        """Whether some kernels are described by expressions, as in steps that PyTorch traced."""
+        return any(isinstance(node.kernel.operator, Expression) for node in self.nodes)
+
+    @property
+    def data(self) -> tuple[Tensor, ...]:
+        """What each step is given, but for the random numbers that it draws: inputs and labels."""
+        return tuple(
+            tensor
+            for tensor in self.tensors
+            if tensor.kind in ("input", "label")
+            and (tensor.initial is None or tensor.initial.distribution not in RANDOM)
+        )
+
+    @property
+    def classifies(self) -> bool:
+        """Whether a step takes one tensor of floats and one class for each sample."""
+        inputs = [tensor for tensor in self.data if tensor.kind == "input"]
+        labels = [tensor for tensor in self.data if tensor.kind == "label"]
+        return not self.described or (
+            len(inputs) == len(labels) == 1
+            and (inputs[0].dtype, labels[0].dtype) == ("float32", "int32")
+            and len(labels[0].shape) == 1
+        )
 
     @property
     def sample_shape(self) -> tuple[int, ...]:

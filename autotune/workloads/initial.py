@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.workloads.graph import StepGraph, Tensor
+from autotune.workloads.data import batches, generated_samples
+from autotune.workloads.graph import RANDOM, StepGraph, Tensor
 from autotune.workloads.micro_batches import whole_of
 from autotune.workloads.references import dropout_mask
+
+_BATCHES = 8
+"""Batches of random numbers that steps are given in turn."""
 
 
 def initial_values(graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
@@ -64,18 +69,55 @@ def given_values(
         name, part = whole_of(tensor.name)
         if tensor.kind == "label":
             whole[name] = labels
-        elif tensor.initial is None or tensor.initial.distribution != "mask":
+        elif tensor.initial is None or tensor.initial.distribution not in RANDOM:
             whole[name] = images
+        elif graph.described:
+            values[tensor.name] = _draw(graph, tensor, _generator(seed, step, name))
+            continue
         elif name not in whole:
-            generator = np.random.default_rng([seed, step, _number(name)])
             shape = tensor.layout.shape if tensor.layout else tensor.shape
             parts = graph.batch // shape[0]
             whole[name] = dropout_mask(
-                generator, (parts * shape[0], *shape[1:]), tensor.initial.value
+                _generator(seed, step, name), (parts * shape[0], *shape[1:]), tensor.initial.value
             )
         samples = tensor.shape[0]
         values[tensor.name] = tensor.stored(whole[name][part * samples : (part + 1) * samples])
     return values
+
+
+def generated_feeds(graph: StepGraph, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yields what each step is given, without end, from generated data.
+
+    A classifier gets samples that can be learned. Any other step gets a few batches of random numbers in turn, with
+    random numbers of its own, such as dropout masks, for each step.
+
+    Args:
+        graph: The step.
+        seed: Seed of everything, not negative.
+
+    Returns:
+        Tensor name -> array in its stored shape and order.
+    """
+    if graph.classifies:
+        count = max(64, 2 * graph.batch)
+        samples = generated_samples(count, graph.sample_shape, graph.classes, seed)
+        for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
+            yield given_values(graph, images, labels, seed, number)
+    drawn = [tensor for tensor in graph.tensors if tensor.kind in ("input", "label")]
+    own = {tensor.name for tensor in drawn} - {tensor.name for tensor in graph.data}
+    for number in itertools.count():
+        yield {
+            tensor.name: _draw(
+                graph,
+                tensor,
+                _generator(seed, number if tensor.name in own else number % _BATCHES, tensor.name),
+            )
+            for tensor in drawn
+        }
+
+
+def _generator(seed: int, step: int, name: str) -> np.random.Generator:
+    return np.random.default_rng([seed, step, _number(name)])
 
 
 def _number(name: str) -> int:
@@ -94,6 +136,7 @@ def _draw(graph: StepGraph, tensor: Tensor, generator: np.random.Generator) -> N
         "normal": lambda: generator.normal(0.0, value, shape),
         "constant": lambda: np.full(shape, value),
         "classes": lambda: generator.integers(0, int(value), shape),
+        "noise": lambda: generator.normal(0.0, value, shape),
         "mask": lambda: dropout_mask(generator, shape, value),
     }
     dtype = np.int32 if tensor.dtype == "int32" else np.float32

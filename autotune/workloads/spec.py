@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import UsageError
-from autotune.workloads.operators import Kernel, Operator, Role, operator_from_spec
+from autotune.workloads.operators import Expression, Kernel, Operator, Role, operator_from_spec
 
 _NOT_SHORT = ("n", "channels_last", "pad", "ceil", "epsilon_millionths", "relu", "relu6")
 """What a short name leaves out, beside what it writes in its own way."""
@@ -65,9 +65,16 @@ def short_name(spec: str) -> str:
     """
     first, *rest = spec.split("+")
     operator, _, body = first.partition(":")
-    told = [operator, *_short_sizes(dict(pair.partition("=")[::2] for pair in body.split(",")))]
+    if operator == Expression.name:
+        told = [Expression(body).short_name()]
+    else:
+        told = [operator, *_short_sizes(_settings(body))]
     after = (f"+{part.partition('.')[0]}{_flags(part)}" for part in rest)
     return " ".join(told) + _flags(first) + "".join(after)
+
+
+def _settings(body: str) -> dict[str, str]:
+    return dict(pair.partition("=")[::2] for pair in body.split(","))
 
 
 def _short_sizes(sizes: dict[str, str]) -> list[str]:

@@ -9,7 +9,13 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.workloads.capture import capture, capture_module
+from autotune.workloads.capture import (
+    WantedStep,
+    capture,
+    capture_module,
+    load_module,
+    wanted_step,
+)
 from autotune.workloads.channels_last import channels_last
 from autotune.workloads.fusion import fused
 from autotune.workloads.graph import StepGraph
@@ -46,21 +52,28 @@ def formed(graph: StepGraph, form: StepForm) -> StepGraph:
     """Gives a step its form.
 
     Args:
-        graph: The plain step for one micro-batch: a whole batch where there is one part.
+        graph: The plain step for one micro-batch: a whole batch where there is one part. A described step is in
+            the form's layout already.
         form: The form.
 
     Returns:
         A valid step for the whole batch, fused.
 
     Raises:
-        UsageError: The form asks for fewer than one part, or less than no segments.
+        UsageError: The form asks for fewer than one part, or less than no segments, or for parts or segments of a
+            described step.
     """
     if form.micro_batches < 1 or form.segments < 0:
         raise UsageError(
             f"{form.micro_batches} micro-batches and {form.segments} segments make no step",
             hint="a batch has one part at least; 0 segments keep all activations",
         )
-    if form.layout == "channels_last":
+    if graph.described and (form.micro_batches > 1 or form.segments):
+        raise UsageError(
+            f"{graph.name}: a step of this kind has no micro-batches and recomputes nothing",
+            hint="leave --micro-batch and --recompute out",
+        )
+    if form.layout == "channels_last" and not graph.described:
         graph = channels_last(graph)
     if form.segments:
         graph = recomputed(graph, form.segments)
@@ -79,6 +92,7 @@ class TrainingStep:
         input_shape: Shape of a sample of a PyTorch module, where it does not say so itself.
         seed: PyTorch's seed, set before a PyTorch module is made.
         module: A PyTorch module that is there already, of which ``model`` is only the name.
+        train: Patterns of the parameters of a PyTorch module that train; empty for all that require a gradient.
     """
 
     model: str
@@ -88,6 +102,7 @@ class TrainingStep:
     input_shape: tuple[int, ...] | None = None
     seed: int = 1
     module: Any = field(default=None, compare=False, repr=False)
+    train: tuple[str, ...] = ()
 
     @property
     def captured(self) -> bool:
@@ -100,16 +115,20 @@ class TrainingStep:
         Raises:
             UsageError: Unknown model, impossible sizes, or parts that do not make up the batch.
         """
-        return formed(self.plain(form.micro_batches)[0], form)
+        return formed(self.plain(form.micro_batches, layout=form.layout)[0], form)
 
     def plain(
-        self, parts: int = 1, seed: int | None = None
+        self,
+        parts: int = 1,
+        seed: int | None = None,
+        layout: LayoutName = "channels_first",
     ) -> tuple[StepGraph, dict[str, NDArray[Any]]]:
         """Builds the step of one of ``parts`` parts of the batch, without a form.
 
         Args:
             parts: Equal parts of the batch.
             seed: PyTorch's seed; None for the step's own.
+            layout: Layout of a described step; any other has its channels first.
 
         Returns:
             The step, and the values of a PyTorch module's parameters and running statistics by tensor name.
@@ -128,23 +147,39 @@ class TrainingStep:
                     f"{self.model} defines its own input", hint="leave --input-shape out"
                 )
             return build_model(self.model, samples, self.classes, self.optimizer), {}
+        last = layout == "channels_last"
         if self.module is not None:
-            given = capture_module(
+            found = capture_module(
                 self.module,
                 samples,
                 input_shape=self.input_shape,
                 optimizer=self.optimizer,
                 name=self.model,
+                train=self.train,
+                channels_last=last,
             )
-            return given.graph, dict(given.values)
-        found = capture(
-            self.model,
-            samples,
-            input_shape=self.input_shape,
-            optimizer=self.optimizer,
-            seed=self.seed if seed is None else seed,
-        )
+        else:
+            found = capture(
+                self.model,
+                samples,
+                input_shape=self.input_shape,
+                optimizer=self.optimizer,
+                seed=self.seed if seed is None else seed,
+                train=self.train,
+                channels_last=last,
+            )
         return found.graph, dict(found.values)
+
+    def users_own(self) -> WantedStep:
+        """The step as PyTorch runs it, of a model that is the user's own.
+
+        Raises:
+            UsageError: As `plain`.
+        """
+        given = self.module
+        if given is None:
+            given = load_module(self.model, self.seed, self.batch)
+        return wanted_step(self.model, given, self.batch, self.input_shape, self.train)
 
     def values(self, graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
         """First values of the sources of this step in some form, in their stored order.
@@ -185,9 +220,9 @@ class TrainingStep:
         Raises:
             UsageError: The model cannot be built in such parts.
         """
-        plain = self.plain(parts)[0]
+        plain = self.plain(parts, layout=layout)[0]
         seen = set()
-        for number in segments:
+        for number in segments[:1] if plain.described else segments:
             form = StepForm(layout, parts, number)
             graph = formed(plain, form)
             key = tuple(node.outputs for node in graph.nodes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
 from autotune.compiler.step.step import StepSession, open_step
@@ -16,7 +16,7 @@ from autotune.compiler.target import kernel_threads
 from autotune.compiler.workers import Message, Worker, WorkerLost
 from autotune.errors import AutotuneError
 from autotune.measurement import Interval, bootstrap_median, in_blocks, median, paired_speedup
-from autotune.workloads import StepGraph, TrainingStep, batches, generated_samples, given_values
+from autotune.workloads import StepGraph, TrainingStep, generated_feeds
 
 BLOCKS = 12
 _LIMIT_S = 50.0
@@ -148,15 +148,7 @@ def _too_long(untuned_s: float | None) -> str:
 
 
 def _turn(session: StepSession, graph: StepGraph) -> _Turn:
-    samples = generated_samples(max(64, 2 * graph.batch), graph.sample_shape, graph.classes, _SEED)
-
-    def endless() -> Iterator[dict[str, Any]]:
-        for number, (images, labels) in zip(
-            count(), batches(samples, graph.batch, _SEED), strict=False
-        ):
-            yield given_values(graph, images, labels, _SEED, number)
-
-    given = endless()
+    given = generated_feeds(graph, _SEED)
     return lambda steps: list(session.run(list(islice(given, steps))).seconds)
 
 
@@ -200,6 +192,7 @@ class _EagerWorker:
             "optimizer": wanted.optimizer.spec(),
             "input_shape": wanted.input_shape,
             "seed": wanted.seed,
+            "train": list(wanted.train),
         }
         request = {"op": "load", "step": step, "threads": kernel_threads()}
         self._problem = ""

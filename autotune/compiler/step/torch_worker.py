@@ -10,53 +10,36 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from autotune.compiler.workers import Message, serve
-from autotune.workloads import (
-    Optimizer,
-    TrainingStep,
-    batches,
-    generated_samples,
-    given_values,
-)
-
-if TYPE_CHECKING:
-    from autotune.workloads.capture import EagerStep
-
-_Given = tuple[Any, Any, dict[str, Any]]
+from autotune.workloads import Optimizer, TrainingStep, generated_feeds
 
 
 class _Loaded:
     """A step in PyTorch, and the data that it is given."""
 
     def __init__(self, wanted: TrainingStep, threads: int) -> None:
-        from autotune.workloads.capture import ModuleStep, TorchStep, load_module, torch
+        from autotune.workloads.capture import ModuleStep, TorchStep, torch
 
         torch.set_num_threads(threads)
         graph, _ = wanted.plain()
-        self._step: EagerStep
+        self._step: Callable[[Mapping[str, Any]], float]
         if wanted.captured:
-            self._step = ModuleStep(load_module(wanted.model, wanted.seed), wanted.optimizer)
+            self._step = ModuleStep(wanted.users_own(), wanted.optimizer).step
         else:
-            self._step = TorchStep(graph, wanted.values(graph, wanted.seed))
-        count = max(64, 2 * graph.batch)
-        samples = generated_samples(count, graph.sample_shape, graph.classes, wanted.seed)
-
-        def given() -> Iterator[_Given]:
-            for number, (images, labels) in enumerate(batches(samples, graph.batch, wanted.seed)):
-                yield images, labels, given_values(graph, images, labels, wanted.seed, number)
-
-        self._given = given()
+            built = TorchStep(graph, wanted.values(graph, wanted.seed))
+            self._step = lambda given: built.step(given["input"], given["labels"], given)
+        self._given = generated_feeds(graph, wanted.seed)
 
     def run(self, steps: int) -> list[float]:
         """Seconds of each of so many steps."""
         seconds = []
         for _ in range(steps):
-            images, labels, masks = next(self._given)
+            given = next(self._given)
             start = time.perf_counter()
-            self._step.step(images, labels, masks)
+            self._step(given)
             seconds.append(time.perf_counter() - start)
         return seconds
 
@@ -69,6 +52,7 @@ def _handler() -> Any:
             step = dict(request["step"])
             shape = step.pop("input_shape")
             step["optimizer"] = Optimizer.parse(step["optimizer"])
+            step["train"] = tuple(step["train"])
             wanted = TrainingStep(**step, input_shape=tuple(shape) if shape else None)
             loaded[:] = [_Loaded(wanted, request["threads"])]
             loaded[0].run(1)

@@ -19,7 +19,7 @@ from autotune.workloads import (
     StepForm,
     TrainingStep,
     batches,
-    generated_samples,
+    generated_feeds,
     given_values,
     load_samples,
 )
@@ -215,12 +215,21 @@ def requested_step(
 
 
 def step_feeds(graph: StepGraph, data: Path | None, seed: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yields the inputs of each step, without end."""
-    shape = graph.sample_shape
+    """Yields the inputs of each step, without end.
+
+    Raises:
+        UsageError: There are data, but the step is no classifier.
+    """
     if data is None:
-        samples = generated_samples(max(64, 2 * graph.batch), shape, graph.classes, seed)
-    else:
-        limit = max(graph.batch, _SAMPLES_BYTES // (4 * math.prod(shape)))
-        samples = load_samples(data, shape, graph.classes, limit=limit)
+        yield from generated_feeds(graph, seed)
+        return
+    if not graph.classifies:
+        raise UsageError(
+            f"--data is for steps with one input and a class for each sample, and {graph.name} is another",
+            hint="leave it out",
+        )
+    shape = graph.sample_shape
+    limit = max(graph.batch, _SAMPLES_BYTES // (4 * math.prod(shape)))
+    samples = load_samples(data, shape, graph.classes, limit=limit)
     for number, (images, labels) in enumerate(batches(samples, graph.batch, seed)):
         yield given_values(graph, images, labels, seed, number)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.workloads.aten import Program, lower_step, trace_step
 from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
 from autotune.workloads.capture.factory import import_torch, load_module
 from autotune.workloads.capture.gradients import check_gradients, check_hooks
 from autotune.workloads.capture.lower import lower
-from autotune.workloads.capture.trace import trace
-from autotune.workloads.data import MOST_AXES, Shape
+from autotune.workloads.capture.trace import check_parameters, trace
+from autotune.workloads.capture.user_step import Step, WantedStep, wanted_step
+from autotune.workloads.data import Shape
 from autotune.workloads.graph import StepGraph
 from autotune.workloads.optimizer import Optimizer
 
@@ -42,19 +45,23 @@ def capture(
     input_shape: Shape | None = None,
     optimizer: Optimizer = DEFAULT_OPTIMIZER,
     seed: int = 1,
+    train: Sequence[str] = (),
+    channels_last: bool = False,
 ) -> Captured:
-    """Captures the module that a user's own function makes; this runs the user's code.
+    """Captures what a user's own function makes; this runs the user's code.
 
     What that code prints goes to stderr. A file is imported once in a process as long as it stays the same, and the
     function is called once for each seed.
 
     Args:
-        reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments
-            and returns a ``torch.nn.Module`` whose forward takes one tensor and returns logits, [n, classes].
+        reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments, or one
+            named ``batch``, and returns a ``torch.nn.Module`` or a ``Step``.
         batch: Samples in a step, at least 1.
         input_shape: Shape of a sample, of an image channels, height and width; None takes the module's attribute.
         optimizer: What updates the parameters.
         seed: PyTorch's seed, set before the factory runs.
+        train: Patterns of the parameters that train; see ``Step``.
+        channels_last: As in ``capture_module``.
 
     Returns:
         The step, named like the factory, and the module's values.
@@ -65,56 +72,116 @@ def capture(
     """
     name = reference.rpartition(":")[2].strip()
     with contextlib.redirect_stdout(sys.stderr):
-        module = load_module(reference, seed)
+        given = load_module(reference, seed, batch)
         return capture_module(
-            module, batch, input_shape=input_shape, optimizer=optimizer, name=name
+            given,
+            batch,
+            input_shape=input_shape,
+            optimizer=optimizer,
+            name=name,
+            train=train,
+            channels_last=channels_last,
         )
 
 
 def capture_module(
-    module: Any,
+    given: Any,
     batch: int,
     *,
     input_shape: Shape | None = None,
     optimizer: Optimizer = DEFAULT_OPTIMIZER,
     name: str | None = None,
+    train: Sequence[str] = (),
+    channels_last: bool = False,
 ) -> Captured:
-    """Captures a ``torch.nn.Module`` in training mode; the module itself is put into that mode.
+    """Captures a ``torch.nn.Module``, which is put into training mode, or a ``Step``.
 
-    Batch norm counts no batches: ``num_batches_tracked`` is not part of the step.
+    A chain of the layers that the built-in models have is captured as those layers. Any other step is captured as
+    PyTorch traces it: forward, loss and backward as one graph of operators. Batch norm counts no batches:
+    ``num_batches_tracked`` is not part of a step.
 
     Args:
-        module: The module, with float32 parameters in the processor's memory.
+        given: The module or step, with float32 parameters in the processor's memory.
         batch: Samples in a step, at least 1.
         input_shape: Shape of a sample, of an image channels, height and width; None takes the module's attribute.
         optimizer: What updates the parameters.
         name: Name of the step; None takes the class's.
+        train: Patterns of the parameters that train; see ``Step``. Empty for the step's own.
+        channels_last: How a step of operators stores images. One of layers has its channels first; a graph pass
+            changes that.
 
     Returns:
         The step and the module's values.
 
     Raises:
-        UsageError: The input's shape is not known; a parameter is frozen, unused or not float32; forward cannot
-            be traced, uses an operator that is not supported, changes gradients by hooks or by functions with a
-            backward pass of their own, or does not return [n, classes].
+        UsageError: The input's shape is not known; a parameter has no shape yet or is not float32; the step cannot
+            be traced, or uses an operator that is not supported; nothing trains.
     """
+    module = given.module if isinstance(given, Step) else given
     name = name or type(module).__name__
-    if not isinstance(module, import_torch().nn.Module):
-        raise UsageError(f"{name}: this is not a torch.nn.Module", hint="give the model itself")
-    _check_wrappers(name, module)
     if batch < 1:
         raise UsageError(f"{name}: batch={batch} is too small", hint="batch starts at 1")
-    shape = _checked(
-        name, getattr(module, "input_shape", None) if input_shape is None else input_shape
+    if isinstance(module, import_torch().nn.Module):
+        _check_wrappers(name, module)
+        check_parameters(name, module)
+        check_hooks(name, module)
+    wanted = wanted_step(name, given, batch, input_shape, train)
+    graph = _layered(name, wanted, batch, optimizer)
+    if graph is None:
+        graph = lower_step(
+            name,
+            batch,
+            _program(name, wanted, batch),
+            optimizer,
+            wanted.classes,
+            channels_last=channels_last,
+        )
+    kept = {tensor.name for tensor in graph.sources}
+    return Captured(graph, {path: own for path, own in _values(module).items() if path in kept})
+
+
+def _layered(name: str, wanted: WantedStep, batch: int, optimizer: Optimizer) -> StepGraph | None:
+    """The step as layers of the builder; None where it has others."""
+    module, (x, *more) = wanted.module, wanted.inputs.values()
+    trained = all(parameter.requires_grad for parameter in module.parameters())
+    labels = list(wanted.labels.values())
+    if wanted.own_loss or more or not trained or len(labels) != 1 or labels[0].ndim != 1:
+        return None
+    try:
+        program = trace(name, module, tuple(x.shape))
+        builder = StepBuilder(name, batch, tuple(x.shape[1:]))
+        logits = lower(name, program, builder)
+        check_gradients(name, module, tuple(x.shape))
+        return builder.finish(logits, optimizer)
+    except UsageError:
+        return None
+
+
+_PROGRAMS: WeakKeyDictionary[Any, dict[object, Program]] = WeakKeyDictionary()
+"""Traced steps by module, and then by batch, inputs and trained parameters: tracing takes seconds."""
+
+
+def _program(name: str, wanted: WantedStep, batch: int) -> Program:
+    known = _PROGRAMS.setdefault(wanted.module, {})
+    key = (
+        batch,
+        tuple((what, tuple(tensor.shape)) for what, tensor in wanted.inputs.items()),
+        tuple(path for path, p in wanted.module.named_parameters() if p.requires_grad),
+        tuple(part.training for part in wanted.module.modules()),
+        id(wanted.loss) if wanted.own_loss else None,
     )
-    check_hooks(name, module)
-    program = trace(name, module, (batch, *shape))
-    builder = StepBuilder(name, batch, shape)
-    logits = lower(name, program, builder)
-    check_gradients(name, module, (batch, *shape))
-    graph = builder.finish(logits, optimizer)
-    kept = {tensor.name for tensor in graph.sources} & program.values.keys()
-    return Captured(graph, {name: program.values[name] for name in program.values if name in kept})
+    if key not in known:
+        known[key] = trace_step(name, wanted)
+    return known[key]
+
+
+def _values(module: Any) -> dict[str, NDArray[Any]]:
+    """Present parameters and buffers by their name in the ``state_dict``."""
+    return {
+        path: tensor.detach().numpy().copy()
+        for path, tensor in (*module.named_parameters(), *module.named_buffers())
+        if str(tensor.dtype) == "torch.float32" and tensor.device.type == "cpu"
+    }
 
 
 def _check_wrappers(name: str, module: Any) -> None:
@@ -133,21 +200,3 @@ def _check_wrappers(name: str, module: Any) -> None:
                     f"{name}: {path or 'the model'} is wrapped by {written}",
                     hint=f"a step needs no wrapper: return {inner}",
                 )
-
-
-def _checked(name: str, shape: object) -> Shape:
-    if shape is None:
-        raise UsageError(
-            f"{name}: the shape of its input is not known",
-            hint="pass --input-shape 3x32x32, or give the module an attribute input_shape = (3, 32, 32)",
-        )
-    sizes = tuple(shape) if isinstance(shape, tuple | list) else ()
-    if not 1 <= len(sizes) <= MOST_AXES or not all(
-        isinstance(size, int) and size >= 1 for size in sizes
-    ):
-        raise UsageError(
-            f"{name}: input shape {shape!r} is not one to {MOST_AXES} sizes",
-            hint="such as --input-shape 3x32x32, or input_shape = (3, 32, 32) in the module: channels, height and "
-            "width of images, positions and features of sequences, or features alone",
-        )
-    return sizes

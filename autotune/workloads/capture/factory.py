@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +16,8 @@ from autotune.errors import UsageError, pip_install
 
 LONGEST = 300  # characters of another program's message that are passed on
 
-_MADE: dict[tuple[Callable[[], Any], int], Any] = {}
-"""Modules that factories have made, by seed."""
+_MADE: dict[tuple[Any, ...], Any] = {}
+"""What factories have made, by seed, and by batch where they take it."""
 _FILES: dict[tuple[Path, int, int], ModuleType] = {}
 """Files that were imported: where they are, when they were last written, how long they are."""
 
@@ -39,15 +40,16 @@ def import_torch() -> Any:
     return torch
 
 
-def load_module(reference: str, seed: int = 1) -> Any:
+def load_module(reference: str, seed: int = 1, batch: int = 1) -> Any:
     """Imports what is before the colon and calls what is after it.
 
     Args:
         reference: ``package.module:factory`` or ``path/to/file.py:factory``.
         seed: PyTorch's seed, set before the factory runs.
+        batch: Samples in a step, for a factory that has an argument of that name.
 
     Returns:
-        The ``torch.nn.Module`` that the factory returns.
+        What the factory returns: a ``torch.nn.Module``, or a ``Step`` with one.
 
     Raises:
         UsageError: torch is missing; the reference is malformed; there is no such file, module or factory; the
@@ -67,20 +69,29 @@ def load_module(reference: str, seed: int = 1) -> Any:
         raise UsageError(
             f"{source} {what} {factory!r}", hint="it takes no arguments and returns the module"
         )
+    named = {"batch": batch} if _takes_batch(make) else {}
+    key = (make, seed, *named.values())
     with contextlib.suppress(TypeError):  # A callable object may have no hash.
-        if (made := _MADE.get((make, seed))) is not None:
+        if (made := _MADE.get(key)) is not None:
             return made
     torch.manual_seed(seed)
-    with _told(f"{reference}: {factory}()", "it is called without arguments"):
-        module = make()
-    if not isinstance(module, torch.nn.Module):
+    with _told(f"{reference}: {factory}()", "it is called without arguments, or with batch"):
+        made = make(**named)
+    if not isinstance(getattr(made, "module", made), torch.nn.Module):
         raise UsageError(
-            f"{reference}: {factory}() returned {type(module).__name__}, not a torch.nn.Module",
-            hint="return the model itself",
+            f"{reference}: {factory}() returned {type(made).__name__}, not a torch.nn.Module",
+            hint="return the model itself, or an autotune.Step",
         )
     with contextlib.suppress(TypeError):
-        _MADE[make, seed] = module
-    return module
+        _MADE[key] = made
+    return made
+
+
+def _takes_batch(make: Callable[..., Any]) -> bool:
+    try:
+        return "batch" in inspect.signature(make).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def describe(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.workloads.capture.factory import describe, import_torch
-from autotune.workloads.capture.trace import quiet
+from autotune.workloads.capture.messages import quiet
 
 HINT = "a captured step has the gradients of its operators: remove it"
 

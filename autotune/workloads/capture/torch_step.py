@@ -6,7 +6,7 @@ Importing this loads PyTorch, and raises `UsageError` where there is none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from autotune.workloads import (
     Add,
@@ -24,6 +24,7 @@ from autotune.workloads import (
     StepGraph,
 )
 from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.capture.user_step import WantedStep
 from autotune.workloads.graph_reader import Array, GraphReader
 from autotune.workloads.optimizer import Optimizer
 
@@ -33,49 +34,35 @@ F = torch.nn.functional
 Function = Callable[..., Tensor]
 
 
-class EagerStep(Protocol):
-    """A step that PyTorch runs."""
-
-    def step(
-        self,
-        images: Array | Tensor,
-        labels: Array | Tensor,
-        masks: Mapping[str, Array | Tensor] | None = None,
-    ) -> float:
-        """Trains on one batch; returns the loss before the update."""
-
-
 class ModuleStep:
-    """The step of a module of the user's own: zero the gradients, forward, cross entropy, backward, update.
+    """A step of the user's own: zero the gradients, forward, loss, backward, update.
 
     Args:
-        module: A ``torch.nn.Module``; it is put into training mode, and it is trained.
+        wanted: The step; its module is trained.
         optimizer: How its parameters are updated.
     """
 
-    def __init__(self, module: Any, optimizer: Optimizer) -> None:
-        self._module = module.train()
-        self._optimizer = _update(list(module.parameters()), optimizer)
+    def __init__(self, wanted: WantedStep, optimizer: Optimizer) -> None:
+        self._wanted = wanted
+        trained = [p for p in wanted.module.parameters() if p.requires_grad]
+        self._optimizer = _update(trained, optimizer)
 
-    def step(
-        self,
-        images: Array | Tensor,
-        labels: Array | Tensor,
-        masks: Mapping[str, Array | Tensor] | None = None,
-    ) -> float:
-        """Trains on one batch, with dropout masks of PyTorch's own.
+    def step(self, given: Mapping[str, Array | Tensor]) -> float:
+        """Trains on one batch, with random numbers of PyTorch's own.
 
         Args:
-            images: [n, c, h, w].
-            labels: [n], classes from 0.
-            masks: Not used.
+            given: Inputs and labels by name, in the module's shapes.
 
         Returns:
             The loss before the update.
         """
+        inputs, labels = (
+            [torch.as_tensor(given[name], dtype=like.dtype) for name, like in examples.items()]
+            for examples in (self._wanted.inputs, self._wanted.labels)
+        )
         self._optimizer.zero_grad(set_to_none=True)
-        logits = self._module(torch.as_tensor(images, dtype=torch.float32))
-        loss = F.cross_entropy(logits, torch.as_tensor(labels, dtype=torch.int64))
+        arguments, named = self._wanted.arguments(inputs)
+        loss = self._wanted.loss(self._wanted.module(*arguments, **named), *labels)
         loss.backward()
         self._optimizer.step()
         return float(loss.item())

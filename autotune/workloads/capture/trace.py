@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import io
-import logging
-import re
-import traceback
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.workloads.capture.factory import describe, import_torch
+from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.capture.messages import quiet, untraceable, written_line
 from autotune.workloads.capture.program import Operation, Program, Reference
 
 COUNTER = "num_batches_tracked"  # read only by batch norms without momentum, which are refused
 
 
 def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
-    """Traces a module in training mode on one input, without computing anything.
+    """Traces a module on one input, without computing anything.
 
     Args:
         name: The model's name, for messages.
-        module: A ``torch.nn.Module``; it is put into training mode.
+        module: A ``torch.nn.Module`` in training mode.
         shape: Shape of the input, [n, c, h, w].
 
     Returns:
         The forward pass.
 
     Raises:
-        UsageError: torch is missing; a parameter is frozen, unused or of a kind that is not supported; tracing
+        UsageError: torch is missing; a parameter is not used; tracing
             fails; or forward does not take one tensor and return one of shape [n, classes].
     """
     torch = import_torch()
-    _check_parameters(name, module, torch)
-    module.train()
     try:
         with quiet(), _inference_regions(torch) as regions:
             exported = torch.export.export(module, (torch.empty(shape),), strict=False)
     except Exception as error:
-        raise _untraceable(name, shape, error) from error
+        raise untraceable(name, shape, error) from error
     if regions:
         raise UsageError(
             f"{name}: torch.inference_mode() in forward is not supported",
@@ -68,15 +61,16 @@ def _inference_regions(torch: Any) -> Iterator[list[Any]]:
         torch.inference_mode.__enter__ = enter
 
 
-def _check_parameters(name: str, module: Any, torch: Any) -> None:
+def check_parameters(name: str, module: Any) -> None:
+    """Refuses parameters without a shape, of another type than float32, or on another device.
+
+    Raises:
+        UsageError: There is one; the message names it.
+    """
+    torch = import_torch()
     for path, parameter in module.named_parameters():
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
             what, hint = "has no shape yet", "run the model once before it is returned"
-        elif not parameter.requires_grad:
-            what, hint = (
-                "is frozen (requires_grad=False)",
-                "a step trains every parameter: unfreeze it",
-            )
         elif parameter.dtype != torch.float32:
             what, hint = f"is {str(parameter.dtype).removeprefix('torch.')}", "call model.float()"
         elif parameter.device.type != "cpu":
@@ -90,35 +84,6 @@ def _check_parameters(name: str, module: Any, torch: Any) -> None:
                 f"{name}: batch norm {path or 'itself'} averages over all batches (momentum=None)",
                 hint="give it a momentum, such as 0.1",
             )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keeps torch's warnings and its listings of what failed away from the user's terminal."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
-
-
-def _untraceable(name: str, shape: tuple[int, ...], error: Exception) -> UsageError:
-    text = str(error).lower()
-    frames = traceback.extract_tb(error.__traceback__)
-    written = _innermost((frame.filename, str(frame.lineno), frame.line or "") for frame in frames)
-    if "data-dependent" in text or "DataDependent" in type(error).__name__:
-        return UsageError(
-            f"{name}: forward takes a decision that depends on the data: {written or describe(error)}",
-            hint="a step does the same work for every batch; decide by shapes or by settings",
-        )
-    return UsageError(
-        f"{name}: forward fails on an input of shape {shape}: {describe(error)}"
-        + (f" at {written}" if written else ""),
-        hint="it must take one tensor of that shape; --input-shape sets it",
-    )
 
 
 def _program(name: str, module: Any, exported: Any, batch: int) -> Program:
@@ -213,7 +178,7 @@ def _operation(node: Any, classes: Mapping[str, type]) -> Operation:
         layer=f"nn.{kind.__name__}"
         if kind is not None and kind.__module__.startswith("torch.nn.modules.")
         else "",
-        written=_written(node),
+        written=written_line(node),
         shape=_shape(node),
         dtype=str(getattr(node.meta.get("val"), "dtype", "")).removeprefix("torch."),
         readers=tuple(user.name for user in node.users),
@@ -221,28 +186,6 @@ def _operation(node: Any, classes: Mapping[str, type]) -> Operation:
             schema and schema.is_mutable and str(node.target).split(".")[1].endswith("_")
         ),
     )
-
-
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]+)')
-
-
-def _written(node: Any) -> str:
-    """The innermost line of a node's stack that the user wrote; of a region, its first line that has one."""
-    found = _innermost(_FRAME.findall(node.meta.get("stack_trace") or ""))
-    for argument in () if found else node.all_input_nodes:
-        inner: Any = getattr(node.graph.owning_module, str(argument.target), None)
-        for other in inner.graph.nodes if hasattr(inner, "graph") else ():
-            found = found or _written(other)
-    return found
-
-
-def _innermost(frames: Iterable[tuple[str, str, str]]) -> str:
-    """The last of files, lines and their code that is neither PyTorch's nor ours; empty without one."""
-    packages = (str(Path(import_torch().__file__).parent), str(Path(__file__).parents[2]))
-    for file, line, code in reversed(list(frames)):
-        if not file.startswith(packages):
-            return f"`{code.strip()[:100]}`, line {line} of {Path(file).name}"
-    return ""
 
 
 def _shape(node: Any) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
 from .activation import Relu
 from .base import ROLES, DType, Operator, Role, TensorSpec
+from .batched import Bmm
 from .convolution import Conv2d
 from .dense import Matmul
+from .described import Expression
 from .elementwise import Add, Bias, Concat, Dropout
 from .kernel import Kernel
 from .loss import CrossEntropy
@@ -19,11 +21,13 @@ __all__ = [
     "BatchNorm",
     "BatchStats",
     "Bias",
+    "Bmm",
     "Concat",
     "Conv2d",
     "CrossEntropy",
     "DType",
     "Dropout",
+    "Expression",
     "GlobalAvgPool",
     "Kernel",
     "Matmul",

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from autotune.errors import UsageError
 from autotune.workloads.operators.base import Operator, Role, TensorSpec
+from autotune.workloads.operators.batched import Bmm
 from autotune.workloads.operators.convolution import Conv2d
 from autotune.workloads.operators.dense import Matmul
 
@@ -147,4 +148,4 @@ class Kernel:
     @property
     def is_compute(self) -> bool:
         """True where arithmetic dominates (convolution and matmul), false for memory-bound ones."""
-        return isinstance(self.operator, Conv2d | Matmul)
+        return isinstance(self.operator, Conv2d | Matmul | Bmm)

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from autotune.errors import UsageError, choices
 from autotune.workloads.operators.activation import Relu
 from autotune.workloads.operators.base import Operator, Pair, field_types, optional_fields
+from autotune.workloads.operators.batched import Bmm
 from autotune.workloads.operators.convolution import Conv2d
 from autotune.workloads.operators.dense import Matmul
+from autotune.workloads.operators.described import Expression
 from autotune.workloads.operators.elementwise import Add, Bias, Concat, Dropout
 from autotune.workloads.operators.loss import CrossEntropy
 from autotune.workloads.operators.normalization import BatchNorm, BatchStats, RunningStats
@@ -23,6 +25,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         for operator in (
             Conv2d,
             Matmul,
+            Bmm,
             Bias,
             BatchStats,
             BatchNorm,
@@ -39,6 +42,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
             Momentum,
             Adam,
             RunningPower,
+            Expression,
         )
     }
 )
@@ -68,6 +72,8 @@ def operator_from_spec(text: str) -> Operator:
         raise UsageError(
             f"unknown operator {name!r} in {text!r}", hint=choices(name, OPERATORS, "operators:")
         )
+    if issubclass(operator, Expression):
+        return operator(body)
     types = field_types(operator)
     values: dict[str, int | bool | Pair] = {}
     for part in body.split(",") if body.strip() else ():

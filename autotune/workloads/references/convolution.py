@@ -81,3 +81,13 @@ def _fold(operator: Conv2d, columns: Array) -> Array:
     for r, s, rows, cols in _windows(operator):
         padded[:, rows, cols] += columns[:, r, s]
     return padded[:, top : top + h, left : left + w]
+
+
+def bmm(role: Role, inputs: list[Array]) -> list[Array]:
+    """Computes one role of a batched matrix product."""
+    first, second = inputs
+    if role == "forward":
+        return [first @ second.transpose(0, 2, 1)]
+    if role == "data_grad":
+        return [first @ second]
+    return [second.transpose(0, 2, 1) @ first]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
+from autotune.workloads.expressions import evaluate_described
 from autotune.workloads.layout import channels_first, operand_layouts
 from autotune.workloads.operators import (
     Adam,
@@ -17,10 +18,12 @@ from autotune.workloads.operators import (
     BatchNorm,
     BatchStats,
     Bias,
+    Bmm,
     Concat,
     Conv2d,
     CrossEntropy,
     Dropout,
+    Expression,
     GlobalAvgPool,
     Kernel,
     Matmul,
@@ -104,6 +107,8 @@ def _compute(kernel: Kernel, inputs: list[Array]) -> Sequence[Array]:
             return convolution.conv2d(operator, role, inputs)
         case Matmul() as operator:
             return convolution.matmul(operator, role, inputs)
+        case Bmm():
+            return convolution.bmm(role, inputs)
         case Bias() as operator:
             return elementwise.bias(operator, role, inputs)
         case Relu() as operator:
@@ -132,6 +137,8 @@ def _compute(kernel: Kernel, inputs: list[Array]) -> Sequence[Array]:
             return elementwise.cross_entropy(operator, role, inputs[0], inputs[1])
         case Sgd() | Momentum() | Adam() | RunningPower() as operator:
             return optimizers.update(operator, inputs)
+        case Expression() as operator:
+            return evaluate_described(operator.kernel, inputs)
         case unknown:
             raise UsageError(
                 f"operator {unknown.name} has no reference",

@@ -13,6 +13,7 @@ from autotune.workloads.operators import (
     BatchNorm,
     CrossEntropy,
     Dropout,
+    Expression,
     Kernel,
     MaxPool2d,
     Momentum,
@@ -20,6 +21,7 @@ from autotune.workloads.operators import (
     RunningStats,
     Sgd,
 )
+from autotune.workloads.references.described_inputs import described_inputs
 from autotune.workloads.references.pooling import max_pool2d_forward
 
 RATES = {
@@ -49,7 +51,7 @@ def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
     Labels are random classes; the pool index is the one of a random ``x``; dropout masks are 0 or
     ``1 / (1 - p)`` with ``p = 0.5``; an optimiser's rates are ``RATES`` and its second moments are not
     negative. Of a batch normalisation, variances are positive, outputs reach beyond 6 and the momentum
-    is 0.1; of a ReLU6, all operands reach beyond 6.
+    is 0.1; of a ReLU6, all operands reach beyond 6. For described kernels see ``described_inputs``.
 
     Args:
         kernel: The kernel.
@@ -75,6 +77,8 @@ def _operands(kernel: Kernel, generator: np.random.Generator) -> list[NDArray[An
 
 def _channels_first(kernel: Kernel, generator: np.random.Generator) -> list[NDArray[Any]]:
     operator = kernel.operator
+    if isinstance(operator, Expression):
+        return described_inputs(operator.kernel, generator)
     arrays: list[NDArray[Any]] = []
     for spec in kernel.inputs:
         if isinstance(operator, CrossEntropy) and spec.name == "labels":

@@ -1,0 +1,160 @@
+"""Described kernels: their expressions as tensor expressions, alone or as the epilogue of another kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from tvm import te, tirx
+
+from autotune.compiler.formulations.registry import Tensors, epilogue, formulation
+from autotune.workloads.expressions import Apply, Axis, Constant, Described, Load, Stage, walk
+from autotune.workloads.operators import Expression
+
+_COMBINED: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {"sum": te.sum, "max": te.max, "min": te.min}
+)
+_DTYPES = MappingProxyType({"float": "float32", "int": "int32", "bool": "bool"})
+
+
+@formulation("expr", "forward", "direct")
+@formulation("expr", "update", "direct")
+def described(op: Expression, inputs: Tensors) -> Tensors:
+    return _outputs(op.kernel, inputs)
+
+
+@epilogue("expr", "forward")
+@epilogue("expr", "update")
+def described_after(op: Expression, streamed: Any, added: Tensors) -> Tensors:
+    """The only stage of a kernel, over the loops of the result that it follows, whose shape may be another."""
+    (stage,) = op.kernel.stages
+    shape = _sizes(streamed)
+
+    def body(*index: Any) -> Any:
+        return _value(
+            stage, reshaped_index(index, shape, stage.shape), [*added, streamed], op.kernel
+        )
+
+    return [te.compute(shape, body, name="t0")]
+
+
+def _outputs(kernel: Described, inputs: Tensors) -> Tensors:
+    tensors = list(inputs)
+    for number, stage in enumerate(kernel.stages):
+        tensors.append(_stage(kernel, stage, tensors, f"t{number}"))
+    return [tensors[len(kernel.operands) + number] for number in kernel.outputs]
+
+
+def _stage(kernel: Described, stage: Stage, tensors: Sequence[Any], name: str) -> Any:
+    reduced = [te.reduce_axis((0, size), f"r{number}") for number, size in enumerate(stage.reduced)]
+
+    def body(*spatial: Any) -> Any:
+        value = _value(stage, [*spatial, *reduced], tensors, kernel)
+        return _COMBINED[stage.combiner](value, axis=reduced) if reduced else value
+
+    return te.compute(stage.shape, body, name=name)
+
+
+def _value(stage: Stage, axes: Sequence[Any], tensors: Sequence[Any], kernel: Described) -> Any:
+    """The body of a stage at an index of its loops."""
+    done: dict[Any, Any] = {}
+    for term in walk(stage.body):
+        match term:
+            case Axis(number=at):
+                done[term] = axes[at]
+            case Constant(value=value, type=kind):
+                done[term] = te.const(value, _DTYPES[kind])
+            case Load():
+                tensor = tensors[term.source]
+                index = [done[one] for one in term.at]
+                shape = kernel.source(term.source).shape
+                done[term] = tensor[tuple(reshaped_index(index, shape, _sizes(tensor)))]
+            case Apply():
+                done[term] = _APPLIED[term.function](*[done[one] for one in term.arguments])
+    return done[stage.body]
+
+
+def reshaped_index(index: Sequence[Any], shape: Sequence[int], wanted: Sequence[int]) -> list[Any]:
+    """The index, in another shape of the same elements, of what an index names in one."""
+    found: list[Any] = []
+    left, right = 0, 0
+    while left < len(shape) or right < len(wanted):
+        # The shortest runs of axes of both that have the same number of elements.
+        begin, start = left, right
+        have, want = 1, 1
+        while left == begin or right == start or have != want:
+            if right < len(wanted) and (want < have or right == start or left == len(shape)):
+                want *= wanted[right]
+                right += 1
+            elif left < len(shape):
+                have *= shape[left]
+                left += 1
+            else:
+                break
+        found += _run(index[begin:left], shape[begin:left], wanted[start:right])
+    return found
+
+
+def _run(index: Sequence[Any], shape: Sequence[int], wanted: Sequence[int]) -> list[Any]:
+    long = [one for one, size in zip(index, shape, strict=True) if size > 1]
+    if [size for size in shape if size > 1] == [size for size in wanted if size > 1]:
+        given = iter(long)
+        return [next(given) if size > 1 else 0 for size in wanted]
+    flat: Any = 0
+    for one, size in zip(index, shape, strict=True):
+        flat = flat * size + one
+    found: list[Any] = []
+    for size in reversed(wanted):
+        found.append(te.floormod(flat, size))
+        flat = te.floordiv(flat, size)
+    return found[::-1]
+
+
+def _sizes(tensor: Any) -> tuple[int, ...]:
+    return tuple(int(extent) for extent in tensor.shape)
+
+
+def _select(condition: Any, yes: Any, no: Any) -> Any:
+    return tirx.Select(condition, yes, no)
+
+
+_APPLIED: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "neg": lambda x: -x,
+        "abs": te.abs,
+        "exp": te.exp,
+        "log": te.log,
+        "sqrt": te.sqrt,
+        "tanh": te.tanh,
+        "sigmoid": te.sigmoid,
+        "erf": te.erf,
+        "sin": te.sin,
+        "cos": te.cos,
+        "log1p": lambda x: te.log(x + te.const(1.0, "float32")),
+        "expm1": lambda x: te.exp(x) - te.const(1.0, "float32"),
+        "floor": te.floor,
+        "ceil": te.ceil,
+        "trunc": te.trunc,
+        "nearest": te.round,
+        "add": lambda a, b: a + b,
+        "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b,
+        "max": te.max,
+        "min": te.min,
+        "div": lambda a, b: te.div(a, b),
+        "pow": te.power,
+        "floordiv": te.floordiv,
+        "mod": te.floormod,
+        "lt": lambda a, b: a < b,
+        "le": lambda a, b: a <= b,
+        "eq": lambda a, b: a.equal(b),
+        "ne": lambda a, b: tirx.NE(a, b),
+        "and": te.all,
+        "or": te.any,
+        "not": tirx.Not,
+        "select": _select,
+        "float": lambda x: x.astype("float32"),
+        "int": lambda x: x.astype("int32"),
+    }
+)

@@ -1,0 +1,186 @@
+"""Gives a stage as few loops as it needs: none of size 1, and one for axes that are always read together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotune.workloads.expressions import (
+    Apply,
+    Axis,
+    Load,
+    Operand,
+    Stage,
+    Term,
+    apply,
+    integer,
+    walk,
+)
+
+
+@dataclass(frozen=True)
+class Read:
+    """A stored tensor in the shape in which a kernel reads it.
+
+    Attributes:
+        tensor: Its name.
+        operand: Shape and type; only the number of elements is that of the tensor.
+    """
+
+    tensor: str
+    operand: Operand
+
+
+def compact(stage: Stage, reads: Sequence[Read]) -> tuple[Stage, list[Read]]:
+    """Compacts the loops of a stage.
+
+    Args:
+        stage: The stage; its loads have the numbers of ``reads`` as their sources.
+        reads: What it may read.
+
+    Returns:
+        The stage, whose loads are numbered anew, and what it reads, in that order.
+    """
+    known = _Reads(reads)
+    stage = _without_units(stage)
+    while (axis := _mergeable(stage, known)) is not None:
+        stage = _merged(stage, axis, known)
+    return _numbered(stage, known)
+
+
+class _Reads:
+    """Reads by number, to which some are added."""
+
+    def __init__(self, reads: Sequence[Read]) -> None:
+        self._reads = list(reads)
+        self._numbers = {read: number for number, read in enumerate(reads)}
+
+    def __getitem__(self, number: int) -> Read:
+        return self._reads[number]
+
+    def number(self, read: Read) -> int:
+        if read not in self._numbers:
+            self._numbers[read] = len(self._reads)
+            self._reads.append(read)
+        return self._numbers[read]
+
+
+def _without_units(stage: Stage) -> Stage:
+    sizes = (*stage.shape, *stage.reduced)
+    long = [axis for axis, size in enumerate(sizes) if size > 1]
+    axes: dict[int, Term] = {axis: integer(0) for axis in range(len(sizes))}
+    axes |= {axis: Axis(at) for at, axis in enumerate(long)}
+    shape = tuple(size for size in stage.shape if size > 1)
+    if not shape:
+        shape = (1,)  # A result has an axis, which nothing is read along.
+        axes = {
+            axis: Axis(term.number + 1) if isinstance(term, Axis) else term
+            for axis, term in axes.items()
+        }
+    reduced = tuple(size for size in stage.reduced if size > 1)
+    body = _rewritten(stage.body, axes)
+    return Stage(shape, reduced, stage.combiner if reduced else "map", body)
+
+
+def _rewritten(term: Term, axes: dict[int, Term]) -> Term:
+    done: dict[Term, Term] = {}
+    for current in walk(term):
+        match current:
+            case Axis(number=at):
+                done[current] = axes.get(at, current)
+            case Load():
+                done[current] = replace(current, at=tuple(done[index] for index in current.at))
+            case Apply():
+                done[current] = apply(
+                    current.function, *[done[argument] for argument in current.arguments]
+                )
+            case _:
+                done[current] = current
+    return done[term]
+
+
+def _mergeable(stage: Stage, reads: _Reads) -> int | None:
+    """An axis that is only ever read together with the next one, which follows it in memory."""
+    sizes = (*stage.shape, *stage.reduced)
+    terms = list(walk(stage.body))
+    apart = {
+        argument.number
+        for term in terms
+        if isinstance(term, Apply)
+        for argument in term.arguments
+        if isinstance(argument, Axis)
+    }
+    if isinstance(stage.body, Axis):
+        apart.add(stage.body.number)
+    loads = [term for term in terms if isinstance(term, Load)]
+    for axis in range(len(sizes) - 1):
+        if axis + 1 == len(stage.shape) or {axis, axis + 1} & apart:
+            continue
+        if all(_together(load, axis, sizes[axis + 1], reads) for load in loads):
+            return axis
+    return None
+
+
+def _together(load: Load, axis: int, size: int, reads: _Reads) -> bool:
+    first = [at for at, index in enumerate(load.at) if index == Axis(axis)]
+    second = [at for at, index in enumerate(load.at) if index == Axis(axis + 1)]
+    if not first and not second:
+        return True
+    shape = reads[load.source].operand.shape
+    return len(first) == len(second) == 1 and second[0] == first[0] + 1 and shape[second[0]] == size
+
+
+def _merged(stage: Stage, axis: int, reads: _Reads) -> Stage:
+    sizes = [*stage.shape, *stage.reduced]
+    spatial = len(stage.shape) - (axis < len(stage.shape))
+    sizes[axis : axis + 2] = [sizes[axis] * sizes[axis + 1]]
+    done: dict[Term, Term] = {}
+    for current in walk(stage.body):
+        match current:
+            case Axis(number=at):
+                done[current] = Axis(at - 1) if at > axis + 1 else current
+            case Load():
+                done[current] = _merged_load(current, axis, done, reads)
+            case Apply():
+                done[current] = apply(
+                    current.function, *[done[argument] for argument in current.arguments]
+                )
+            case _:
+                done[current] = current
+    return Stage(tuple(sizes[:spatial]), tuple(sizes[spatial:]), stage.combiner, done[stage.body])
+
+
+def _merged_load(load: Load, axis: int, done: dict[Term, Term], reads: _Reads) -> Load:
+    at = [done[index] for index in load.at]
+    if Axis(axis) not in load.at:
+        return replace(load, at=tuple(at))
+    first = load.at.index(Axis(axis))
+    read = reads[load.source]
+    shape = list(read.operand.shape)
+    shape[first : first + 2] = [shape[first] * shape[first + 1]]
+    del at[first + 1]
+    operand = Operand(tuple(shape), read.operand.dtype)
+    return Load(reads.number(Read(read.tensor, operand)), tuple(at), load.type)
+
+
+def _numbered(stage: Stage, reads: _Reads) -> tuple[Stage, list[Read]]:
+    """Numbers the loads by where they first occur."""
+    used: list[Read] = []
+    done: dict[Term, Term] = {}
+    for current in walk(stage.body):
+        match current:
+            case Load():
+                read = reads[current.source]
+                if read not in used:
+                    used.append(read)
+                at = tuple(done[index] for index in current.at)
+                done[current] = Load(used.index(read), at, current.type)
+            case Apply():
+                done[current] = Apply(
+                    current.function,
+                    tuple(done[argument] for argument in current.arguments),
+                    current.type,
+                )
+            case _:
+                done[current] = current
+    return replace(stage, body=done[stage.body]), used

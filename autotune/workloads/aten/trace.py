@@ -1,0 +1,334 @@
+"""Traces forward, loss and backward of a PyTorch module as one graph of ATen operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.workloads.aten.program import Operation, Program, Ref, Source
+from autotune.workloads.capture.factory import import_torch
+from autotune.workloads.capture.messages import quiet, untraceable, written_line
+from autotune.workloads.capture.user_step import WantedStep
+
+_KEPT = (
+    "native_batch_norm_backward.default",
+    "upsample_bilinear2d.vec",
+    "upsample_bilinear2d_backward.default",
+    "upsample_nearest2d.vec",
+    "upsample_nearest2d_backward.default",
+    "avg_pool2d.default",
+    "avg_pool2d_backward.default",
+    "_adaptive_avg_pool2d.default",
+    "_adaptive_avg_pool2d_backward.default",
+)
+"""Operators that are not taken apart, since as a whole they have a better form."""
+
+_DTYPES = {"float32": "float32", "int64": "int32", "int32": "int32", "bool": "bool"}
+
+
+def trace_step(name: str, step: WantedStep) -> Program:
+    """Traces a step without computing anything: every tensor is a fake one.
+
+    Args:
+        name: The model's name, for messages.
+        step: The step, its module in the mode in which it trains. Parameters that do not require a gradient, or
+            that the loss does not depend on, are frozen.
+
+    Returns:
+        The step without the update.
+
+    Raises:
+        UsageError: Forward, loss or backward cannot be traced; nothing trains; a tensor has a type that is not
+            float32, an integer or a truth value.
+    """
+    torch = import_torch()
+    module, inputs, labels = step.module, step.inputs, step.labels
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    asked = {path: p.requires_grad for path, p in parameters.items()}
+    groups = (parameters, buffers, dict(inputs), dict(labels))
+    flat = [tensor for group in groups for tensor in group.values()]
+    names = [path for group in groups for path in group]
+
+    def whole(*tensors: Any) -> tuple[Any, ...]:
+        given = iter(tensors)
+        own = {path: next(given) for path in parameters}
+        # The module changes these, and a step may not change what it is given.
+        state = {path: next(given).clone() for path in buffers}
+        data = [next(given) for _ in inputs]
+        arguments, named = step.arguments(data)
+        result = torch.func.functional_call(module, {**own, **state}, arguments, named)
+        value = step.loss(result, *given)
+        if not isinstance(value, torch.Tensor) or value.numel() != 1:
+            raise UsageError(
+                f"{name}: the loss is not one number",
+                hint="return the mean or the sum of the losses",
+            )
+        trained = [own[path] for path, wanted in asked.items() if wanted]
+        if not trained or not value.requires_grad:
+            raise _NothingTrainsError
+        found = iter(torch.autograd.grad(value, trained, allow_unused=True))
+        gradients = [next(found) if wanted else None for wanted in asked.values()]
+        return (value, *gradients, *state.values())
+
+    try:
+        with quiet(), _noted_modules(torch, module):
+            graph = _traced(torch, whole, flat, [asked.get(path, False) for path in names])
+    except _NothingTrainsError:
+        raise UsageError(
+            f"{name}: the loss depends on no parameter that trains",
+            hint="let some parameters require a gradient",
+        ) from None
+    except UsageError:
+        raise
+    except Exception as error:
+        shape = tuple(next(iter(inputs.values())).shape) if inputs else ()
+        raise untraceable(name, shape, error) from error
+    return _Reader(name, graph, names, groups).program()
+
+
+class _NothingTrainsError(Exception):
+    """No parameter gets a gradient."""
+
+
+def _traced(
+    torch: Any, step: Callable[..., Any], flat: Sequence[Any], trains: Sequence[bool]
+) -> Any:
+    """The graph of a step: first as PyTorch runs it, then without mutations and in core operators."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    given = [
+        tensor.detach().requires_grad_(trained) if tensor.is_floating_point() else tensor
+        for tensor, trained in zip(flat, trains, strict=True)
+    ]
+    with (
+        torch.fx.traceback.preserve_node_meta(),
+        sdpa_kernel(SDPBackend.MATH),
+        torch.backends.mkldnn.flags(enabled=False),
+    ):
+        first = make_fx(
+            step,
+            decomposition_table={torch.ops.aten.native_batch_norm.default: _batch_norm(torch)},
+            tracing_mode="fake",
+            _allow_non_fake_inputs=True,
+            record_stack_traces=True,
+        )(*given)
+        with torch.no_grad():
+            second = make_fx(
+                torch.func.functionalize(torch.fx.Interpreter(first).run, remove="mutations"),
+                decomposition_table=_decompositions(torch),
+                tracing_mode="fake",
+            )(*[tensor.detach() for tensor in given])
+    return second.graph
+
+
+def _batch_norm(torch: Any) -> Callable[..., Any]:
+    """Batch norm with its mutation of the running statistics in plain sight; its schema does not tell of it."""
+
+    def normalised(
+        x: Any,
+        weight: Any,
+        bias: Any,
+        mean: Any,
+        var: Any,
+        training: bool,
+        momentum: float,
+        eps: float,
+    ) -> Any:
+        y, saved, inverse, new_mean, new_var = torch.ops.aten._native_batch_norm_legit_functional(
+            x, weight, bias, mean, var, training, momentum, eps
+        )
+        if training:
+            mean.copy_(new_mean)
+            var.copy_(new_var)
+        return y, saved, inverse
+
+    def untracked(
+        x: Any,
+        weight: Any,
+        bias: Any,
+        mean: Any,
+        var: Any,
+        training: bool,
+        momentum: float,
+        eps: float,
+    ) -> Any:
+        if mean is not None:
+            return normalised(x, weight, bias, mean, var, training, momentum, eps)
+        return torch.ops.aten._native_batch_norm_legit.no_stats(
+            x, weight, bias, True, momentum, eps
+        )
+
+    return untracked
+
+
+def _decompositions(torch: Any) -> dict[Any, Any]:
+    table = dict(torch._decomp.core_aten_decompositions())
+    for kept in _KEPT:
+        operator, _, overload = kept.partition(".")
+        table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)
+    return table
+
+
+@contextmanager
+def _noted_modules(torch: Any, module: Any) -> Iterator[None]:
+    """Marks what a module's parts compute with their paths, in the metadata of the traced nodes."""
+    entered: list[Any] = []
+    handles = []
+    for path, part in module.named_modules():
+
+        def enter(_part: Any, _arguments: Any, path: str = path) -> None:
+            noted = torch.fx.traceback.annotate({"module": path})
+            noted.__enter__()
+            entered.append(noted)
+
+        def leave(_part: Any, _arguments: Any, _result: Any) -> None:
+            entered.pop().__exit__(None, None, None)
+
+        handles.append(part.register_forward_pre_hook(enter))
+        handles.append(part.register_forward_hook(leave, always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Reader:
+    """Reads a traced graph.
+
+    Args:
+        name: The model's name, for messages.
+        graph: The graph; its results are the loss, a gradient for each parameter, and the buffers.
+        names: Path of each source, in order.
+        groups: Parameters, buffers, inputs and labels by path.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        graph: Any,
+        names: Sequence[str],
+        groups: tuple[Mapping[str, Any], ...],
+    ) -> None:
+        self._name = name
+        self._graph = graph
+        self._names = names
+        self._parameters, self._buffers, self._inputs, self._labels = groups
+        self._several: dict[str, tuple[str, int]] = {}
+        """Name of a node that picks a result -> the operation, and the number of the result."""
+
+    def program(self) -> Program:
+        (output,) = (node for node in self._graph.nodes if node.op == "output")
+        value, *rest = output.args[0]
+        # Counters of batches are no part of a step.
+        floats = [tensor.is_floating_point() for tensor in self._buffers.values()]
+        kept = len(self._parameters)
+        rest[kept:] = [
+            node if known else None for node, known in zip(rest[kept:], floats, strict=True)
+        ]
+        output.args = ((value, *rest),)
+        self._graph.eliminate_dead_code()
+        gradients = dict(zip(self._parameters, rest, strict=False))
+        after = dict(zip(self._buffers, rest[len(self._parameters) :], strict=True))
+        sources = [node for node in self._graph.nodes if node.op == "placeholder"]
+        operations = tuple(self._operations())
+        changed = {
+            path: self._ref(node)
+            for path, node in after.items()
+            if node is not None and not _unchanged(node)
+        }
+        return Program(
+            sources=tuple(
+                self._source(node, path, gradients.get(path) is not None)
+                for node, path in zip(sources, self._names, strict=True)
+                if path not in self._buffers or self._buffers[path].is_floating_point()
+            ),
+            operations=operations,
+            loss=self._ref(value),
+            gradients={
+                path: self._ref(node) for path, node in gradients.items() if node is not None
+            },
+            buffers=changed,
+        )
+
+    def _source(self, node: Any, path: str, trained: bool) -> Source:
+        tensor = node.meta["val"]
+        kind: Any = "trained" if trained else "frozen"
+        if path in self._buffers:
+            kind = "buffer"
+        elif path not in self._parameters:
+            kind = "input" if path in self._inputs else "label"
+        return Source(node.name, kind, path, tuple(tensor.shape), self._dtype(path, tensor))
+
+    def _dtype(self, what: str, tensor: Any) -> Any:
+        found = str(tensor.dtype).removeprefix("torch.")
+        if found not in _DTYPES:
+            raise UsageError(
+                f"{self._name}: {what} is {found}",
+                hint="a step is computed in float32: leave the conversion out, or call model.float()",
+            )
+        return _DTYPES[found]
+
+    def _operations(self) -> Iterator[Operation]:
+        for node in self._graph.nodes:
+            if node.op == "get_attr":
+                raise UsageError(
+                    f"{self._name}: forward makes a tensor of its own: {node.target}",
+                    hint="register it with register_buffer",
+                )
+            if node.op != "call_function":
+                continue
+            if getattr(node.target, "__name__", "") == "getitem":
+                self._several[node.name] = (node.args[0].name, node.args[1])
+                continue
+            if "_assert_" in str(node.target):
+                continue
+            yield self._operation(node)
+
+    def _operation(self, node: Any) -> Operation:
+        arguments: dict[str, Any] = {}
+        for position, declared in enumerate(node.target._schema.arguments):
+            if position < len(node.args):
+                value = node.args[position]
+            elif declared.name in node.kwargs:
+                value = node.kwargs[declared.name]
+            else:
+                value = declared.default_value if declared.has_default_value() else None
+            arguments[declared.name] = self._plain(value)
+        results = node.meta["val"]
+        tensors = results if isinstance(results, tuple | list) else (results,)
+        custom = node.meta.get("custom") or {}
+        return Operation(
+            name=node.name,
+            operator=str(node.target),
+            arguments=arguments,
+            shapes=tuple(tuple(int(n) for n in getattr(one, "shape", ())) for one in tensors),
+            dtypes=tuple(
+                "" if one is None else self._dtype(str(node.target), one) for one in tensors
+            ),
+            module=custom.get("module", ""),
+            written=written_line(node),
+            readers=len(node.users),
+        )
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(self._plain(item) for item in value)
+        if hasattr(value, "users"):
+            return self._ref(value)
+        return str(value) if type(value).__module__.startswith("torch") else value
+
+    def _ref(self, node: Any) -> Ref:
+        if node.name in self._several:
+            return Ref(*self._several[node.name])
+        return Ref(node.name)
+
+
+def _unchanged(node: Any) -> bool:
+    """Whether a buffer's value after the step is the one before it."""
+    while node.op == "call_function" and str(node.target).split(".")[1] in ("clone", "alias"):
+        node = node.args[0]
+    return bool(node.op == "placeholder")

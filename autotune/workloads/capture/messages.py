@@ -1,0 +1,68 @@
+"""What a user reads of PyTorch's tracing: where something was written, and why it cannot be traced."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.workloads.capture.factory import describe, import_torch
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps torch's warnings and its listings of what failed away from the user's terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def untraceable(name: str, shape: tuple[int, ...], error: Exception) -> UsageError:
+    """The refusal of a forward pass that cannot be traced, with the user's own line where that is known."""
+    text = str(error).lower()
+    frames = traceback.extract_tb(error.__traceback__)
+    written = _innermost((frame.filename, str(frame.lineno), frame.line or "") for frame in frames)
+    if "data-dependent" in text or "DataDependent" in type(error).__name__:
+        return UsageError(
+            f"{name}: forward takes a decision that depends on the data: {written or describe(error)}",
+            hint="a step does the same work for every batch; decide by shapes or by settings",
+        )
+    return UsageError(
+        f"{name}: forward fails on an input of shape {shape}: {describe(error)}"
+        + (f" at {written}" if written else ""),
+        hint="it must take one tensor of that shape; --input-shape sets it",
+    )
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]+)')
+
+
+def written_line(node: Any) -> str:
+    """The innermost line of a node's stack that the user wrote; of a region, its first line that has one."""
+    found = _innermost(_FRAME.findall(node.meta.get("stack_trace") or ""))
+    for argument in () if found else node.all_input_nodes:
+        inner: Any = getattr(node.graph.owning_module, str(argument.target), None)
+        for other in inner.graph.nodes if hasattr(inner, "graph") else ():
+            found = found or written_line(other)
+    return found
+
+
+def _innermost(frames: Iterable[tuple[str, str, str]]) -> str:
+    """The last of files, lines and their code that is neither PyTorch's nor ours; empty without one."""
+    packages = (str(Path(import_torch().__file__).parent), str(Path(__file__).parents[2]))
+    for file, line, code in reversed(list(frames)):
+        if not file.startswith(packages):
+            return f"`{code.strip()[:100]}`, line {line} of {Path(file).name}"
+    return ""

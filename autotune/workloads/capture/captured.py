@@ -1,4 +1,4 @@
-"""From a module, or the name of what makes one, to a training step with its present values."""
+"""From a module, or a reference to its factory, to a training step with the module's present values."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ def capture(
     optimizer: Optimizer = DEFAULT_OPTIMIZER,
     seed: int = 1,
 ) -> Captured:
-    """Captures the module that a user's own function makes; this runs the user's code.
+    """Captures the module that a user's factory makes. This runs the user's code.
 
-    What that code prints goes to stderr. A file is imported once in a process as long as it stays the same, and the
-    function is called once for each seed.
+    Output of that code goes to stderr. A file is imported once per process unless it changes, and the factory is
+    called once per seed.
 
     Args:
-        reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments
-            and returns a ``torch.nn.Module`` whose forward takes one tensor and returns logits, [n, classes].
-        batch: Samples in a step, at least 1.
-        input_shape: Shape of a sample, of an image channels, height and width; None takes the module's attribute.
-        optimizer: What updates the parameters.
+        reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments, and
+            returns a ``torch.nn.Module`` whose forward takes one tensor and returns logits, [n, classes].
+        batch: Number of samples in a step, at least 1.
+        input_shape: Shape of a sample; for an image: channels, height and width. None takes the module's attribute.
+        optimizer: The optimiser of the parameters.
         seed: PyTorch's seed, set before the factory runs.
 
     Returns:
-        The step, named like the factory, and the module's values.
+        The step, named after the factory, and the module's values.
 
     Raises:
         UsageError: torch is missing; there is no such file, module or factory; the factory fails or returns
-            something else; or anything that ``capture_module`` raises.
+            something else; or any error of ``capture_module``.
     """
     name = reference.rpartition(":")[2].strip()
     with contextlib.redirect_stdout(sys.stderr):
@@ -79,24 +79,24 @@ def capture_module(
     optimizer: Optimizer = DEFAULT_OPTIMIZER,
     name: str | None = None,
 ) -> Captured:
-    """Captures a ``torch.nn.Module`` in training mode; the module itself is put into that mode.
+    """Captures a ``torch.nn.Module`` in training mode. The module itself is put into this mode.
 
-    Batch norm counts no batches: ``num_batches_tracked`` is not part of the step.
+    Batch norm does not count batches: ``num_batches_tracked`` is not part of the step.
 
     Args:
         module: The module, with float32 parameters in the processor's memory.
-        batch: Samples in a step, at least 1.
-        input_shape: Shape of a sample, of an image channels, height and width; None takes the module's attribute.
-        optimizer: What updates the parameters.
-        name: Name of the step; None takes the class's.
+        batch: Number of samples in a step, at least 1.
+        input_shape: Shape of a sample; for an image: channels, height and width. None takes the module's attribute.
+        optimizer: The optimiser of the parameters.
+        name: Name of the step; None takes the class's name.
 
     Returns:
         The step and the module's values.
 
     Raises:
-        UsageError: The input's shape is not known; a parameter is frozen, unused or not float32; forward cannot
-            be traced, uses an operator that is not supported, changes gradients by hooks or by functions with a
-            backward pass of their own, or does not return [n, classes].
+        UsageError: The input's shape is unknown; a parameter is frozen, unused or not float32; forward cannot be
+            traced, uses an unsupported operator, changes gradients by hooks or by functions with their own backward
+            pass, or does not return [n, classes].
     """
     name = name or type(module).__name__
     if not isinstance(module, import_torch().nn.Module):
@@ -118,7 +118,7 @@ def capture_module(
 
 
 def _check_wrappers(name: str, module: Any) -> None:
-    """Refuses modules that only wrap the model; a step has one device and its own compiler."""
+    """Refuses modules that only wrap the model: a step has one device and its own compiler."""
     torch = import_torch()
     wrappers = (
         (torch.nn.DataParallel, "nn.DataParallel", "model.module"),

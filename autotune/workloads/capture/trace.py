@@ -16,7 +16,7 @@ from autotune.errors import UsageError
 from autotune.workloads.capture.factory import describe, import_torch
 from autotune.workloads.capture.program import Operation, Program, Reference
 
-COUNTER = "num_batches_tracked"  # read only by batch norms without momentum, which are refused
+COUNTER = "num_batches_tracked"  # Read only by batch norms without momentum, which are refused.
 
 
 def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
@@ -31,8 +31,8 @@ def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
         The forward pass.
 
     Raises:
-        UsageError: torch is missing; a parameter is frozen, unused or of a kind that is not supported; tracing
-            fails; or forward does not take one tensor and return one of shape [n, classes].
+        UsageError: torch is missing; a parameter is frozen, unused or of an unsupported kind; tracing fails; or
+            forward does not take one tensor and return one of shape [n, classes].
     """
     torch = import_torch()
     _check_parameters(name, module, torch)
@@ -52,7 +52,7 @@ def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
 
 @contextmanager
 def _inference_regions(torch: Any) -> Iterator[list[Any]]:
-    """Yields a list of the `torch.inference_mode` regions that are entered; torch.export does not tell of them."""
+    """Yields a list of entered `torch.inference_mode` regions, since torch.export does not report them."""
     entered: list[Any] = []
     enter = torch.inference_mode.__enter__
 
@@ -94,7 +94,7 @@ def _check_parameters(name: str, module: Any, torch: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps torch's warnings and its listings of what failed away from the user's terminal."""
+    """Hides torch's warnings and its listings of failures from the user's terminal."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -143,7 +143,7 @@ def _program(name: str, module: Any, exported: Any, batch: int) -> Program:
         for node in exported.graph.nodes
         if node.op == "call_function"
         and not _counts_batches(node, counters)
-        and "_assert_" not in str(node.target)  # What holds once holds for every batch.
+        and "_assert_" not in str(node.target)  # True once, true for every batch.
     )
     return Program(
         input=signature.user_inputs[0],
@@ -161,7 +161,7 @@ def _program(name: str, module: Any, exported: Any, batch: int) -> Program:
 
 
 def _first_names(sources: Mapping[str, str], named: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Gives a tensor that the module holds under several names the first of them."""
+    """Returns each source's name in the module; a tensor with several names has the first."""
     by_path = dict(named)
     first: dict[int, str] = {}
     for path, tensor in by_path.items():
@@ -170,7 +170,7 @@ def _first_names(sources: Mapping[str, str], named: Iterable[tuple[str, Any]]) -
 
 
 def _counts_batches(node: Any, counters: set[str]) -> bool:
-    """Whether a node is a batch norm's count of batches; it then joins the counters."""
+    """Returns whether a node is a batch norm's count of batches; such a node is added to the counters."""
     if str(node.target) != "aten.add_.Tensor" or node.args[0].name not in counters:
         return False
     counters.add(node.name)
@@ -227,7 +227,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]+)')
 
 
 def _written(node: Any) -> str:
-    """The innermost line of a node's stack that the user wrote; of a region, its first line that has one."""
+    """Returns the innermost line of a node's stack that the user wrote; for a region, the first such line in it."""
     found = _innermost(_FRAME.findall(node.meta.get("stack_trace") or ""))
     for argument in () if found else node.all_input_nodes:
         inner: Any = getattr(node.graph.owning_module, str(argument.target), None)
@@ -237,7 +237,7 @@ def _written(node: Any) -> str:
 
 
 def _innermost(frames: Iterable[tuple[str, str, str]]) -> str:
-    """The last of files, lines and their code that is neither PyTorch's nor ours; empty without one."""
+    """Returns the last frame that is neither PyTorch's nor ours, as text; empty if there is none."""
     packages = (str(Path(import_torch().__file__).parent), str(Path(__file__).parents[2]))
     for file, line, code in reversed(list(frames)):
         if not file.startswith(packages):
@@ -251,7 +251,7 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 
 def _plain(value: Any) -> object:
-    """Replaces graph nodes by references, inside lists too."""
+    """Replaces graph nodes by references, also inside lists."""
     if isinstance(value, list | tuple):
         return tuple(_plain(item) for item in value)
     return Reference(value.name) if hasattr(value, "users") else value

@@ -1,5 +1,6 @@
-"""Faults of an emulated phone behind the real adb server: its link, its server and itself, while
-kernels are measured.
+"""Faults injected into an emulated phone behind the real adb server, while kernels are measured on it.
+
+A fault hits the link, the device server or the phone itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from autotune.tracker.supervisor import Heard, tracker_process
 from autotune.tracker.watch import Watched
 
 KEY = "phone"
-# What is typed to the phone, and words of which the log must hold one.
+# Faults as typed to the phone, each with words of which the log must contain at least one.
 FAULTS: dict[str, tuple[str, ...]] = {
     "drop": ("session lost", "reconnecting", "restarting"),
     "offline 3": ("session lost", "reconnecting", "offline", "not found"),
@@ -47,15 +48,15 @@ FAULTS: dict[str, tuple[str, ...]] = {
 
 @dataclass
 class Phone:
-    """The phone's process, and its device."""
+    """The emulated phone's process and its adb device."""
 
     process: subprocess.Popen[str]
     device: AdbDevice
 
     def say(self, command: str) -> None:
-        """Does a fault to it."""
+        """Injects a fault."""
         if command == "kill":
-            # Under qemu-user a process has qemu's name; its command line is its own.
+            # Under qemu-user the process name is qemu's, but the command line is that of the server.
             done = self.device.run(["pkill", "-9", "-f", "[a]utotune_server --dir"], timeout=10)
             if done.exit_code != 0:
                 raise SystemExit(f"the server could not be killed: {done.complaint}")
@@ -67,7 +68,7 @@ class Phone:
 
 @contextmanager
 def phone(home: Path) -> Iterator[Phone]:
-    """An emulated phone, connected to an adb server of its own."""
+    """Yields an emulated phone that is connected to an adb server of its own."""
     home.mkdir()
     os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     before = {name: os.environ.get(name) for name in ("HOME", "ANDROID_ADB_SERVER_PORT")}
@@ -91,7 +92,7 @@ def phone(home: Path) -> Iterator[Phone]:
 
 
 def arm_library(folder: Path) -> Path:
-    """The kernel, compiled for the phone; it sleeps a little, so that faults meet it."""
+    """Compiles the kernel for the phone; the kernel sleeps a little, so that faults hit it."""
     import tvm
 
     arm = {"kind": "llvm", "mtriple": ARM_TRIPLE, "mattr": ["+neon"]}
@@ -103,7 +104,7 @@ def arm_library(folder: Path) -> Path:
 
 @contextmanager
 def served(phone: Phone, journals: Path) -> Iterator[tuple[TrackerLink, Watched]]:
-    """A tracker with the phone on it; afterwards the phone is left as it was."""
+    """Yields a tracker on which the phone serves; afterwards the phone is restored to its earlier state."""
     deployment = Deployment(
         serial=phone.device.serial,
         kind="adb",
@@ -144,7 +145,7 @@ def one(
     data: ReferenceData,
     library: Path,
 ) -> tuple[str, float, Path, list[str]]:
-    """One run with one fault at some moment of it: the fault, seconds, run folder, problems."""
+    """Makes one run with one fault at a random moment; returns the fault, seconds, run folder and problems."""
     chance = random.Random(seed)
     fault = chance.choice(sorted(FAULTS))
     with served(phone, folder / "journals") as (link, _watch):
@@ -163,7 +164,7 @@ def one(
 
 
 def state_of(device: Device) -> dict[str, Any]:
-    """Files and forwarded ports of a phone."""
+    """Returns the files, the forwarded ports and the running servers of a phone."""
     ports = {
         way: subprocess.run(
             ["adb", "-s", device.serial, way, "--list"], capture_output=True, text=True, check=False

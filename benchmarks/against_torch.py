@@ -1,4 +1,4 @@
-"""A tuned step's convolutions and matmuls against PyTorch's, one by one."""
+"""Compares the convolutions and matmuls of a tuned step with PyTorch's, one by one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Compared:
-    """A convolution or matmul of a tuned step, and PyTorch's; milliseconds.
+    """Times of a convolution or matmul of a tuned step and of PyTorch's counterpart.
 
     Attributes:
-        task: The tuned kernel, with bias, activation or update where they are fused.
-        natural: The same in the plain step, as PyTorch computes it: images are not merged into one.
-        tuned_ms: Its median time.
-        torch_ms: That of PyTorch's in the layout that is faster, without what is fused.
-        ratio: How many times as fast the tuned one is, by blocks.
+        task: The tuned kernel, with its bias, activation or update if they are fused.
+        natural: The same kernel in the plain step, as PyTorch computes it: images are not merged into one.
+        tuned_ms: Median time of the tuned kernel in milliseconds.
+        torch_ms: Median time of PyTorch in its faster layout in milliseconds, without the fused operations.
+        ratio: Speed-up of the tuned kernel over PyTorch, paired by blocks.
     """
 
     task: Task
@@ -39,7 +39,7 @@ class Compared:
     ratio: float
 
     def lost_ms(self) -> float:
-        """Milliseconds of a step that PyTorch's would save."""
+        """Returns the milliseconds of a step that PyTorch's kernel would save."""
         return self.task.count * (self.tuned_ms - self.torch_ms)
 
 
@@ -64,7 +64,7 @@ def against_torch(
 def one_against_torch(
     report: Report, name: str, task: Task, natural: Kernel, ours: TunedKernels
 ) -> Compared:
-    """Times one of them; `natural` is the same in the plain step."""
+    """Times one task against PyTorch; `natural` is the same kernel in the plain step."""
     kernel, operator = task.kernel, natural.operator
     assert isinstance(operator, Conv2d | Matmul)
     given = [torch.as_tensor(one) for one in random_inputs(natural, _SEED)]
@@ -85,7 +85,7 @@ def one_against_torch(
 
 
 def slower_kernels(model: str, compared: Sequence[Compared]) -> None:
-    """Convolutions and matmuls that PyTorch computes faster, by their blocks' ratios, the costliest first."""
+    """Prints the convolutions and matmuls that PyTorch computes faster, the costliest first."""
     slower = [one for one in compared if one.ratio < 1]
     print(
         f"{model}: {len(slower)} of {len(compared)} convolutions and matmuls are slower than PyTorch's"

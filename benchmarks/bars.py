@@ -1,4 +1,4 @@
-"""What every benchmark shares: its command line, the machine, and the file of bars that it writes."""
+"""Parts that all benchmarks share: command line, description of the machine, and the JSON file of bars."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from autotune.measurement import Interval
 from autotune.records.folder import write_json
 
 QUICK_TRIALS = 8
-"""Trials of a kernel run that a smoke run makes."""
+"""Number of trials of a kernel run in a smoke run."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure with its goal; `ok` is None in a smoke run, which judges nothing.
+    """A measured figure with its goal.
 
-    Where the figure has a 95 % interval, it is the interval's end nearer to the goal that must meet it.
+    `ok` is None in a smoke run, which judges nothing. If the figure has a 95 % interval, its worse end must meet
+    the goal: the lower end for "at least", the upper end for "at most".
     """
 
     name: str
@@ -41,7 +42,7 @@ class Bar:
 
 @dataclass
 class Report:
-    """Bars and rows of one run of a benchmark."""
+    """Bars and rows of one benchmark run."""
 
     quick: bool
     options: argparse.Namespace = field(default_factory=argparse.Namespace)
@@ -63,10 +64,10 @@ class Report:
         Args:
             name: What is measured.
             value: The figure.
-            kind: Whether more or less of it is better.
-            goal: What it must reach.
-            unit: Its unit.
-            interval: Its 95 % interval; None for a count, or what has no spread.
+            kind: Whether larger or smaller values are better.
+            goal: The limit that it must meet.
+            unit: Unit of the figure.
+            interval: Its 95 % interval; None for a count or another figure without spread.
         """
 
         def meets(figure: float) -> bool:
@@ -82,14 +83,14 @@ class Report:
         print(f"{name}: {value:.4g} {unit}{spread} ({kind} {goal:g}: {word})", flush=True)
 
     def row(self, **fields: Any) -> None:
-        """Adds a row of detail."""
+        """Adds a row of details."""
         self.rows.append(fields)
 
 
 def mean_ratio(ratios: Sequence[Interval]) -> tuple[float, tuple[float, float]]:
-    """Geometric mean of ratios that were measured apart, with its 95 % interval.
+    """Returns the geometric mean of independently measured ratios, with its 95 % interval.
 
-    The interval takes each ratio's own for that of a normal distribution of its logarithm.
+    The interval assumes that the logarithm of each ratio is normally distributed.
     """
     logs = [math.log(one.estimate) for one in ratios]
     spread = [math.log(one.high / one.low) / 2 if one.low > 0 else math.inf for one in ratios]
@@ -98,7 +99,7 @@ def mean_ratio(ratios: Sequence[Interval]) -> tuple[float, tuple[float, float]]:
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Reads an option that is a number of such a kind, above 0."""
+    """Returns a parser for an option that is a positive number of the given type."""
 
     def number(text: str) -> float:
         with suppress(ValueError):
@@ -116,16 +117,16 @@ def run(
 ) -> int:
     """Runs a benchmark: parses the command line, measures, and writes the JSON file.
 
-    Ctrl-C or an error ends it, and what was measured until then is written, with the word of what ended it
-    as `ended_early`; a file that is there already stays when nothing was.
+    Ctrl-C or an error ends the benchmark. What was measured until then is written, with the reason as
+    `ended_early`. If nothing was measured, an existing file is kept.
 
     Args:
-        description: For `--help`.
+        description: Text for `--help`.
         measure: Takes the measurements.
-        add_options: Adds the benchmark's own options, which `Report.options` then holds.
+        add_options: Adds the benchmark's own options, which are stored in `Report.options`.
 
     Returns:
-        0, 1 when a bar was missed, what an error's kind is told with, or 130 after Ctrl-C.
+        0; 1 if a bar was missed; the exit code of an error; or 130 after Ctrl-C.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
@@ -159,7 +160,7 @@ def run(
 
 
 def machine() -> dict[str, Any]:
-    """This machine: processor, cores, load, and the versions that matter."""
+    """Describes this machine: processor, cores, load, and the relevant versions."""
     return {
         **host_device().to_json(),
         "load_average": list(os.getloadavg()),

@@ -1,4 +1,4 @@
-"""What NVML tells of an NVIDIA board."""
+"""Energy counter and memory of an NVIDIA board, read through NVML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Memory(ctypes.Structure):
-    """A board's memory in bytes, that which the driver keeps for processes being used."""
+    """A board's memory in bytes. Memory that the driver reserves for processes counts as used."""
 
     total: int
     free: int
@@ -32,13 +32,13 @@ class Board:
         self._call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(self._device))
 
     def millijoules(self) -> int:
-        """What the whole board has taken so far; the counter is renewed some times a second."""
+        """Returns the board's energy counter, which is updated several times a second."""
         found = ctypes.c_ulonglong()
         self._call("nvmlDeviceGetTotalEnergyConsumption", self._device, ctypes.byref(found))
         return found.value
 
     def memory(self) -> Memory:
-        """How much all processes have now."""
+        """Returns the memory that all processes use now."""
         found = Memory()
         self._call("nvmlDeviceGetMemoryInfo", self._device, ctypes.byref(found))
         return found

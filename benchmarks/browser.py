@@ -1,4 +1,4 @@
-"""Pages in headless Chromium without a network: what it complains of, what it asks for, and how plots lie."""
+"""Opens pages in headless Chromium without a network, and checks errors, requests and the layout of plots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 _START_S, _ANSWER_S, _LARGEST = 60.0, 60.0, 1 << 28
-# Nothing is found by any name, and what is asked for by address goes to a port that nobody listens on.
+# No host name resolves, and requests to an IP address go to a proxy port that nobody listens on.
 _OFFLINE = ("--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9")
 _OPTIONS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
@@ -79,18 +79,18 @@ LOOK = """
 
 
 def chromium() -> str | None:
-    """The browser's program; None where there is none."""
+    """Returns the path of the browser; None if there is none."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A page that was opened.
+    """Result of opening a page.
 
     Attributes:
-        errors: What the browser complained of, and errors and warnings of its console.
-        requests: What it asked for beside the page itself; links that hold data are none.
-        look: What `LOOK` tells.
+        errors: Errors that the browser reported, and errors and warnings of its console.
+        requests: Requested URLs other than the page itself and `data:` links.
+        look: Result of the script `LOOK`.
     """
 
     errors: list[str]
@@ -98,7 +98,7 @@ class Seen:
     look: dict[str, Any]
 
     def faults(self) -> list[str]:
-        """Everything that is wrong with the page; empty for a good one."""
+        """Lists everything that is wrong with the page; empty for a good page."""
         found = [*self.errors, *(f"asks for {url}" for url in self.requests)]
         if self.look["sideways"] > 0:
             found.append(f"the page is {self.look['sideways']} pixels too wide")
@@ -125,7 +125,7 @@ class Browser:
     """A running Chromium.
 
     Args:
-        address: Its WebSocket.
+        address: URL of its WebSocket.
     """
 
     def __init__(self, address: str) -> None:
@@ -140,17 +140,17 @@ class Browser:
         printed: bool = False,
         picture: Path | None = None,
     ) -> Seen:
-        """Opens a file in a tab of its own, and looks at it.
+        """Opens a file in a new tab and inspects it.
 
         Args:
             page: An HTML file.
-            dark: Whether the user wants dark pages.
-            width: Of the window, in pixels.
-            printed: Whether it looks as it does on paper.
-            picture: Where a picture of the whole page goes.
+            dark: Whether the user prefers dark pages.
+            width: Width of the window in pixels.
+            printed: Whether the page is rendered as for print.
+            picture: File for a screenshot of the whole page.
 
         Raises:
-            RuntimeError: The browser did not answer as it should.
+            RuntimeError: The browser reported an error, ended, or could not inspect the page.
         """
         media = {
             "media": "print" if printed else "screen",
@@ -250,10 +250,10 @@ class _Session:
 
 @contextmanager
 def offline_browser() -> Iterator[Browser]:
-    """Chromium without a window and without a network, with a profile that is thrown away.
+    """Yields headless Chromium without a network, with a temporary profile.
 
     Raises:
-        RuntimeError: There is none, or it does not start.
+        RuntimeError: Chromium is not installed or does not start.
     """
     program = chromium()
     if program is None:
@@ -279,7 +279,7 @@ def offline_browser() -> Iterator[Browser]:
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    """The WebSocket that a browser tells of when it has started."""
+    """Returns the WebSocket URL that the browser logs when it has started."""
     until = time.monotonic() + _START_S
     while time.monotonic() < until and process.poll() is None:
         found = re.search(r"DevTools listening on (ws://\S+)", log.read_text(errors="replace"))

@@ -1,6 +1,6 @@
-"""Convolutions and matmuls with CLBlast 1.5 (Debian's libclblast1), convolutions as im2col and GEMM.
+"""Convolutions and matmuls with CLBlast 1.5 (Debian's libclblast1); convolutions use im2col and GEMM.
 
-Calls its C interface, on a context and a queue of its own.
+The C interface is called, with a context and a queue of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ClBlast:
     """CLBlast on an OpenCL device.
 
     Args:
-        name: The device's.
+        name: Name of the device.
     """
 
     def __init__(self, name: str) -> None:
@@ -85,7 +85,7 @@ class ClBlast:
             raise RuntimeError(f"OpenCL or CLBlast returned {code}")
 
     def upload(self, array: Array) -> c_void_p:
-        """A device buffer that holds an array."""
+        """Returns a device buffer with the content of an array."""
         array, code = np.ascontiguousarray(array), c_int()
         buffer = c_void_p(
             self._cl.clCreateBuffer(
@@ -97,13 +97,13 @@ class ClBlast:
         return buffer
 
     def download(self, buffer: c_void_p, shape: Sequence[int]) -> Array:
-        """What a buffer holds."""
+        """Returns the content of a buffer."""
         array = np.empty(shape, np.float32)
         self._move(self._cl.clEnqueueReadBuffer, buffer, array)
         return array
 
     def spoil(self, buffer: c_void_p, shape: Sequence[int]) -> None:
-        """Fills a buffer with what no result has."""
+        """Fills a buffer with NaN, which no result contains."""
         spoilt = np.full(shape, np.nan, np.float32)
         self._move(self._cl.clEnqueueWriteBuffer, buffer, spoilt)
 
@@ -125,21 +125,21 @@ class ClBlast:
         )  # fmt: skip
 
     def free(self, buffers: Sequence[c_void_p]) -> None:
-        """Gives buffers back."""
+        """Releases buffers."""
         for buffer in buffers:
             self._cl.clReleaseMemObject(buffer)
 
     def finish(self) -> None:
-        """Waits until everything has run."""
+        """Waits until all queued work has run."""
         self._checked(self._cl.clFinish(self._queue))
 
     def ways(
         self, kernel: Kernel, inputs: Sequence[Array]
     ) -> tuple[list[Launch], c_void_p, list[c_void_p]]:
-        """Ways to compute a kernel.
+        """Returns the ways to compute a kernel.
 
         Returns:
-            What launches each, the buffer that the result is in, and all buffers.
+            A function to launch each way, the buffer of the result, and all buffers.
         """
         output = kernel.outputs[0]
         operands = [self.upload(array) for array in inputs]
@@ -167,7 +167,7 @@ class ClBlast:
         self, way_a: int, way_b: int, m: int, n: int, k: int, a: c_void_p, b: c_void_p, c: c_void_p,
         *, offsets: tuple[int, int, int] = (0, 0, 0), beta: float = 0.0,
     ) -> None:  # fmt: skip
-        """c[m, n] = a x b + beta c; each operand may be stored transposed."""
+        """Computes c[m, n] = a x b + beta c; each operand may be stored transposed."""
         self._checked(
             self._blas.CLBlastSgemm(
                 c_int(_ROW_MAJOR), c_int(way_a), c_int(way_b), c_size_t(m), c_size_t(n),
@@ -182,7 +182,7 @@ class ClBlast:
         self, way_a: int, way_b: int, m: int, n: int, k: int, a: c_void_p, b: c_void_p, c: c_void_p,
         *, strides: tuple[int, int, int], batch: int,
     ) -> None:  # fmt: skip
-        """The same of a batch, without beta."""
+        """Computes the same for a batch, without beta."""
         self._checked(
             self._blas.CLBlastSgemmStridedBatched(
                 c_int(_ROW_MAJOR), c_int(way_a), c_int(way_b), c_size_t(m), c_size_t(n),
@@ -249,7 +249,7 @@ class ClBlast:
                 )  # fmt: skip
                 if plain:
                     return
-                self._clear(result, 4 * conv.n * image)  # col2im adds to what is there
+                self._clear(result, 4 * conv.n * image)  # col2im adds to the existing content
                 for n in range(conv.n):
                     self._checked(
                         self._blas.CLBlastScol2im(

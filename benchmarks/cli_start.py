@@ -1,4 +1,4 @@
-"""How long `autotune --help` takes to answer."""
+"""Start-up time of `autotune --help`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Searches for a CPU configuration: how many measurements they need, with random search and plain TPE beside.
+"""Measurements that a search for a CPU configuration needs, compared with random search and plain TPE.
 
-First over the recorded 21 configurations of EMDL'21's Table 3, then over the full spaces of two emulated phones,
-whose measurements are noisy and whose clocks fall when warm. The method was not adjusted to the second phone.
-Last over two phones of foreign physics (foreign_phones.py), which were made after the method. Nothing is judged by
-them: their figures are reported whatever they are.
+The searches run first over the 21 recorded configurations of EMDL'21's Table 3, then over the full spaces of two
+emulated phones with noisy measurements and clocks that fall when warm. The method was not adjusted to the second
+phone. The last two phones have foreign physics (foreign_phones.py) and were made after the method. They have no
+goals: their figures are only reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# One thread a process, before numpy is there: two searches run side by side.
+# One thread per process, set before numpy is imported: two searches run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
@@ -42,12 +42,12 @@ TABLE = Path(__file__).parents[1] / "tests" / "data" / "meizu16t_alexnet_b16.csv
 PROFILES = ("meizu-16t", "three-cluster")
 NAMES = {2: ("little", "big"), 3: ("little", "big", "prime")}
 NOISE = 0.05
-"""Relative standard deviation of a measurement's seconds and of its watts."""
+"""Relative standard deviation of the measured seconds and watts."""
 STEPS, WARM_UP = 5, 2
 BAND_K = 2.0
 REST_S = 10.0
 
-# Name, sampler, whether the models lead.
+# Name, sampler, and whether the models guide the search.
 METHODS: tuple[tuple[str, SamplerName, bool], ...] = (
     ("ours", "tpe", True),
     ("TPE", "tpe", False),
@@ -56,11 +56,11 @@ METHODS: tuple[tuple[str, SamplerName, bool], ...] = (
 
 
 class EmulatedPhone:
-    """A profile's live model as a bench: clocks, heat and caps, and noise on what is read.
+    """A bench over a profile's live model: clocks, heat, caps, and noise on the readings.
 
     Args:
         profile: Name of the profile.
-        seed: Of the noise.
+        seed: Seed of the noise.
     """
 
     def __init__(self, profile: str, seed: int) -> None:
@@ -73,7 +73,7 @@ class EmulatedPhone:
         self.capped = 0
 
     def measure(self, configuration: CpuConfiguration | None) -> Measured:
-        """See `Bench.measure`: again after a rest where a clock was capped meanwhile."""
+        """See `Bench.measure`. Measures again after a rest if a clock was capped meanwhile."""
         assert configuration is not None
         for _ in range(2):
             while self._soc.celsius() > self._start_c:
@@ -101,7 +101,7 @@ class EmulatedPhone:
 
 
 def clusters_of(profile: str) -> tuple[Cluster, ...]:
-    """A profile's clusters, or a foreign phone's, with every clock."""
+    """Returns the clusters of a profile or a foreign phone, with all clock frequencies."""
     if profile in PHONES:
         return PHONES[profile].clusters
     found = load(profile).clusters
@@ -114,7 +114,7 @@ def clusters_of(profile: str) -> tuple[Cluster, ...]:
 
 @cache
 def truth(profile: str) -> tuple[CpuSpace, dict[str, float], tuple[float, float], float]:
-    """A profile's whole space, its optima, its worst point, and its front's hypervolume, all in logarithms."""
+    """Returns a profile's whole space, and in logarithms its optima, worst point and hypervolume."""
     space = CpuSpace.of(clusters_of(profile), CpuRanges(), clocks=True)
     numbers = space.numbers(np.random.default_rng(0), 10**9)
     points = np.log([exact(profile, space.at(int(n))) for n in numbers])
@@ -124,7 +124,7 @@ def truth(profile: str) -> tuple[CpuSpace, dict[str, float], tuple[float, float]
 
 
 def exact(profile: str, configuration: CpuConfiguration) -> tuple[float, float]:
-    """Seconds and joules of a step without noise and heat."""
+    """Returns seconds and joules of a step without noise and heat."""
     if profile in PHONES:
         return PHONES[profile].exact(configuration)
     clusters = clusters_of(profile)
@@ -138,7 +138,7 @@ def exact(profile: str, configuration: CpuConfiguration) -> tuple[float, float]:
 
 
 def replayed(job: tuple[str, Objective, int]) -> int:
-    """After how many measurements of the table a search has found its goal."""
+    """Returns the number of measurements of the table after which a search has reached its goal."""
     method, objective, seed = job
     _, sampler, model = next(m for m in METHODS if m[0] == method)
     bench = read_paper_table(TABLE)
@@ -149,7 +149,10 @@ def replayed(job: tuple[str, Objective, int]) -> int:
 
 
 def emulated(job: tuple[str, str, Objective, int, int]) -> list[float]:
-    """How far from the best a search is after each measurement, by exact figures of what it takes for best."""
+    """Returns the gap to the optimum after each measurement.
+
+    The gap is computed from the exact figures of the configurations that the search considers best.
+    """
     profile, method, objective, trials, seed = job
     _, sampler, model = next(m for m in METHODS if m[0] == method)
     space, best, worst, whole = truth(profile)
@@ -163,7 +166,8 @@ def emulated(job: tuple[str, str, Objective, int, int]) -> list[float]:
         if trial.figures is not None:
             found.append((trial.figures, trial.configuration))
         if objective == "pareto":
-            # All that was measured: which of it is the front is noise's affair, and is measured again at the end.
+            # Uses all measured points: which of them are on the front depends on noise, and is measured again at
+            # the end.
             points = np.log([exact(profile, c) for _, c in found])
             gaps.append(1 - hypervolume(points, worst) / whole)
         else:
@@ -176,7 +180,7 @@ def emulated(job: tuple[str, str, Objective, int, int]) -> list[float]:
 
 
 def on_the_table(report: Report, pool: ProcessPoolExecutor) -> None:
-    """The 21 recorded configurations."""
+    """Searches the 21 recorded configurations."""
     seeds = range(1, 3 if report.quick else 1 + report.options.table_seeds)
     for objective, most, most_90 in (("latency", 8, 12), ("energy", 8, 12), ("pareto", 16, None)):
         for method, _, _ in METHODS:
@@ -196,7 +200,7 @@ def on_the_table(report: Report, pool: ProcessPoolExecutor) -> None:
 
 
 def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
-    """The full spaces of two profiles, and of two phones of foreign physics."""
+    """Searches the full spaces of two profiles and of two phones of foreign physics."""
     for profile in (*PROFILES, *PHONES):
         few, many = (12, 14) if report.quick else (40, 40 if profile in PHONES else 80)
         most = report.options.foreign_seeds if profile in PHONES else report.options.seeds

@@ -1,7 +1,7 @@
-"""Device servers of emulated devices, in this process: what the tracker would hear, and sessions that measure.
+"""Device servers of emulated devices in this process: what a tracker would hear, and sessions that measure.
 
-They stand where the real server and TVM's RPC stand; everything else is the project's own: deployment, watch,
-runner, journal and run folder. Times are the device's model's.
+They replace the real server and TVM's RPC. Everything else is the project's own: deployment, watch, runner, journal
+and run folder. Times are those of the device's model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CAUSES = {134: "SIGABRT", 137: "SIGKILL (out of memory?)"}
 
 @dataclass
 class Server:
-    """A server that serves until it is stopped, killed, or its device restarts."""
+    """A server that runs until it is stopped or killed, or until its device restarts."""
 
     device: EmulatedDevice
     key: str
@@ -39,7 +39,7 @@ class Server:
 
 
 class EmulatedTracker:
-    """What a tracker hears of emulated devices."""
+    """A tracker's view of emulated devices."""
 
     host, port = "127.0.0.1", 9190
 
@@ -49,7 +49,7 @@ class EmulatedTracker:
         self._lock = threading.Lock()
 
     def program(self, device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed:
-        """The server's command line, as `rpc/server` has it."""
+        """Handles the server's command line, as `rpc/server` does."""
         options = dict(zip(argv[1::2], argv[2::2], strict=False))
         with self._lock:
             if "--stop" in argv:
@@ -71,12 +71,12 @@ class EmulatedTracker:
             ]
 
     def lose(self, server: Server) -> None:
-        """The server's process is gone."""
+        """Removes a server whose process has ended."""
         with self._lock:
             self._servers.pop((server.device.serial, server.key), None)
 
     def served(self, key: str | None = None) -> list[Served]:
-        """See `TrackerLink.served`. Who asks has waited: that long passes on the devices, too."""
+        """See `TrackerLink.served`. The caller has waited, so the same time passes on the devices."""
         for device in self.devices:
             device.clock.sleep(LOOK_S)
         return [
@@ -103,9 +103,7 @@ class EmulatedTracker:
 
 
 class EmulatedSession:
-    """Carries out the runner's requests on an emulated device; what `Worker` and `rpc_worker` are for
-    a real one.
-    """
+    """Carries out the runner's requests on an emulated device, as `Worker` and `rpc_worker` do on a real one."""
 
     def __init__(self, tracker: EmulatedTracker, key: str) -> None:
         self._tracker = tracker
@@ -156,12 +154,12 @@ class EmulatedSession:
 
 
 def session(device: EmulatedDevice, argv: Sequence[str], root: bool) -> Completed:
-    """What a session's process does with a request: it takes the kernel's time."""
+    """Handles a request as a session's process does: it takes the kernel's time."""
     if argv[1] == "measure":
         device.clock.sleep(5 * KERNEL_S)
     return Completed(tuple(argv), 0, b"", b"")
 
 
 def programs(tracker: EmulatedTracker) -> dict[str, Any]:
-    """What runs on the devices."""
+    """Returns the programs that run on the devices."""
     return {SERVER: tracker.program, SESSION: session}

@@ -1,7 +1,7 @@
-"""Exports of whole models: every format, checked where no TVM is, and what a call of a C function costs.
+"""Exports of whole models: each format is checked without TVM, and the cost of calling a C function is measured.
 
-Kernels for this processor come from a run with few trials; those for aarch64 and OpenCL are untuned, since tuning
-under emulation takes hours and tells nothing.
+Kernels for this processor come from a run with few trials. Those for aarch64 and OpenCL are untuned, because tuning
+under emulation takes hours and yields no information.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NAME = "kernels"
 
 
 def command(*words: str | Path) -> dict[str, Any]:
-    """What an `autotune` command answers with --json; its exit code may be any."""
+    """Runs an `autotune` command with --json and returns its answer, whatever its exit code is."""
     done = subprocess.run(
         [sys.executable, "-m", "autotune", *map(str, words), "--json"],
         stdout=subprocess.PIPE,
@@ -54,7 +54,7 @@ def command(*words: str | Path) -> dict[str, Any]:
 
 
 def tuned(model: str, trials: int, logs: Path) -> Path:
-    """Folder of a run of a model on this processor: a finished one, or a new one."""
+    """Returns the folder of a run of a model on this processor: a finished one, or a new one."""
     finished = [path.parent for path in logs.glob("*-cpu-*/result.json")]
     if not finished:
         command(
@@ -66,7 +66,7 @@ def tuned(model: str, trials: int, logs: Path) -> Path:
 
 
 def untuned(model: str, target: str) -> Variant:
-    """A model's kernels as nobody has tuned them."""
+    """Returns a model's untuned kernels."""
     spec = find(target)
     space = spaces.load(spec.space_path())
     graph = TrainingStep(model, BATCH).graph(StepForm(space.layout))
@@ -82,7 +82,8 @@ def untuned(model: str, target: str) -> Variant:
 
     variant = Variant("untuned", spec, space, tuple(exported(t.kernel) for t in tasks(graph)))
     if spec.family == "opencl":
-        # An element a work item: what TVM makes by itself is wrong for some fused updates, which runs find out.
+        # The safe variant computes one element per work item: TVM's default is wrong for some fused updates, as
+        # runs find.
         safe, _ = with_safe_variant([variant], spec)
         return Variant(variant.name, spec, safe.space, safe.kernels)
     return variant
@@ -91,7 +92,7 @@ def untuned(model: str, target: str) -> Variant:
 def checked(
     report: Report, title: str, variants: Sequence[Variant], kind: Format, out: Path
 ) -> None:
-    """Exports variants and has the export checked."""
+    """Exports variants and verifies the export."""
     began = time.monotonic()
     manifest = export(variants, out, kind, name=NAME)
     export_s = time.monotonic() - began
@@ -119,7 +120,7 @@ def checked(
 
 
 def loads_tvm(example: Path, out: Path, *options: str) -> tuple[int, int]:
-    """Builds an example and runs it in an empty environment: exit code, libraries of TVM that it opened."""
+    """Builds and runs an example in an empty environment; returns exit code and number of TVM libraries opened."""
     with tempfile.TemporaryDirectory() as build:
         for words in (
             ["cmake", "-S", str(example), "-B", build, "-DCHECK_WERROR=ON", *options],
@@ -142,7 +143,7 @@ def loads_tvm(example: Path, out: Path, *options: str) -> tuple[int, int]:
 def call_overhead_us(
     variants: Sequence[Variant], out: Path, threads: int
 ) -> tuple[str, float, float, float]:
-    """Kernel, microseconds of a whole call and of the bare kernel, and the median of their differences."""
+    """Returns a kernel's name, microseconds of a whole call and of the bare kernel, and their median difference."""
     variant = variants[0]
     one = min(variant.kernels, key=lambda found: (found.kernel.bytes, found.kernel.name))
     kernel = one.kernel

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a call through an exported C function costs beside the bare kernel: both in turns, in blocks of CALLS.
- * CALL is the function with its operands p[], RAW the kernel's own symbol, compiled from the same program. Prints the
- * nanoseconds of each block: whole, raw.
+ * Measures the cost of a call through an exported C function over the bare kernel: both in turns, in blocks of
+ * CALLS. CALL is the function with its operands p[]; RAW is the kernel's own symbol, compiled from the same program.
+ * Prints the nanoseconds of one call for each block: whole, raw.
  */
 #include <dlpack/dlpack.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ enum { BLOCKS = 201, CALLS = 2000, MOST = 64 };
 
 int RAW(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* result);
 
-/* The raw kernel has no arguments to complain of. */
+/* The raw kernel gets valid arguments, so it reports no errors. */
 void TVMFFIErrorSetRaisedFromCStrParts(const char* kind, const char** parts, int32_t count) {
   (void)kind;
   (void)parts;

@@ -1,9 +1,9 @@
-"""A campaign of faults: phones that hang, drop, restart and refuse, while kernels are measured on them.
+"""Fault campaign: phones hang, drop, restart and refuse while kernels are measured on them.
 
-In each run one seeded fault hits an emulated device while a dozen candidates are measured on it through the
-project's own deployment, watch, runner, journal and run folder, and a frequency is held meanwhile. Afterwards
-every candidate must stand in the run folder exactly once, the device must be as it was, nothing may have taken
-longer than the stated limit, and the log must name the cause.
+In each run, one seeded fault hits an emulated device while a dozen candidates are measured on it. The project's own
+deployment, watch, runner, journal and run folder are used, and a CPU frequency is held meanwhile. Afterwards, every
+candidate must be recorded exactly once in the run folder, the device must be in its earlier state, the run must not
+have exceeded its time limit, and the log must name the cause.
 """
 
 from __future__ import annotations
@@ -50,22 +50,25 @@ from autotune.workloads.operators import Matmul
 KERNEL = Kernel(Matmul(6, 10, 16), "forward")
 CANDIDATES = 12
 LIMIT_S = 30.0
-"""What one run may take at most; a run without a fault takes a fifth of a second."""
+"""Time limit of one run; a run without a fault takes a fifth of a second."""
 
 ADB_LIMIT_S = 180.0
-"""The same over adb: ten seconds without a fault; a dead link is noticed, dialled anew, and measured over again."""
+"""Time limit of one run over adb; a run without a fault takes ten seconds.
+
+A dead link must be noticed and reopened, and the measurement repeated.
+"""
 
 FAULT_OVER_S = 10.0
-"""On the device's clock: no fault of the plans lasts so long."""
+"""In seconds of the device's clock; no fault of the plans lasts this long."""
 
 KEY = "phone"
-# Meters are read by the energy measurements only, which are not part of this.
+# Only energy measurements read meters, and they are not part of this benchmark.
 KINDS: tuple[FaultKind, ...] = tuple(
     kind for kind in get_args(FaultKind) if not kind.startswith("meter")
 )
-# A slow link may still be fast enough; a clock that is capped and let go again before it is read is not seen.
+# These may go unnoticed: a slow link may be fast enough, and a cap may be lifted again before the clock is read.
 QUIET: tuple[FaultKind, ...] = ("slow_link", "write_capped", "throttle")
-# Calls of a kind that a run makes at least.
+# Minimum number of calls of each kind in a run.
 CALLS: dict[CallKind, int] = {"run": 4, "session": 16, "push": 1, "read": 3, "write": 2}
 CAUSES: dict[FaultKind, tuple[str, ...]] = {
     "drop": ("connection broke",),
@@ -87,15 +90,15 @@ CAUSES: dict[FaultKind, tuple[str, ...]] = {
 
 @dataclass
 class Verdict:
-    """What one run came to.
+    """Result of one run.
 
     Attributes:
         kind: The fault.
-        met: Whether it hit anything.
+        met: Whether the fault hit anything.
         named: Whether the log names its cause.
-        seconds: How long the run took.
-        faults_found: What is wrong; empty where all is well.
-        statuses: Outcomes by status.
+        seconds: Duration of the run.
+        faults_found: Problems; empty if there are none.
+        statuses: Number of outcomes by status.
     """
 
     kind: FaultKind
@@ -107,7 +110,7 @@ class Verdict:
 
 
 class Log(logging.Handler):
-    """Everything that was logged while a run went on, by the thread's run."""
+    """Collects all messages that are logged during a run."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -132,7 +135,7 @@ def logged() -> Iterator[list[str]]:
 
 
 def state_of(device: Device) -> dict[str, Any]:
-    """What a run must leave as it was: settings, cores that are on, files and ports."""
+    """Returns the state that a run must restore: settings, online cores, files and ports."""
     patterns = [p for p in topology.PATTERNS if "cur_freq" not in p]
     found: dict[str, Any] = dict(device.collect(patterns, timeout=10))
     found["files"] = device.find(["/data/local/tmp/*", "/tmp/*"], timeout=10)
@@ -150,7 +153,7 @@ def answers(device: Device) -> bool:
 def measured(
     folder: Path, runner: RpcRunner, data: ReferenceData, library: Path
 ) -> tuple[Path, list[str]]:
-    """Measures the candidates through the project's own round, into a run folder."""
+    """Measures the candidates with the project's own measuring code, and records them in a run folder."""
     executor = CandidateExecutor(
         None,  # type: ignore[arg-type]  # everything is built already
         runner,
@@ -188,12 +191,12 @@ def measured(
 
 
 def one(seed: int, data: ReferenceData, library: Path, scratch: Path) -> Verdict:
-    """One run with one fault."""
+    """Makes one run with one fault."""
     chance = random.Random(seed)
     kind = chance.choice(KINDS)
     profile = chance.choice(["meizu-16t", "three-cluster", "raspberry-pi-3b-plus", "jetson-tx2"])
     if kind in ("write_denied", "write_capped", "throttle"):
-        profile = "meizu-16t"  # the one that is rooted, so that there is something to refuse
+        profile = "meizu-16t"  # the only rooted one, so that there is something to refuse
     plan = hitting(FaultPlan.random(seed, 1, kinds=[kind], calls=24, seconds=1.5))
     tracker = EmulatedTracker()
     device = EmulatedDevice(profile, faults=plan, programs=programs(tracker))
@@ -254,7 +257,7 @@ def one(seed: int, data: ReferenceData, library: Path, scratch: Path) -> Verdict
     messages = [*log, *held, *(event["message"] for event in events)]
     named = any(cause in message for cause in CAUSES[kind] for message in messages)
     statuses = Counter(event["status"] for event in events)
-    # A slow link or a lower clock may do for what is asked of it: then every candidate was measured, at once.
+    # With a slow link or a lower clock, all candidates may still be measured at the first attempt.
     unharmed = (
         kind in QUIET and set(statuses) == {"ok"} and not any("session lost" in m for m in log)
     )
@@ -268,7 +271,7 @@ def trials(path: Path) -> list[dict[str, Any]]:
 
 
 def accounts(path: Path, statuses: set[str] | None) -> list[str]:
-    """What is wrong with the records of a run: candidates lost, doubled, or with another outcome."""
+    """Lists errors in the records of a run: candidates that are lost, doubled, or have another outcome."""
     events = trials(path)
     counts = Counter(event["digest"] for event in events)
     problems = [f"{digest} stands {n} times" for digest, n in counts.items() if n != 1]
@@ -284,7 +287,7 @@ def accounts(path: Path, statuses: set[str] | None) -> list[str]:
 
 
 def hitting(plan: FaultPlan) -> FaultPlan:
-    """The plan with calls that a run really makes, so that most faults meet one."""
+    """Returns the plan with call numbers that a run reaches, so that most faults hit a call."""
     return FaultPlan(
         tuple(
             replace(fault, number=1 + (fault.number - 1) % CALLS.get(fault.call, 1))
@@ -296,7 +299,7 @@ def hitting(plan: FaultPlan) -> FaultPlan:
 
 
 def hold_a_frequency(device: EmulatedDevice, journals: Path) -> list[str]:
-    """Holds the last cluster's lowest frequency for a moment; what the device says of it."""
+    """Holds a frequency of the last cluster for a moment; returns the device's errors."""
     said: list[str] = []
     try:
         from autotune.devices.info import probe
@@ -330,14 +333,14 @@ def measure(report: Report) -> None:
 
 
 def in_process(report: Report, scratch: Path) -> None:
-    """Faults of devices that are models, on a virtual clock."""
+    """Tests faults of modelled devices, on a virtual clock."""
     count = 30 if report.quick else report.options.faults
     data = ReferenceData(scratch / "data", 1)
     data.of(KERNEL)
     library = scratch / "kernel.so"
     library.write_bytes(b"")
     verdicts: list[Verdict] = []
-    # A fault that is due when nothing is asked of the device any more hits nothing, and does not count.
+    # A fault that is due after the last request to the device hits nothing, and does not count.
     while sum(verdict.met for verdict in verdicts) < count:
         verdicts.append(one(len(verdicts) + 1, data, library, scratch))
     for seed, verdict in enumerate(verdicts, start=1):
@@ -368,7 +371,7 @@ def in_process(report: Report, scratch: Path) -> None:
 
 
 def over_adb(report: Report, scratch: Path) -> None:
-    """The same over the real adb server, with a phone of its own processes under qemu-user."""
+    """Tests the same over the real adb server, with a phone that runs its own processes under qemu-user."""
     count = 2 if report.quick else report.options.adb
     data = ReferenceData(scratch / "adb-data", 1)
     data.of(KERNEL)
@@ -382,7 +385,7 @@ def over_adb(report: Report, scratch: Path) -> None:
                 fault, seconds, path, problems = adb_faults.one(
                     seed, phone, measured, folder, data, library
                 )
-            # Not made anew unless it must be: that would close ports that were forgotten.
+            # Reconnects only if needed: reconnecting would close forwarded ports that a run forgot to close.
             if not answers(phone.device):
                 phone.device.reconnect(timeout=60)
             problems += accounts(path, {"ok"})
@@ -390,7 +393,7 @@ def over_adb(report: Report, scratch: Path) -> None:
             if seconds > ADB_LIMIT_S:
                 problems.append(f"it took {seconds:.0f} s")
             named = any(word in line for word in adb_faults.FAULTS[fault] for line in log)
-            # A slow link may do for what goes over it.
+            # A slow link may be fast enough for what is sent over it.
             if not named and not fault.startswith("slow"):
                 problems.append(f"the log does not name {fault}: {log[-6:]}")
             wrong += bool(problems)

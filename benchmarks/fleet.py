@@ -1,8 +1,8 @@
-"""Many devices on one tracker, and what our layer costs over TVM's bare RPC.
+"""Many devices on one tracker, and the overhead of our layer over TVM's bare RPC.
 
-The devices are emulated: device servers on this host, each a device of its own to the tracker, whose kernels sleep
-instead of working, so that sixteen of them can be busy at once on two cores. The scale is judged with
-measurements of one second, the overhead with kernels of 50 ms.
+The devices are emulated: each is a device server on this host that the tracker sees as a device of its own. The
+kernels sleep instead of computing, so that sixteen devices can be busy at once on two cores. The scale is judged
+with measurements of one second, the overhead with kernels of 50 ms.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from autotune.workloads.operators import Matmul
 
 KERNEL = Kernel(Matmul(6, 10, 16), "forward")
 REPEATS = 3
-RUNS = REPEATS + 2  # one for the result, one to see how long it takes
+RUNS = REPEATS + 2  # one for the result, one to find how long it takes
 EMULATED = "emulated: a server on this host whose kernels sleep"
 
 
 def sleeping(folder: Path, milliseconds: int) -> Path:
-    """A library that computes the kernel and takes so long over it."""
+    """Returns a library that computes the kernel and takes the given time."""
     import tvm
 
     target = tvm.target.Target({"kind": "llvm"}, host={"kind": "llvm"})
@@ -55,12 +55,12 @@ def sleeping(folder: Path, milliseconds: int) -> Path:
 
 @contextmanager
 def devices(folder: Path, count: int, key: str) -> Iterator[TrackerLink]:
-    """So many device servers on a tracker of their own."""
+    """Yields a tracker with the given number of device servers."""
     program = device_server.bundle("host") / device_server.PROGRAM
     with ExitStack() as stack:
         link = stack.enter_context(tracker_process(free_port()))
         for number in range(count):
-            own = str(folder / key / str(number) / "server")  # a device's lock lies one above
+            own = str(folder / key / str(number) / "server")  # the lock is in the parent folder
             command = [str(program), "--dir", own]
             stack.callback(subprocess.run, [*command, "--stop"], check=False)
             subprocess.run(
@@ -84,7 +84,7 @@ def runner_of(link: TrackerLink, key: str) -> RpcRunner:
 
 
 def requests(library: Path, data: Path, folder: Path, count: int) -> list[MeasureRequest]:
-    """As many candidates, each in a folder of its own as a search has them."""
+    """Returns requests for the given number of candidates, each in its own folder as in a search."""
     made = []
     for number in range(count):
         path = folder / f"candidate{number}" / "kernel.so"
@@ -95,7 +95,7 @@ def requests(library: Path, data: Path, folder: Path, count: int) -> list[Measur
 
 
 def trials_per_minute(folder: Path, library: Path, data: Path, count: int, trials: int) -> float:
-    """Trials a minute of so many devices, the opening of sessions left out."""
+    """Returns the trials per minute of the given number of devices, without the time to open sessions."""
     with devices(folder, count, f"fleet{count}-") as link:
         runner = runner_of(link, f"fleet{count}-")
         with ThreadPoolExecutor(count) as pool:
@@ -126,7 +126,7 @@ def scale(report: Report, folder: Path, data: Path) -> None:
 
 
 def overhead(report: Report, folder: Path, data: Path) -> None:
-    """The same executions of the same kernel, over TVM's RPC alone and through the runner, interleaved."""
+    """Times the same executions of the same kernel over TVM's RPC alone and through the runner, interleaved."""
     import numpy as np
     from tvm import rpc, runtime
 
@@ -146,11 +146,11 @@ def overhead(report: Report, folder: Path, data: Path) -> None:
         check([runner.measure(asked.pop())])
         for request in asked:
             began = time.perf_counter()
-            name = f"bare{len(bare)}.so"  # what is loaded must not be written over
+            name = f"bare{len(bare)}.so"  # a loaded library must not be overwritten
             session.upload(str(request.library), target=name)
             module = session.load_module(name)
             timer = module.time_evaluator("main", device, number=1, repeat=RUNS - 1)
-            _ = timer(*operands).results  # it runs the kernel once more, before it times
+            _ = timer(*operands).results  # the kernel runs once more before the timing
             bare.append(time.perf_counter() - began)
             began = time.perf_counter()
             check([runner.measure(request)])

@@ -1,15 +1,15 @@
-"""Phones of foreign physics, for benchmarks/cpu_config.py alone: the search's models do not have their form.
+"""Phones of foreign physics for benchmarks/cpu_config.py: the search's models do not have their form.
 
 They share no code with `autotune/emulator` or `autotune/studies/models/physics.py`, and the search was not adjusted
-to them. Their constants are invented, of a plausible size. What they have and the search's models have not:
+to them. Their constants are invented, but plausible in size. They differ from the search's models as follows:
 
-- `tabulated`: rates and volts are tables over the clock, with jumps and flat parts. Cores of a cluster add up by
-  a table in which the fourth is worth little, or less than nothing. Clusters share the work by their rates, so that
-  no core waits for the slowest. A step ends on a tick.
+- `tabulated`: rates and voltages are tables over the clock, with jumps and flat parts. The cores of a cluster add
+  up by a table in which the fourth core adds little or even reduces the rate. Clusters share the work in proportion
+  to their rates, so that no core waits for the slowest. A step ends on a tick.
 - `shared-bus`: all clusters share one memory bus, whose clock follows the fastest cluster in steps. Cores wait for
-  it as in a queue. Above a budget of power all clocks fall, in steps, below their caps, and nobody is told.
+  the bus as in a queue. Above a power budget, all clocks fall in steps below their caps, without any report.
 
-Measurements are noisy: each is off by a little, and at times one is much slower than it should be.
+Measurements are noisy: each has a small error, and occasionally one is much slower.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from autotune.studies.space.objective import Figures
 SPREAD = 0.04
 """Relative standard deviation of a measurement's seconds and of its watts."""
 OUTLIERS, SLOWER = 0.05, 1.25
-"""Share of measurements that something else disturbs, and how much slower they are."""
+"""Share of measurements that are disturbed, and the factor by which they are slower."""
 _WORK, _FIXED_S, _TICK_S = 40.0, 1.1, 40.0 / 192
-"""Of `tabulated`: what a step computes, what it takes besides, and when it can end."""
+"""For `tabulated`: work of a step, its fixed time, and the interval of the ticks on which it can end."""
 
 
 class Phone(Protocol):
@@ -38,10 +38,10 @@ class Phone(Protocol):
 
     @property
     def clusters(self) -> tuple[Cluster, ...]:
-        """From slow to fast."""
+        """The clusters, from slow to fast."""
 
     def exact(self, configuration: CpuConfiguration) -> tuple[float, float]:
-        """Seconds and joules of a step, without noise."""
+        """Returns seconds and joules of a step, without noise."""
 
 
 def _cluster(name: str, first: int, cores: int, capacity: int, mhz: Sequence[int]) -> Cluster:
@@ -52,13 +52,13 @@ def _cluster(name: str, first: int, cores: int, capacity: int, mhz: Sequence[int
 
 @dataclass(frozen=True)
 class _Table:
-    """A cluster of `Tabulated`.
+    """Tables of a cluster of `Tabulated`.
 
     Attributes:
-        rates: What a core does in a second, by clock.
-        volts: By clock.
-        scaling: What so many cores add up to, from one on.
-        farads: What switches, of a core, in a unit that gives watts with GHz.
+        rates: Work of one core per second, by clock.
+        volts: Voltage by clock.
+        scaling: Combined rate of the first n cores, relative to one core; from n = 1 on.
+        farads: Switched capacitance of a core, in a unit that gives watts with GHz.
     """
 
     rates: tuple[float, ...]
@@ -68,7 +68,7 @@ class _Table:
 
 
 class Tabulated:
-    """See the module: `tabulated`."""
+    """The phone `tabulated`; see the module."""
 
     clusters = (
         _cluster("little", 0, 4, 300, (400, 600, 800, 1000, 1200, 1400, 1600, 1700, 1800, 1900)),
@@ -113,7 +113,7 @@ class Tabulated:
 
 
 class SharedBus:
-    """See the module: `shared-bus`."""
+    """The phone `shared-bus`; see the module."""
 
     clusters = (
         _cluster("little", 0, 4, 280, (300, 550, 800, 1050, 1300, 1500, 1700, 1800)),
@@ -123,7 +123,7 @@ class SharedBus:
     _per_ghz = (0.9, 2.6, 3.3)
     _watts = (0.07, 0.42, 0.66)
     _bus = ((0.8, 3.0), (1.4, 6.0), (2.1, 9.5), (9.9, 13.0))
-    """The bus in GB/s, while the fastest clock of a cluster that trains is at most so many GHz."""
+    """Pairs (g, b): the bus moves b GB/s while the fastest clock of a training cluster is at most g GHz."""
     _bytes, _work = 21.0, 36.0
     _budget_w, _fall = 4.2, 0.92
 
@@ -134,7 +134,7 @@ class SharedBus:
             (setting.khz or cluster.frequencies_khz[-1]) / 1e6
             for cluster, setting in zip(self.clusters, configuration.clusters, strict=True)
         ]
-        # The firmware takes a step from every clock until the budget is kept; nobody is told.
+        # The firmware lowers every clock by a step until the budget is met, without reporting it.
         for _ in range(12):
             seconds, watts = self._at(cores, ghz)
             if watts <= self._budget_w:
@@ -148,7 +148,7 @@ class SharedBus:
         bus = next(width for most, width in self._bus if fastest <= most)
         computing = self._work / rate
         moving = self._bytes / bus
-        # Waiting grows with how full the bus is, as in a queue with one server.
+        # The waiting time grows with the load of the bus, as in a queue with one server.
         full = min(0.95, moving / (computing + moving) * (1 + 0.08 * (sum(cores) - 1)))
         seconds = 0.4 + computing + moving / (1 - full) * 0.6
         busy = computing / seconds
@@ -165,8 +165,8 @@ class ForeignBench:
     """A phone of `PHONES` as a bench, with noise.
 
     Args:
-        name: Of the phone.
-        seed: Of the noise.
+        name: Name of the phone.
+        seed: Seed of the noise.
     """
 
     def __init__(self, name: str, seed: int) -> None:

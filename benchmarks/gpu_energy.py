@@ -1,9 +1,9 @@
-"""What schedules of one kernel trade between time and energy on an NVIDIA GPU, through its OpenCL.
+"""Trade-off between time and energy of one kernel's schedules on an NVIDIA GPU, through OpenCL.
 
-Three tasks, the roles of a convolution, are tuned with `autotune kernels --target opencl`. Some twenty schedules
-of each, from the fastest to those that take four times as long, then run for seconds at a time, in shuffled blocks,
-and NVML's counter tells the joules of the whole board in that time; the idle board's watts are told
-beside them. Needs an NVIDIA GPU.
+Three tasks, the roles of a convolution, are tuned with `autotune kernels --target opencl`. About twenty schedules
+of each are chosen, from the fastest to those that take four times as long. They then run for seconds at a time, in
+shuffled blocks. NVML's counter gives the joules of the whole board in that time; the power of the idle board is
+reported beside them. Needs an NVIDIA GPU.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MJ = 1e-3
 
 
 def tick(board: Board) -> tuple[float, float]:
-    """Seconds and joules at the counter's next change."""
+    """Returns seconds and joules at the counter's next change."""
     first = board.millijoules()
     while (now := board.millijoules()) == first:
         time.sleep(0.001)
@@ -48,12 +48,12 @@ def tick(board: Board) -> tuple[float, float]:
 
 
 class Schedule:
-    """A schedule of a kernel, on the GPU.
+    """A kernel's schedule that is loaded on the GPU.
 
     Args:
-        digest: Its identity.
-        library: The shared library.
-        kernel: What it computes.
+        digest: Identity of the schedule.
+        library: Its shared library.
+        kernel: The kernel that it computes.
     """
 
     def __init__(self, digest: str, library: Path, kernel: Kernel) -> None:
@@ -69,16 +69,16 @@ class Schedule:
         ]
         self._module = tvm.runtime.load_module(str(library))
         self.seconds = self.call(3)
-        """Of a call, when it was loaded."""
+        """Seconds of a call, measured when the schedule was loaded."""
 
     def call(self, count: int) -> float:
-        """Mean seconds of so many calls."""
+        """Returns the mean seconds of the given number of calls."""
         timed = self._module.time_evaluator("main", self._device, number=count, repeat=1)
         return float(timed(*self._operands).mean)
 
 
 def tuned(trials: int, logs: Path) -> Run:
-    """The run that found the schedules: a finished one, or a new one."""
+    """Returns the run that found the schedules: a finished one, or a new one."""
     if not list(logs.glob("*/result.json")):
         words = ["kernels", "--target", "opencl", "--op", OPERATOR, "--trials", str(trials)]
         subprocess.run(
@@ -91,7 +91,7 @@ def tuned(trials: int, logs: Path) -> Run:
 
 
 def candidates(run_: Run, task: str, count: int) -> list[dict[str, Any]]:
-    """Trials of a task with the right result: half of them the fastest, the others spread over the slower ones."""
+    """Returns correct trials of a task: half of them the fastest, the others spread over the slower ones."""
     known = {
         event["digest"]: event
         for event in run_.trials()
@@ -108,7 +108,7 @@ def candidates(run_: Run, task: str, count: int) -> list[dict[str, Any]]:
 
 
 def built(run_: Run, task: str, kernel: Kernel, count: int, folder: Path) -> list[Schedule]:
-    """The candidates of a task, compiled and on the GPU."""
+    """Returns the candidates of a task, compiled and loaded on the GPU."""
     request = TuneRequest.from_json(run_.about["request"])
     target = tvm_target(request.target, request.space.limits, request.space.compile)
     import tvm
@@ -136,16 +136,16 @@ def built(run_: Run, task: str, kernel: Kernel, count: int, folder: Path) -> lis
 
 
 def run_for(board: Board, schedule: Schedule, seconds: float) -> tuple[float, float]:
-    """Seconds and joules of a call, while it is called for so long."""
+    """Calls a schedule for the given time; returns seconds and joules of one call."""
     schedule.call(max(1, int(WARM_S / schedule.seconds)))
-    # Many short turns, so that the counter's last change before the end is near the end.
+    # Many short turns, so that the last change of the counter is close to the end.
     turn = max(1, int(0.02 / schedule.seconds))
     start_s, start_j = tick(board)
     calls = 0
     while time.perf_counter() - start_s < seconds:
         schedule.call(turn)
         calls += turn
-    # What still runs until the counter changes is counted in both.
+    # Calls that run until the counter changes count in both figures.
     before = board.millijoules()
     while board.millijoules() == before:
         schedule.call(turn)
@@ -155,7 +155,7 @@ def run_for(board: Board, schedule: Schedule, seconds: float) -> tuple[float, fl
 
 
 def idle(board: Board, seconds: float) -> float:
-    """Watts of the board while nothing runs."""
+    """Returns the power of the board in watts while nothing runs."""
     start_s, start_j = tick(board)
     time.sleep(seconds)
     end_s, end_j = tick(board)
@@ -165,7 +165,11 @@ def idle(board: Board, seconds: float) -> float:
 def measured(
     board: Board, schedules: Sequence[Schedule], blocks: int, seconds: float
 ) -> tuple[np.ndarray[Any, Any], list[float]]:
-    """Seconds and joules of a call, shape (schedules, blocks, 2), and watts of the idle board before each block."""
+    """Measures schedules in shuffled blocks.
+
+    Returns:
+        Seconds and joules of a call, shape (schedules, blocks, 2); and watts of the idle board before each block.
+    """
     order = random.Random(1)
     found = np.empty((len(schedules), blocks, 2))
     idles = []
@@ -213,7 +217,7 @@ def judge(
     figures: np.ndarray[Any, Any],
     idles: Sequence[float],
 ) -> None:
-    """The front over a task's schedules, with intervals, and what its ends trade."""
+    """Reports the front over a task's schedules, with intervals, and the trade-off between its ends."""
     middle = np.median(figures, axis=1)
     on_front = sorted(front(middle), key=lambda i: middle[i, 0])
     for index, schedule in enumerate(schedules):
@@ -267,7 +271,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def has_gpu() -> bool:
-    """Whether there is an NVIDIA GPU here."""
+    """Returns whether this machine has an NVIDIA GPU."""
     try:
         Board()
     except OSError:

@@ -1,4 +1,4 @@
-"""Sides that compute the same, timed in turns; tuned kernels as libraries, in turns on the processor."""
+"""Times sides that compute the same in interleaved turns, such as exported libraries of tuned kernels."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SEED = 1
 _TURN_S = 5e-3
 _SETTLE_S = 5e-3
 Turn = Callable[[int], float | None]
-"""Launches so often, and waits for the last; the seconds that it took, where it knows better than a caller."""
+"""Launches that many times and waits for the last; returns the seconds, or None if the caller times it."""
 
-# Before its first kernel: TVM by itself takes half of an x86 machine's processors.
+# Set before the first kernel: by default TVM uses half of the processors of an x86 machine.
 os.environ.setdefault("TVM_NUM_THREADS", str(kernel_threads()))
 
 
@@ -33,18 +33,18 @@ def interleaved_blocks(
     """Times sides in interleaved blocks of random order.
 
     Args:
-        turns: What each side launches.
-        blocks: Samples of each.
-        seed: Of the order.
-        turn_s: Seconds that a sample fills at least.
-        by: Launches that a side makes at once; what comes before a sample, to warm up, are so many too.
+        turns: Launches each side.
+        blocks: Number of samples of each side.
+        seed: Seed of the order.
+        turn_s: Minimum seconds of a sample.
+        by: Launches that a side makes at once. The warm-up before a sample has as many launches.
 
     Returns:
         Seconds of one launch, by side and block.
     """
 
     def seconds(turn: Turn, times: int) -> float:
-        sleep(_SETTLE_S)  # Threads of the side before still wait for work.
+        sleep(_SETTLE_S)  # Threads of the previous side still wait for work.
         turn(by)
         began = perf_counter()
         told = turn(times)
@@ -63,7 +63,7 @@ def interleaved_blocks(
 
 
 def turn_of(call: Callable[[], object], finish: Callable[[], object] = lambda: None) -> Turn:
-    """Calls so often, and then `finish` once, which waits for what was launched."""
+    """Returns a turn that makes the calls and then calls `finish` once, which waits for what was launched."""
 
     def launched(times: int) -> None:
         for _ in range(times):
@@ -76,7 +76,7 @@ def turn_of(call: Callable[[], object], finish: Callable[[], object] = lambda: N
 def tuning(
     kernel: Kernel, target: str, trials: int, logs: Path, records: Path | None = None
 ) -> list[str]:
-    """The command that tunes a kernel into a folder of its runs, with what records know where there are some."""
+    """Returns the command that tunes a kernel into a folder of runs, with earlier records if given."""
     return [
         *(sys.executable, "-m", "autotune", "kernels", "--target", target, "--op", kernel.spec),
         *("--role", kernel.role, "--trials", str(trials), "--logs", str(logs), "--quiet"),
@@ -85,7 +85,7 @@ def tuning(
 
 
 def finished_run(logs: Path, trials: int) -> Path | None:
-    """The newest finished run of so many trials in a folder of runs of one kernel; None when there is none."""
+    """Returns the newest finished run with the given number of trials in a folder of one kernel's runs, or None."""
     for folder in sorted(logs.glob("*"), reverse=True):
         run = read_run(folder)
         if run.result is not None and run.about["request"]["trials"] == trials:
@@ -94,7 +94,7 @@ def finished_run(logs: Path, trials: int) -> Path | None:
 
 
 def exported(run: Path, out: Path) -> Path:
-    """The library of a finished run's winners, exported as users do it; a kernel has its name as symbol."""
+    """Exports the library of a finished run's winners as a user would; a kernel's symbol is its name."""
     subprocess.run(
         [
             *(sys.executable, "-m", "autotune", "export", str(run), "--out", str(out)),
@@ -113,12 +113,12 @@ def interleaved_benchmark(
     """Times libraries in interleaved blocks of random order.
 
     Args:
-        kernel: What they compute.
-        sides: Each side's library and its symbol.
-        blocks: Samples of each.
+        kernel: The kernel that they compute.
+        sides: Library and symbol of each side.
+        blocks: Number of samples of each side.
 
     Returns:
-        Seconds, and the largest relative error of each side.
+        Seconds and the largest relative error of each side.
     """
     import tvm
 

@@ -1,13 +1,13 @@
-"""What a joint search of schedules, cores and clocks gains over tuning kernels first and cores afterwards.
+"""Gain of a joint search of schedules, cores and clocks over tuning kernels first and cores afterwards.
 
-On emulated phones: MobileNetV2 at batch 8, whose kernels one run has tuned for all cores on the model
-(`autotune kernels --model mobilenet_v2 --batch 8 --emulate PROFILE --trials 800`; its pools are in
-`logs/samples/mobilenet-v2-b8-pools/`). Sequential takes that run's winners, and searches cores and clocks. Joint
-takes its pools, and measures as many whole steps. The model of how a schedule, a cluster and a clock interact is
-docs/emulator.md's; it was frozen before the search was written.
+On emulated phones: MobileNetV2 at batch 8. One run has tuned its kernels for all cores on the model (`autotune
+kernels --model mobilenet_v2 --batch 8 --emulate PROFILE --trials 800`; its pools are in
+`logs/samples/mobilenet-v2-b8-pools/`). The sequential search takes that run's winners, and searches cores and
+clocks. The joint search takes its pools, and measures as many whole steps. The model of how schedules, clusters and
+clocks interact is described in docs/emulator.md; it was frozen before the search was written.
 
-On this host: LeNet's kernels are tuned on all cores; `autotune joint` measures real steps with one core and with
-two, and what tuning kernels first comes to, in interleaved blocks.
+On this host: LeNet's kernels are tuned on all cores. `autotune joint` then measures real steps with one core and
+with two, and compares with the result of tuning kernels first, in interleaved blocks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-# One thread a process, before numpy is there: two searches run side by side.
+# One thread per process, set before numpy is imported: two searches run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
@@ -48,7 +48,7 @@ from autotune.studies.space.space import CpuSpace
 POOLS = Path(__file__).parents[1] / "logs" / "samples" / "mobilenet-v2-b8-pools"
 PROFILES = ("meizu-16t", "three-cluster")
 NOISE, CALL_NOISE = 0.02, 0.02
-"""Relative standard deviations of a measured step's watts and seconds, and of a call's seconds beside them."""
+"""Relative standard deviations: of a measured step's watts and seconds, and additionally of a call's seconds."""
 
 
 @cache
@@ -63,7 +63,7 @@ def clusters_of(profile: str) -> tuple[Cluster, ...]:
 
 @cache
 def recorded(profile: str) -> dict[str, Any]:
-    """The result of a phone's run."""
+    """Returns the result of a phone's run."""
     with gzip.open(POOLS / f"{profile}.json.gz", "rt", encoding="utf-8") as file:
         return dict(json.load(file))
 
@@ -74,12 +74,12 @@ def joint_tasks(profile: str) -> tuple[TaskPool, ...]:
 
 
 class ModelSteps:
-    """Whole steps of the emulator's model, with noise on what is read.
+    """Whole steps of the emulator's model, with noise on the readings.
 
     Args:
         profile: The phone.
-        tasks: What a step is made of.
-        seed: Of the noise.
+        tasks: Tasks of a step.
+        seed: Seed of the noise.
     """
 
     def __init__(self, profile: str, tasks: tuple[TaskPool, ...], seed: int) -> None:
@@ -90,7 +90,7 @@ class ModelSteps:
         self._rng = np.random.default_rng([seed, 55])
 
     def exact(self, configuration: CpuConfiguration, choice: Choice) -> tuple[Any, Any]:
-        """Seconds and joules of a call of each task."""
+        """Returns the seconds and joules of one call of each task."""
         khz = [
             s.khz or c.frequencies_khz[0]
             for s, c in zip(configuration.clusters, self.clusters, strict=True)
@@ -107,7 +107,7 @@ class ModelSteps:
         return found[:, 0], found[:, 1]
 
     def step(self, configuration: CpuConfiguration, choice: Choice) -> tuple[float, float]:
-        """Exact seconds and joules of a step."""
+        """Returns the exact seconds and joules of a step."""
         seconds, joules = self.exact(configuration, choice)
         return float((self._count * seconds).sum()), float((self._count * joules).sum())
 
@@ -126,7 +126,7 @@ class ModelSteps:
 
 @cache
 def tuned_for(profile: str, trains: tuple[bool, ...]) -> Choice:
-    """What tuning kernels first finds for the clusters that train: the fastest of each pool on all their cores."""
+    """Returns what tuning kernels first finds: the fastest of each pool on all cores of the clusters that train."""
     tasks = joint_tasks(profile)
     steps = ModelSteps(profile, tasks, 0)
     setting = CpuConfiguration(
@@ -147,13 +147,13 @@ def tuned_for(profile: str, trains: tuple[bool, ...]) -> Choice:
 
 
 def kernels_first(profile: str, configuration: CpuConfiguration | None) -> Choice:
-    """The schedules that were tuned for the clusters of a configuration."""
+    """Returns the schedules that were tuned for the clusters of a configuration."""
     assert configuration is not None
     return tuned_for(profile, tuple(one.cores > 0 for one in configuration.clusters))
 
 
 def searched(job: tuple[str, str, int, int]) -> list[tuple[float, float]]:
-    """Exact figures of the front that a search takes for the best, by what it measured."""
+    """Searches, and returns the exact figures of the points that are on the front by what was measured."""
     profile, method, trials, seed = job
     tasks = joint_tasks(profile)
     steps = ModelSteps(profile, tasks, seed)
@@ -203,7 +203,7 @@ def on_emulated_phones(report: Report, pool: ProcessPoolExecutor) -> None:
 
 
 def command(*words: str | Path) -> str:
-    """What an `autotune` command prints."""
+    """Returns what an `autotune` command prints."""
     done = subprocess.run(
         [sys.executable, "-m", "autotune", *map(str, words)],
         stdout=subprocess.PIPE,
@@ -214,7 +214,7 @@ def command(*words: str | Path) -> str:
 
 
 def on_this_host(report: Report, folder: Path) -> None:
-    """With one thread and with two, the step that joint search finds beside that of kernels first."""
+    """Compares the step of a joint search with that of kernels first, with one thread and with two."""
     step = ("--model", "lenet", "--batch", "16")
     trials, steps, blocks = (str(QUICK_TRIALS), "2", "2") if report.quick else ("300", "12", "16")
     logs = folder / "kernels"

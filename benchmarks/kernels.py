@@ -1,7 +1,7 @@
-"""LeNet's training kernels, tuned for this CPU and for Adreno (on this machine's OpenCL device as a stand-in).
+"""LeNet's training kernels, tuned for this CPU and for Adreno (with this machine's OpenCL device as a stand-in).
 
-Runs `autotune kernels` as a user would, and judges right results, speed-up over the untuned default schedule,
-and the time it took.
+Runs `autotune kernels` as a user would. Judges the correctness of the results, the speed-up over the untuned
+default schedule, and the time that tuning took.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUICK = ("--op", "matmul:m=16,n=32,k=16")
 
 
 def tuned(target: str, what: Sequence[str], trials: int) -> tuple[dict[str, Any], float]:
-    """Runs the command; its JSON object and its wall time in seconds."""
+    """Runs the command; returns its JSON object and its wall time in seconds."""
     with tempfile.TemporaryDirectory() as logs:
         command = [sys.executable, "-m", "autotune", "kernels", "--target", target, "--no-step"]
         command += [*what, "--trials", str(trials)]

@@ -1,7 +1,7 @@
-"""The training step with channels first and with channels last, both tuned with the same number of trials.
+"""The training step in both layouts, channels first and channels last, tuned with the same number of trials.
 
-Tunes each model in both layouts, runs both steps interleaved on the same weights and data, and judges whether the
-layout that `autotune step` takes of its own accord, given both runs, is the faster one.
+Tunes each model in both layouts, and runs both steps interleaved on the same weights and data. Judges whether the
+layout that `autotune step` chooses from both runs is the faster one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ USUAL = ("squeezenet1_1",)
 
 
 def run_of(report: Report, model: str, layout: LayoutName, logs: Path) -> Path:
-    """Folder of a run of a model in a layout: a finished one, or a new one."""
+    """Returns the folder of a run of a model in a layout: a finished one, or a new one."""
     folder = logs / layout
     there = finished(folder, model, BATCH)
     if there:

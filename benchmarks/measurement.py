@@ -1,9 +1,9 @@
-"""Verdicts on two settings of a noisy, throttling device, and the raw traces published with EMDL'21.
+"""Comparisons of two settings on a noisy, throttling device, and import of the raw traces published with EMDL'21.
 
-A comparison of equals that names a winner is wrong; a true difference of 3 % is to be found. Each step is off by
-5 % (multiplicative, log-normal), and a block's is the median of five steps, as on a device. The device is an
-emulated Meizu 16T that is never let cool, so that its clocks fall while it is compared. The traces are not part of
-this repository: `--traces FOLDER` says where they are.
+A comparison of equal settings that names a winner is wrong; a true difference of 3 % should be found. Each step has
+5 % of noise (multiplicative, log-normal), and a block is the median of five steps, as on a device. The device is an
+emulated Meizu 16T that is never allowed to cool, so that its clocks fall during the comparison. The traces are not
+part of this repository: `--traces FOLDER` gives their location.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CPUS = (4, 5, 6, 7)
 
 
 def compared(job: tuple[int, float]) -> tuple[Verdict, bool]:
-    """A comparison of a setting with one that takes `factor` times as long; and whether clocks fell meanwhile."""
+    """Compares a setting with one that takes `factor` times as long; returns the verdict and if clocks fell."""
     seed, factor = job
     rng = np.random.default_rng(seed)
     soc = Soc(load(PROFILE), VirtualClock())
@@ -59,7 +59,7 @@ def compared(job: tuple[int, float]) -> tuple[Verdict, bool]:
 
 
 def verdicts(report: Report, pool: ProcessPoolExecutor) -> None:
-    """Comparisons of equal settings, and of such as differ."""
+    """Compares equal settings, and settings that differ."""
     count = 20 if report.quick else report.options.comparisons
     for name, factor in (("equal", 1.0), ("different", DIFFERENCE)):
         found = list(pool.map(compared, [(s, factor) for s in range(count)], chunksize=10))
@@ -82,9 +82,10 @@ def verdicts(report: Report, pool: ProcessPoolExecutor) -> None:
 
 
 def published_joules(path: Path, start_s: float, end_s: float) -> float:
-    """USB energy of a window by a plain sum over the published table.
+    """Returns the USB energy of a window in joules, by a plain sum over the published table.
 
-    Each sample's power is that since the one before; the last one's is that of what is left of the window too.
+    The power of a sample holds since the previous sample. The power of the last one also holds for the rest of the
+    window.
     """
     joules, before, last = 0.0, start_s, math.nan
     with path.open(newline="") as file:
@@ -101,14 +102,14 @@ def published_joules(path: Path, start_s: float, end_s: float) -> float:
 
 
 def published_duration_s(path: Path) -> float:
-    """Seconds of training by the published time stamps."""
+    """Returns the seconds of training by the published time stamps."""
     stamps = dict(line.split(":") for line in path.read_text().splitlines() if ":" in line)
     ends = {name.split()[0]: float(at) for name, at in stamps.items() if "train" in name}
     return (ends["End"] - ends["Begin"]) / 1e3
 
 
 def traces(report: Report) -> None:
-    """The importer against what the authors published: stamps, tables of samples and of latencies."""
+    """Compares the importer's results with the published time stamps, samples and latency tables."""
     root: Path = report.options.traces
     if not root.is_dir():
         print(f"the published traces are not at {root}: left out")

@@ -1,4 +1,4 @@
-"""A training step in MNN: the model, weights and data of a step graph, as its Python API would run them."""
+"""A training step in MNN: runs the model, weights and data of a step graph through MNN's Python API."""
 
 from __future__ import annotations
 
@@ -30,35 +30,37 @@ from autotune.workloads.graph_reader import Array, GraphReader
 Var = Any  # MNN.expr.Var: MNN has no type hints
 Function = Callable[..., Var]
 
-_CPU, _HIGH_PRECISION = 0, 1  # the enumerators' values, which set_global_executor_config wants
+_CPU, _HIGH_PRECISION = 0, 1  # values of the enumerators that set_global_executor_config takes
 
 
 class MnnStep:
     """One training step, repeated: forward, backward, SGD.
 
-    The layers are modules of ``MNN.nn`` (``conv``, ``linear``, ``batch_norm``) with the given weights; what has no
-    weights is a call of ``MNN.expr``. As in any training with MNN's Python API, the expressions are built anew in
-    each step. Masks of dropout are given rather than drawn. Loss and updates are those of the graph, with three
-    exceptions in MNN 3.6.1:
+    The layers are modules of ``MNN.nn`` (``conv``, ``linear``, ``batch_norm``) with the given weights. Operations
+    without weights are calls of ``MNN.expr``. As in any training with MNN's Python API, the expressions are built
+    again in each step. Dropout masks are given rather than drawn. Loss and updates are those of the graph, with
+    three exceptions in MNN 3.6.1:
 
-    - Its gradient of max pooling is wrong, or ends the process, where windows reach beyond the image. Such an image
-      is first made larger by concatenation, a copy that MNN would do without: of the models, only GoogLeNet has
-      such poolings.
-    - That gradient goes in full to every pixel of a window that equals the maximum, not to the first only. In
-      GoogLeNet, where a pooling follows a pooling whose windows overlap, the layers below the last such pair learn
-      otherwise; no step takes another time for it.
+    - Its gradient of max pooling is wrong, or ends the process, if windows extend beyond the image. Such an image
+      is first enlarged by concatenation, a copy that MNN would not need otherwise. Of the models, only GoogLeNet
+      has such poolings.
+    - That gradient goes in full to every pixel of a window that equals the maximum, not only to the first. In
+      GoogLeNet, where a pooling follows a pooling with overlapping windows, the layers below the last such pair
+      learn differently; the time of a step is not affected.
     - Its running variance, which training does not read, is the biased one.
 
-    The number of threads and lazy evaluation are settings of MNN for the whole process: the step made last counts.
+    The number of threads and lazy evaluation are settings of MNN for the whole process: the step created last
+    applies.
 
     Args:
         graph: The step, channels first, its kernels not fused.
-        values: One array for each source but the data, masks and labels; the rest is ignored. They are copied.
-        threads: Threads of MNN.
+        values: One array for each source except the data, masks and labels; others are ignored. The arrays are
+            copied.
+        threads: Number of MNN's threads.
 
     Raises:
         UsageError: MNN is not installed, a value is missing, or the graph has an operator, an attribute or an
-            update that is not known here or to MNN.
+            update that this module or MNN does not support.
     """
 
     def __init__(self, graph: StepGraph, values: Mapping[str, Array], *, threads: int = 2) -> None:
@@ -85,9 +87,9 @@ class MnnStep:
         """Trains on one batch.
 
         Args:
-            images: [n, c, h, w], the graph's sizes.
-            labels: [n], classes from 0.
-            masks: The dropout masks by the names of their tensors: 0 or ``1 / (1 - p)``.
+            images: Images of shape [n, c, h, w], in the graph's sizes.
+            labels: Classes of shape [n], from 0.
+            masks: Dropout masks by tensor name; their values are 0 or ``1 / (1 - p)``.
 
         Returns:
             The loss before the update.
@@ -107,8 +109,8 @@ class MnnStep:
         state[self._reader.labels] = self._constant_var(hot, hot.shape)
         for function, sources, target in self._calls:
             state[target] = function(*[state[source] for source in sources])
-        # As a value of the module the loss is computed along with the gradients; to read it would take a forward
-        # pass of its own.
+        # As a value of the module, the loss is computed along with the gradients. Reading it otherwise would take
+        # an extra forward pass.
         self._loss.replace(state[self._graph.loss])
         if not self._optimizer.step(self._loss):
             raise self._reader.error("was not updated by MNN", hint="it prints why")
@@ -219,7 +221,7 @@ class MnnStep:
             self._calls.append((function, (output,), output))
 
     def _max_pool(self, operator: MaxPool2d) -> Function:
-        """Where windows reach beyond the image, makes it larger first: see the class."""
+        """Returns a max pooling; images are enlarged first if windows extend beyond them. See the class."""
         expr = self._mnn.expr
         n, c, h, w = operator.n, operator.c, operator.h, operator.w
         window, stride = [operator.s, operator.r], list(operator.stride[::-1])
@@ -238,7 +240,7 @@ class MnnStep:
         return pool
 
     def _border(self, shape: tuple[int, ...]) -> list[Var]:
-        """Returns an image that no maximum is in, or nothing where it has no pixels."""
+        """Returns a border of the lowest values, which contain no maximum; empty if it has no pixels."""
         if 0 in shape:
             return []
         expr = self._mnn.expr
@@ -264,7 +266,7 @@ class MnnStep:
         return mnn.nn.loss.cross_entropy(mnn.expr.softmax(logits, 1), labels)
 
     def _seen(self, name: str, shape: tuple[int, ...]) -> str:
-        """Returns the name of a tensor in another shape: a flattened image."""
+        """Returns the name of a tensor in another shape, such as a flattened image."""
         if self._reader.shape(name) == shape:
             return name
         view, expr = f"{name} as {shape}", self._mnn.expr
@@ -278,7 +280,7 @@ class MnnStep:
         return view
 
     def _load(self, layer: Var, names: tuple[str, ...]) -> None:
-        """Gives a layer its values, in the order of its parameters, and keeps it."""
+        """Loads a layer's values in the order of its parameters, and keeps the layer."""
         variables = []
         for place, (name, old) in enumerate(zip(names, layer.parameters, strict=True)):
             variable = self._constant_var(self._reader.value(name), tuple(old.shape))

@@ -1,16 +1,17 @@
-"""Training kernels on a GPU through OpenCL: ours against stock MetaSchedule, CLBlast, and cuBLAS or cuDNN.
+"""Training kernels on a GPU through OpenCL, compared with stock MetaSchedule, CLBlast, and cuBLAS or cuDNN.
 
-Convolutions of the five CNNs and matmuls at batch 16, in every role, in float32. Ours and stock's are tuned with
-the same number of trials; then all sides are timed in one run, in interleaved blocks, and every result is checked
-against float64. A turn launches a kernel until it has filled some milliseconds and waits for the last one;
-PyTorch's turns are CUDA graphs, with TF32 off, in the layout that is faster. CLBlast computes convolutions as
-im2col and GEMM, the faster of two ways; it has no groups, so depthwise convolutions are left out there.
+The kernels are convolutions of the five CNNs and matmuls at batch 16, in every role, in float32. Ours and stock's
+are tuned with the same number of trials. Then all sides are timed in one run, in interleaved blocks, and every
+result is checked against float64. A turn launches a kernel until it has filled some milliseconds, and waits for the
+last launch. PyTorch's turns are CUDA graphs with TF32 off, in the faster layout. CLBlast computes convolutions as
+im2col and GEMM, in the faster of two ways. It has no groups, so it is not compared on depthwise convolutions.
 
-Tuning takes long: `--runs DIR` keeps it, and a later call takes up what is there; `--records FILE` takes ours that
-are not there from records of such runs on the same device, and tunes only what they do not know. `--teach FILE` has
-each of our searches begin with records of other layers (`autotune kernels --records`), and what is compared says
-so; stock's have nothing like it. `--pocl` instead asks on this host's OpenCL whether the same spaces beat TVM's
-default schedule on SqueezeNet 1.1's training step; so does a host whose OpenCL has no GPU.
+Tuning takes long: `--runs DIR` keeps the runs, and a later call reuses them. `--records FILE` takes missing runs of
+ours from records of such runs on the same device, and tunes only the kernels that the records do not contain. With
+`--teach FILE`, each of our searches starts with records of other layers (`autotune kernels --records`), and the
+report says so; stock has no equivalent. `--pocl` instead tests whether the same spaces beat TVM's default schedule
+on SqueezeNet 1.1's training step with this host's OpenCL. This is also the behaviour on a host whose OpenCL has no
+GPU.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ TRIALS = 256
 BLOCKS = 11
 _KNEW = "{} began with schedules of its own kernel, which no search of stock's did: remove it"
 _PATIENCE_S = 3600
-_GRAPH = 10  # Calls of PyTorch in a CUDA graph.
+_GRAPH = 10  # calls of PyTorch in a CUDA graph
 UNENDED = "unended search of stock"
 ROLES = ("forward", "data_grad", "weight_grad")
 SHAPES = {
@@ -95,12 +96,12 @@ QUICK = {
     "3x3": "conv2d:n=2,c=4,h=8,w=8,k=8,r=3,s=3,stride=1,pad=1",
 }
 _WRONG = 1e-2
-"""Relative error of a library's kernel that is not compared any more."""
+"""Relative error above which a library's kernel is not compared."""
 Array = NDArray[Any]
 
 
 def kernels(quick: bool) -> dict[str, Kernel]:
-    """All kernels by the name that rows have."""
+    """Returns all kernels by their names in the rows."""
     found = {}
     for name, spec in (QUICK if quick else SHAPES).items():
         forward_only = quick or name.startswith("matmul ")
@@ -119,7 +120,7 @@ def on_cards(
     cards: Sequence[int | None],
     each: int,
 ) -> None:
-    """Searches for every name, so many at a time on each NVIDIA card; None is OpenCL's first device."""
+    """Searches for every name, `each` at a time on each NVIDIA card; None is OpenCL's first device."""
     places = [*cards] * each
     free: SimpleQueue[int | None] = SimpleQueue()
     for place in places:
@@ -137,7 +138,7 @@ def on_cards(
 
 
 def patiently(command: Sequence[str], card: int | None) -> None:
-    """Runs a child on a card; one that does not end in time, or fails, leaves its kernel untuned, and is named."""
+    """Runs a child process on a card. A failure or timeout is reported, and the kernel stays untuned."""
     environment = dict(os.environ)
     if card is not None:
         environment["CUDA_VISIBLE_DEVICES"] = str(card)
@@ -155,10 +156,10 @@ def patiently(command: Sequence[str], card: int | None) -> None:
 def tune(
     wanted: dict[str, Kernel], known: dict[str, Candidate], report: Report, runs: Path
 ) -> None:
-    """Makes the runs that neither the folder nor records have, as long as the time allows; ours first.
+    """Makes the runs that neither the folder nor the records contain, while time remains; ours first.
 
-    A card has one search of ours at a time. Stock's are long and measure little: it has `--jobs` of them, which
-    measure one at a time. Each of these has twice its share of the cores, since it waits for the device in between.
+    A card has one search of ours at a time. Stock's searches are long and measure little: `--jobs` of them run on a
+    card and measure one at a time. Each has twice its share of the cores, since it waits for the device in between.
     """
     trials = trials_of(report)
     minutes, jobs, cards = report.options.minutes, report.options.jobs, report.options.cards
@@ -197,15 +198,15 @@ def tune(
     if "ours" in report.options.sides:
         on_cards(ours, [name for name in wanted if name not in known], cards, 1)
     if "stock" in report.options.sides:
-        on_cards(stock, reversed(tuple(wanted)), cards, jobs)  # The longest first.
+        on_cards(stock, reversed(tuple(wanted)), cards, jobs)  # the longest first
 
 
 def of_other_layers(records: Database, kernel: Kernel) -> Database:
-    """What a search may learn from records but for those of a kernel's layer, in whatever role."""
+    """Returns what a search may learn from records: everything but the kernel's own layer, in any role."""
     learnt = [
         one
         for known in experiences([], records).known.values()
-        if known.kernel.operator != kernel.operator  # Whatever follows it.
+        if known.kernel.operator != kernel.operator  # whatever follows the operator
         for name in known.formulations
         for one in spread(known.of(name), MOST_TAUGHT)
     ]
@@ -215,7 +216,7 @@ def of_other_layers(records: Database, kernel: Kernel) -> Database:
 def libraries_of(
     wanted: dict[str, Kernel], trials: int, runs: Path, out: Path
 ) -> dict[str, tuple[Path, str]]:
-    """Our winners as libraries, with their symbols."""
+    """Returns our winners as libraries, with their symbols."""
     found = {
         name: finished_run(runs / "ours" / kernel.name, trials) for name, kernel in wanted.items()
     }
@@ -226,10 +227,10 @@ def libraries_of(
 
 
 def had_records(logs: Path, trials: int) -> bool:
-    """Whether the search of a kernel that is compared began with records.
+    """Returns whether the search of a compared kernel started with records.
 
     Raises:
-        UsageError: They held schedules of the kernel itself.
+        UsageError: The records contained schedules of the kernel itself.
     """
     path = finished_run(logs, trials)
     if path is None:
@@ -243,14 +244,14 @@ def had_records(logs: Path, trials: int) -> bool:
 def recorded(
     wanted: dict[str, Kernel], trials: int, records: Path
 ) -> tuple[dict[str, Candidate], set[str]]:
-    """The fastest schedule of each kernel in the newest run of so many trials that records of this device have.
+    """Returns each kernel's fastest schedule in the newest recorded run with `trials` trials on this device.
 
     Returns:
-        The schedules, and the kernels whose search began with records in its turn.
+        The schedules, and the kernels whose search itself started with records.
 
     Raises:
-        RecordError: They are no records.
-        UsageError: Such a run began with schedules of its own kernel.
+        RecordError: The file does not contain records.
+        UsageError: Such a run started with schedules of its own kernel.
     """
     here = runner_for(targets.find("opencl")).device.name
     database = read_database(records)
@@ -288,7 +289,7 @@ def recorded(
 def rebuilt(
     wanted: dict[str, Kernel], known: dict[str, Candidate], out: Path
 ) -> dict[str, tuple[Path, str]]:
-    """Recorded schedules as libraries with their symbols."""
+    """Builds recorded schedules as libraries, with their symbols."""
     spec = targets.find("opencl")
     space = spaces.load(spec.space_path())
     device = runner_for(spec).device
@@ -315,7 +316,7 @@ def rebuilt(
 
 
 class Tvm:
-    """Libraries of TVM's on the OpenCL device, with one set of operands."""
+    """TVM's libraries on the OpenCL device, with one set of operands."""
 
     def __init__(self, inputs: Sequence[Array], shape: Sequence[int]) -> None:
         import tvm
@@ -331,14 +332,14 @@ class Tvm:
         return turn_of(partial(function, *self._inputs, self._output), self._device.sync)
 
     def result(self, turn: Turn) -> Array:
-        """What a library computes, into an output that held something else."""
+        """Returns what a library computes, into an output that was filled with NaN."""
         self._output.copyfrom(np.full(self._shape, np.nan, "float32"))
         turn(1)
         return np.asarray(self._output.numpy())
 
 
 class Torch:
-    """PyTorch's kernels and float64 references, on a GPU where it has one."""
+    """PyTorch's kernels and float64 references, on a GPU if PyTorch has one."""
 
     def __init__(self) -> None:
         from pytorch import torch
@@ -354,18 +355,18 @@ class Torch:
     def call(
         self, kernel: Kernel, inputs: Sequence[Array], *, double: bool = False, last: bool = False
     ) -> Callable[[], Any]:
-        """Computes the kernel."""
+        """Returns a function that computes the kernel."""
         operands = [self._torch.as_tensor(one, device=self._device) for one in inputs]
         if double:
             operands = [one.double() for one in operands]
         return self._torch_call(kernel, operands, last=last)
 
     def result(self, call: Callable[[], Any]) -> Array:
-        """What a call computes."""
+        """Returns the result of a call."""
         return np.asarray(call().cpu().numpy())
 
     def turn(self, call: Callable[[], Any]) -> Turn:
-        """Calls in CUDA graphs."""
+        """Returns a turn that runs the calls in CUDA graphs."""
         torch = self._torch
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
@@ -378,7 +379,7 @@ class Torch:
                 call()
 
         def launched(times: int, kept: Callable[[], Any] = call) -> None:
-            """Holds on to the call, whose operands the graph reads."""
+            """Keeps a reference to the call, because the graph reads its operands."""
             for _ in range(-(-times // _GRAPH)):
                 graph.replay()
             torch.cuda.synchronize()
@@ -395,7 +396,7 @@ def sides_of(
     blast: ClBlast | None,
     seed: int,
 ) -> Iterator[tuple[dict[str, Turn], dict[str, float]]]:
-    """What each side launches, and its largest error."""
+    """Yields what each side launches, and each side's largest error."""
     inputs = random_inputs(kernel, seed)
     wanted = torch.result(torch.call(kernel, inputs, double=True))
     tvm = Tvm(inputs, wanted.shape)
@@ -437,7 +438,7 @@ def compare(
     taught: set[str],
     runs: Path,
 ) -> None:
-    """Times all sides on every kernel that is tuned; of the known ones, `taught` began with records."""
+    """Times all sides on every tuned kernel; `taught` are the known kernels whose searches started with records."""
     torch = Torch()
     opencl_sidecar.load()
     device = opencl_sidecar.devices()[0]
@@ -485,7 +486,7 @@ def compare(
                     f"{rival} {1e3 * median(samples[rival]):.4g} ms = {speed.estimate:.3g}x "
                     f"({speed.low:.3g}-{speed.high:.3g})"
                 )
-            if UNENDED in samples:  # Shown, but no bar counts it.
+            if UNENDED in samples:  # shown, but not counted by any bar
                 shown.append(f"{UNENDED} {1e3 * median(samples[UNENDED]):.4g} ms")
             report.row(
                 what="kernel", kernel=name, spec=kernel.spec, role=kernel.role, errors=errors,
@@ -537,7 +538,7 @@ def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> N
     }
     for family, (name, mean, least) in goals.items():
         ratios = gains[family]
-        if not ratios:  # Which a bar of its own has told.
+        if not ratios:  # another bar reports this
             continue
         report.bar(
             f"against {name}, geometric mean of {len(ratios)}",
@@ -551,7 +552,7 @@ def judge(report: Report, gains: dict[str, dict[str, float]], worst: float) -> N
 
 
 def pocl(report: Report) -> None:
-    """SqueezeNet 1.1's step on this host's OpenCL: every convolution and matmul against the default schedule."""
+    """Compares SqueezeNet 1.1's convolutions and matmuls with the default schedule, on this host's OpenCL."""
     parser = argparse.ArgumentParser()
     add_options(parser)
     for name, default in vars(parser.parse_args([])).items():
@@ -617,7 +618,7 @@ def measure(report: Report) -> None:
         taught: set[str] = set()
         if options.records:
             known, taught = recorded(unrun, trials, options.records)
-        for kernel in wanted.values():  # What is refused is so before hours of tuning.
+        for kernel in wanted.values():  # reports an error before hours of tuning
             had_records(runs / "ours" / kernel.name, trials)
         tune({name: wanted[name] for name in only}, known, report, runs)
         if not options.only_tune:
@@ -625,7 +626,7 @@ def measure(report: Report) -> None:
 
 
 def existing(text: str) -> Path:
-    """A path that is there."""
+    """Parses a path that must exist."""
     path = Path(text)
     if not path.exists():
         raise argparse.ArgumentTypeError(f"there is no {text}")

@@ -1,7 +1,8 @@
-"""The picture of the README: `python benchmarks/picture.py --out docs/joint-fronts.svg`.
+"""Picture of the README: `python benchmarks/picture.py --out docs/joint-fronts.svg`.
 
-It shows one seed of what `benchmarks/joint.py` judges by twenty: the fronts of time and energy that a joint search
-and kernels first, cores and clocks afterwards find with 150 measured steps each, on a model of a phone.
+It shows one of the twenty seeds that `benchmarks/joint.py` judges: the fronts of time and energy that a joint
+search finds, and those of tuning kernels first and cores and clocks afterwards. Each has 150 measured steps on a
+phone model.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ METHODS = {
 
 
 def drawn(fronts: dict[str, list[tuple[float, float]]]) -> str:
-    """The picture.
+    """Returns the picture as SVG.
 
     Args:
         fronts: Seconds and joules of a step, by method.

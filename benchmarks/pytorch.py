@@ -1,4 +1,4 @@
-"""PyTorch, which autotune does not need; without it the benchmarks that compare with it end in one line."""
+"""PyTorch, which autotune does not need; without it, benchmarks that use it end with a one-line message."""
 
 import sys
 

@@ -1,12 +1,12 @@
-"""What shipped records save: trials until SqueezeNet 1.0 is as fast as without them, after SqueezeNet 1.1.
+"""Number of trials that shipped records save: SqueezeNet 1.0 with the records of SqueezeNet 1.1.
 
-For each seed SqueezeNet 1.1 is tuned with N trials, and SqueezeNet 1.0 with N trials and no records: T is the step
-time that it reaches. Then SqueezeNet 1.0 is tuned with the records of 1.1 and N/2 trials: what counts is after how
-many of them a step takes T at most. A step's time is the sum of count x the best time so far, the untuned default's
-included.
+For each seed, SqueezeNet 1.1 is tuned with N trials, and SqueezeNet 1.0 with N trials and no records. The latter
+reaches the step time T. Then SqueezeNet 1.0 is tuned with the records of 1.1 and N/2 trials; the result is the
+number of trials after which a step takes at most T. A step's time is the sum of count x best time so far, including
+the untuned default.
 
-By default the model of a phone tells the times (`--emulate`): nothing else runs on it, and its noise (2 %) is the
-same for all. `--host` measures on this processor instead. Runs are kept and taken up again with `--runs DIR`.
+By default the times come from the model of a phone (`--emulate`): no other load disturbs it, and its noise (2 %) is
+the same for all. `--host` measures on this processor instead. `--runs DIR` keeps the runs and resumes from them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUICK = "lenet"
 
 
 def tuned(logs: Path, words: Sequence[str]) -> Run:
-    """A finished run of `autotune kernels`: the one that is there, or a new one."""
+    """Returns a finished run of `autotune kernels`: the existing one, or a new one."""
     if not list(logs.glob("*/result.json")):
         subprocess.run(
             [sys.executable, "-m", "autotune", "kernels", *words, "--logs", str(logs), "--json"],
@@ -45,7 +45,7 @@ def tuned(logs: Path, words: Sequence[str]) -> Run:
 
 
 def curve(found: Run) -> list[float]:
-    """Milliseconds of a step after each number of trials, from 0 on."""
+    """Returns the milliseconds of a step after each number of trials, from 0 on."""
     request = TuneRequest.from_json(found.about["request"])
     count = {task.kernel.name: task.count for task in request.tasks}
     best: dict[str, float] = {}
@@ -64,12 +64,12 @@ def curve(found: Run) -> list[float]:
 
 
 def step_ms(count: dict[str, int], best: dict[str, float]) -> float:
-    """Infinity while a kernel has no time."""
+    """Returns a step's milliseconds; infinity while a kernel has no time."""
     return 1e3 * sum(n * best.get(name, float("inf")) for name, n in count.items())
 
 
 def compared(report: Report, seed: int, trials: int, logs: Path) -> float:
-    """Trials with records until the step time without them is reached, over the trials without."""
+    """Returns the trials with records until the step time without records is reached, over the trials without."""
     options = report.options
     first, second = (QUICK, QUICK) if report.quick else (FIRST, SECOND)
     batches = (4, 8) if report.quick else (options.batch, options.batch)

@@ -1,8 +1,8 @@
-"""Valid records, changed at random, read as `--records`, `--from`, `resume` and `export` read them.
+"""Fuzz test of valid records that are changed at random.
 
-Each mutant must make a valid schedule or be refused in one line. A child process reads them under strace, which
-shows each process that it starts, each file that it writes and each connection that it opens. A mutant that kills
-the child, or takes too long, is a fault too.
+The mutants are read as `--records`, `--from`, `resume` and `export` read records. Each must give a valid schedule
+or be refused in one line. A child process reads them under strace, which shows every process that it starts, file
+that it writes and connection that it opens. A mutant that kills the child or takes too long also counts as a fault.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SAMPLES = Path(__file__).parents[1] / "logs" / "samples"
 DATABASES = ("cpu-steps/intel-r--xeon-r--processor-383bb511", "opencl-gpu/nvidia-h200-dafe1a69")
 _SLOW_S = 60.0
 _BEGIN = "fuzzing-begins-here"
-_EACH = 80  # Schedules of each database that are changed.
+_EACH = 80  # number of schedules of each database to mutate
 
 CODE = "define void @attack() { ret void }"
 NASTY: tuple[Any, ...] = (
@@ -80,7 +80,7 @@ FOREIGN: tuple[list[Any], ...] = (
 
 
 def inner_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the parts of JSON data are: keys from the outside to the inside."""
+    """Yields the places of all parts of JSON data, as keys from the outside to the inside."""
     if path:
         yield path
     if isinstance(value, dict | list):
@@ -89,14 +89,14 @@ def inner_places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
 
 
 def part(value: Any, path: Sequence[Any]) -> Any:
-    """The part of JSON data at a place."""
+    """Returns the part of JSON data at a place."""
     for key in path:
         value = value[key]
     return value
 
 
 def changed_data(value: Any, draw: random.Random) -> None:
-    """Changes one part of JSON data: another value, gone, twice, or swapped with a neighbour."""
+    """Changes one part of JSON data: replaces, deletes or duplicates it, or swaps it with another."""
     *front, last = draw.choice(list(inner_places(value)))
     parent = part(value, front)
     kind = draw.randrange(5)
@@ -114,7 +114,7 @@ def changed_data(value: Any, draw: random.Random) -> None:
 
 
 def changed_trace(trace: Any, draw: random.Random) -> None:
-    """Changes a trace as an attacker or a bug would: foreign instructions, other loops, numbers and decisions."""
+    """Changes a trace as an attacker or a bug might: foreign instructions, other loops, numbers and decisions."""
     instructions, decisions = trace
     kind = draw.randrange(6)
     if kind == 0:
@@ -144,7 +144,7 @@ def changed_trace(trace: Any, draw: random.Random) -> None:
 
 
 def changed_bytes(data: bytes, draw: random.Random) -> bytes:
-    """Changes some bytes: others, gone, or more of them."""
+    """Replaces, deletes or inserts some bytes."""
     at = draw.randrange(len(data))
     length = draw.choice((1, 1, 2, 16, 500))
     kind = draw.randrange(3)
@@ -153,10 +153,10 @@ def changed_bytes(data: bytes, draw: random.Random) -> bytes:
 
 
 class Mutants:
-    """Changes records and reads them.
+    """Mutates records and reads them.
 
     Args:
-        folder: Where the changed files are written.
+        folder: Folder for the mutated files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -185,7 +185,7 @@ class Mutants:
         """Makes a mutant and reads it.
 
         Returns:
-            What became of it: `same`, `other program`, `refused`; anything else is a fault.
+            The outcome: `same`, `other program` or `refused`; any other value is a fault.
         """
         draw = random.Random(seed)
         number, schedule = draw.choice(self._schedules)
@@ -199,7 +199,7 @@ class Mutants:
             return self._of_run(draw)
         for _ in range(draw.choice((1, 1, 2, 4))):
             if kind == "trace":
-                # What was changed before may have no such part any more.
+                # An earlier change may have removed the part.
                 with suppress(TypeError, IndexError, KeyError, ValueError, AttributeError):
                     changed_trace(schedule["trace"], draw)
             elif kind == "fields":
@@ -289,7 +289,7 @@ class Mutants:
 
 
 def judged(read: Callable[[], str]) -> str:
-    """What became of a mutant."""
+    """Returns the outcome of reading a mutant."""
     try:
         return read()
     except AutotuneError as error:
@@ -302,7 +302,7 @@ def judged(read: Callable[[], str]) -> str:
 
 
 def child(folder: Path, first: int, last: int) -> None:
-    """Reads mutants and writes what became of each to a file; strace watches."""
+    """Reads mutants and writes their outcomes to a file; strace observes the process."""
     from autotune.compiler import formulations  # noqa: F401  # What is imported is no work of a mutant.
 
     mutants = Mutants(folder)
@@ -322,7 +322,7 @@ _QUIET = re.compile(r"clone3?\(.*CLONE_THREAD|O_RDONLY|= -1 E|^\d+ +(\+\+\+|---)
 
 
 def traced(log: Path) -> list[str]:
-    """The command that writes the calls of the command after it to a file."""
+    """Returns the strace command that logs the calls of the command after it to a file."""
     return [
         *("strace", "-f", "--seccomp-bpf", "-qq", "-e", "signal=none"),
         *("-o", str(log), "-e", f"trace={CALLS}"),
@@ -330,7 +330,7 @@ def traced(log: Path) -> list[str]:
 
 
 def offences(log: Path, folder: Path) -> list[str]:
-    """Calls that reading a file has no business with: processes, files outside of the folder, connections."""
+    """Lists calls that reading a file must not make: processes, files outside the folder, connections."""
     found = []
     begun = False
     with log.open(encoding="utf-8", errors="replace") as file:
@@ -343,7 +343,7 @@ def offences(log: Path, folder: Path) -> list[str]:
 
 
 def batch(folder: Path, first: int, last: int) -> tuple[dict[int, str], list[str]]:
-    """What became of some mutants, and what the child did that it should not have."""
+    """Reads some mutants; returns their outcomes and the child's forbidden calls."""
     if shutil.which("strace") is None:
         raise UsageError("there is no strace", hint="apt-get install strace")
     log = folder / "calls"
@@ -368,7 +368,7 @@ def batch(folder: Path, first: int, last: int) -> tuple[dict[int, str], list[str
 
 
 def watched(process: subprocess.Popen[bytes], outcomes: Path) -> list[str]:
-    """Waits for the child; kills it where one mutant takes too long. Returns the lines that it has written."""
+    """Waits for the child and kills it if one mutant takes too long; returns the lines that it has written."""
     lines: list[str] = []
     changed = time.monotonic()
     while process.poll() is None:

@@ -1,7 +1,7 @@
-"""Pages of every kind of run, opened in headless Chromium without a network: complaints, requests, plots.
+"""Pages of every kind of run, opened in headless Chromium without a network: checks errors, requests and plots.
 
-The runs are small ones on the emulator's models, made by the commands themselves; their figures say nothing here.
-A smoke run opens a recorded run alone.
+The runs are small ones on the emulator's models, made by the commands themselves; their figures have no meaning
+here. A smoke run opens only a recorded run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECORDED = Path(__file__).parents[1] / "logs" / "samples" / "cpu-matmul"
 
 
 def opened(report: Report, browser: Browser, title: str, page: Path, written_s: float) -> int:
-    """Opens a page light, dark, narrow and on paper; returns how many faults it has."""
+    """Opens a page light, dark, narrow and as for print; returns its number of faults."""
     looks: list[Seen] = []
     began = time.monotonic()
     for dark, width, printed in (

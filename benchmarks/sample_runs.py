@@ -1,4 +1,4 @@
-"""A small run of every kind that has a page, made on the emulator's models of devices."""
+"""Small runs of every kind that has a page, made on the emulator's models of devices."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SHORT = ("--blocks", "1", "--least-seconds", "1")
 
 
 def command(*words: str | Path) -> str:
-    """What an `autotune` command prints.
+    """Returns what an `autotune` command prints.
 
     Raises:
-        RuntimeError: It failed.
+        RuntimeError: The command failed.
     """
     done = subprocess.run(
         [sys.executable, "-m", "autotune", *map(str, words)],
@@ -33,14 +33,14 @@ def command(*words: str | Path) -> str:
 
 
 def run(folder: Path, *words: str | Path) -> Path:
-    """Folder of the run that a command makes in an empty folder."""
+    """Returns the folder of the run that a command makes in an empty folder."""
     command(*words, "--logs", folder)
     (found,) = folder.iterdir()
     return found
 
 
 def interrupted(whole: Path, events: int, folder: Path) -> Path:
-    """A run as it was when it had so many events."""
+    """Returns a copy of a run as it was after the given number of events."""
     folder.mkdir(parents=True)
     lines = (whole / "events.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "events.jsonl").write_text("".join(lines[:events]), encoding="utf-8")
@@ -51,11 +51,11 @@ def interrupted(whole: Path, events: int, folder: Path) -> Path:
 
 
 def sample_runs(folder: Path, trials: Sequence[int] = (48, 8)) -> dict[str, Path]:
-    """A run of each kind, by what it is.
+    """Makes a run of each kind, and returns the folders by kind.
 
     Args:
-        folder: Where they are made.
-        trials: Of kernel runs, and of searches.
+        folder: Folder for the runs.
+        trials: Trials of kernel runs, and of searches.
     """
     of_kernels, of_searches = map(str, trials)
     phone = ("--emulate", PHONE, *STEP)

@@ -1,13 +1,13 @@
-"""How many of our trials it takes to match the best kernel of stock MetaSchedule's 1,000.
+"""Number of our trials needed to match the best kernel of stock MetaSchedule's 1,000 trials.
 
-Six kernels of training steps on this processor, batch 4. Stock has its own space, search and cost model and our
-workers (stock_search.py). Our winner and stock's are then timed in interleaved blocks, which also relates the times
-that both searches saw: our best after so many trials, scaled so, is compared with stock's. What memory a process
-gets can change a kernel's time by a tenth, so that several processes are asked. Searches are random:
-ours is made with three seeds, of which the median counts. Of six kernels the fourth counts, so that one that was
-never matched is not averaged away.
+The benchmark has six kernels of training steps on this processor, at batch 4. Stock uses its own space, search and
+cost model with our workers (stock_search.py). Our winner and stock's are then timed in interleaved blocks. This
+also relates the times that both searches measured: our best after n trials, scaled by the ratio, is compared with
+stock's. The memory that a process gets can change a kernel's time by a tenth, so several processes are measured.
+Searches are random: ours is made with three seeds, of which the median counts. Of the six kernels, the fourth
+counts, so that a kernel that was never matched is not averaged away.
 
-A search of stock's takes ten minutes on two cores: `--runs DIR` keeps it, and a later call takes up what is there.
+A search of stock's takes ten minutes on two cores: `--runs DIR` keeps it, and a later call reuses it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from autotune.records import read_run
 from autotune.workloads import Kernel, parse_kernel
 
 MOST = 150
-"""Trials that ours has: the most that the bar allows, since how a search begins depends on how many it has."""
+"""Trials of our search: the maximum of the bar, since the start of a search depends on its number of trials."""
 TRIALS = {"stock": 1000, "ours": MOST}
 SEEDS = (1, 2, 3)
 BLOCKS = 9
 PROCESSES = 5
-"""Processes that time both winners, each in so many blocks."""
+"""Number of processes that time both winners, each in `BLOCKS` blocks."""
 _3X3 = "conv2d:n=4,c=64,h=28,w=28,k=64,r=3,s=3,stride=1,pad=1"
 KERNELS = (
     (_3X3, "forward"),
@@ -54,7 +54,7 @@ QUICK = (("matmul:m=16,n=16,k=16", "forward"),)
 
 
 def our_run(kernel: Kernel, seed: int, trials: int, runs: Path) -> Path:
-    """Our run with a seed; it is made where it is missing."""
+    """Returns our run with a seed; makes it if it is missing."""
     logs = runs / "ours" / f"{kernel.name}-seed{seed}"
     found = finished_run(logs, trials)
     if found is None:
@@ -66,7 +66,7 @@ def our_run(kernel: Kernel, seed: int, trials: int, runs: Path) -> Path:
 
 
 def stock_run(kernel: Kernel, trials: int, runs: Path) -> dict[str, Any]:
-    """What stock's search came to; it is made where it is missing."""
+    """Returns the result of stock's search; makes it if it is missing."""
     folder = runs / "stock" / kernel.name
     told = stock_search.told(folder, trials)
     if told is None:
@@ -81,7 +81,7 @@ def stock_run(kernel: Kernel, trials: int, runs: Path) -> dict[str, Any]:
 
 
 def trials_until(run_folder: Path, seconds: float) -> int:
-    """Trials of a run until its best was at most so many seconds; one more than all where it never was."""
+    """Returns the trials of a run until its best took at most `seconds`; one more than all if it never did."""
     trials = read_run(run_folder).trials()
     for number, trial in enumerate(trials, start=1):
         if trial["status"] == "ok" and median(trial["samples_s"]) <= seconds:
@@ -92,7 +92,7 @@ def trials_until(run_folder: Path, seconds: float) -> int:
 def duels(
     kernel: Kernel, sides: Mapping[str, tuple[Path, str]], *, quick: bool
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Seconds of each side in interleaved blocks of several processes, and its largest error."""
+    """Returns each side's seconds in interleaved blocks of several processes, and its largest error."""
     times: dict[str, list[float]] = {side: [] for side in sides}
     errors = dict.fromkeys(sides, 0.0)
     for _ in range(1 if quick else PROCESSES):
@@ -109,7 +109,7 @@ def duels(
 def compare(
     report: Report, kernel: Kernel, seed: int, mine: Path, stock: dict[str, Any], runs: Path
 ) -> int:
-    """Trials of one of our runs until stock's best is matched."""
+    """Returns the trials of one of our runs until stock's best is matched."""
     with tempfile.TemporaryDirectory() as out:
         sides = {
             "stock": (runs / "stock" / kernel.name / "stock.so", "main"),
@@ -118,7 +118,7 @@ def compare(
         times, errors = duels(kernel, sides, quick=report.quick)
     speed = paired_speedup(times["stock"], times["ours"], seed=1)
     (task,) = (read_run(mine).result or {})["tasks"]
-    # What the search saw of our winner, against what the duel saw of stock's. An untuned winner matches nothing.
+    # Relates our winner's time in the search to stock's time in the duel. An untuned winner matches nothing.
     won = [one for one in read_run(mine).trials() if one["digest"] == task["digest"]]
     seen = min((median(one["samples_s"]) for one in won), default=0.0)
     needed = trials_until(mine, seen * speed.estimate)

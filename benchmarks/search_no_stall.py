@@ -1,4 +1,4 @@
-"""The search never stalls: nearly every trial that is asked for is carried out, on each OpenCL target.
+"""Check that the search never stalls: on each OpenCL target, nearly all requested trials are carried out.
 
 A 1024 matmul and a 64->64 3x3 convolution on 56x56, forward, 256 trials each.
 """

@@ -1,4 +1,4 @@
-"""A kernel that takes as long as it is told to, for benchmarks of what is around kernels."""
+"""A kernel that takes a given time, for benchmarks of what surrounds kernels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def sleeping_kernel(milliseconds: int) -> Any:
-    """A module whose `main` computes `matmul:m=6,n=10,k=16` and sleeps so long before it."""
+    """Returns a module whose `main` sleeps for the given time and then computes `matmul:m=6,n=10,k=16`."""
     import tvm
     from tvm.script import tirx as T
 

@@ -1,8 +1,8 @@
-"""Stock MetaSchedule: its own space, search, cost model and callbacks, with our workers that build and measure.
+"""Stock MetaSchedule: its own space, search, cost model and callbacks, with our workers for building and measuring.
 
-TVM's `LocalBuilder` starts its processes anew for every round and imports every tensor intrinsic in each, so that
-hundreds of trials of it take an hour. Which schedules are tried is stock's alone; a schedule counts with the
-median of its samples, as ours do, and only when its result is right.
+TVM's `LocalBuilder` starts its processes anew in every round and imports every tensor intrinsic in each, so that
+hundreds of trials take an hour. Stock alone decides which schedules are tried. A schedule counts with the
+median of its samples, as ours do, and only if its result is correct.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from autotune.workloads.graph import Task
 ROUND = 64
 _SEED = 1
 _CHILD = "--stock-search"
-_BUILD_S = 60.0  # Twice what stock allows: several searches share the cores.
+_BUILD_S = 60.0  # twice stock's limit: several searches share the cores
 _NICE = 10
 _SHARE = 1 / 16
-"""Of a board's memory, what the driver may keep for a search's process: others measure there, too."""
+"""Share of a board's memory that the driver may keep for a search's process: other processes measure there, too."""
 _WORDS = 200
 _REASONS = 8
-"""Most reasons that are told why candidates were not built, or were not right."""
+"""Maximum number of reasons reported for candidates that were not built or not correct."""
 
 
 @contextmanager
@@ -66,35 +66,36 @@ def search(
 ) -> None:
     """Tunes a kernel as stock MetaSchedule does.
 
-    Its own threads and what it builds yield to the process that measures, its own or another search's.
+    Its own threads and build processes have a lower priority than the process that measures for this or another
+    search.
 
     Args:
-        kernel: What to tune, in its plain definition.
-        target_name: `cpu` or `opencl`, of this host.
-        trials: Trials that stock may have.
-        workers: Threads that search, and processes that build.
-        folder: Where the best program goes, as `stock.so`, and after every trial what was tried, as `stock.json`;
-            `ended` says whether that was all.
-        lock: What searches that share a device measure under, one at a time.
+        kernel: Kernel to tune, in its plain definition.
+        target_name: `cpu` or `opencl`, on this host.
+        trials: Number of trials that stock may use.
+        workers: Number of threads that search, and of processes that build.
+        folder: Folder for the best program, `stock.so`, and for the trials, `stock.json`, which is written after
+            each trial; its `ended` says whether the search is complete.
+        lock: Lock file, so that searches that share a device measure one at a time.
     """
     spec = targets.find(target_name)
     space = spaces.load(spaces.folder() / spec.space_file)
     runner = runner_for(spec)
-    assert isinstance(runner, LocalRunner)  # This host measures.
+    assert isinstance(runner, LocalRunner)  # this host measures
     request = TuneRequest(spec, space, "stock", None, (Task(kernel, 1, ()),), trials, _SEED)
     limits = with_device_limits(request, runner.device).space.limits
     target = targets.tvm_target(spec, limits)
     work = Path(tempfile.mkdtemp(prefix="stock-"))
     builder = Builder(workers=workers, timeout_s=_BUILD_S, temporary=work, programs=runner.programs)
     text = target_text(target)
-    # A thread that does not yield starts the process that measures, again where it is lost.
+    # A thread that keeps its priority starts the measuring process, and restarts it if it is lost.
     measuring = ThreadPoolExecutor(1)
     try:
         measuring.submit(runner.start).result()
-        os.nice(_NICE)  # Of this thread, and of what it starts.
+        os.nice(_NICE)  # lowers the priority of this thread and of what it starts
         builder.start()
         data = ReferenceData(work / "data", _SEED)
-        data.of(kernel)  # Takes long, and no search shall wait for it with the lock.
+        data.of(kernel)  # takes long: no search may wait for it with the lock
         executor = CandidateExecutor(
             builder,
             runner,
@@ -108,8 +109,8 @@ def search(
         kept = 0
 
         def measure(library: Path, best_s: float) -> Outcome:
-            # For a kernel's private arrays NVIDIA's driver takes memory for every work-item that the board holds,
-            # and keeps it as long as the process lives.
+            # For a kernel's private arrays, NVIDIA's driver allocates memory for every work-item that the board can
+            # hold. It keeps this memory as long as the process lives.
             nonlocal kept
             before = board.memory().used if board else 0
             outcome = measuring.submit(executor.run, kernel, library, best_s).result()
@@ -133,7 +134,7 @@ def search(
 
 
 def board_of(target_name: str) -> Board | None:
-    """The NVIDIA board that a search measures on, if it is one."""
+    """Returns the NVIDIA board that a search measures on; None if it is another device."""
     if target_name != "opencl":
         return None
     try:
@@ -240,7 +241,7 @@ def _tuned(
             return outcome
 
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])
-    # To evolve a population takes minutes, which a smoke run of a few trials does not pay.
+    # Evolving a population takes minutes, which a smoke run of a few trials avoids.
     strategy = "evolutionary" if trials >= ROUND else "replay-trace"
     # Stock's rules for GPUs name no intrinsics; those for processors do.
     intrinsics = nullcontext() if target.kind.name == "llvm" else no_tensor_intrinsics()
@@ -254,7 +255,7 @@ def _tuned(
 
 
 def child() -> bool:
-    """Searches, where this process was started by `command`; whether it was."""
+    """Searches if `command` started this process; returns whether it did."""
     if sys.argv[1:2] != [_CHILD]:
         return False
     target_name, spec, role, trials, workers, folder, lock = sys.argv[2:]
@@ -264,7 +265,7 @@ def child() -> bool:
 
 
 def told(folder: Path, trials: int) -> dict[str, Any] | None:
-    """What a search of so many trials came to; None before its end."""
+    """Returns the result of a search with the given number of trials; None before its end."""
     try:
         answer: dict[str, Any] = json.loads((folder / "stock.json").read_text())
     except FileNotFoundError:
@@ -281,7 +282,7 @@ def command(
     folder: Path,
     lock: Path,
 ) -> list[str]:
-    """How a benchmark starts itself again to search in a process of its own; it asks `child` first."""
+    """Returns the command that restarts a benchmark to search in its own process; it must call `child` first."""
     return [
         *(sys.executable, program, _CHILD, target_name),
         *(kernel.spec, kernel.role, str(trials), str(workers), str(folder), str(lock)),

@@ -16,10 +16,11 @@ _DEFAULT_TRIM, _DEFAULT_MMAPS = 128 * 1024, 65536
 
 @contextmanager
 def kept_memory() -> Iterator[None]:
-    """Lets the process keep the memory of results on the processor, as a framework that reuses them does.
+    """Lets the process keep the memory of results on the processor, as a framework that reuses it does.
 
-    Convolutions in PyTorch ask for a new tensor a call. The C library by itself gives large ones back to the system
-    each time. Their page faults would be timed as PyTorch's own, while our side writes into memory that it has.
+    PyTorch's convolutions allocate a new tensor in each call. By default the C library returns large ones to the
+    system each time. Their page faults would be timed as PyTorch's own, while our side writes into memory that it
+    already has.
     """
     c_library = ctypes.CDLL(None)
     c_library.mallopt(_M_MMAP_MAX, 0)
@@ -34,12 +35,12 @@ def kept_memory() -> Iterator[None]:
 def torch_call(
     kernel: Kernel, operands: Sequence[torch.Tensor], *, last: bool = False
 ) -> Callable[[], torch.Tensor]:
-    """Computes a kernel without its epilogue; products into memory that is there.
+    """Returns a function that computes a kernel without its epilogue; products are written to existing memory.
 
     Args:
-        kernel: A convolution, in the order NCHW, or a matmul.
+        kernel: A convolution in the order NCHW, or a matmul.
         operands: Its two operands, on any device and of any type.
-        last: Convolutions: keep images and filters with their channels last.
+        last: For convolutions, whether images and filters have their channels last.
     """
     (a, b), op, role = operands, kernel.operator, kernel.role
     if isinstance(op, Matmul):

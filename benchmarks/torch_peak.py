@@ -1,4 +1,4 @@
-"""Peak memory of PyTorch's training step, in a process of its own, so that nothing else is counted."""
+"""Peak memory of PyTorch's training step, measured in its own process so that nothing else is counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 4
 
 
 def warm_up() -> None:
-    """Trains a tiny net, so that libraries and thread pools start before the count, as they do on our side."""
+    """Trains a tiny net, so that libraries and thread pools start before the measurement, as on our side."""
     builder = StepBuilder("tiny", 2, (3, 16, 16))
     x = builder.conv("conv", builder.input, 8, 3, pad=1, bias=False)
     x = builder.max_pool("pool", builder.batch_norm("norm", x, relu=True), 2, stride=2)
@@ -31,7 +31,7 @@ def warm_up() -> None:
 
 
 def main(model: str, batch: int, threads: int) -> None:
-    """Prints by how many bytes this process grows at the peak of some steps over its size before the model."""
+    """Prints the growth of this process in bytes at the peak of some steps, over its size before the model."""
     torch.set_num_threads(threads)
     graph = build_model(model, batch)
     values = initial_values(graph, 1)
@@ -46,7 +46,7 @@ def main(model: str, batch: int, threads: int) -> None:
 
 
 def torch_peak(model: str, batch: int, threads: int) -> int:
-    """Peak memory of PyTorch's step in bytes, measured in a fresh process."""
+    """Returns the peak memory of PyTorch's step in bytes, measured in a new process."""
     code = f"import torch_peak; torch_peak.main({model!r}, {batch}, {threads})"
     done = subprocess.run(
         [sys.executable, "-c", code],

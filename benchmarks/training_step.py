@@ -1,10 +1,10 @@
-"""The training step of the five CNNs: right, fast, within memory, and against PyTorch and MNN.
+"""The training step of the five CNNs: correctness, speed and memory, compared with PyTorch and MNN.
 
-Tunes each model with `autotune kernels` (or takes finished runs from --runs), then runs the tuned step, TVM's
+Tunes each model with `autotune kernels`, or takes finished runs from --runs. Then runs the tuned step, TVM's
 default schedule of the plain step (channels first, not fused), PyTorch eager and MNN on the same weights and data,
 interleaved. Needs torch 2.13.0; MNN's side needs MNN 3.6.1 and is left out without it.
 
-`--speed` asks for speed alone, at batch 4 and 16, and has torch.compile as well, in both layouts.
+`--speed` measures only speed, at batch 4 and 16, and adds torch.compile in both layouts.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Step = Callable[[int], tuple[float, float]]  # number of the step -> loss, secon
 
 
 class Data:
-    """The batches that all sides see."""
+    """The batches that all sides train on."""
 
     def __init__(self, graph: StepGraph, count: int) -> None:
         samples = generated_samples(64, graph.sample_shape, graph.classes, SEED)
@@ -79,7 +79,7 @@ class Data:
         self.batches = [next(found) for _ in range(count)]
 
     def given(self, graph: StepGraph, number: int) -> Arrays:
-        """What a step graph is given in a step."""
+        """Returns the values given to a step graph in a step."""
         images, labels = self.batches[number % len(self.batches)]
         return given_values(graph, images, labels, SEED, number)
 
@@ -87,7 +87,7 @@ class Data:
 def timed(
     step: Any, graph: StepGraph, data: Data, order: Callable[[Any], Any] = lambda images: images
 ) -> Step:
-    """Steps of PyTorch or MNN; what they are given is prepared before the clock starts, as it is on our side."""
+    """Returns steps of PyTorch or MNN; their inputs are prepared before the clock starts, as on our side."""
 
     def one(number: int) -> tuple[float, float]:
         given = data.given(graph, number)
@@ -122,7 +122,7 @@ def ours(session: StepSession, graph: StepGraph, data: Data) -> Step:
 
 
 def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
-    """A finished run of a model: one from --runs, or a new one."""
+    """Returns a finished run of a model: one from --runs, or a new one."""
     given = report.options.runs
     if given:
         found = finished(given, model, batch)
@@ -136,7 +136,7 @@ def run_of(model: str, report: Report, logs: Path, batch: int = BATCH) -> Path:
 
 
 def finished(logs: Path, model: str, batch: int) -> list[Path]:
-    """Finished runs of a model for this host's processor, the newest last."""
+    """Returns the finished runs of a model for this host's processor, the newest last."""
     found = []
     for folder in sorted(one.parent for one in logs.glob("*/result.json")):
         request = json.loads((folder / "run.json").read_text())["request"]
@@ -147,7 +147,7 @@ def finished(logs: Path, model: str, batch: int) -> list[Path]:
 
 
 def tuned(report: Report, model: str, logs: Path, *options: str, batch: int = BATCH) -> Path:
-    """Folder of a new run of a model."""
+    """Returns the folder of a new run of a model."""
     trials = QUICK_TRIALS if report.quick else MODELS[model]
     command = [sys.executable, "-m", "autotune", "kernels", "--model", model, "--batch", str(batch)]
     command += ["--trials", str(trials), "--logs", str(logs), "--no-step", *options]
@@ -165,7 +165,7 @@ def mnn_side(graph: StepGraph, data: Data, threads: int) -> Step | None:
 
 
 def interleaved(sides: dict[str, Step], rounds: dict[str, int]) -> dict[str, list[float]]:
-    """Seconds of a step of each side, in rounds of random order after three warm-up steps."""
+    """Returns each side's seconds of a step, in rounds of random order after three warm-up steps."""
     order = random.Random(SEED)
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for name, step in sides.items():
@@ -175,7 +175,7 @@ def interleaved(sides: dict[str, Step], rounds: dict[str, int]) -> dict[str, lis
         names = [name for name in sides if number < rounds[name]]
         order.shuffle(names)
         for name in names:
-            time.sleep(_SETTLE_S)  # the threads of the side before still spin
+            time.sleep(_SETTLE_S)  # the threads of the previous side still spin
             sides[name](number)  # the first step of a turn finds cold caches
             turn = [sides[name](number)[1] for _ in range(_STEPS_A_TURN)]
             seconds[name].append(median(turn))
@@ -183,18 +183,18 @@ def interleaved(sides: dict[str, Step], rounds: dict[str, int]) -> dict[str, lis
 
 
 def ratio(theirs: Sequence[float], mine: Sequence[float]) -> Interval:
-    """How many times as long theirs takes, round by round; one side may have fewer rounds."""
+    """Returns how many times as long theirs takes, paired by rounds; one side may have fewer rounds."""
     count = min(len(theirs), len(mine))
     return paired_speedup(theirs[:count], mine[:count], seed=SEED)
 
 
 def in_words(found: Interval) -> str:
-    """Such as "1.5x (1.4 to 1.6)", with its 95 % interval."""
+    """Formats a ratio with its 95 % interval, such as "1.5x (1.4 to 1.6)"."""
     return f"{found.estimate:.3g}x ({found.low:.3g} to {found.high:.3g})"
 
 
 def check_losses(report: Report, model: str, runs: StepRuns) -> None:
-    """20 steps from the same weights and data: our losses against PyTorch's in float32 and float64."""
+    """Compares our losses with PyTorch's in float32 and float64, over 20 steps from the same weights and data."""
     steps = 3 if report.quick else LOSS_STEPS
     wanted = TrainingStep(model, BATCH)
     graph, plain = wanted.graph(StepForm("channels_last")), wanted.plain()[0]
@@ -228,12 +228,13 @@ def check_losses(report: Report, model: str, runs: StepRuns) -> None:
 
 
 def check_batches(report: Report, model: str, runs: StepRuns) -> None:
-    """The step runs at batch 1, 4 and 16, with PyTorch's loss and update.
+    """Runs the step at batch 1, 4 and 16, and compares loss and update with PyTorch's.
 
-    The first loss is compared with float32 PyTorch's. The update of all parameters, as one vector, is compared with
-    float64 PyTorch's, and must be no further from it than twice float32 PyTorch's (or 1e-5, if that is more). With
-    batch norm that is shown but not judged: PyTorch's float32 sums in float64 there, and the many normalisations at
-    these batches blow up what rounding leaves, in both, to per cents of the update.
+    The first loss is compared with that of float32 PyTorch. The update of all parameters, as one vector, is
+    compared with that of float64 PyTorch. Its distance must be at most twice that of float32 PyTorch (or of 1e-5,
+    if that is more). With batch norm the distance is shown but not judged. PyTorch's float32 version sums in
+    float64 there, and at these batch sizes the many normalisations amplify rounding errors, on both sides, to
+    several per cent of the update.
     """
     normalised = any(
         n.kernel.operator.name == "batch_norm" for n in TrainingStep(model, 1).plain()[0].nodes
@@ -276,9 +277,10 @@ def check_batches(report: Report, model: str, runs: StepRuns) -> None:
 
 
 def memory_limits(report: Report, found: dict[str, StepRuns]) -> None:
-    """Random limits around what forms need, every other one less than 1 % above what a form is predicted to need.
+    """Tests random memory limits around the needs of the forms.
 
-    None may be exceeded, and none refused that a form fits.
+    Every other limit is less than 1 % above the predicted need of a form. No limit may be exceeded, and none
+    refused if a form fits.
     """
     order = random.Random(SEED)
     broken = refused_wrongly = 0
@@ -320,7 +322,7 @@ def memory_limits(report: Report, found: dict[str, StepRuns]) -> None:
 
 
 def movement_share(result: Result) -> float:
-    """The share of a step's time that goes into moving data."""
+    """Returns the share of a step's time that is spent on data movement."""
     shares = step_shares(result)
     return sum(s.ms for s in shares if s.role == MOVEMENT) / sum(s.ms for s in shares)
 
@@ -381,7 +383,7 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
     report.row(
         what="peak memory", model=model, tuned=peak, predicted=predicted, high_water=high_water, torch=theirs
     )  # fmt: skip
-    # Both by the kernel's high-water mark, four steps after the first values.
+    # Both are the kernel's high-water mark, four steps after the first values.
     report.bar(f"{model}: peak memory over PyTorch's", high_water / theirs, "at most", 1, "x")
     check_batches(report, model, runs)
     slower_kernels(model, compared)
@@ -398,11 +400,11 @@ def measure_model(report: Report, model: str, folder: Path) -> tuple[float, Step
 def speed_of(
     report: Report, model: str, batch: int, folder: Path
 ) -> tuple[dict[str, Interval], list[Compared]]:
-    """How many times as fast as each other side the tuned step is; and its kernels against PyTorch's."""
+    """Returns the tuned step's speed-up over each other side, and its kernels compared with PyTorch's."""
     wanted = TrainingStep(model, batch)
     graph, plain = wanted.graph(StepForm("channels_last")), wanted.plain()[0]
     runs, data = step_runs([folder]), Data(plain, 4)
-    torch._dynamo.reset()  # It compiles one function for so many models only, and then runs it eagerly.
+    torch._dynamo.reset()  # PyTorch compiles a function for a few models only, and then runs it eagerly.
     with ExitStack() as opened:
         library = opened.enter_context(runs.library(graph))
         session = opened.enter_context(open_step(graph, library, initial_values(graph, SEED)))
@@ -434,13 +436,13 @@ def speed_of(
 
 
 def speed(report: Report, models: Sequence[str]) -> None:
-    """Tuned steps against PyTorch and MNN at two batch sizes."""
+    """Compares tuned steps with PyTorch and MNN at two batch sizes."""
     gains: dict[str, dict[str, Interval]] = {}
     tuning = dict.fromkeys(models, 0.0)
     moving, filters = [], []
     torch.set_num_threads(kernel_threads())
     with tempfile.TemporaryDirectory() as logs:
-        # All of them first: what lacks a run is told before anything is timed.
+        # Collects all runs first, so that a missing run is reported before anything is timed.
         folders = [
             (model, batch, run_of(model, report, Path(logs), batch))
             for model in models
@@ -515,7 +517,7 @@ def speed(report: Report, models: Sequence[str]) -> None:
 
 
 def show_means(report: Report, side: str, ratios: dict[str, Interval]) -> None:
-    """Geometric means over all steps, and without LeNet's, whose small kernels gain most."""
+    """Shows geometric means over all steps, and without LeNet's, whose small kernels gain most."""
     larger = [one for step, one in ratios.items() if not step.startswith("lenet")]
     for what, some in (("all", list(ratios.values())), ("without LeNet", larger)):
         if some:
@@ -537,7 +539,7 @@ def measure(report: Report) -> None:
             gains.append(gain)
             report.row(what="gain over the default schedule", model=model, ratio=gain)
             print(f"{model}: {gain:.3g}x TVM's default schedule", flush=True)
-        if "squeezenet1_1" in found:  # 1.0 with 1.1's kernels, and the default schedule elsewhere
+        if "squeezenet1_1" in found:  # 1.0 with 1.1's kernels, others with the default schedule
             check_losses(report, "squeezenet1_0", found["squeezenet1_1"])
             check_batches(report, "squeezenet1_0", found["squeezenet1_1"])
         memory_limits(report, found)

@@ -1,4 +1,4 @@
-"""A tuned step's kernels in a process of their own: threads of PyTorch's would wait on the same cores."""
+"""A tuned step's kernels in their own process, because PyTorch's threads would wait on the same cores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMEOUT_S = 300.0
 
 
 class TunedKernels:
-    """The kernels, one of them at a time.
+    """The kernels of a tuned step, loaded one at a time.
 
     Args:
         library: The step's libraries.
@@ -44,7 +44,7 @@ class TunedKernels:
         return answer
 
     def turn(self, kernel: Kernel) -> Turn:
-        """Calls of a kernel; valid until the next kernel's."""
+        """Returns calls of a kernel; valid until the next kernel is loaded."""
         scratch = self._library.scratch.get(kernel.name, ())
         self._ask(
             op="load",
@@ -58,7 +58,7 @@ class TunedKernels:
 
 @contextmanager
 def tuned_kernels(library: StepLibrary) -> Iterator[TunedKernels]:
-    """Starts the process."""
+    """Starts the process, and yields its kernels."""
     here = str(Path(__file__).parent)
     worker = Worker("tuned_kernels", [], runtime_environment() | {"PYTHONPATH": here})
     try:
@@ -68,7 +68,7 @@ def tuned_kernels(library: StepLibrary) -> Iterator[TunedKernels]:
 
 
 class _Process:
-    """What the process does."""
+    """Handler of requests in the process."""
 
     def __init__(self) -> None:
         import tvm

@@ -1,15 +1,15 @@
-"""Trials a minute, and the best kernel, against stock MetaSchedule at the same number of trials.
+"""Trials per minute and the best kernel, compared with stock MetaSchedule at the same number of trials.
 
-Both figures are geometric means over three operators; the rows have each operator's own.
+Both figures are geometric means over three operators; the rows contain each operator's figures.
 
-Stock is `tune_tir` with its default LocalBuilder, LocalRunner, space and search, whose measurements take as long as
-ours at least (its own default is 25 times that); both sides tune the same operator
-for this CPU, each in a process of its own, one after the other. The two winners are then timed against each other
-in interleaved blocks, in one process.
+Stock is `tune_tir` with its default LocalBuilder, LocalRunner, space and search. Its measurements take at least as
+long as ours (its own default is 25 times that). Both sides tune the same operator for this CPU, each in its own
+process, one after the other. The two winners are then timed against each other in interleaved blocks, in one
+process.
 
-The time of our side runs from the start of the command to its last trial: imports, start of the workers and the
-untuned default included. Only the final benchmark is left out, which stock has no counterpart of; `whole_s` has it.
-The time of stock is that of the call of `tune_tir`.
+Our time runs from the start of the command to its last trial. It includes imports, the start of the workers and the
+untuned default. Only the final benchmark is excluded, since stock has no counterpart; `whole_s` includes it.
+Stock's time is that of the call of `tune_tir`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TRIALS = 128
 
 
 def stock(spec: str, trials: int, folder: Path) -> None:
-    """Child process: tunes with `tune_tir` as it comes, and builds its best program."""
+    """Child process: tunes with `tune_tir` and its defaults, and builds the best program."""
     import tvm
     from tvm.s_tir import meta_schedule
     from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
@@ -53,7 +53,7 @@ def stock(spec: str, trials: int, folder: Path) -> None:
     program = prim_func(kernel, formulations(kernel, ["direct"])[0])
     target = targets.tvm_target(targets.find("cpu"), None)
     began = time.monotonic()
-    # As many samples as our side takes, each of the same least time; all else is as it comes.
+    # The same number of samples as our side, with the same minimum time; all else is default.
     measure = spaces.load(targets.find("cpu").space_path()).measure
     evaluator = EvaluatorConfig(
         number=1, repeat=measure.repeats, min_repeat_ms=math.ceil(measure.min_repeat_ms)
@@ -115,7 +115,7 @@ def measure(report: Report) -> None:
 
 
 def compare(report: Report, spec: str, folder: Path) -> tuple[float, float] | None:
-    """Both sides on one operator: ratios of trials a minute and of the winners' times."""
+    """Compares both sides on one operator; returns the ratios of trials per minute and of the winners' times."""
     trials = QUICK_TRIALS if report.quick else TRIALS
     mine = ours(spec, trials, folder)
     if report.quick:

@@ -1,1 +1,1 @@
-"""The command line: `main.py` and one file a command. Data goes to jobs, results come back and are printed."""
+"""The command line: `main.py`, and one file per command. Commands make requests for jobs and print the results."""

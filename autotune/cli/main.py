@@ -1,6 +1,6 @@
 """The command line: `autotune COMMAND ...`.
 
-Nothing heavy is imported here: a command imports what it needs when it runs.
+Nothing heavy is imported here. A command imports what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _BUG = "bug"
 _BY_PYDANTIC = "Value error, "
 _CHOICE = re.compile(r"'([^']*)' is not one of (.+)\.")
 _PIPE_WIDTH, _NARROWEST_HELP, _WIDEST_HELP = 80, 50, 160
-"""Characters in a line of help where no terminal says how many, at least, and at most."""
+"""Width of help in characters: without a terminal, at least, and at most."""
 
 app = typer.Typer(
     name="autotune",
@@ -87,7 +87,7 @@ for _command, _summary in (
 
 
 def _group(name: str, summary: str, *commands: tuple[str, Callable[..., Any], str]) -> typer.Typer:
-    """A command of commands."""
+    """Adds a command with subcommands."""
     group = typer.Typer(
         name=name, cls=Group, help=summary, rich_markup_mode=None,
         no_args_is_help=name not in ("devices", "cpu-config"),
@@ -167,14 +167,14 @@ def _autotune(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and says what went wrong in a line or two on stderr.
+    """Runs a command. If it fails, says why in a line or two on stderr.
 
     Args:
         argv: The arguments after the program's name; None for those of the process.
 
     Returns:
-        The exit code: 0, that of the `AutotuneError`, 2 for a malformed command line, 130 when
-        interrupted, 1 for anything else.
+        The exit code: 0; that of the `AutotuneError`; 2 for a malformed command line; 130 if interrupted; 1 for
+        anything else.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     as_json = wants_json(arguments)
@@ -223,7 +223,7 @@ def _code(result: Any) -> int:
 
 
 def _fail(kind: str, message: str, hint: str, code: int, as_json: bool) -> int:
-    """Says what went wrong, on stderr and, where JSON is asked for, on stdout too; gives the exit code back."""
+    """Reports a failure on stderr, and as JSON on stdout if requested; returns the exit code."""
     _complain("bug" if kind == _BUG else "error", message, hint)
     if as_json:
         write_error(message, hint, kind)
@@ -233,14 +233,14 @@ def _fail(kind: str, message: str, hint: str, code: int, as_json: bool) -> int:
 def _complain(kind: str, message: str, hint: str = "") -> None:
     first, *more = message.strip().splitlines() or [""]
     typer.echo(f"autotune: {kind}: {first}", err=True)
-    for line in more:  # The output of a compiler, for example.
+    for line in more:  # For example, a compiler's output.
         typer.echo(f"  {line}", err=True)
     if hint:
         typer.echo(f"  hint: {hint}", err=True)
 
 
 def _usage(error: typer.TyperException) -> tuple[str, str]:
-    """What was wrong on the command line, and where to read more, or what was probably meant."""
+    """Returns what is wrong with the command line, and a hint: where to read more, or what was probably meant."""
     message = error.format_message().replace(_BY_PYDANTIC, "")
     command = getattr(getattr(error, "ctx", None), "command_path", "")
     hint = f"see `{command} --help`" if command else ""
@@ -260,7 +260,7 @@ def _report_bug(error: Exception, as_json: bool) -> int:
 
 
 def _flush(code: int) -> int:
-    """Flushes stdout now: whoever read it may be gone, which is no error of ours."""
+    """Flushes stdout now. If its reader is gone, this is not an error of ours."""
     try:
         results().flush()
     except BrokenPipeError:

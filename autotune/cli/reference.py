@@ -1,4 +1,4 @@
-"""The reference of every command, as Markdown, from the command line itself.
+"""Generates the reference of every command as Markdown, from the command line itself.
 
 `python -m autotune.cli.reference > docs/commands.md` writes it, and so does `make docs`.
 """
@@ -44,11 +44,11 @@ command to standard error; `-q` suppresses it.
 | 130 | Ctrl-C; what was measured is kept |
 """
 _PROSE_END = "\x08"
-"""What begins a block in a docstring that keeps its lines."""
+"""Begins a block in a docstring whose line breaks are kept."""
 
 
 def markdown() -> str:
-    """The whole reference."""
+    """Returns the whole reference."""
     top = typer.main.get_command(app)
     parts = [_HEAD]
     assert isinstance(top, TyperGroup)
@@ -59,7 +59,7 @@ def markdown() -> str:
 def commands(
     path: str, command: TyperCommand | TyperGroup
 ) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
-    """A command and those below it with their whole names, in the order of `--help`."""
+    """Yields a command and its subcommands with their full names, in the order of `--help`."""
     yield path, command
     if isinstance(command, TyperGroup):
         for name, below in command.commands.items():
@@ -85,7 +85,7 @@ def _section(path: str, command: TyperCommand | TyperGroup) -> str:
 
 
 def _told(text: str) -> list[str]:
-    """A docstring's paragraphs; blocks that keep their lines are code."""
+    """Returns a docstring's paragraphs; blocks whose line breaks are kept become code."""
     lines: list[str] = []
     for paragraph in text.split("\n\n"):
         if paragraph.startswith(_PROSE_END):

@@ -1,6 +1,6 @@
-"""What is tuned: operators, kernels, models and whole training steps, as plain data.
+"""The workloads to tune: operators, kernels, models and whole training steps, as plain data.
 
-This room imports numpy and the standard library only; ``capture`` imports torch, when it is called.
+This package imports only numpy and the standard library. ``capture`` imports torch, when it is called.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation of a training step while it is being written."""
+"""Reverse-mode differentiation of a training step while it is recorded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from autotune.workloads.operators import Add, DType, Kernel, Operator, Role
 
 @dataclass(frozen=True)
 class Value:
-    """What a layer returns: a tensor of the graph, seen in some shape.
+    """The result of a layer: a tensor of the graph, seen in some shape.
 
     Attributes:
         name: The tensor's name.
         shape: [n, c, h, w] or [n, features]; may be a view of the tensor's own shape.
-        needs_grad: Whether a parameter lies upstream, so that a gradient must flow back to it.
+        needs_grad: Whether it depends on a parameter, so that a gradient must flow back.
     """
 
     name: str
@@ -28,15 +28,14 @@ class Value:
 
 
 class StepRecorder:
-    """Holds the tensors and nodes of a step, and a tape of what to append for its backward pass.
+    """Holds the tensors and nodes of a step, and a tape of functions that append its backward pass.
 
-    A layer defines its tensors, runs its forward kernels and records a function that, given the
-    name of the output's gradient, runs its backward kernels and contributes to the gradients of
-    its inputs. The tape is played from its end, so a gradient is complete when it is asked for.
-
+    A layer defines its tensors, runs its forward kernels, and records a function. Given the name of the output's
+    gradient, this function runs the backward kernels and contributes to the gradients of the inputs. The tape is
+    played from its end, so a gradient is complete when it is needed.
     Args:
         name: The model's name, for messages.
-        batch: Samples in a step.
+        batch: Number of samples in a step.
     """
 
     def __init__(self, name: str, batch: int) -> None:
@@ -80,7 +79,7 @@ class StepRecorder:
         self._tensors[name] = replace(tensor, shape=stored, layout=layout)
 
     def parameter(self, name: str, shape: tuple[int, ...], initial: Initial) -> Value:
-        """Adds a parameter, or returns the one of that name, which layers then share.
+        """Adds a parameter, or returns an existing one of that name, which the layers then share.
 
         Raises:
             UsageError: The name is taken by a parameter of another shape or by another tensor.
@@ -91,7 +90,7 @@ class StepRecorder:
         return Value(name, shape, True)
 
     def constant(self, name: str, value: float) -> str:
-        """Adds a constant of one element, unless it is there already, and returns its name."""
+        """Adds a constant with one element, unless it exists, and returns its name."""
         if name in self._tensors:
             return name
         return self.define(name, (1,), "constant", initial=Initial("constant", value))
@@ -116,7 +115,7 @@ class StepRecorder:
         self._nodes.append(Node(Kernel(operator, role), inputs, outputs, place))
 
     def record(self, y: Value, backward: Callable[[str], None]) -> Value:
-        """Puts ``backward`` on the tape, to be called with the name of the gradient of ``y``."""
+        """Adds ``backward`` to the tape. It will be called with the name of the gradient of ``y``."""
 
         def step() -> None:
             gradient = self._gradients.get(y.name)
@@ -127,9 +126,9 @@ class StepRecorder:
         return y
 
     def contribute(self, x: Value, gradient: str) -> None:
-        """Adds the tensor ``gradient`` to the gradient of ``x``, by an ``Add`` if there is one.
+        """Adds the tensor ``gradient`` to the gradient of ``x``, with an ``Add`` node if there already is one.
 
-        Nothing happens where ``x`` needs no gradient.
+        Does nothing if ``x`` needs no gradient.
         """
         if not x.needs_grad:
             return
@@ -141,7 +140,7 @@ class StepRecorder:
         self._gradients[x.name] = gradient
 
     def differentiate(self) -> list[tuple[Tensor, str]]:
-        """Plays the tape; the loss's operand's gradient must have been contributed.
+        """Plays the tape. The gradient of the loss's operand must have been contributed.
 
         Returns:
             Each parameter with the name of its gradient.
@@ -163,7 +162,7 @@ class StepRecorder:
         return gradients
 
     def graph(self, loss: str) -> StepGraph:
-        """The valid step.
+        """Returns the validated step.
 
         Args:
             loss: Name of the loss.

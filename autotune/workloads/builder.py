@@ -1,4 +1,4 @@
-"""Builds a training step layer by layer; backward pass and updates follow by themselves."""
+"""Builds a training step layer by layer. Backward pass and updates are added automatically."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ DEFAULT_OPTIMIZER = Optimizer()
 
 
 class StepBuilder(PlainLayers):
-    """Collects the forward pass and writes the backward pass from its end.
+    """Records the forward pass, and derives the backward pass from it.
 
-    Every layer method takes a ``place``, the layer's unique name (``fire2.squeeze``), appends its
-    forward nodes and remembers how to append the backward ones. ``finish`` appends loss, backward
-    pass and updates. Where a tensor is used several times its gradients are summed by ``Add``.
+    Every layer method takes a ``place``, the layer's unique name (``fire2.squeeze``). It appends the layer's
+    forward nodes, and records how to append the backward nodes. ``finish`` appends the loss, the backward pass and
+    the updates. If a tensor is used several times, its gradients are summed by ``Add``.
 
     Args:
         name: The model's name.
-        batch: Samples in a step.
+        batch: Number of samples in a step.
         input_shape: Shape of a sample: channels, height and width of an image.
 
     Raises:
-        UsageError: By any method, when shapes do not fit or a place is used twice.
+        UsageError: By any method, if shapes do not fit or a place is used twice.
     """
 
     def conv(
@@ -55,16 +55,16 @@ class StepBuilder(PlainLayers):
         relu: bool = False,
         weight: str | None = None,
     ) -> Value:
-        """Appends a convolution, then bias and ReLU; a pair is (height, width), a number stands for both.
+        """Appends a convolution, then bias and ReLU. A pair is (height, width); a number is used for both.
 
-        The parameters are ``<place>.weight`` and ``<place>.bias``, or have the names given as ``weight`` and
-        ``bias``: layers that name the same one share it.
+        The parameters are named ``<place>.weight`` and ``<place>.bias``, or as given in ``weight`` and ``bias``.
+        Layers that give the same name share the parameter.
 
         Returns:
             [n, channels, oh, ow].
 
         Raises:
-            UsageError: The shapes do not fit, or ReLU is asked for without bias.
+            UsageError: The shapes do not fit, or ReLU is requested without bias.
         """
         n, c, h, w = self._shape(place, x, 4)
         r, s = pair(kernel)
@@ -82,13 +82,13 @@ class StepBuilder(PlainLayers):
         relu: bool = False,
         weight: str | None = None,
     ) -> Value:
-        """Appends a fully connected layer, then bias and ReLU; names of parameters as in ``conv``.
+        """Appends a fully connected layer, then bias and ReLU. Parameters are named as in ``conv``.
 
         Returns:
             [n, features].
 
         Raises:
-            UsageError: The input is not flat, or ReLU is asked for without bias.
+            UsageError: The input is not flat, or ReLU is requested without bias.
         """
         n, k = self._shape(place, x, 2)
         return self._weighted(place, x, Matmul(n, features, k), bias, relu, weight)
@@ -108,10 +108,10 @@ class StepBuilder(PlainLayers):
         The running statistics ``<place>.running_mean`` and ``<place>.running_var`` are updated with ``momentum``.
 
         Returns:
-            The shape of ``x``, [n, c, h, w] or [n, c].
+            A value with the shape of ``x``, [n, c, h, w] or [n, c].
 
         Raises:
-            UsageError: There is only one value a channel, or both activations are asked for.
+            UsageError: There is only one value per channel, or both activations are requested.
         """
         n, c, *size = self._shape(place, x, 2 if len(x.shape) == 2 else 4)
         pixels = math.prod(size)
@@ -153,17 +153,17 @@ class StepBuilder(PlainLayers):
         step.run(place, operator, "update", (*before, mean, variance, rate), tuple(after))
 
     def finish(self, logits: Value, optimizer: Optimizer = DEFAULT_OPTIMIZER) -> StepGraph:
-        """Appends mean cross entropy on ``labels``, the backward pass and one update a parameter.
+        """Appends the mean cross entropy on ``labels``, the backward pass, and one update per parameter.
 
         Args:
             logits: [n, classes].
-            optimizer: What updates the parameters; plain SGD unless told.
+            optimizer: The optimiser; plain SGD by default.
 
         Returns:
             The validated step.
 
         Raises:
-            UsageError: ``logits`` is not flat, has one class only, or depends on no parameter.
+            UsageError: ``logits`` is not flat, has only one class, or depends on no parameter.
         """
         n, classes = self._shape("loss", logits, 2)
         if not logits.needs_grad:

@@ -1,4 +1,4 @@
-"""Rewrites a step to channels last, over all its kernels at once."""
+"""Rewrites a step to channels last, for all its kernels together."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ LOGGER = logging.getLogger("autotune.workloads")
 
 
 def channels_last(graph: StepGraph) -> StepGraph:
-    """Stores all images and filters of a step with their channels last.
+    """Stores all images and filters of a step with channels last.
 
-    No kernel is added: what a convolution writes is what the next kernel wants to read. Where an image is seen as
-    features by a fully connected layer, the columns of that layer's weight are reordered instead. Values that come
-    from outside change their order on the way in, by `Tensor.layout`.
+    No kernel is added, because a convolution writes the order that the next kernel reads. If a fully connected
+    layer reads an image as features, the columns of its weight are reordered instead. Values from outside are
+    reordered when they are stored, by `Tensor.layout`.
 
     Args:
         graph: A valid step with channels first and without epilogues.
 
     Returns:
-        A valid step that computes the same; the step as it was, with a warning in the log, where a kernel sees a
-        tensor in a shape that means other elements once they are reordered (an image that is cut or joined flat).
+        A valid step that computes the same. If a kernel sees a tensor in a shape that would mean other elements
+        after reordering (a split or flattened image), the step is returned unchanged, with a warning in the log.
     """
     return _Rewriter(graph).result()
 
@@ -74,7 +74,7 @@ class _Rewriter:
         return replace(node, kernel=Kernel(stored, role))
 
     def _matmul(self, node: Node) -> None:
-        """Reorders the columns of a weight that multiplies a flattened image, and all that has its shape."""
+        """Reorders the columns of a weight that multiplies a flattened image, and of all tensors of its shape."""
         role = node.kernel.role
         if role == "data_grad":
             weight = self._layouts.get(node.inputs[1])
@@ -90,7 +90,7 @@ class _Rewriter:
             self._layouts[weight_name] = Layout(shape, (shape[0], *image.view[1:]), image.order)
 
     def _spread(self, node: Node) -> None:
-        """Element-wise kernels keep the layout; an update gives the gradient's to all that it replaces."""
+        """Passes the layout through element-wise kernels; an update passes the gradient's to what it replaces."""
         names = (*node.inputs, *node.outputs)
         known = [self._layouts[name] for name in names if name in self._layouts]
         if not known or node.kernel.streamed is None:

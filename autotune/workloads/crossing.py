@@ -1,4 +1,4 @@
-"""A step between two places: which of its calls another form of it has too, and which tensors go to and fro."""
+"""A step shared by two devices: the calls that another form of it also has, and the tensors that are exchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autotune.workloads.graph import Node, StepGraph, Tensor
 
 GPU_ALIGNMENT = 512
-"""Bytes. Parts of an OpenCL buffer begin at multiples of CL_DEVICE_MEM_BASE_ADDR_ALIGN, 4096 bits at most."""
+"""Bytes. Parts of an OpenCL buffer begin at multiples of CL_DEVICE_MEM_BASE_ADDR_ALIGN (at most 4096 bits)."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Order:
     """A tensor's axes in another order.
 
     Attributes:
-        shape: The tensor's shape where it comes from.
-        axes: Of ``shape``, in the other order.
+        shape: The tensor's shape at its source.
+        axes: Axes of ``shape``, in the other order.
     """
 
     shape: tuple[int, ...]
@@ -26,12 +26,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Traffic:
-    """A tensor that calls of a step hand to others, whatever step they are of.
+    """A tensor that calls pass to other calls, in the same step or the next.
 
     Attributes:
         tensor: Its name.
-        producer: The call that writes it; None where it comes from outside afresh for each step.
-        readers: The calls that read it; None among them stands for the host.
+        producer: The call that writes it; None if it is given from outside for each step.
+        readers: The calls that read it; None stands for the host.
     """
 
     tensor: str
@@ -40,11 +40,11 @@ class Traffic:
 
 
 def counterparts(graph: StepGraph, other: StepGraph) -> dict[int, Node]:
-    """Nodes of another form of a step that read and write the same tensors, by the number of the call.
+    """Returns nodes of another form of a step that read and write the same tensors, by the number of the call.
 
     Args:
         graph: The step.
-        other: The same step in another layout: where a node is fused otherwise, it has no counterpart.
+        other: The same step in another layout. A node that is fused differently has no counterpart.
     """
     known = {(node.inputs, node.outputs): node for node in other.nodes}
     return {
@@ -55,7 +55,7 @@ def counterparts(graph: StepGraph, other: StepGraph) -> dict[int, Node]:
 
 
 def reordered(tensor: Tensor, other: Tensor) -> Order | None:
-    """How another form of a step stores a tensor; None where both do so alike.
+    """Returns how another form of a step stores a tensor; None if both store it alike.
 
     Args:
         tensor: The tensor.
@@ -73,10 +73,10 @@ def reordered(tensor: Tensor, other: Tensor) -> Order | None:
 
 
 def traffic(graph: StepGraph) -> tuple[Traffic, ...]:
-    """The tensors that calls hand to others.
+    """Returns the tensors that calls pass to other calls.
 
-    A parameter and what replaces it are one tensor: the step before has written what this one reads. Constants
-    are where they are needed once and for all, and not among them.
+    A parameter and its updated value are one tensor: a step reads what the previous step has written. Constants are
+    not included, since they are stored once on each device.
     """
     old = _first(graph)
     written: dict[str, int] = {}
@@ -96,7 +96,7 @@ def traffic(graph: StepGraph) -> tuple[Traffic, ...]:
 
 
 def _first(graph: StepGraph) -> Mapping[str, str]:
-    """Updated tensor -> the parameter or state that it comes after, through any number of others."""
+    """Returns, for each updated tensor, the parameter or state that it replaces, also through several updates."""
     found: dict[str, str] = {}
     for node in graph.nodes:
         for old, new in node.replaced:

@@ -1,4 +1,4 @@
-"""Training data: samples from files in usual formats, generated ones, and batches of either."""
+"""Training data: samples from files in common formats, generated samples, and batches of both."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from autotune.reading import open_file, read_bytes
 FORMATS = (
     "MNIST's IDX files, CIFAR's binary version (.bin), or an .npz with the arrays images and labels"
 )
-LARGEST_BYTES = 4 * 2**30  # of images, as float32 in the model's input size
+LARGEST_BYTES = 4 * 2**30  # Of images, as float32 in the model's input size.
 
-_IDX_IMAGES, _IDX_LABELS = 0x0803, 0x0801  # unsigned bytes in three axes, and in one
+_IDX_IMAGES, _IDX_LABELS = 0x0803, 0x0801  # Unsigned bytes, in three axes and in one.
 _CIFAR_SHAPE = (3, 32, 32)
 _ARRAYS = {
     "images": ("images", "inputs", "x", "x_train"),
     "labels": ("labels", "targets", "y", "y_train"),
 }
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
-_PYTHON_CIFAR = ("data_batch_1", "batches.meta", "meta")  # in a folder of CIFAR's Python version
-_CHUNK = 256  # images that are converted at once
+_PYTHON_CIFAR = ("data_batch_1", "batches.meta", "meta")  # Files of CIFAR's Python version.
+_CHUNK = 256  # Number of images that are converted at once.
 _LARGEST_VALUE = 1e30
-_PIECE = 2**20  # bytes that are read at once
-_WAVES = 4  # cosines along each axis of a generated pattern
+_PIECE = 2**20  # Number of bytes that are read at once.
+_WAVES = 4  # Number of cosines along each axis of a generated pattern.
 
 MOST_AXES = 3
-"""Of a sample: images have as many."""
+"""Most axes of a sample; images have this number."""
 Shape = tuple[int, ...]
-"""Of a sample: channels, height and width; what has fewer axes is an image whose first sizes are 1."""
+"""Shape of a sample: channels, height and width. A shape with fewer axes is an image with leading sizes of 1."""
 Array = NDArray[Any]
 
 
@@ -51,7 +51,7 @@ class Samples:
         labels: int32 [count], classes from 0.
 
     Raises:
-        UsageError: On construction, when a shape or type is another, or there is no sample.
+        UsageError: On construction, if a shape or type is wrong, or there is no sample.
     """
 
     images: NDArray[np.float32]
@@ -85,19 +85,19 @@ def load_samples(
     Formats:
 
     - MNIST's IDX: the images' file, with the labels' file next to it, or a folder with
-      ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``; each may be compressed (``.gz``).
+      ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``. Both may be compressed (``.gz``).
     - CIFAR's binary version: a ``.bin`` file, or a folder with ``data_batch_*.bin`` (CIFAR-10) or
-      ``train.bin`` (CIFAR-100, of which the fine labels are taken).
-    - ``.npz`` with ``images`` (or ``inputs``, ``x``, ``x_train``) and whole numbers ``labels`` [n] (or ``targets``,
+      ``train.bin`` (CIFAR-100; the fine labels are used).
+    - ``.npz`` with ``images`` (or ``inputs``, ``x``, ``x_train``) and integer ``labels`` [n] (or ``targets``,
       ``y``, ``y_train``). Images are [n, c, h, w] or [n, h, w, c]: channels are the axis whose size is that of the
-      model, 1 or 3; [n, c, h, w] is taken where both would do. Other samples, such as sequences, must have the
-      model's shape, but for axes of one element.
+      model, 1 or 3; if both fit, [n, c, h, w] is assumed. Other samples, such as sequences, must have the
+      model's shape, except for axes with one element.
 
-    Nothing is ever unpickled. Pixels are scaled to [-1, 1]: bytes and floats in [0, 255], floats in [0, 1].
-    Signed or larger floats, and whole numbers other than bytes, are taken as they are.
+    Nothing is unpickled. Pixels are scaled to [-1, 1]: bytes and floats in [0, 255], and floats in [0, 1]. Signed
+    or larger floats, and integers other than bytes, are used as they are.
 
-    Images of another size are resampled by nearest neighbour. One channel is repeated where the model takes more;
-    three are averaged where it takes one.
+    Images of another size are resampled by nearest neighbour. One channel is repeated if the model has more. Three
+    channels are averaged if it has one.
 
     Args:
         path: File or folder.
@@ -109,7 +109,7 @@ def load_samples(
         The samples, in the file's order.
 
     Raises:
-        UsageError: The path is missing, in no known format or damaged; images and labels differ in number; pixels
+        UsageError: The path is missing, in an unknown format or damaged; images and labels differ in number; pixels
             or labels are out of range; channels do not fit; or the images would take more than ``LARGEST_BYTES``.
     """
     _check_request(input_shape, classes)
@@ -141,15 +141,15 @@ def load_samples(
 
 
 def generated_samples(count: int, input_shape: Shape, classes: int, seed: int) -> Samples:
-    """Makes a set that can be learned: a smooth random pattern for each class, under noise.
+    """Makes a data set that can be learned: a smooth random pattern for each class, plus noise.
 
-    Pattern and noise have the same power, and the images mean 0 and variance 1, about. Classes are equally
+    Pattern and noise have the same power. The images have approximately mean 0 and variance 1. Classes are equally
     frequent, up to one sample. The same arguments give the same samples.
 
     Args:
-        count: Samples, at least 1.
+        count: Number of samples, at least 1.
         input_shape: Shape of a sample of the model: channels, height and width of an image.
-        classes: Classes, at least 1.
+        classes: Number of classes, at least 1.
         seed: Seed of the generator, not negative.
 
     Returns:
@@ -181,18 +181,18 @@ def generated_samples(count: int, input_shape: Shape, classes: int, seed: int) -
 def batches(
     samples: Samples, batch: int, seed: int
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
-    """Yields full batches without end, from samples shuffled anew in each epoch.
+    """Yields full batches without end, from samples shuffled again in each epoch.
 
-    No sample comes twice in an epoch. What is left at its end and fills no batch is passed over; the next
-    shuffle leaves out others.
+    No sample occurs twice in an epoch. Samples that are left at its end and do not fill a batch are skipped; the
+    next shuffle skips others.
 
     Args:
         samples: The samples.
-        batch: Samples in a batch, at least 1.
-        seed: Seed of the shuffle, not negative; the same seed gives the same batches.
+        batch: Number of samples in a batch, at least 1.
+        seed: Seed of the shuffle, not negative. The same seed gives the same batches.
 
     Returns:
-        An endless iterator of images, float32 [batch, c, h, w], and labels, int32 [batch]; each a copy.
+        An endless iterator of images, float32 [batch, c, h, w], and labels, int32 [batch]. Each is a copy.
 
     Raises:
         UsageError: ``batch`` is below 1 or above the number of samples, or ``seed`` is negative.
@@ -224,7 +224,7 @@ def _generator(seed: int) -> np.random.Generator:
 
 
 def _cosines(length: int) -> NDArray[np.float64]:
-    """Returns the longest cosines on ``length`` pixels, [waves, length]; the first is constant."""
+    """Returns the longest cosines over ``length`` pixels, [waves, length]; the first is constant."""
     places = (np.arange(length) + 0.5) / length
     return np.cos(np.pi * np.arange(_WAVES)[:, None] * places)
 
@@ -264,7 +264,7 @@ def _check_labels(path: Path, labels: Array, classes: int) -> None:
 
 
 def _read(path: Path, input_shape: Shape) -> tuple[Array, Array]:
-    """Returns images [n, c, h, w], bytes or floats, and whole-numbered labels [n]."""
+    """Returns images [n, c, h, w], bytes or floats, and integer labels [n]."""
     if path.is_dir():
         return _read_folder(path)
     if not path.exists():
@@ -351,7 +351,7 @@ def _idx_content(
 
 
 def _bytes(stream: IO[bytes] | gzip.GzipFile, most: int) -> bytearray:
-    """Reads up to ``most`` bytes piece by piece, since a damaged header may announce any number."""
+    """Reads up to ``most`` bytes in pieces, since a damaged header may announce any number."""
     content = bytearray()
     while len(content) < most and (piece := stream.read(min(_PIECE, most - len(content)))):
         content += piece
@@ -363,7 +363,7 @@ def _wrong_length(path: Path, what: str) -> UsageError:
 
 
 def _read_cifar(paths: tuple[Path, ...]) -> tuple[Array, Array]:
-    """Reads files of records: one label byte, or a coarse and a fine one, and three 32x32 planes."""
+    """Reads files of records: one label byte, or a coarse and a fine one, then three 32x32 planes."""
     pixels = math.prod(_CIFAR_SHAPE)
     images, labels = [], []
     for path in paths:
@@ -397,7 +397,7 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
                     arrays[what] = file[name]
     except (OSError, UsageError):
         raise
-    except Exception as error:  # numpy and zipfile have a dozen for damaged files
+    except Exception as error:  # numpy and zipfile raise many types.
         reason = str(error).partition("\n")[0]
         raise UsageError(
             f"{path}: is no .npz of plain arrays: {reason}", hint="write it with numpy.savez"
@@ -423,7 +423,7 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
     if images.ndim == 4 and not (same and {1, 3, input_shape[0]}.isdisjoint(images.shape[1::2])):
         last = _channels_last(images, input_shape)
         return (images.transpose(0, 3, 1, 2) if last else images), labels
-    # Sequences and the like: the model's own shape, but for axes of one element.
+    # Sequences and the like: the model's own shape, except for axes with one element.
     if not same:
         raise UsageError(
             f"{path}: a sample is of shape {images.shape[1:]}, and the model takes {input_shape}",
@@ -433,7 +433,7 @@ def _read_npz(path: Path, input_shape: Shape) -> tuple[Array, Array]:
 
 
 def _channels_last(images: Array, input_shape: Shape) -> bool:
-    """Tells [n, h, w, c] from [n, c, h, w], by the whole shape if it is the model's."""
+    """Returns whether images are [n, h, w, c] rather than [n, c, h, w], by the model's whole shape if it fits."""
     c, h, w = input_shape
     if images.shape[1:] in ((c, h, w), (h, w, c)):
         return images.shape[1:] != (c, h, w)
@@ -465,7 +465,7 @@ def _standardised(path: Path, images: Array, input_shape: Shape) -> NDArray[np.f
 
 
 def _scale(path: Path, images: Array) -> tuple[np.float32, np.float32]:
-    """Returns what values are multiplied by, and the middle of their range; 0: they stay as they are."""
+    """Returns the factor for values, and the middle of their range; 0 leaves them as they are."""
     half = np.float32(0.5)
     if images.dtype == np.uint8:
         return np.float32(1 / 255), half
@@ -478,5 +478,5 @@ def _scale(path: Path, images: Array) -> tuple[np.float32, np.float32]:
             hint=f"give finite ones of at most {_LARGEST_VALUE:g}",
         )
     if images.dtype.kind != "f" or low < 0.0 or high > 255.0:
-        return np.float32(1), np.float32(0)  # No pixels: somebody has scaled them already.
+        return np.float32(1), np.float32(0)  # Not pixels, or already scaled.
     return np.float32(1.0 if high <= 1.0 else 1 / 255), half

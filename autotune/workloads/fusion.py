@@ -1,4 +1,4 @@
-"""Joins kernels so that what one writes is not read back by the next: epilogues over a whole step."""
+"""Fuses kernels over a whole step, so that a kernel need not read back what another wrote: epilogues."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _Turn = tuple[int, int]
 
 
 def fused(graph: StepGraph) -> StepGraph:
-    """Makes element-wise kernels the epilogue of the kernel whose result they alone read.
+    """Makes an element-wise kernel the epilogue of the kernel whose result only it reads.
 
-    Bias and activation join a convolution, the mask of a ReLU's gradient joins the data gradient before it, and
-    an update joins the gradient of its parameter, which is then never stored. A gradient with its update runs after
-    the last kernel that reads the old value, so that the new one can take its place.
+    Bias and activation join a convolution. The mask of a ReLU's gradient joins the data gradient before it. An
+    update joins the gradient of its parameter, which is then never stored. A gradient with its update runs after
+    the last kernel that reads the old value, so that the new value can take its place.
 
     Args:
         graph: A valid step without epilogues.
 
     Returns:
-        A valid step that computes the same; tensors that are no longer written are gone.
+        A valid step that computes the same. Tensors that are no longer written are removed.
     """
     nodes = _Fusion(graph).result()
     used = {name for node in nodes for name in (*node.inputs, *node.outputs)}
@@ -34,7 +34,7 @@ def fused(graph: StepGraph) -> StepGraph:
 
 
 class _Fusion:
-    """The nodes by their turn: the place of a node of the plain step, and a number among those put after it."""
+    """The nodes by turn: the index of a node in the plain step, and a number among the nodes put after it."""
 
     def __init__(self, graph: StepGraph) -> None:
         self._loss = graph.loss
@@ -92,8 +92,8 @@ class _Fusion:
     ) -> _Turn | None:
         """The turn that the joined node follows, or has where it is its producer's; None if it would have to wait.
 
-        An update waits for the last other reader of what it replaces; nothing else waits, since waiting would keep
-        the producer's operands in memory.
+        An update waits for the last other reader of the value that it replaces. Nothing else waits, since waiting
+        would keep the producer's operands in memory.
         """
         waits = max([made, *(self._maker[name] for name in added if name in self._maker)])
         if not follower.kernel.replaces:
@@ -103,7 +103,7 @@ class _Fusion:
 
 
 def _with_follower(kernel: Kernel, follower: Kernel) -> Kernel | None:
-    """The kernel with one more in its epilogue; None where that sees the result in a shape that does not fit."""
+    """Returns the kernel with another kernel in its epilogue; None if that kernel needs another shape."""
     try:
         return Kernel(kernel.operator, kernel.role, (*kernel.epilogue, follower))
     except UsageError:
@@ -111,7 +111,7 @@ def _with_follower(kernel: Kernel, follower: Kernel) -> Kernel | None:
 
 
 def _counters_first(graph: StepGraph) -> list[Node]:
-    """The nodes, first those that depend on nothing of the step, such as Adam's counters: updates wait for them."""
+    """Returns the nodes, starting with those that depend on no other (Adam's counters), which updates need."""
     made = {name for node in graph.nodes for name in node.outputs}
     early = {
         at

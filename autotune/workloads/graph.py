@@ -1,4 +1,4 @@
-"""A whole training step as data: tensors, nodes in order of execution, and the tasks in it."""
+"""A whole training step as data: tensors, nodes in order of execution, and its tasks."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ class Tensor:
         name: Unique in the graph.
         shape: Sizes, slowest varying first.
         dtype: Element type.
-        kind: ``input`` (given afresh for each step: the data, dropout masks), ``label``,
-            ``parameter``, ``state`` (running statistics, an optimiser's moments) and ``constant``
-            come from outside; ``activation``, ``gradient`` and ``updated`` (a parameter or state
-            after the step) are computed.
+        kind: ``input`` (given for each step: the data, dropout masks), ``label``, ``parameter``, ``state`` (running
+            statistics, an optimiser's moments) and ``constant`` come from outside. ``activation``, ``gradient`` and
+            ``updated`` (a parameter or state after the step) are computed.
         initial: How to draw the first value; None for computed tensors.
-        layout: How it is stored, where that is not as the model defines it; ``shape`` is then the stored one.
+        layout: How it is stored, if not as the model defines it; ``shape`` is then the stored shape.
     """
 
     name: str
@@ -78,25 +77,25 @@ class Tensor:
         return self.elements * BYTES_PER_ELEMENT
 
     def stored(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Brings a value in the model's own shape and order into the stored one."""
+        """Converts a value from the model's own shape and order to the stored one."""
         return array if self.layout is None else self.layout.store(array).reshape(self.shape)
 
     def restored(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Brings a stored value back into the model's own shape and order."""
+        """Converts a stored value back to the model's own shape and order."""
         return array if self.layout is None else self.layout.restore(array)
 
 
 @dataclass(frozen=True)
 class Node:
-    """One run of a kernel.
+    """One call of a kernel.
 
     Attributes:
         kernel: The kernel.
-        inputs: Names of the tensors that it reads, in the order of ``kernel.inputs``. A tensor may
-            have another shape than the operand: buffers are contiguous, so [n,c,h,w] is also
-            [n,c,h*w] and [n,c*h*w], and only the number of elements must agree.
+        inputs: Names of the tensors that it reads, in the order of ``kernel.inputs``. A tensor may have another
+            shape than the operand: buffers are contiguous, so [n,c,h,w] is also [n,c,h*w] and [n,c*h*w]. Only the
+            number of elements must agree.
         outputs: Names of the tensors that it writes, in the order of ``kernel.outputs``.
-        place: The layer it belongs to, such as ``fire2.squeeze``.
+        place: The layer that it belongs to, such as ``fire2.squeeze``.
     """
 
     kernel: Kernel
@@ -106,19 +105,19 @@ class Node:
 
     @property
     def replaced(self) -> tuple[tuple[str, str], ...]:
-        """What an update replaces, and by what: its first operands, one for each output."""
+        """Pairs of tensors of an update: an operand that it replaces, and the output that replaces it."""
         old = (self.inputs[at] for at in self.kernel.replaces)
         return tuple(zip(old, self.outputs, strict=False))
 
 
 @dataclass(frozen=True)
 class Task:
-    """A distinct kernel of a step: what is tuned once and used ``count`` times.
+    """A distinct kernel of a step, which is tuned once and called ``count`` times.
 
     Attributes:
         kernel: The kernel.
-        count: How often the step runs it.
-        places: The layers that run it, one for each time, in order of execution.
+        count: Number of its calls in a step.
+        places: The layers that call it, one per call, in order of execution.
     """
 
     kernel: Kernel
@@ -132,9 +131,9 @@ class StepGraph:
 
     Attributes:
         name: The model's name.
-        batch: Samples in a step.
+        batch: Number of samples in a step.
         tensors: Every tensor, in order of definition.
-        nodes: In order of execution.
+        nodes: All nodes, in order of execution.
         loss: Name of the loss, a tensor with one element.
     """
 
@@ -205,12 +204,12 @@ class StepGraph:
 
     @property
     def flops(self) -> int:
-        """Floating point operations of a step."""
+        """Floating-point operations of a step."""
         return sum(node.kernel.flops for node in self.nodes)
 
     @cached_property
     def updates(self) -> Mapping[str, str]:
-        """Parameter or state -> the tensor that holds it after the step."""
+        """For each parameter or state, the tensor that holds it after the step."""
         after = dict(pair for node in self.nodes for pair in node.replaced)
         latest = {}
         for tensor in self.tensors:
@@ -225,8 +224,8 @@ class StepGraph:
         """Checks that the graph is in SSA form and that tensors fit their operands.
 
         Raises:
-            UsageError: A tensor is defined or written twice, read before it is written, missing,
-                of the wrong size or type; a parameter or state has no update or several; bad loss.
+            UsageError: A tensor is defined or written twice, read before it is written, missing, or of the wrong
+                size or type; a parameter or state does not have exactly one update; or the loss is invalid.
         """
         counts = Counter(tensor.name for tensor in self.tensors)
         for name, count in counts.items():
@@ -289,16 +288,16 @@ def tasks(graph: StepGraph) -> tuple[Task, ...]:
 def evaluate(
     graph: StepGraph, values: Mapping[str, NDArray[Any]], wanted: Iterable[str] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Runs a step with the float64 references: its ground truth.
+    """Runs a step with the float64 references, as its ground truth.
 
     Args:
         graph: A valid step.
         values: One array for each source tensor, of any number type.
-        wanted: Names to compute; only nodes that they need are run and other values are dropped as
+        wanted: Names of tensors to compute. Only the nodes that they need are run, and other values are dropped as
             soon as possible. None computes and keeps everything.
 
     Returns:
-        The tensors' values in their shapes, float64 or int32: all of them, or those wanted.
+        The tensors' values in their shapes, float64 or int32: all of them, or the wanted ones.
 
     Raises:
         UsageError: A source is missing or has the wrong size, or a wanted tensor does not exist.

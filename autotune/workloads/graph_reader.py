@@ -1,7 +1,7 @@
-"""What the steps of other frameworks read from a step graph: its forward nodes, its data, its learning rate.
+"""Reads from a step graph what steps in other frameworks need: its forward nodes, its data and its learning rate.
 
-Backward pass and updates are the framework's own, so that the graph's can be checked against them, and their
-time compared.
+Backward pass and updates are the framework's own. So the graph's can be checked against them, and their times can
+be compared.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ Array = NDArray[Any]
 
 
 class GraphReader:
-    """A step graph as a framework with its own differentiation wants to see it.
+    """A step graph in the form that a framework with its own differentiation needs.
 
     Args:
-        graph: The step, channels first, its kernels not fused.
-        values: One array for each source but the data, masks and labels; the rest is ignored.
-        extend: The file to extend where the graph has what is not known.
+        graph: The step, with channels first and without fused kernels.
+        values: One array for each source except data, masks and labels; others are ignored.
+        extend: The file to extend if the graph has something unknown.
 
     Raises:
-        UsageError: A value is missing, or there is not one input, one label and one learning rate of plain SGD.
+        UsageError: A value is missing, or there is not exactly one input, one label and one plain SGD learning
+            rate.
 
     Attributes:
         forward: The forward nodes, in order.
@@ -72,11 +73,11 @@ class GraphReader:
         self.images, self.labels = images[0], labels[0]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of a tensor."""
+        """Returns the shape of a tensor."""
         return self._graph.by_name[name].shape
 
     def value(self, name: str) -> Array:
-        """Value of a source.
+        """Returns the value of a source.
 
         Raises:
             UsageError: None was given.
@@ -86,7 +87,7 @@ class GraphReader:
         return np.asarray(self._values[name])
 
     def constant(self, name: str) -> float:
-        """Value of a source with one element.
+        """Returns the value of a source with one element.
 
         Raises:
             UsageError: None was given.
@@ -94,7 +95,7 @@ class GraphReader:
         return float(self.value(name).item())
 
     def bias_of(self, node: Node) -> Node | None:
-        """The bias that alone reads a node's product, if there is one."""
+        """Returns the bias node that alone reads a node's product; None if there is none."""
         if not isinstance(node.kernel.operator, Conv2d | Matmul):
             return None
         readers = self._readers[node.outputs[0]]
@@ -105,10 +106,10 @@ class GraphReader:
         return readers[0] if isinstance(operator, Bias) and operator.c == channels else None
 
     def check_statistics(self, node: Node) -> None:
-        """Refuses statistics of a batch that are for more than the normalisation of their layer.
+        """Refuses batch statistics that are used for more than the normalisation of their layer.
 
         Raises:
-            UsageError: They are.
+            UsageError: They are used elsewhere.
         """
         for name in node.outputs:
             for reader in self._readers[name]:
@@ -117,7 +118,7 @@ class GraphReader:
                     raise self.error(f"uses {name!r} for more than the normalisation of its layer")
 
     def error(self, what: str, hint: str = "") -> UsageError:
-        """An error that names the step."""
+        """Returns an error that names the step."""
         return UsageError(
             f"step graph {self._graph.name!r} {what}", hint=hint or f"extend {self._extend}"
         )

@@ -1,4 +1,4 @@
-"""Values that come from outside: first parameters, and each step's data, labels and masks."""
+"""Values from outside: first parameters, and each step's data, labels and masks."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _BATCHES = 8
 
 
 def initial_values(graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
-    """Draws a value for each source tensor; the same graph and seed give the same values.
+    """Draws a value for each source tensor. The same graph and seed give the same values.
 
-    Weights and biases are uniform in ``[-1/sqrt(fan_in), 1/sqrt(fan_in)]``, PyTorch's default for
-    convolutions and fully connected layers (``kaiming_uniform_`` with ``a = sqrt(5)``). Data are
-    standard normal, labels random classes, dropout masks 0 or ``1 / (1 - p)``.
+    Weights and biases are uniform in ``[-1/sqrt(fan_in), 1/sqrt(fan_in)]``, PyTorch's default for convolutions and
+    fully connected layers (``kaiming_uniform_`` with ``a = sqrt(5)``). Data are standard normal, labels are random
+    classes, and dropout masks are 0 or ``1 / (1 - p)``.
 
     Args:
         graph: The step.
         seed: Seed of the generator, not negative.
 
     Returns:
-        Tensor name -> array in its shape, float32 or int32.
+        Arrays by tensor name, in the tensors' shapes, float32 or int32.
 
     Raises:
-        UsageError: ``seed`` is negative, or a source tensor does not say how it starts.
+        UsageError: ``seed`` is negative, or a source tensor has no `initial`.
     """
     if seed < 0:
         raise UsageError(f"seed {seed} is negative", hint="use 0 or more")
@@ -48,18 +48,18 @@ def initial_values(graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
 def given_values(
     graph: StepGraph, images: NDArray[Any], labels: NDArray[Any], seed: int, step: int
 ) -> dict[str, NDArray[Any]]:
-    """Makes what a step is given afresh: its data, its labels and its dropout masks.
+    """Makes the values that are given for each step: its data, its labels and its dropout masks.
 
     Args:
         graph: The step, whole or in micro-batches.
         images: [batch, c, h, w].
         labels: [batch], classes.
         seed: Seed of the masks, not negative.
-        step: Number of the step, not negative: each has masks of its own. They are drawn for the whole batch, so a
-            step in micro-batches has the same.
+        step: Number of the step, not negative. Each step has its own masks. They are drawn for the whole batch, so
+            a step in micro-batches has the same masks.
 
     Returns:
-        Tensor name -> array in its stored shape and order.
+        Arrays by tensor name, in their stored shape and order.
     """
     values = {}
     whole: dict[str, NDArray[Any]] = {}

@@ -1,8 +1,8 @@
-"""Layouts: how a tensor's elements are ordered in memory, and a step rewritten to channels-last.
+"""Layouts: the order of a tensor's elements in memory.
 
-A model is captured with channels first. With channels last (NHWC) a convolution's channels are contiguous in both
-operands of all three roles, so no kernel has to pack anything; only what comes from and goes to the outside (data,
-parameters) changes its order, once.
+A model is captured with channels first. With channels last (NHWC), a convolution's channels are contiguous in both
+operands of all three roles, so no kernel needs to pack anything. Only values from and to the outside (data,
+parameters) are reordered, once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Layout:
 
     Attributes:
         shape: The tensor's shape as the model defines it.
-        view: The same elements with their axes taken apart, such as [n, c, h, w] for [n, c * h * w].
+        view: Its shape with the axes split, such as [n, c, h, w] for [n, c * h * w].
         order: Axes of ``view`` in the order in which they are stored.
     """
 
@@ -34,40 +34,40 @@ class Layout:
     order: tuple[int, ...]
 
     def store(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Brings an array of ``shape`` into the stored order; returns the view's axes in that order."""
+        """Reorders an array of ``shape`` for storage; returns it with the view's axes in stored order."""
         return np.ascontiguousarray(array.reshape(self.view).transpose(self.order))
 
     def restore(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Brings a stored array, of any shape, back into ``shape``."""
+        """Converts a stored array, of any shape, back to ``shape``."""
         stored = array.reshape([self.view[axis] for axis in self.order])
         return np.ascontiguousarray(stored.transpose(np.argsort(self.order))).reshape(self.shape)
 
 
 def images_last(shape: Sequence[int]) -> Layout:
-    """The layout of activations [n, c, ...] with channels last."""
+    """Returns the layout of activations [n, c, ...] with channels last."""
     axes = tuple(range(len(shape)))
     return Layout(tuple(shape), tuple(shape), (0, *axes[2:], 1))
 
 
 def filters_last(shape: Sequence[int]) -> Layout:
-    """The layout of filters [k, c, r, s] as [r, s, c, k]."""
+    """Returns the layout of filters [k, c, r, s] as [r, s, c, k]."""
     return Layout(tuple(shape), tuple(shape), FILTERS)
 
 
 def channels_first(operator: Operator) -> Operator:
-    """The same operator with channels first."""
+    """Returns the same operator with channels first."""
     return with_channels_last(operator, False)
 
 
 def with_channels_last(operator: Operator, wanted: bool = True) -> Operator:
-    """The same operator in a layout; operators that know no channels are returned as they are."""
+    """Returns the same operator in another layout. An operator without channels is returned unchanged."""
     if not any(field.name == "channels_last" for field in fields(operator)):
         return operator
     return replace(operator, **{"channels_last": wanted})
 
 
 def operand_layouts(kernel: Kernel) -> tuple[list[Layout | None], list[Layout | None]]:
-    """The layouts of a kernel's inputs and outputs; None where an operand is the same with channels first.
+    """Returns the layouts of a kernel's inputs and outputs; None if an operand is the same with channels first.
 
     Args:
         kernel: A kernel without an epilogue.

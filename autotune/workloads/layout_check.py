@@ -1,4 +1,4 @@
-"""Whether a step's kernels read each tensor in the order in which it is stored."""
+"""Checks that a step's kernels read each tensor in its stored order."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Order = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def agrees(node: Node, kernel: Kernel, layouts: Mapping[str, Layout]) -> bool:
-    """Whether a node may compute as ``kernel`` does, on tensors that are stored as ``layouts`` says.
+    """Returns whether a node may compute as ``kernel`` does, on tensors that are stored as in ``layouts``.
 
-    A node may see a tensor in another shape than the tensor's own. That is harmless while tensors are stored as the
-    model defines them; reordered, only some views still mean the same elements.
+    A node may see a tensor in another shape than the tensor's own. This does not matter if tensors are stored as
+    the model defines them. If they are reordered, only some views still have the same elements.
 
     Args:
         node: A node of the plain step, without an epilogue.
-        kernel: The kernel that is to take its place.
-        layouts: Layouts of the tensors that are reordered.
+        kernel: The kernel that is to replace the node's.
+        layouts: Layouts of the reordered tensors.
     """
     names = (*node.inputs, *node.outputs)
     orders = [_order(layouts.get(name)) for name in names]
@@ -37,7 +37,7 @@ def agrees(node: Node, kernel: Kernel, layouts: Mapping[str, Layout]) -> bool:
 
 
 def _matmul_agrees(node: Node, layouts: Mapping[str, Layout]) -> bool:
-    """Columns of the input features must have one order in both tensors that have them; the rest, none."""
+    """Returns whether both tensors with input features have them in one order, and nothing else is reordered."""
     role = node.kernel.role
     names = (*node.inputs, *node.outputs)
     featured = {"forward": (0, 1), "data_grad": (1, 2), "weight_grad": (0, 2)}[role]
@@ -48,7 +48,7 @@ def _matmul_agrees(node: Node, layouts: Mapping[str, Layout]) -> bool:
 
 
 def _columns(layout: Layout | None) -> Order | tuple[()] | None:
-    """The order of a matrix's columns; None where its rows are not the slowest axis."""
+    """Returns the order of a matrix's columns; None if its rows are not the slowest axis."""
     if layout is None:
         return ()
     if layout.order[0] != 0:
@@ -61,9 +61,9 @@ def _order(layout: Layout | None) -> Order | tuple[()]:
 
 
 def _merged(view: Sequence[int], order: Sequence[int]) -> Order | tuple[()]:
-    """A reordering in its shortest form: equal forms mean equal orders; empty where nothing is moved.
+    """Returns a reordering in its shortest form: equal forms mean equal orders. It is empty if nothing moves.
 
-    Axes of size 1 go, and axes that stay neighbours become one.
+    Axes of size 1 are dropped, and axes that stay neighbours are merged.
     """
     kept = [axis for axis in order if view[axis] > 1]
     runs: list[list[int]] = []

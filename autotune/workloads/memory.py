@@ -1,4 +1,4 @@
-"""Memory of a step: when each tensor lives, and where it lies in one arena, planned before anything runs."""
+"""Memory of a step, planned before it runs: the lifetime of each tensor, and its place in one arena."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from autotune.workloads.graph import SOURCE_KINDS, StepGraph
 
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+ALIGNMENT = 64  # Bytes: a cache line, and the widest vector.
 _LASTING = frozenset(("parameter", "state", "constant"))
 
 
 @dataclass(frozen=True)
 class Span:
-    """A block of memory: its size, and the first and last node that needs it.
+    """A block of memory: its size, and the first and last nodes that need it.
 
     Attributes:
         key: The tensor's name, or ``(node, number)`` for a kernel's scratch.
         bytes: Size, a multiple of the alignment.
-        first: Index of the node that writes it; -1 before the first.
+        first: Index of the node that writes it; -1 if it is there from the start.
         last: Index of the last node that reads it.
     """
 
@@ -33,13 +33,13 @@ class Span:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where everything lies.
+    """The place of every tensor and scratch buffer.
 
     Attributes:
         offsets: First byte of each tensor in the arena.
         scratch: First byte of each scratch buffer, by node and number.
         arena_bytes: Size of the arena: the peak memory of the step.
-        bound_bytes: Largest sum of what is needed at one time; no plan of this order of nodes takes less.
+        bound_bytes: Largest sum of what is needed at one time. No plan for this order of nodes can take less.
     """
 
     offsets: Mapping[str, int]
@@ -53,16 +53,16 @@ def plan_memory(
     scratch: Mapping[str, tuple[int, ...]] | None = None,
     alignment: int = ALIGNMENT,
 ) -> MemoryPlan:
-    """Places every tensor of a step so that tensors that never live at the same time share memory.
+    """Places every tensor of a step. Tensors that never live at the same time may share memory.
 
-    Lasting tensors come first; the others are placed largest first, each at the lowest offset that is free while
-    it lives (greedy by size: Pisarchyk and Lee, MLSys 2020). An updated parameter takes the place of the old one
-    where nothing reads that any more, and is copied there at the end of the step where something does.
+    Persistent tensors come first. The others are placed largest first, each at the lowest offset that is free
+    during its lifetime (greedy by size: Pisarchyk and Lee, MLSys 2020). An updated parameter takes the place of the
+    old one if nothing reads that later; otherwise it is copied there at the end of the step.
 
     Args:
         graph: A valid step.
-        scratch: Bytes of the scratch buffers that a kernel asks for, by its name.
-        alignment: Everything begins at a multiple of so many bytes.
+        scratch: Bytes of a kernel's scratch buffers, by its name.
+        alignment: Every offset is a multiple of this number of bytes.
 
     Returns:
         The plan.
@@ -93,7 +93,7 @@ def plan_memory(
 
 
 def live_bytes(graph: StepGraph, scratch: Mapping[str, tuple[int, ...]] | None = None) -> list[int]:
-    """Bytes of the tensors and scratch buffers that are needed while each node runs, in order.
+    """Returns the bytes of the tensors and scratch buffers that are needed while each node runs, in order.
 
     Args:
         graph: A valid step.
@@ -103,7 +103,7 @@ def live_bytes(graph: StepGraph, scratch: Mapping[str, tuple[int, ...]] | None =
 
 
 def _lowest_offsets(spans: list[Span]) -> list[int]:
-    """For each span the lowest offset where it meets no earlier one that lives at the same time."""
+    """Returns for each span the lowest offset where it overlaps no earlier span that lives at the same time."""
     first = np.array([span.first for span in spans], np.int64)
     last = np.array([span.last for span in spans], np.int64)
     size = np.array([span.bytes for span in spans], np.int64)
@@ -119,7 +119,7 @@ def _lowest_offsets(spans: list[Span]) -> list[int]:
 
 
 def replaced_in_place(graph: StepGraph) -> dict[str, str]:
-    """Updated tensor -> the old one whose memory it takes: where no later node reads the old one."""
+    """Returns, for each updated tensor, the old tensor whose memory it takes: one that no later node reads."""
     last_read = {name: at for at, node in enumerate(graph.nodes) for name in node.inputs}
     return {
         new: old
@@ -157,7 +157,7 @@ def _spans(
 
 
 def _owner(shared: Mapping[str, str], name: str) -> str:
-    """The tensor whose memory a tensor takes, through any number of others; itself where it has its own."""
+    """Returns the tensor whose memory a tensor takes, also through several others; itself if it has its own."""
     while name in shared:
         name = shared[name]
     return name
@@ -168,7 +168,7 @@ def _aligned(size: int, alignment: int) -> int:
 
 
 def _sums(spans: list[Span], nodes: int) -> list[int]:
-    """Bytes that live before the first node, at each node, and after the last."""
+    """Returns the bytes that live before the first node, at each node, and after the last."""
     changes = [0] * (nodes + 3)
     for span in spans:
         changes[span.first + 1] += span.bytes

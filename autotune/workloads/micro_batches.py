@@ -1,4 +1,4 @@
-"""A step that takes its batch in parts and accumulates the gradients, to need less memory."""
+"""A step that takes its batch in parts (micro-batches) and accumulates the gradients, to need less memory."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _GIVEN_AFRESH = ("input", "label")
 
 
 def part_name(name: str, part: int) -> str:
-    """The name that a tensor of the plain step has in a part of the batch, from 0 on."""
+    """Returns the name that a tensor of the plain step has in a part of the batch; parts count from 0."""
     return name if part == 0 else f"{name}#{part + 1}"
 
 
 def whole_of(name: str) -> tuple[str, int]:
-    """A part's tensor as the plain step's tensor and the number of the part: the inverse of `part_name`."""
+    """Returns the plain step's name of a part's tensor, and the number of the part: the inverse of `part_name`."""
     base, mark, number = name.rpartition("#")
     return (base, int(number) - 1) if mark and number.isdecimal() else (name, 0)
 
 
 def accumulated(graph: StepGraph, parts: int) -> StepGraph:
-    """Repeats forward and backward pass for each part of the batch, and updates once, by the summed gradients.
+    """Repeats forward and backward pass for each part of the batch, then updates once, by the summed gradients.
 
-    The loss is the mean over the whole batch. Batch normalisation sees one part at a time: each is normalised by
-    its own statistics, and the running statistics are updated by each in turn.
+    The loss is the mean over the whole batch. Batch normalisation sees one part at a time: each part is normalised
+    by its own statistics, and the running statistics are updated by each part in turn.
 
     Args:
         graph: A valid step without epilogues, for one part.
-        parts: Parts of the batch.
+        parts: Number of parts.
 
     Returns:
         A valid step for ``parts`` times the samples.
@@ -81,7 +81,7 @@ def accumulated(graph: StepGraph, parts: int) -> StepGraph:
 
 
 def _shared(tensor: Tensor) -> bool:
-    """Whether all parts use the same tensor."""
+    """Returns whether all parts use the same tensor."""
     return tensor.kind in SOURCE_KINDS and tensor.kind not in _GIVEN_AFRESH
 
 
@@ -90,7 +90,7 @@ def _is_optimiser(node: Node) -> bool:
 
 
 def _copied(graph: StepGraph, node: Node, part: int, parts: int, states: dict[str, str]) -> Node:
-    """A node of one part: it reads the part's tensors, and states as the part before left them."""
+    """Returns a node for one part. It reads the part's tensors, and states as the previous part left them."""
 
     def named(name: str) -> str:
         return states.get(name, name) if _shared(graph.by_name[name]) else part_name(name, part)

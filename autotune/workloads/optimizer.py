@@ -1,4 +1,4 @@
-"""Which optimiser a training step ends with."""
+"""The optimiser at the end of a training step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEARNING_RATES: Mapping[Algorithm, float] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Optimizer:
-    """An optimiser with its settings, with PyTorch's meaning of each; settings of others are ignored.
+    """An optimiser with its settings, which mean the same as in PyTorch. Settings of other algorithms are ignored.
 
     Attributes:
         algorithm: ``sgd``, plain; ``momentum``, SGD with momentum; or ``adam``.
@@ -36,10 +36,10 @@ class Optimizer:
         momentum: Share of the velocity that is kept, in [0, 1).
         beta1: Share of the first moment that is kept, in [0, 1).
         beta2: Share of the second moment that is kept, in [0, 1).
-        epsilon: What is added to the root of the second moment, above 0.
+        epsilon: Value that is added to the root of the second moment, above 0.
 
     Raises:
-        UsageError: On construction, when the algorithm is unknown or a setting is out of its range.
+        UsageError: On construction, if the algorithm is unknown or a setting is out of its range.
     """
 
     algorithm: Algorithm = "sgd"
@@ -86,13 +86,13 @@ class Optimizer:
         """Reads an optimiser such as ``sgd``, ``adam`` or ``momentum:learning_rate=0.1,momentum=0.8``.
 
         Args:
-            text: ``algorithm`` or ``algorithm:key=value,...``. Without a learning rate it is 0.01, for Adam 0.001.
+            text: ``algorithm`` or ``algorithm:key=value,...``. The default learning rate is 0.01; for Adam, 0.001.
 
         Returns:
             The optimiser.
 
         Raises:
-            UsageError: Unknown algorithm; unknown or repeated key; a value that is no number or out of range.
+            UsageError: Unknown algorithm; unknown or repeated key; a value that is not a number or is out of range.
         """
         name, _, body = (part.strip() for part in text.partition(":"))
         algorithm = next((known for known in ALGORITHMS if known == name), None)

@@ -25,11 +25,11 @@ class PlainLayers:
 
     Args:
         name: The model's name.
-        batch: Samples in a step.
+        batch: Number of samples in a step.
         input_shape: Shape of a sample: channels, height and width of an image.
 
     Raises:
-        UsageError: By any method, when shapes do not fit or a place is used twice.
+        UsageError: By any method, if shapes do not fit or a place is used twice.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class PlainLayers:
         return self._step.record(Value(y, a.shape, a.needs_grad or b.needs_grad), backward)
 
     def relu(self, place: str, x: Value, *, six: bool = False) -> Value:
-        """Appends a ReLU, or one that stops at 6; returns the shape of ``x``.
+        """Appends a ReLU, or a ReLU6 with ``six``; returns the shape of ``x``.
 
-        After a bias or a batch norm, ask that layer for it: one kernel does both.
+        After a bias or a batch norm, use that layer's own option instead: then one kernel does both.
         """
         operator = Relu(math.prod(x.shape), six)
         y = self._step.define(place, x.shape, "activation")
@@ -90,7 +90,7 @@ class PlainLayers:
         stride: int | Pair,
         pad: int | Pair = 0,
     ) -> Value:
-        """Appends average pooling, where padding counts as zeros; returns [n, c, oh, ow]."""
+        """Appends average pooling, with padding counted as zeros; returns [n, c, oh, ow]."""
         n, c, h, w = self._shape(place, x, 4)
         operator = AvgPool2d(n, c, h, w, *pair(kernel), pair(stride), pair(pad))
         return self._unary(place, x, operator, (n, c, operator.oh, operator.ow), ())
@@ -169,7 +169,7 @@ class PlainLayers:
         return self._step.record(Value(y, shape, needs_grad), backward)
 
     def flatten(self, x: Value) -> Value:
-        """Sees ``x`` as [n, features]; no kernel runs."""
+        """Returns ``x`` viewed as [n, features]; no kernel runs."""
         return Value(x.name, (x.shape[0], math.prod(x.shape[1:])), x.needs_grad)
 
     def _unary(
@@ -180,7 +180,7 @@ class PlainLayers:
         shape: tuple[int, ...],
         rest: tuple[str, ...],
     ) -> Value:
-        """Appends an operator whose roles take one value and then the same ``rest``."""
+        """Appends an operator whose roles take one value, then the same ``rest``."""
         y = self._step.define(place, shape, "activation")
         self._step.run(place, operator, "forward", (x.name, *rest), (y,))
 
@@ -202,5 +202,5 @@ class PlainLayers:
 
 
 def pair(value: int | Pair) -> Pair:
-    """Height and width; a number stands for both."""
+    """Returns height and width; a number is used for both."""
     return (value, value) if isinstance(value, int) else value

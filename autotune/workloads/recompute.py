@@ -1,4 +1,4 @@
-"""A step that forgets activations and computes them again, to need less memory (activation checkpointing)."""
+"""A step that drops activations and computes them again, to need less memory (activation checkpointing)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _BOUNDS = 32
 
 
 def again(name: str) -> str:
-    """The name of a tensor that is computed a second time."""
+    """Returns the name of a tensor that is computed a second time."""
     return f"{name}!"
 
 
 def output_again(node: Node) -> bool:
-    """Whether a node computes something a second time."""
+    """Returns whether a node computes something a second time."""
     return any(whole_of(name)[0].endswith("!") for name in node.outputs)
 
 
 def recomputed(graph: StepGraph, segments: int) -> StepGraph:
-    """Cuts the forward pass into segments, and keeps only what passes from one to a later one.
+    """Splits the forward pass into segments, and keeps only activations that a later segment reads.
 
     When the backward pass first needs another activation of a segment, the segment's kernels that lead to such
-    activations run again (Chen et al., 2016); the last segment's are all kept, since the backward pass begins
-    there. Small tensors, such as a batch's statistics, are kept too, and running statistics are updated once.
+    activations run again (Chen et al., 2016). The last segment's activations are all kept, since the backward pass
+    begins there. Small tensors, such as batch statistics, are kept too. Running statistics are updated only once.
 
     Args:
         graph: A valid step without epilogues.
-        segments: Segments at most, at least 1; cut where least has to be kept.
+        segments: Most segments, at least 1. The cuts are where the least must be kept.
 
     Returns:
         A valid step that computes the same.
@@ -68,7 +68,7 @@ class _Cut:
 
     Attributes:
         at: Index of the node after it.
-        kept: Bytes that pass it.
+        kept: Bytes of activations that cross it.
         before: Bytes of all activations written before it.
     """
 
@@ -78,13 +78,13 @@ class _Cut:
 
 
 def _segments(graph: StepGraph, forward: list[Node], count: int) -> dict[int, int]:
-    """Segment of each forward node, by its identity."""
+    """Returns the segment of each forward node, by the node's identity."""
     cuts = _best_cuts(_cuts(graph, forward), count)
     return {id(node): sum(cut <= at for cut in cuts) for at, node in enumerate(forward)}
 
 
 def _cuts(graph: StepGraph, forward: list[Node]) -> list[_Cut]:
-    """Where the pass may be cut: never between a kernel and its epilogue; the last is its end."""
+    """Returns where the pass may be cut: never between a kernel and its epilogue. The last cut is its end."""
     last_read = {name: at for at, node in enumerate(forward) for name in node.inputs}
     streams = _streamed(graph)
     passing: dict[str, int] = {}
@@ -100,7 +100,7 @@ def _cuts(graph: StepGraph, forward: list[Node]) -> list[_Cut]:
 
 
 def _streamed(graph: StepGraph) -> set[str]:
-    """Tensors that fusion will do away with: read once, by a kernel that can follow in the same pass."""
+    """Returns tensors that fusion will remove: read once, by a kernel that can be an epilogue."""
     readers: dict[str, list[Node]] = {}
     for node in graph.nodes:
         for name in node.inputs:
@@ -115,7 +115,7 @@ def _streamed(graph: StepGraph) -> set[str]:
 
 
 def _best_cuts(cuts: list[_Cut], count: int) -> list[int]:
-    """Cuts into at most ``count`` segments with the least sum of what is kept and the largest segment.
+    """Returns cuts into at most ``count`` segments that minimise the kept bytes plus the largest segment.
 
     For each bound on a segment's size, dynamic programming finds the cuts that keep least.
     """
@@ -130,9 +130,9 @@ def _best_cuts(cuts: list[_Cut], count: int) -> list[int]:
 
 
 def _least_kept(cuts: list[_Cut], count: int, bound: int) -> tuple[int, list[int]] | None:
-    """The cuts that keep least, with no segment over ``bound`` bytes; None where there are none.
+    """Returns the cuts that keep least, with no segment over ``bound`` bytes; None if there are none.
 
-    Round by round, the least that is kept where a pass with one segment more ends at each cut.
+    Each round computes the least kept bytes of a pass with one more segment, ending at each cut.
     """
     before = np.array([0, *(cut.before for cut in cuts)])
     kept = np.array([0, *(cut.kept for cut in cuts)])
@@ -157,7 +157,7 @@ def _least_kept(cuts: list[_Cut], count: int, bound: int) -> tuple[int, list[int
 
 
 def _kept(graph: StepGraph, forward: list[Node], segment_of: dict[int, int]) -> set[str]:
-    """Activations that are never computed again: small ones, and those that a later segment reads."""
+    """Returns the activations that are never computed again: small ones, and those that a later segment reads."""
     made = {name: segment_of[id(node)] for node in forward for name in node.outputs}
     last = max(segment_of.values())
     kept = {
@@ -171,7 +171,7 @@ def _kept(graph: StepGraph, forward: list[Node], segment_of: dict[int, int]) -> 
 
 
 def _wanted(graph: StepGraph, kept: set[str], maker: dict[str, Node]) -> set[str]:
-    """Activations that the backward pass reads and that are not kept."""
+    """Returns the activations that the backward pass reads and that are not kept."""
     return {
         name
         for node in graph.nodes
@@ -190,7 +190,7 @@ def _rerun(
     kept: set[str],
     copies: dict[str, Tensor],
 ) -> list[Node]:
-    """The kernels of a segment that lead to what is wanted of it, once more."""
+    """Returns the kernels of a segment that lead to its wanted activations, to run once more."""
     needed, chosen = set(wanted), []
     for node in reversed([n for n in forward if segment_of[id(n)] == segment]):
         if needed.intersection(node.outputs):

@@ -1,4 +1,4 @@
-"""What decides how a schedule fares on other cores and clocks than those that it was measured on, as plain data."""
+"""Traits of a schedule that predict its speed on other cores and clocks than those it was measured on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 CACHE_SIZES = tuple(2**exponent for exponent in range(9, 25))
-"""Sizes in bytes for which a nest's traffic is told: 512 bytes, which vector registers hold, to 16 MiB."""
+"""Cache sizes in bytes for which a nest's traffic is computed: from 512 bytes (vector registers) to 16 MiB."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class NestTraits:
 
     Attributes:
         flops: Floating-point operations.
-        jobs: Parts that threads can share; 1 where nothing is parallel.
-        vector_share: Share of the operations that are in vectorised loops.
-        traffic: Bytes that go through a cache of each of `CACHE_SIZES`, which never rise with the size.
+        jobs: Number of parts that threads can share; 1 if nothing is parallel.
+        vector_share: Share of the operations in vectorised loops.
+        traffic: Bytes that go through a cache, for each of `CACHE_SIZES`; they never rise with the size.
     """
 
     flops: float
@@ -27,7 +27,7 @@ class NestTraits:
     traffic: tuple[float, ...]
 
     def scaled(self, factor: float) -> NestTraits:
-        """As many times the work, in as many jobs."""
+        """Returns the traits with the work multiplied by a factor, in the same number of jobs."""
         return NestTraits(
             self.flops * factor,
             self.jobs,
@@ -36,7 +36,7 @@ class NestTraits:
         )
 
     def bytes_through(self, cache_bytes: float) -> float:
-        """Bytes that a cache of some size lets through: those of the next smaller one of `CACHE_SIZES`."""
+        """Returns the bytes that go through a cache: those of the next smaller of `CACHE_SIZES`."""
         return self.traffic[max(0, bisect_right(CACHE_SIZES, cache_bytes) - 1)]
 
 
@@ -47,12 +47,12 @@ class ScheduleTraits:
     nests: tuple[NestTraits, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data: `{"nests": [{"flops", "jobs", "vector_share", "traffic"}]}`."""
+        """Returns plain data: `{"nests": [{"flops", "jobs", "vector_share", "traffic"}]}`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> ScheduleTraits:
-        """What `to_json` gave.
+        """Returns the traits from the output of `to_json`.
 
         Raises:
             KeyError: A key is missing.

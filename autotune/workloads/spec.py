@@ -1,4 +1,4 @@
-"""Reads the text of ``--op`` and ``--roles``."""
+"""Parses the text of ``--op`` and ``--roles``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from autotune.errors import UsageError
 from autotune.workloads.operators import Expression, Kernel, Operator, Role, operator_from_spec
 
 _NOT_SHORT = ("n", "channels_last", "pad", "ceil", "epsilon_millionths", "relu", "relu6")
-"""What a short name leaves out, beside what it writes in its own way."""
+"""Fields that a short name omits, besides those that it writes in a special way."""
 
 
 def parse_operator(text: str) -> Operator:
-    """Reads an operator such as ``conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1``.
+    """Parses an operator such as ``conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1``.
 
     Args:
-        text: ``operator:key=value,...``; a pair is ``2`` or ``2x1``, a yes or no ``1`` or ``0``.
+        text: ``operator:key=value,...``. A pair is ``2`` or ``2x1``; a flag is ``1`` or ``0``.
 
     Returns:
         The operator.
@@ -25,14 +25,14 @@ def parse_operator(text: str) -> Operator:
 
 
 def parse_kernel(text: str, role: str) -> Kernel:
-    """Reads a kernel with its epilogue, such as ``conv2d:n=8,...+bias.forward:n=8,c=64,s=3136,relu=1``.
+    """Parses a kernel with its epilogue, such as ``conv2d:n=8,...+bias.forward:n=8,c=64,s=3136,relu=1``.
 
     Args:
-        text: The operator, then a ``+operator.role:key=value,...`` for each kernel that follows it.
+        text: The operator, then ``+operator.role:key=value,...`` for each kernel that follows it.
         role: The role of the first operator.
 
     Raises:
-        UsageError: As ``parse_operator`` and ``parse_roles``; or the epilogue does not fit.
+        UsageError: See ``parse_operator`` and ``parse_roles``; or the epilogue does not fit.
     """
     first, *rest = text.split("+")
     operator = parse_operator(first)
@@ -57,11 +57,11 @@ def _one_role(text: str, operator: Operator) -> Role:
 
 
 def short_name(spec: str) -> str:
-    """A kernel's name for tables: operator, sizes and epilogue, without the batch and how tensors are stored.
+    """Returns a kernel's name for tables: operator, sizes and epilogue, without batch and layout.
 
     Args:
-        spec: As ``parse_kernel`` takes it; ``conv2d c64 56x56 k64 3x3 s2+bias+relu``, for example. Kernels that
-            differ may have one short name.
+        spec: Text for ``parse_kernel``. A result is, for example, ``conv2d c64 56x56 k64 3x3 s2+bias+relu``.
+            Different kernels may have the same short name.
     """
     first, *rest = spec.split("+")
     operator, _, body = first.partition(":")
@@ -103,10 +103,10 @@ def _flags(part: str) -> str:
 
 
 def parse_roles(text: str, operator: Operator) -> tuple[Role, ...]:
-    """Reads roles such as ``forward,data_grad,weight_grad``.
+    """Parses roles such as ``forward,data_grad,weight_grad``.
 
     Args:
-        text: Roles with commas between them.
+        text: Roles, separated by commas.
         operator: The operator that must have them.
 
     Returns:

@@ -1,4 +1,4 @@
-"""From a model to the step that is run: layout, fusion, and how its memory is saved."""
+"""From a model to the step that runs: layout, fusion, and ways to save memory."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ LAYOUTS: tuple[LayoutName, ...] = ("channels_first", "channels_last")
 
 @dataclass(frozen=True)
 class StepForm:
-    """How a step is carried out; each form computes the same, but for batch norm's statistics by micro-batch.
+    """How a step is carried out. All forms compute the same, except for batch norm's statistics by micro-batch.
 
     Attributes:
         layout: Order of images and filters in memory.
-        micro_batches: Parts that the batch is taken in, one after the other; gradients are accumulated, and each
-            part is normalised by its own statistics, as with gradient accumulation in PyTorch.
-        segments: Parts of the forward pass, at most, whose activations are computed again when the backward pass
+        micro_batches: Number of parts of the batch, which run one after the other. Gradients are accumulated, and
+            each part is normalised by its own statistics, as with gradient accumulation in PyTorch.
+        segments: Most segments of the forward pass whose activations are computed again when the backward pass
             reaches them; 0 keeps all activations.
     """
 
@@ -49,7 +49,7 @@ class StepForm:
 
 
 def formed(graph: StepGraph, form: StepForm) -> StepGraph:
-    """Gives a step its form.
+    """Returns a step in a form.
 
     Args:
         graph: The plain step for one micro-batch: a whole batch where there is one part. A described step is in
@@ -86,10 +86,10 @@ class TrainingStep:
 
     Attributes:
         model: A built-in model's name, or ``package.module:factory`` or ``file.py:factory`` for a PyTorch module.
-        batch: Samples in a step.
+        batch: Number of samples in a step.
         classes: Classes of a built-in model; a PyTorch module has its own.
-        optimizer: How parameters are updated.
-        input_shape: Shape of a sample of a PyTorch module, where it does not say so itself.
+        optimizer: The optimiser of the parameters.
+        input_shape: Shape of a sample of a PyTorch module, if the module does not define it.
         seed: PyTorch's seed, set before a PyTorch module is made.
         module: A PyTorch module that is there already, of which ``model`` is only the name.
         train: Patterns of the parameters of a PyTorch module that train; empty for all that require a gradient.
@@ -106,14 +106,14 @@ class TrainingStep:
 
     @property
     def captured(self) -> bool:
-        """Whether the model is the user's own."""
+        """Whether the model is the user's own PyTorch module."""
         return self.module is not None or ":" in self.model
 
     def graph(self, form: StepForm) -> StepGraph:
         """Builds the step in a form.
 
         Raises:
-            UsageError: Unknown model, impossible sizes, or parts that do not make up the batch.
+            UsageError: The model is unknown, a size is impossible, or the batch cannot be split into these parts.
         """
         return formed(self.plain(form.micro_batches, layout=form.layout)[0], form)
 
@@ -123,10 +123,10 @@ class TrainingStep:
         seed: int | None = None,
         layout: LayoutName = "channels_first",
     ) -> tuple[StepGraph, dict[str, NDArray[Any]]]:
-        """Builds the step of one of ``parts`` parts of the batch, without a form.
+        """Builds the step for one of ``parts`` equal parts of the batch, without a form.
 
         Args:
-            parts: Equal parts of the batch.
+            parts: Number of equal parts.
             seed: PyTorch's seed; None for the step's own.
             layout: Layout of a described step; any other has its channels first.
 
@@ -182,25 +182,26 @@ class TrainingStep:
         return wanted_step(self.model, given, self.batch, self.input_shape, self.train)
 
     def values(self, graph: StepGraph, seed: int) -> dict[str, NDArray[Any]]:
-        """First values of the sources of this step in some form, in their stored order.
+        """Returns the first values of this step's sources in some form, in their stored order.
 
-        Parameters are drawn by the seed; a PyTorch module's are its own, made after its seed was set to this one.
+        Parameters are drawn with the seed. A PyTorch module's parameters are its own; its seed is set to this seed
+        before it is made.
         """
         own = self.plain(seed=seed)[1] if self.captured else {}
         stored = {name: graph.by_name[name].stored(array) for name, array in own.items()}
         return initial_values(graph, seed) | stored
 
     def parts(self) -> list[int]:
-        """Numbers of equal parts that the batch can be taken in."""
+        """Returns the numbers of equal parts that the batch can be split into."""
         return [n for n in range(1, self.batch + 1) if self.batch % n == 0]
 
     @property
     def forms_at_most(self) -> int:
-        """How many forms `forms` yields at most."""
+        """Most forms that `forms` can yield."""
         return len(self.parts()) * len(_SEGMENTS)
 
     def forms(self, layout: LayoutName) -> Iterator[tuple[StepForm, StepGraph]]:
-        """Every form that saves memory, and the plain one first, with its step; equal steps come once.
+        """Yields every form, the plain one first, with its step. Equal steps are yielded once.
 
         Raises:
             UsageError: The model cannot be built at the whole batch.
@@ -210,15 +211,15 @@ class TrainingStep:
                 yield from self.forms_of(parts, layout)
             except UsageError:
                 if parts == 1:
-                    raise  # Else too few samples a part, such as one for batch norm on features.
+                    raise  # Otherwise: too few samples per part for the model.
 
     def forms_of(
         self, parts: int, layout: LayoutName, segments: Sequence[int] = _SEGMENTS
     ) -> Iterator[tuple[StepForm, StepGraph]]:
-        """The forms of so many parts of the batch, with their steps; equal steps come once.
+        """Yields the forms with this number of parts, with their steps. Equal steps are yielded once.
 
         Raises:
-            UsageError: The model cannot be built in such parts.
+            UsageError: The model cannot be built for such parts.
         """
         plain = self.plain(parts, layout=layout)[0]
         seen = set()

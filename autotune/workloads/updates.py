@@ -13,14 +13,14 @@ from autotune.workloads.optimizer import Optimizer
 def write_updates(
     step: StepRecorder, optimizer: Optimizer, gradients: Sequence[tuple[Tensor, str]]
 ) -> None:
-    """Appends one update for each parameter, and what all of them share.
+    """Appends one update per parameter, and what all updates share.
 
     The optimiser's settings become constants with their names. A parameter ``fc.weight`` gets the state
-    ``fc.weight.velocity`` with momentum, ``fc.weight.first`` and ``fc.weight.second`` with Adam. Adam's
+    ``fc.weight.velocity`` with momentum, or ``fc.weight.first`` and ``fc.weight.second`` with Adam. Adam's
     ``beta1_power`` and ``beta2_power`` are states that are updated once, before the parameters.
 
     Args:
-        step: Where to append.
+        step: The step to append to.
         optimizer: The optimiser.
         gradients: Each parameter with the name of its gradient.
     """
@@ -60,7 +60,7 @@ def _update(
 
 
 def _power(step: StepRecorder, base: str) -> str:
-    """Appends the power of ``base`` that counts the steps; returns its name after the update."""
+    """Appends the running power of ``base``, which counts the steps; returns its name after the update."""
     power = step.define(f"{base}_power", (1,), "state", initial=Initial("constant", 1.0))
     updated = step.define(f"{power}.updated", (1,), "updated")
     step.run(power, RunningPower(1), "update", (power, base), (updated,))

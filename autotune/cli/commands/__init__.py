@@ -1,4 +1,4 @@
-"""One file a command: it parses options, calls a job, and prints."""
+"""One file per command: it parses options, calls a job, and prints the result."""
 
 import lazy_loader
 

@@ -89,7 +89,7 @@ def breakdown(
 
 
 def _summed(shares: list[Share]) -> list[Share]:
-    """The shares by role alone, largest first."""
+    """Returns the shares summed by role, largest first."""
     from autotune.records import Share
 
     sums: dict[str, float] = {}

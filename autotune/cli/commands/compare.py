@@ -1,4 +1,4 @@
-"""`autotune compare`: two runs of one kind beside each other."""
+"""`autotune compare`: compares two runs of one kind."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def compare(
 
 
 def show(found: dict[str, Any]) -> None:
-    """Prints two runs beside each other."""
+    """Prints a comparison of two runs."""
     from autotune.report.comparing import text as texts
 
     for side in ("first", "second"):
@@ -160,7 +160,7 @@ def show(found: dict[str, Any]) -> None:
 
 
 def _by_difference(tasks: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Kernels with their numbers, first those that differ most in their time of a step."""
+    """Returns kernels with their numbers, those with the largest difference in a step first."""
 
     def differs_ms(task: dict[str, Any]) -> float:
         both = task["first_ms"], task["second_ms"]

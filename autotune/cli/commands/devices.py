@@ -1,4 +1,4 @@
-"""`autotune devices`: phones, boards and this host; what can be tuned on them; what was left changed."""
+"""`autotune devices`: phones, boards and this host; what can be tuned on them; changes that were left."""
 
 from __future__ import annotations
 

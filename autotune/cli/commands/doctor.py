@@ -1,4 +1,4 @@
-"""`autotune doctor`: what this machine has, what it lacks, and how to fix it."""
+"""`autotune doctor`: what this machine has, what is missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def doctor(
 def _plain(check: Check) -> dict[str, Any]:
     found = asdict(check)
     fix = found.pop("fix")
-    return {**found, "mend": fix}  # Its name in version 1 of this output.
+    return {**found, "mend": fix}  # The field's name in version 1 of this output.
 
 
 def write_report(checks: list[Check], ready: bool) -> None:
-    """Prints what was found, and how to fix what is missing."""
+    """Prints the findings, and how to fix what is missing."""
     write_table(
         (
             Column("check"),

@@ -1,4 +1,4 @@
-"""`autotune export`: writes tuned kernels as a library that others can load."""
+"""`autotune export`: writes tuned kernels as a library for other programs."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def export(
 
 
 def _write_csv(file: Path, runs: Sequence[Path]) -> None:
-    """Writes the figures of one run as a table."""
+    """Writes the figures of one run as a CSV table."""
     from autotune.cli.commands.report import csv_of, write_page
     from autotune.errors import UsageError
     from autotune.records import read_run

@@ -27,7 +27,7 @@ _SIDES = (("untuned", "untuned"), ("tuned", "tuned"), ("pytorch", "PyTorch eager
 
 
 def show(result: Result, notice: str | None) -> None:
-    """Prints a result on stdout, as a table."""
+    """Prints a result as a table on stdout."""
     numbered = sorted(enumerate(result.tasks, start=1), key=lambda one: -_saved_ms(one[1]))
     write_table(
         (
@@ -83,7 +83,7 @@ def show(result: Result, notice: str | None) -> None:
 
 
 def _saved_ms(task: TaskResult) -> float:
-    """What tuning a kernel saves of a step; kernels of which it is not known come last."""
+    """Returns what tuning a kernel saves in a step; kernels for which it is unknown come last."""
     if task.default_ms is None or task.tuned_ms is None:
         return -math.inf
     return task.count * (task.default_ms - task.tuned_ms)
@@ -100,11 +100,11 @@ def _time(ms: float | None) -> str:
 
 
 def show_step(outcome: StepOutcome, *, as_json: bool, wanted: bool) -> None:
-    """Prints what became of the step, below the table.
+    """Prints the measured step below the table, or why it was not measured.
 
     Args:
-        outcome: What became of it.
-        as_json: Whether stdout has JSON: then only the log tells.
+        outcome: The outcome of measuring the step.
+        as_json: Whether stdout has JSON; then messages go to the log only.
         wanted: Whether the step was to be measured.
     """
     if not outcome.why_not:
@@ -119,7 +119,7 @@ def show_step(outcome: StepOutcome, *, as_json: bool, wanted: bool) -> None:
 
 
 def show_measured(found: dict[str, Any]) -> None:
-    """Prints the object `measured_step` of a result, in lines below what was predicted."""
+    """Prints the object `measured_step` of a result, below the predicted step."""
     told = []
     for side, name in _SIDES:
         if (one := found[side]) is not None:
@@ -144,7 +144,7 @@ def show_measured(found: dict[str, Any]) -> None:
 
 
 def write_next_of(request: ResolvedRequest, done: Tuned) -> None:
-    """Says which command comes after a kernel run: its step where this machine runs it, else its page."""
+    """Prints the next command after a kernel run: its step if this machine can run it, otherwise its report."""
     tuned, step = request.tuned, request.step
     here = tuned.fleet is None and tuned.cores is None and tuned.target.family == "cpu"
     if step is None or not here or done.result.stand_in:

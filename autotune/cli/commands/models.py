@@ -1,4 +1,4 @@
-"""`autotune models`: what can be trained, and what a step of it costs."""
+"""`autotune models`: the models that can be trained, and the cost of a step."""
 
 from __future__ import annotations
 

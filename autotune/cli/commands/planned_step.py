@@ -1,4 +1,4 @@
-"""`autotune step --plan`: the step that a joint search planned, on the device that it is for."""
+"""`autotune step --plan`: the step that a joint search planned, on its device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def show_plan(
     *,
     as_json: bool,
 ) -> int:
-    """Measures a plan, and prints what came out; see `measured_plan`."""
+    """Measures a plan, and prints the result; see `measured_plan`."""
     measured_plan(path, runs, device, ssh, least_seconds, write_json if as_json else _show)
     return 0
 

@@ -1,4 +1,4 @@
-"""`autotune profile`: what each operator of a training step takes on a device."""
+"""`autotune profile`: the cost of each operator of a training step on a device."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def profile(
 
 
 def show(found: dict[str, Any], folder: Path) -> None:
-    """Prints a profile: roles, then the calls that take most."""
+    """Prints a profile: roles, then the longest calls."""
     heads = (
         number("time"),
         number("share"),

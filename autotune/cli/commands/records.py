@@ -1,4 +1,4 @@
-"""`autotune records`: databases of what runs have measured, to be merged, compared and shipped."""
+"""`autotune records`: databases of measurements of runs, to merge, compare and ship."""
 
 from __future__ import annotations
 
@@ -465,7 +465,7 @@ def _tell_written(written: Sequence[tuple[Path, Database, int]], note: str, json
 
 
 def _tell_next(written: Sequence[tuple[Path, Database, int]]) -> None:
-    """How a run begins with the first of the records that were written."""
+    """Prints the command that starts a run from the first of the written databases."""
     from autotune.workloads.models import MODELS
 
     known = {model.name for model in MODELS}
@@ -483,5 +483,5 @@ def _ms(value: float | None) -> str:
 
 
 def _gain_ms(row: dict[str, Any]) -> float:
-    """What the best schedule of a kernel saves of its untuned time; those of which it is not known come last."""
+    """Returns what a kernel's best schedule saves over its untuned time; kernels without that time come last."""
     return -math.inf if row["default_ms"] is None else row["default_ms"] - row["best_ms"]

@@ -67,7 +67,7 @@ def report(
 
 
 def write_page(path: Path, html: str) -> None:
-    """Writes a page whole or not at all.
+    """Writes a page, completely or not at all.
 
     Raises:
         UsageError: It cannot be written there.
@@ -82,10 +82,10 @@ def write_page(path: Path, html: str) -> None:
 
 
 def _page(found: Run) -> str:
-    """The page of a run, by its kind.
+    """Returns the page of a run, by its kind.
 
     Raises:
-        UsageError: It has no page, or nothing was measured yet.
+        UsageError: The run has no page, or nothing was measured yet.
         RecordError: Its records are damaged.
     """
     from autotune.errors import UsageError
@@ -114,10 +114,10 @@ def _page(found: Run) -> str:
 
 
 def _unfinished(run: Run, kind: str) -> str:
-    """That a run has not ended, in words.
+    """Returns a text saying that a run has not ended.
 
     Raises:
-        UsageError: There is nothing to show of it yet.
+        UsageError: There is nothing to show yet.
     """
     from autotune.errors import UsageError
     from autotune.records import how_to_end
@@ -140,7 +140,7 @@ def _unfinished(run: Run, kind: str) -> str:
 
 
 def csv_of(run: Run) -> str:
-    """A run's kernels, or configurations, as a CSV table.
+    """Returns a run's kernels, or configurations, as a CSV table.
 
     Raises:
         UsageError: The run is of another kind, or nothing was measured yet.
@@ -167,10 +167,10 @@ def _t4(run: Run) -> dict[str, Any]:
 
 
 def _of_kernels(run: Run) -> bool:
-    """Whether a run that other programs can be told of is one of kernels, and not a search.
+    """Returns whether a run that can be exported as data is a kernel run; otherwise it is a search.
 
     Raises:
-        UsageError: It is of another kind, or nothing was measured yet.
+        UsageError: The run is of another kind, or nothing was measured yet.
     """
     from autotune.errors import UsageError
     from autotune.records import kind_of
@@ -233,7 +233,7 @@ def _profile(run: Run) -> str:
 
 
 def _timeline(run: Run) -> dict[str, Any]:
-    """Power and calls over the time of a profile, from its raw records."""
+    """Returns power and calls of a profile over time, from its raw records."""
     from autotune.errors import RecordError
     from autotune.measurement import Timeline, timeline
     from autotune.power import Meter

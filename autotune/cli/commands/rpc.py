@@ -1,4 +1,4 @@
-"""`autotune rpc`: the device server, built for the machine that it is to run on."""
+"""`autotune rpc`: the device server, built for the device's platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`autotune runs`: the runs that a folder holds."""
+"""`autotune runs`: the runs in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`autotune targets`: what can be tuned for."""
+"""`autotune targets`: the targets that can be tuned for."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def targets(
 
 
 def _limits_text(target: TargetSpec, limits: Limits | None) -> str:
-    """What a work-group may use on a GPU, or a processor's cores."""
+    """Returns the limits of a work-group on a GPU, or a processor's number of cores."""
     if limits is None:
         cores = dict(target.tvm).get("num-cores")
         return f"{cores} cores" if cores else "this host's cores"

@@ -1,4 +1,4 @@
-"""`autotune tracker`: a TVM tracker with the connected devices on it."""
+"""`autotune tracker`: a TVM tracker that serves the connected devices."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def up(
         try:
             deployments.append(_deployment(serial, kind, key, per_cluster, server))
         except DeviceError as error:
-            # One that was not asked for by its name does not keep the others from serving.
+            # A device that was not named does not keep the others from serving.
             if device:
                 raise
             typer.echo(f"autotune: warning: {serial} is left out: {error}", err=True)
@@ -140,7 +140,7 @@ def _deployment(
             for cluster in info.clusters
         ]
     if server is None:
-        # An emulated phone runs glibc's programs, whatever it says it is.
+        # An emulated phone runs programs that are linked against glibc, whatever it reports.
         android = info.sdk is not None and not info.emulated
         platform = platform_of(info.abi, android=android)
         folder = device_server.bundle(
@@ -168,7 +168,7 @@ def _deployment(
 
 
 def _own_server(server: Path) -> tuple[Path, str]:
-    """A folder to push, and the program in it: a folder of ours, or a program with TVM's options alone in one."""
+    """Returns a folder to push and the program in it: a folder of ours, or a new one with a user's TVM server."""
     import os
     import shutil
 
@@ -191,7 +191,7 @@ def _own_server(server: Path) -> tuple[Path, str]:
 
 
 def _key(info: DeviceInfo) -> str:
-    """Of the graphics processor where it can be used, else of the chip: `adreno640`, `sd855`."""
+    """Returns the key of the graphics processor if it can be used, otherwise of the chip: `adreno640`, `sd855`."""
     if info.kind == "local":
         return "local"
     return _slug(info.gpu.name if info.gpu and info.opencl else info.soc)
@@ -199,7 +199,7 @@ def _key(info: DeviceInfo) -> str:
 
 def _slug(name: str) -> str:
     short = name.lower().replace("(tm)", "").replace("snapdragon", "sd")
-    # Qualcomm's driver names a revision as well: Adreno640v2.
+    # Qualcomm's driver appends a revision: Adreno640v2.
     short = re.sub(r"^(adreno\d+)v\d+$", r"\1", short)
     return re.sub(r"[^a-z0-9]", "", short) or "device"
 
@@ -246,7 +246,7 @@ def _running() -> FleetState:
 
 
 def _show(found: FleetState, *, as_json: bool) -> bool:
-    """Prints what a tracker does; whether it answers."""
+    """Prints the state of a tracker; returns whether it answers."""
     from autotune.errors import TransientDeviceError
     from autotune.tracker import TrackerLink
 

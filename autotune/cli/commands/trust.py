@@ -1,4 +1,4 @@
-"""`autotune trust`: allows what a run or a plan names."""
+"""`autotune trust`: allows the resources that a run or a plan names."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def verify(
 
 
 def _remote(serial: str, ssh: Sequence[str]) -> Remote:
-    """The device of a serial, and what is built for it."""
+    """Returns the device with this serial, and its platform."""
     from autotune.compiler.export import Remote
     from autotune.compiler.native import platform_of
     from autotune.devices import choose, probe, reach

@@ -1,4 +1,4 @@
-"""Options that commands share, and what shells complete."""
+"""Options that commands share, and the completions for shells."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What shells offer where a name is typed: known without TVM, and at once."""
+"""Shell completions of names. They are quick, and do not need TVM."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ PROGRAM, VARIABLE = "autotune", "_AUTOTUNE_COMPLETE"
 
 
 def targets(incomplete: str) -> list[str]:
-    """Names of targets."""
+    """Completes names of targets."""
     from autotune.compiler.target import TARGETS
 
     return _beginning(incomplete, [target.name for target in TARGETS])
 
 
 def models(incomplete: str) -> list[str]:
-    """Names of built-in models."""
+    """Completes names of built-in models."""
     from autotune.workloads.models import MODELS
 
     return _beginning(incomplete, [model.name for model in MODELS])
 
 
 def profiles(incomplete: str) -> list[str]:
-    """Names of emulated devices."""
+    """Completes names of emulated devices."""
     from autotune.emulator.model import profile
 
     return _beginning(incomplete, list(profile.names()))
 
 
 def spaces(incomplete: str) -> list[str]:
-    """Shipped spaces of cores and clocks."""
+    """Completes names of the shipped spaces of cores and clocks."""
     from autotune.compiler.target import folder
 
     names = (path.stem for path in folder().joinpath("cpu_config").glob("*.toml"))
@@ -44,7 +44,7 @@ def spaces(incomplete: str) -> list[str]:
 
 
 def runs(incomplete: str) -> list[str]:
-    """`latest`, and the runs of the folder that is typed, or of `logs`."""
+    """Completes `latest`, and the runs in the typed folder or in `logs`."""
     from autotune.cli.options.latest import LATEST, LOGS
 
     typed = Path(incomplete).parent if "/" in incomplete else LOGS
@@ -53,22 +53,22 @@ def runs(incomplete: str) -> list[str]:
 
 
 def objectives(incomplete: str) -> list[str]:
-    """What a search can make small."""
+    """Completes objectives of a search."""
     return _beginning(incomplete, ["latency", "energy", "edp", "pareto"])
 
 
 def formats(incomplete: str) -> list[str]:
-    """What an export can be."""
+    """Completes formats of an export."""
     return _beginning(incomplete, ["tvm", "c", "opencl"])
 
 
 def platforms(incomplete: str) -> list[str]:
-    """What programs are built for."""
+    """Completes platforms that programs are built for."""
     return _beginning(incomplete, ["host", "linux-aarch64", "android-arm64"])
 
 
 def optimizers(incomplete: str) -> list[str]:
-    """What updates parameters."""
+    """Completes names of optimisers."""
     from autotune.workloads import ALGORITHMS
 
     return _beginning(incomplete, list(ALGORITHMS))
@@ -79,9 +79,9 @@ def _beginning(incomplete: str, names: list[str]) -> list[str]:
 
 
 def ready_to_complete() -> None:
-    """Makes the command line answer shells that ask what may be typed next."""
+    """Makes the command line answer the shells' completion requests."""
     if VARIABLE in os.environ:
-        # Bash takes `--target=ad` for three words.
+        # Bash splits `--target=ad` into three words.
         words, joined = re.subn(r" =(?= \S)", "", os.environ.get("COMP_WORDS", ""))
         if joined:
             os.environ["COMP_WORDS"] = words

@@ -1,4 +1,4 @@
-"""`latest`, the name of the newest run, wherever a command takes a run."""
+"""`latest`: the name of the newest run, usable wherever a command takes a run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LOGS = Path("logs")
 
 
 def run_path(*kinds: str) -> Callable[[str], Path]:
-    """What reads the path of a run in which `latest` stands for the newest run of some kinds, or of any.
+    """Returns a parser of run paths in which `latest` is the newest run of the given kinds.
 
-    `latest` is the newest run in `logs`, and `DIR/latest` that in another folder; what lies in a run may follow, as
-    in `latest/plans/best.json`. A file or folder of that name counts before it.
+    `latest` is the newest run in `logs`, and `DIR/latest` is the newest run in another folder. A path in the run
+    may follow, as in `latest/plans/best.json`. An existing file or folder of that name has precedence.
 
     Args:
-        kinds: Of `autotune.records.run_kinds.Kind`; none for all.
+        kinds: Kinds as in `autotune.records.run_kinds.Kind`; none for all.
     """
 
     def path(text: str) -> Path:
@@ -29,10 +29,10 @@ def run_path(*kinds: str) -> Callable[[str], Path]:
 
 
 def newest_at(path: Path, kinds: tuple[str, ...]) -> Path:
-    """A path with its `latest` replaced, see `run_path`.
+    """Returns a path with its `latest` replaced; see `run_path`.
 
     Raises:
-        UsageError: There is no such run, or nothing but a run of a similar name.
+        UsageError: There is no such run, or only a run of a similar name.
     """
     if path.exists():
         return path
@@ -54,11 +54,12 @@ def newest_at(path: Path, kinds: tuple[str, ...]) -> Path:
 
 
 def all_runs(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The runs of a folder with their `run.json`, the newest first; those that cannot be read are left out."""
+    """Yields the runs in a folder with their `run.json`, newest first. Unreadable ones are left out."""
     from autotune.records import read_json
 
     made = [(path.stat().st_mtime_ns, path) for path in folder.glob("*/run.json")]
-    # The name begins with the second that a run was made in; runs of one second are told apart by their files.
+    # The name begins with the second in which a run was made. Runs of the same second are ordered by their files'
+    # times.
     made.sort(key=lambda one: (one[1].parent.name[:16], one[0]), reverse=True)
     for _, path in made:
         try:

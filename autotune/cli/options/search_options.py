@@ -1,4 +1,4 @@
-"""Options that say on what, within which limits and how a search measures, shared by the commands that search."""
+"""Options of commands that search: the device, the limits and how to measure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`-v` and `-q`, before or after the command."""
+"""The options `-v` and `-q`, before or after the command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.")]
 
 
 def with_verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options `-v` and `-q`, as `autotune` itself has them."""
+    """Adds the options `-v` and `-q` to a command; `autotune` itself has them too."""
 
     @functools.wraps(command)
     def wrapper(*args: Any, verbose: bool, quiet: bool, **options: Any) -> Any:

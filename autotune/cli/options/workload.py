@@ -1,4 +1,4 @@
-"""Options that say which training step is meant, shared by the commands that tune and run one."""
+"""Options that define the training step, shared by the commands that tune and run one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`autotune cpu-config`: which cores and clocks to train on."""
+"""`autotune cpu-config`: finds the cores and clocks to train on."""
 
 from __future__ import annotations
 

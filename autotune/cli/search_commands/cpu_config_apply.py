@@ -1,4 +1,4 @@
-"""`autotune cpu-config apply`: sets what a search has found."""
+"""`autotune cpu-config apply`: applies the configuration that a search has found."""
 
 from __future__ import annotations
 

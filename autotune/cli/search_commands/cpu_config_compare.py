@@ -1,4 +1,4 @@
-"""`autotune cpu-config compare`: which of two configurations is better, and how sure that is."""
+"""`autotune cpu-config compare`: determines which of two configurations is better, and how certain this is."""
 
 from __future__ import annotations
 

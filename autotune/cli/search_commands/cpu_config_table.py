@@ -72,7 +72,7 @@ def show(found: dict[str, Any], folder: Path) -> None:
 
 
 def _show_sequential(other: dict[str, Any] | None) -> None:
-    """What a joint search gained over tuning kernels first and choosing cores afterwards."""
+    """Prints the gain of a joint search over tuning kernels first and choosing cores afterwards."""
     if other is None:
         return
     for name in GAINS:

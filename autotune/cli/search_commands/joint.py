@@ -61,7 +61,7 @@ def joint(
         ),
     ] = None,
     gpu_memory: Annotated[
-        Literal["copy", "map"] | None,  # MemoryKind, whose room takes half a second to import
+        Literal["copy", "map"] | None,  # MemoryKind; importing its room takes 0.5 s.
         typer.Option(
             help="How tensors get to the GPU: copy, or map (zero-copy where memory is unified). "
             "[default: what takes less time]"

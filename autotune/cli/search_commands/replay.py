@@ -65,7 +65,8 @@ def replay(
     """
     import os
 
-    # The models' matrices are small: more threads only wait for each other. It is read when numpy is imported.
+    # The models' matrices are small: more threads would only wait for each other. numpy reads this when it is
+    # imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from autotune.jobs.search import ReplayRequest
     from autotune.jobs.search import replay as carried_out

@@ -1,4 +1,4 @@
-"""A search that is carried out, and what it found, on stdout."""
+"""Carries out a search, and prints its result on stdout."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from autotune.jobs.search import Search
 def carry_out(
     request: SearchRequest, logs: Path | None, resume: Path | None, *, as_json: bool
 ) -> int:
-    """Searches as it is asked for, or goes on with a run; prints what was found, and gives the exit code.
+    """Starts or resumes a search, prints the result, and returns the exit code.
 
     Args:
-        request: What is asked for; beside a run that goes on, only trials and a storage.
-        logs: Folder that a new run's folder is made in; None for `logs`.
-        resume: The run to go on with; None for a new one.
+        request: The request; when resuming, only trials and a storage.
+        logs: Folder of the new run's folder; None for `logs`.
+        resume: The run to resume; None for a new one.
         as_json: Print the JSON object instead of the table.
 
     Raises:

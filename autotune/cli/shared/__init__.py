@@ -1,4 +1,4 @@
-"""What is printed on stdout, and the help of commands."""
+"""Output on stdout, and the help of commands."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Help of commands: options in groups, at the width of the terminal."""
+"""Help of commands, with options in groups, at the width of the terminal."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _GROUPS = {
     ),
     "Output": ("out", "logs", "name", "kind", "html", "json", "wide", "verbose", "quiet", "help"),
 }  # fmt: skip
-"""The group of each option by its name in Python, as commands share them; those that are not here are advanced."""
+"""Group of each option, by its Python name, as commands share it. All other options are advanced."""
 _ADVANCED = "Advanced"
 _FEW = 8
-"""So many options need no groups."""
+"""Up to this number of options need no groups."""
 _AS_IT_IS = "\b"
-"""Begins a paragraph that is not filled anew."""
+"""Begins a paragraph that is not reflowed."""
 _PROGRAM, _GOES_ON = "autotune ", " \\"
 _WORDS = re.compile(r"--\S+ (?:'[^']*'|(?!-)\S+)|'[^']*'|\S+")
-"""Words of a command: an option has its value with it."""
+"""Words of a command. An option and its value are one word."""
 _COLUMN = re.compile(r"\s*\S+\s{2,}")
-"""The first column of a table, with the space to the next."""
+"""First column of a table, with the space before the next."""
 
 
 def group_of(option: str) -> str:
-    """The group of an option."""
+    """Returns the group of an option."""
     return next((name for name, options in _GROUPS.items() if option in options), _ADVANCED)
 
 
@@ -66,9 +66,9 @@ def _write_options(command: TyperCommand | TyperGroup, context: Any, formatter: 
 
 
 def _fitted(text: str, width: int) -> str:
-    """Help whose examples and tables, which are written as they are, are no wider.
+    """Returns help text whose examples and tables, which are not reflowed, fit the width.
 
-    A command goes on in the next line as a shell takes it, and has no option apart from its value.
+    A command continues on the next line in shell syntax. An option is not separated from its value.
     """
     fitted: list[str] = []
     written = False
@@ -102,10 +102,10 @@ def _write_text(command: TyperCommand | TyperGroup, formatter: Any) -> None:
 
 
 class Command(TyperCommand):
-    """A command whose help has its options in groups."""
+    """A command whose help shows options in groups."""
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Writes what it does, with examples."""
+        """Writes the description, with examples."""
         _write_text(self, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -114,10 +114,10 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A command of commands whose help has its options in groups."""
+    """A command with subcommands, whose help shows options in groups."""
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Writes what they do, with examples."""
+        """Writes the description, with examples."""
         _write_text(self, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

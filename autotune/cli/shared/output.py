@@ -21,7 +21,7 @@ from autotune.jobs.provenance import command_line_of
 
 SCHEMA_VERSION = 1
 _NARROWEST, _UNKNOWN = 80, 100
-"""Columns of characters that a table takes at least, and where no terminal says how many there are."""
+"""Least width of a table in characters, and its width if no terminal determines it."""
 _GAP = "  "
 _SHORTEST = 8
 _NOTHING = ("", "-")
@@ -37,11 +37,11 @@ class Column:
 
     Attributes:
         title: Its heading.
-        right: Whether it is flushed right, as numbers are.
-        rank: 0 for a column that is always shown; of the others, the one of highest rank goes first.
-        least: Characters that its cells may be cut to, so that other columns have room; 0 for no cutting.
-        prose: Whether long cells go on in the next line in place of being cut.
-        whole: Shown with `--wide` only, in place of the column before it, which is short for it.
+        right: Whether it is right-aligned, as numbers are.
+        rank: 0 for a column that is always shown. Of the others, the one with the highest rank is dropped first.
+        least: Width to which its cells may be shortened to make room for other columns; 0 for no shortening.
+        prose: Whether long cells are wrapped instead of shortened.
+        whole: Whether it is shown only with `--wide`, where it replaces the column before it, its short form.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Column:
 
 
 def number(title: str, rank: int = 0) -> Column:
-    """A column of numbers."""
+    """Returns a column of numbers."""
     return Column(title, right=True, rank=rank)
 
 
@@ -61,7 +61,7 @@ def write_json(content: Mapping[str, Any]) -> None:
     """Writes one object with its `schema_version` to stdout.
 
     Raises:
-        RecordError: It has a number that JSON does not have.
+        RecordError: It has a number that JSON cannot represent.
     """
     from autotune.records import json_text
 
@@ -70,18 +70,18 @@ def write_json(content: Mapping[str, Any]) -> None:
 
 
 def write_error(message: str, hint: str, kind: str) -> None:
-    """Writes an error as JSON, unless a result was written."""
+    """Writes an error as JSON, unless a result was already written."""
     if not _WRITTEN.get():
         write_json({"error": {"message": message, "hint": hint, "kind": kind}})
 
 
 def write_next(*words: object) -> None:
-    """Says on stderr which command comes next; not where only errors are asked for."""
+    """Prints the next command to stderr, unless only errors are requested."""
     say_next("autotune", *words)
 
 
 def say_next(program: str, *words: object) -> None:
-    """The same of another program."""
+    """Like `write_next`, for another program."""
     from autotune.console import is_quiet
 
     command = " ".join([program, shlex.join(map(str, words))]).rstrip()
@@ -91,7 +91,7 @@ def say_next(program: str, *words: object) -> None:
 
 @contextmanager
 def command_of(arguments: Sequence[str]) -> Iterator[None]:
-    """Keeps what the command line was, for results and runs, and what was written of the result."""
+    """Keeps the command line for results and runs, and tracks whether a result was written."""
     written = _WRITTEN.set(False)
     try:
         with command_line_of(arguments):
@@ -101,7 +101,7 @@ def command_of(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command that prints tables the option `--wide`."""
+    """Adds the option `--wide` to a command that prints tables."""
 
     @functools.wraps(command)
     def wrapper(*args: Any, wide: bool = False, **options: Any) -> Any:
@@ -120,7 +120,7 @@ def with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def terminal_width() -> int | None:
-    """Characters in a line of stdout, as the terminal or `COLUMNS` says; None where neither does."""
+    """Returns the width of stdout in characters, by the terminal or `COLUMNS`; None if neither is known."""
     asked = os.environ.get("COLUMNS", "")
     found = int(asked) if asked.isdecimal() else 0
     if found == 0:
@@ -132,7 +132,7 @@ def terminal_width() -> int | None:
 
 
 def write_text(text: str) -> None:
-    """Writes sentences to stdout, broken between words where the terminal ends; whole into a file or a pipe."""
+    """Writes text to stdout, wrapped to the terminal's width; not wrapped in a file or a pipe."""
     width = terminal_width()
     if width is None:
         print(text)
@@ -145,14 +145,13 @@ def write_text(text: str) -> None:
 
 
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Writes a table to stdout, no line of which is wider than the terminal.
+    """Writes a table to stdout, no wider than the terminal.
 
-    Where there is no room for all of it, columns are left out by their rank, and long cells are cut in the middle;
-    a line below the table names the columns that are missing. Ranked columns with nothing in them are left out too.
-    With `--wide` all of it is shown.
+    If there is no room, columns are dropped by rank, and long cells are shortened in the middle. A line below the
+    table names the missing columns. Empty columns with a rank are dropped too. With `--wide`, everything is shown.
 
     Args:
-        columns: From the left.
+        columns: Columns from left to right.
         rows: Cells, one for each column.
     """
     every = [[_one_line(cell) for cell in row] for row in rows]
@@ -184,7 +183,7 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
 def _fitted(
     columns: Sequence[Column], natural: Sequence[int], told: Sequence[int], room: int
 ) -> tuple[list[int], list[int], list[str]]:
-    """The columns that are shown, how wide each of all columns is, and the names of those that are not shown."""
+    """Returns the shown columns, the width of every column, and the titles of columns that are not shown."""
     shown = list(told)
     least = [
         min(wide, max(column.least, _cells(column.title))) if column.least or column.prose else wide
@@ -202,7 +201,7 @@ def _fitted(
         shown.remove(at)
         missing.append(at)
     widths = list(natural)
-    # Names that need not be cut at most widths may have to be; numbers never are.
+    # Names whose minimum width does not suffice may be shortened further; numbers never are.
     shortest = [
         wide if column.right else min(wide, _SHORTEST)
         for column, wide in zip(columns, natural, strict=True)
@@ -241,7 +240,7 @@ def _lines(
 
 
 def _broken(text: str, room: int, column: Column) -> list[str]:
-    """A cell's lines."""
+    """Returns the lines of a cell."""
     if _cells(text) <= room:
         return [text]
     if column.prose:
@@ -250,7 +249,7 @@ def _broken(text: str, room: int, column: Column) -> list[str]:
 
 
 def _cut(text: str, room: int) -> str:
-    """A text without its middle."""
+    """Returns a text with its middle removed."""
     tail = (room - 1) // 3
     head = room - 1 - tail
     while _cells(text[:head]) > room - 1 - tail:
@@ -269,7 +268,7 @@ def _padded(text: str, room: int, column: Column) -> str:
 
 
 def _cells(text: str) -> int:
-    """How many characters wide a text is on a terminal."""
+    """Returns the width of a text on a terminal, in characters."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -282,7 +281,7 @@ def _one_line(text: str) -> str:
 
 
 def time_text(seconds: float | None) -> str:
-    """A time with three digits in the unit in which it reads best; `-` for none."""
+    """Returns a time with three digits in the most readable unit; `-` for None."""
     if seconds is None:
         return "-"
     scale, unit = _unit(seconds)
@@ -290,7 +289,7 @@ def time_text(seconds: float | None) -> str:
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """The unit in which a time is below 1000, if there is one."""
+    """Returns scale and name of the unit in which a time is below 1000, or of seconds if there is none."""
     for scale, unit in ((1e6, "us"), (1e3, "ms")):
         if float(f"{seconds * scale:.3g}") < 1000:
             return scale, unit
@@ -298,7 +297,7 @@ def _unit(seconds: float) -> tuple[float, str]:
 
 
 def _fixed(value: float) -> str:
-    """Three digits, without an exponent where that can be."""
+    """Returns three digits, without an exponent if possible."""
     value = float(f"{value:.3g}")
     if 0 < value < 0.1:
         return f"{value:.3g}"
@@ -306,12 +305,12 @@ def _fixed(value: float) -> str:
 
 
 def rate_text(value: float) -> str:
-    """A rate, such as samples a second, with three digits and without an exponent."""
+    """Returns a rate, such as samples per second, with three digits and without an exponent."""
     return _fixed(value)
 
 
 def times_text(ends: Sequence[float] | None) -> str:
-    """An interval of seconds, in the unit of its upper end where both read well in it; empty for none."""
+    """Returns an interval of seconds, in the unit of its upper end if both are readable in it; empty for None."""
     if not ends:
         return ""
     scale, unit = _unit(max(ends))
@@ -321,7 +320,7 @@ def times_text(ends: Sequence[float] | None) -> str:
 
 
 def speedup_text(value: float | None, ends: Sequence[float] | None = None) -> str:
-    """A ratio with its interval, such as `5.67x (3.66-6.78)`; `-` for none."""
+    """Returns a ratio with its interval, such as `5.67x (3.66-6.78)`; `-` for None."""
     if value is None:
         return "-"
     told = f" ({_digits(ends[0])}-{_digits(ends[1])})" if ends else ""
@@ -329,12 +328,12 @@ def speedup_text(value: float | None, ends: Sequence[float] | None = None) -> st
 
 
 def faster_text(ratio: float, than: str, ends: Sequence[float] | None = None) -> str:
-    """How fast something is beside another: `5.67x as fast as untuned (3.66-6.78)`.
+    """Returns the speed of one thing relative to another: `5.67x as fast as untuned (3.66-6.78)`.
 
     Args:
         ratio: The other's time over its own.
-        than: The other.
-        ends: Interval of the ratio; None for none.
+        than: Name of the other.
+        ends: Interval of the ratio; None if there is none.
     """
     told = f" ({_digits(ends[0])}-{_digits(ends[1])})" if ends else ""
     return f"{_digits(ratio)}x as fast as {than}{told}"

@@ -1,4 +1,4 @@
-"""Stdout is the result's alone: whatever else writes to it in this process or in its children goes to stderr."""
+"""Keeps stdout for the result. All other output of this process and its children goes to stderr."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RESULTS: ContextVar[TextIO | None] = ContextVar("results", default=None)
 
 
 def results() -> TextIO:
-    """Where a result is written to."""
+    """Returns the stream for results."""
     return _RESULTS.get() or sys.stdout
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON, be it right or wrong in what else it says."""
+    """Returns whether a command line asks for JSON, even if it is wrong otherwise."""
     words = list(arguments)
     options = words[: words.index("--")] if "--" in words else words
     return "--json" in options and not set(_HELP) & set(options)
@@ -32,15 +32,16 @@ def wants_json(arguments: Sequence[str]) -> bool:
 def own_stdout(*, as_json: bool, to_the_end: bool) -> Iterator[None]:
     """Keeps stdout for `results()`.
 
-    The file descriptor 1 becomes a copy of that of stderr, for native code and for child processes. `sys.stdout` is
-    what `results()` gives; where the result is JSON it is `sys.stderr`, so that nothing else gets among it.
+    File descriptor 1 becomes a copy of stderr's, for native code and child processes. `sys.stdout` becomes the
+    stream of `results()`. If the result is JSON, it becomes `sys.stderr` instead, so that nothing is mixed into the
+    result.
 
     Args:
         as_json: Whether the result is JSON.
-        to_the_end: Whether the process ends afterwards: what it still prints then goes to stderr too.
+        to_the_end: Whether the process ends afterwards. Its later output then goes to stderr too.
     """
     null = Path(os.devnull)
-    nowhere = null.open("w", encoding="utf-8") if sys.stdout is None else None  # closed below
+    nowhere = null.open("w", encoding="utf-8") if sys.stdout is None else None  # Closed below.
     stream = nowhere or sys.stdout
     kept = None if nowhere else _taken(stream)
     token = _RESULTS.set(kept or stream)
@@ -64,7 +65,7 @@ def own_stdout(*, as_json: bool, to_the_end: bool) -> Iterator[None]:
 
 
 def drop_results() -> None:
-    """Has what is still to be written to the results go nowhere: who read them is gone."""
+    """Discards unwritten results, because their reader is gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     with contextlib.suppress(OSError, ValueError):
         os.dup2(nowhere, results().fileno())
@@ -72,7 +73,7 @@ def drop_results() -> None:
 
 
 def _taken(stream: TextIO) -> TextIO | None:
-    """A stream to where the process's stdout goes, which is lent to stderr from now on; None where it has none."""
+    """Returns a stream to the process's stdout, and redirects stdout to stderr; None if there is no stdout."""
     try:
         if stream is not sys.__stdout__ or stream.fileno() != _STDOUT:
             return None
@@ -82,7 +83,7 @@ def _taken(stream: TextIO) -> TextIO | None:
         return None
     try:
         os.dup2(_STDERR, _STDOUT)
-    except OSError:  # Stderr is closed.
+    except OSError:  # stderr is closed.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, _STDOUT)
         os.close(nowhere)
@@ -96,7 +97,7 @@ def _taken(stream: TextIO) -> TextIO | None:
 
 
 def _flush_native() -> None:
-    """Writes out what native code has printed and C's library still holds."""
+    """Flushes the output of native code that C's library still buffers."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):

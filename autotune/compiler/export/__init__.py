@@ -1,4 +1,4 @@
-"""Exports: kernels as a library that others load, with a manifest, checks and an example."""
+"""Exports: kernels as a library for other programs, with a manifest, checks and an example."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The C export: a header with a function a kernel, a shared and a static library, and what build systems need."""
+"""The C export: a header with one function per kernel, a shared and a static library, and build-system files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autotune.errors import UsageError
 from autotune.scratch import Scratch
 
 ALIGNMENT = 64
-"""Bytes; what TVM's code assumes of tensors (`kAlignment` of `rpc/kernel_library`)."""
+"""Alignment in bytes that TVM's code requires of tensors (`kAlignment` in `rpc/kernel_library`)."""
 
 _TRIPLES: dict[Platform, str] = {
     "host": "",
@@ -46,10 +46,10 @@ _PART = NativePart(
 
 
 def platform_of(variants: Sequence[Variant], wanted: Platform | None) -> Platform:
-    """What a C library of these variants is built for.
+    """Returns the platform that a C library of these variants is built for.
 
     Raises:
-        UsageError: They are not kernels of one kind of processor, or not of the wanted one.
+        UsageError: They are not kernels for one kind of processor, or not for the wanted platform.
     """
     foreign = next((one for one in variants if one.target.family != "cpu"), None)
     if foreign is not None:
@@ -85,12 +85,12 @@ def write_c(
     """Writes the libraries, header, package files and example below `out`.
 
     Returns:
-        The variants with the safe one; what the manifest says of each; what it says beside them.
+        The variants including the safe one; manifest fields for each variant; other manifest fields.
 
     Raises:
         ToolchainError: The platform's compiler is missing, or fails.
     """
-    part = for_platform(_PART, platform)  # first of all: it says so where the compiler is missing
+    part = for_platform(_PART, platform)  # First, since it raises if the compiler is missing.
     every = _for_platform(with_safe_variant(variants, _safe_target(platform)), platform)
     features = {one.name: _features(one) for one in every}
     with Scratch("export") as work:
@@ -155,7 +155,7 @@ def _write_packages(name: str, platform: Platform, kernel: str, out: Path) -> No
 
 
 def _safe_target(platform: Platform) -> TargetSpec:
-    """A processor of the platform's architecture, with what all of them have."""
+    """Returns a target with the features that all processors of the platform's architecture have."""
     triple = _TRIPLES[platform] or f"{machine()}-linux-gnu"
     return TargetSpec(
         SAFE,
@@ -168,7 +168,7 @@ def _safe_target(platform: Platform) -> TargetSpec:
 
 
 def _for_platform(variants: Sequence[Variant], platform: Platform) -> tuple[Variant, ...]:
-    """The variants with the platform's own triple: objects for Android are not those for Linux."""
+    """Returns the variants with the platform's own triple: objects for Android differ from those for Linux."""
     triple = _TRIPLES[platform]
     if platform != "android-arm64":
         return tuple(variants)
@@ -186,5 +186,5 @@ def _for_platform(variants: Sequence[Variant], platform: Platform) -> tuple[Vari
 
 
 def _features(variant: Variant) -> tuple[str, ...]:
-    """Processor features that a variant's code may use; the safe one's are those of every such processor."""
+    """Returns the processor features that a variant's code may use beyond the baseline (none for the safe one)."""
     return () if variant.is_safe else cpu_features(target_of(variant, tuned=True))

@@ -1,4 +1,4 @@
-"""C and C++ texts of a C export: header, tables, and what the example calls."""
+"""C and C++ source of a C export: header, tables, and the calls in the example."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _FUNCTIONS = (
 
 
 def check_name(name: str) -> None:
-    """Refuses a library name that is no C identifier.
+    """Refuses a library name that C functions cannot begin with.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is such a name.
     """
     if not (name.isascii() and name.isidentifier()) or name in _RESERVED or name.startswith("_"):
         raise UsageError(
@@ -49,12 +49,12 @@ def check_name(name: str) -> None:
 
 
 def prefix(variant: int) -> str:
-    """What the symbols of a variant's kernels begin with."""
+    """Returns the prefix of the symbols of a variant's kernels."""
     return f"v{variant}__"
 
 
 def words(name: str) -> dict[str, str]:
-    """Words that every template has."""
+    """Returns the words that every template uses."""
     return {
         "NAME": name,
         "UPPER": name.upper(),
@@ -64,7 +64,7 @@ def words(name: str) -> dict[str, str]:
 
 
 def header(name: str, kernels: Sequence[Kernel], alignment: int) -> str:
-    """The C header."""
+    """Returns the C header."""
     functions = "\n\n".join(
         f"{_comment(kernel)}\n{name.upper()}_API {_signature(name, kernel)};" for kernel in kernels
     )
@@ -74,13 +74,13 @@ def header(name: str, kernels: Sequence[Kernel], alignment: int) -> str:
 
 
 def symbols(name: str, kernels: Sequence[Kernel]) -> tuple[str, ...]:
-    """What the libraries show to others."""
+    """Returns the symbols that the libraries export."""
     functions = (*_FUNCTIONS, *(kernel.name for kernel in kernels))
     return tuple(f"{name}_{function}" for function in functions)
 
 
 def library(name: str, variants: Sequence[Variant], features: Mapping[str, Sequence[str]]) -> str:
-    """The C++ source: tables, and the functions of the header."""
+    """Returns the C++ source: tables, and the functions of the header."""
     kernels = kernels_of(variants)
     has = [{one.kernel.name for one in variant.kernels} for variant in variants]
     declarations, tables, entries, infos, functions = [], [], [], [], []
@@ -152,7 +152,7 @@ def library(name: str, variants: Sequence[Variant], features: Mapping[str, Seque
 
 
 def example(name: str, checks: Sequence[Check]) -> dict[str, str]:
-    """What the example's template needs: calls of the checked kernels, and their files."""
+    """Returns words for the example's template: calls of the checked kernels, and their files."""
     calls, entries = [], []
     for number, check in enumerate(checks):
         kernel = check.kernel

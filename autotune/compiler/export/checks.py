@@ -1,4 +1,4 @@
-"""Stored inputs and float64 results of one kernel of each role, which examples and `verify` compare with."""
+"""Stored inputs and float64 results of one kernel per role, for examples and `verify`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ DATA = Path("example") / "data"
 
 @dataclass(frozen=True)
 class Check:
-    """A kernel whose inputs and outputs an export holds.
+    """A kernel whose inputs and outputs are stored in an export.
 
     Attributes:
         kernel: The kernel.
-        inputs: Files below the export's folder: raw, little-endian, of the operands' own types.
-        expected: Files of the outputs, as raw float64.
-        tolerance: Largest relative error of a right result, with a floor of 1e-3 of the largest magnitude.
+        inputs: Input files, relative to the export's folder: raw, little-endian, in the operands' types.
+        expected: Output files, as raw float64.
+        tolerance: Largest relative error that counts as correct, with a floor of 1e-3 of the largest magnitude.
     """
 
     kernel: Kernel
@@ -36,7 +36,7 @@ class Check:
 
 
 def chosen(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
-    """One kernel a role: of those that compute much, if there are any, the one with the least data."""
+    """Returns one kernel per role: the one with the least data, among compute-bound kernels if there are any."""
     found = []
     for role in sorted({kernel.role for kernel in kernels}):
         ours = [kernel for kernel in kernels if kernel.role == role]
@@ -48,7 +48,7 @@ def chosen(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
 def write_checks(
     kernels: Sequence[Kernel], out: Path, tolerance: float = TOLERANCE
 ) -> tuple[Check, ...]:
-    """Writes inputs and results of kernels below an export's folder."""
+    """Writes inputs and results of kernels into an export's folder."""
     checks = []
     for number, kernel in enumerate(kernels):
         folder = DATA / f"{number}_{kernel.role}"

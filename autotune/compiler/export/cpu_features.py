@@ -1,12 +1,12 @@
-"""Which processor features compiled code uses, as Linux names them, so that a library can ask before it runs."""
+"""Finds the processor features that compiled code uses, in Linux's names, so that a library can check for them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# LLVM's name of a feature, and the word that Linux has for it in /proc/cpuinfo (arch/x86/include/asm/cpufeatures.h,
-# arch/arm64/kernel/cpuinfo.c). Features that every
-# processor of the architecture has, and those that code generation never uses by itself, are left out.
+# LLVM's names of features, and Linux's words for them in /proc/cpuinfo (arch/x86/include/asm/cpufeatures.h,
+# arch/arm64/kernel/cpuinfo.c). Left out are features that every processor of the architecture has, and those that
+# code generation never uses by itself.
 _LINUX_NAMES = {
     "sse3": "pni",
     "ssse3": "ssse3",
@@ -55,7 +55,7 @@ _LINUX_NAMES = {
 
 
 def cpu_features(target: Any) -> tuple[str, ...]:
-    """Features that code for a TVM target may use beyond those that its architecture always has.
+    """Returns the features that code for a TVM target may use beyond its architecture's baseline.
 
     Args:
         target: A `tvm.target.Target` of kind `llvm`, with or without a host.

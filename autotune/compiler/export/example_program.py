@@ -1,4 +1,4 @@
-"""An export's example, compiled as a user would, and run here, under emulation or on another device."""
+"""Compiles an export's example as a user would, and runs it here, under emulation or on another device."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Run = Callable[[Round], tuple[ResultFinding, ...]]
 
 
 def run_here(path: Path, platform: Platform) -> Run:
-    """Runs an export's example on this host, under qemu-user where it is for aarch64.
+    """Returns a function that runs an export's example on this host, under qemu-user if it is for aarch64.
 
-    What it returns raises:
+    The returned function raises:
         ToolchainError: A tool is missing, or the example does not compile.
     """
 
@@ -41,7 +41,7 @@ def run_here(path: Path, platform: Platform) -> Run:
             command = [str(program), str(path.resolve())]
             if platform == "linux-aarch64":
                 command = [*emulator(), *command]
-            # What the library needs must be in it: the program sees nothing of this process's environment.
+            # The library must contain all that it needs, so the program does not get this process's environment.
             kept = ("PATH", "HOME", "OCL_ICD_VENDORS", "TMPDIR", "AUTOTUNE_OPENCL_LIBRARY")
             environment = {key: os.environ[key] for key in kept if key in os.environ}
             done = call(command, environment, own.limit_s)
@@ -58,14 +58,14 @@ def run_on(
     platform: Platform,
     folder: PurePosixPath,
 ) -> Iterator[Run]:
-    """Runs an export's example on another device, and leaves nothing there.
+    """Yields a function that runs an export's example on another device. Nothing is left there afterwards.
 
     Args:
         device: The device.
         path: The export.
         content: Its manifest.
-        platform: What the device runs.
-        folder: Where the device has room for files.
+        platform: The device's platform.
+        folder: A folder on the device with space for files.
 
     Raises:
         ToolchainError: A tool is missing, or the example does not compile.
@@ -98,7 +98,7 @@ def run_on(
 
 
 def emulator() -> list[str]:
-    """The words that start a program for aarch64 here.
+    """Returns the words that start a program for aarch64 here.
 
     Raises:
         ToolchainError: The emulator is missing.
@@ -114,7 +114,7 @@ def emulator() -> list[str]:
 def call(
     command: Sequence[str], environment: Mapping[str, str], limit_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end.
+    """Runs a command until it ends.
 
     Raises:
         ToolchainError: It took too long.
@@ -135,7 +135,7 @@ def call(
 
 @contextmanager
 def _built(example: Path, platform: Platform) -> Iterator[Path]:
-    """The example's program, valid inside the context."""
+    """Yields the path of the example's program, which exists inside the context."""
     purpose = "the example has to be compiled"
     cmake = native_build.require_tool(("cmake",), "cmake", purpose)
     part = for_platform(_EXAMPLE, platform)
@@ -148,7 +148,7 @@ def _built(example: Path, platform: Platform) -> Iterator[Path]:
             toolchain = native_build.rpc_sources() / part.toolchain
             configure += [f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *_opencl_headers(build)]
         if platform == "linux-aarch64":
-            # The device's own C++ library may be another one, or missing.
+            # The device's own C++ library may differ, or be missing.
             configure.append("-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -static-libgcc")
         for command in (configure, [cmake, "--build", str(build)]):
             done = call(command, os.environ, _BUILD_TIMEOUT_S)
@@ -160,7 +160,7 @@ def _built(example: Path, platform: Platform) -> Iterator[Path]:
 
 
 def _opencl_headers(build: Path) -> list[str]:
-    """OpenCL's headers, which are the same for every machine, without this machine's others."""
+    """Returns CMake options for OpenCL's headers, which are the same on all machines, without other headers."""
     found = next((root / "CL" for root in _HEADERS if (root / "CL" / "cl.h").is_file()), None)
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""Writes an export: variants in, a folder out, whole or not at all."""
+"""Writes variants as an export: a folder that is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 NAME = "autotune_kernels"
 _STAGED = "export"
 _MOVING = ".autotune-export.json"
-_ANY = "any"  # Compiled where it runs, or loaded by TVM there.
+_ANY = "any"  # The platform of exports that are compiled where they run, or loaded there by TVM.
 
 
 def named_format(name: str) -> Format:
-    """A format by its name.
+    """Returns a format by its name.
 
     Raises:
-        UsageError: There is none of that name.
+        UsageError: The name is unknown.
     """
     for known in FORMATS:
         if known == name:
@@ -54,14 +54,14 @@ def export(
     """Writes variants of kernels as a library.
 
     Args:
-        variants: What to export; see `variants_of_runs`.
-        out: Folder to write to; made if it is missing. An earlier export in it is replaced; any other folder
-            must be empty.
+        variants: The variants to export; see `variants_of_runs`.
+        out: Folder to write to; made if it is missing. An earlier export in it is replaced. Any other folder must
+            be empty.
         kind: The format.
-        name: The library's name, which C functions begin with.
-        platform: What to build a C library for; None for the variants' usual one.
-        check_all: Store inputs and results of every kernel, not of one a role.
-        report: Is told what takes time.
+        name: The library's name, with which C functions begin.
+        platform: Platform of a C library; None for the variants' usual one.
+        check_all: Store inputs and results of every kernel, not only of one per role.
+        report: Receives progress.
 
     Returns:
         The manifest, as written to `manifest.json`.
@@ -115,7 +115,7 @@ def export(
 
 
 def _staging(out: Path) -> Scratch:
-    """A folder in `out`, so that what is finished is only renamed."""
+    """Makes a folder in `out`, so that the finished export only needs renames."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         sweep(_STAGED, out)
@@ -126,7 +126,7 @@ def _staging(out: Path) -> Scratch:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Refuses a folder that holds something else than an export."""
+    """Refuses a folder that contains something other than an export."""
     with closing(entries(out, _earlier(out))) as below:
         foreign = next((one.name for one in below if one.status != "file"), None)
     if foreign is None:
@@ -143,9 +143,9 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def _refuse_changed(out: Path) -> None:
-    """Refuses an export in which a file is another than was written, since it would be lost."""
+    """Refuses an export in which a file was changed since it was written, because the change would be lost."""
     if not (out / MANIFEST).is_file() or (out / _MOVING).exists():
-        return  # Nothing, or what a kill has left.
+        return  # Empty, or left by a kill.
     listed = read_json(out / MANIFEST).get("files")
     for name, known in listed.items() if isinstance(listed, dict) else ():
         if is_plain(name) and (out / name).is_file() and digest(out / name) != known:
@@ -163,9 +163,9 @@ def _unwritable(out: Path, error: OSError) -> UsageError:
 
 
 def _move(staged: Path, out: Path) -> None:
-    """Puts a finished export in place of an earlier one; the manifest goes first and comes last.
+    """Replaces an earlier export by a finished one. The manifest is removed first and written last.
 
-    Meanwhile a list names the files of both, so that what a kill leaves is known as an export's.
+    Meanwhile, a list names the files of both exports, so that files left after a kill can be recognised.
     """
     earlier = _earlier(out)
     fresh = sorted(
@@ -176,7 +176,7 @@ def _move(staged: Path, out: Path) -> None:
     for name in sorted(earlier - {_MOVING}, key=lambda name: name != MANIFEST):
         (out / name).unlink(missing_ok=True)
     for name in sorted(folders_of(earlier), reverse=True):
-        with suppress(OSError):  # Not there.
+        with suppress(OSError):  # It may be missing.
             (out / name).rmdir()
     for name in sorted(fresh, key=lambda name: name == MANIFEST):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ def _move(staged: Path, out: Path) -> None:
 
 
 def _earlier(out: Path) -> set[str]:
-    """The files of an export that lies there, or lay there when it was being replaced; empty without one."""
+    """Returns the files of an export in a folder, even if a replacement was interrupted; empty without one."""
     names: set[str] = set()
     for file in (MANIFEST, _MOVING):
         try:

@@ -1,4 +1,4 @@
-"""What a check of an export finds."""
+"""The findings of a check of an export."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from autotune.reading import Unreadable, parse_json
 
 @dataclass(frozen=True)
 class FileFinding:
-    """A file that is not as the manifest says.
+    """A file that differs from the manifest.
 
     Attributes:
-        file: Its path in the export; with a slash at its end a folder.
+        file: Its path in the export; a folder ends with a slash.
         status: `changed`, `missing`, `unlisted`, `unreadable`, `not a file` or `not a folder` (such as a link).
     """
 
@@ -24,13 +24,13 @@ class FileFinding:
 
 @dataclass(frozen=True)
 class ResultFinding:
-    """A kernel that was run, or a variant that the device cannot run.
+    """The result of a kernel that was run, or of a variant that the device cannot run.
 
     Attributes:
         variant: The variant.
-        kernel: The kernel; None where the whole variant is meant.
+        kernel: The kernel; None for the whole variant.
         role: Its role.
-        status: `ok`, `wrong`, `skipped` where the device lacks something, or `not checked`.
+        status: `ok`, `wrong`, `skipped` (the device lacks something) or `not checked`.
         max_rel_error: Largest relative error; None without a result.
         reason: Why it is not `ok`.
     """
@@ -45,16 +45,16 @@ class ResultFinding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found.
+    """The result of a check.
 
     Attributes:
         path: The export.
         kind: Its format.
-        device: Where its kernels ran.
-        checked_files: Files that were compared.
-        files: Those that are not as they were.
-        results: Kernels that ran; none where a file is not as it was: nothing is run then.
-        kernels: How many kernels the export has.
+        device: The device that ran its kernels.
+        checked_files: Number of files that were compared.
+        files: Files that differ from the manifest.
+        results: Kernels that ran. If a file differs, nothing is run.
+        kernels: Number of kernels in the export.
     """
 
     path: Path
@@ -67,17 +67,17 @@ class Verdict:
 
     @property
     def checked_kernels(self) -> int:
-        """How many kernels ran on some variant, and were compared."""
+        """Number of kernels that ran in some variant, and were compared."""
         return len({one.kernel for one in self.results if one.status in ("ok", "wrong")} - {None})
 
     @property
     def ok(self) -> bool:
-        """Whether every file is right, every result is, and there is at least one."""
+        """Whether no file differs, every result is correct or skipped, and at least one is correct."""
         statuses = {one.status for one in self.results}
         return not self.files and "ok" in statuses and statuses <= {"ok", "skipped"}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; docs/export.md describes it."""
+        """Returns plain data; see docs/export.md."""
         return {
             "path": str(self.path),
             "format": self.kind,
@@ -92,12 +92,12 @@ class Verdict:
 
 
 def results_of(stdout: str, stderr: str, exit_code: int) -> tuple[ResultFinding, ...]:
-    """What an export's example has found.
+    """Returns the findings of an export's example.
 
     Args:
-        stdout: What it printed: a JSON object a line.
-        stderr: What it complained of.
-        exit_code: Its exit code; below 0 or above 128 where a signal ended it.
+        stdout: Its output: one JSON object per line.
+        stderr: Its error output.
+        exit_code: Its exit code; below 0 or above 128 if a signal ended it.
     """
     findings = []
     for line in stdout.splitlines():
@@ -106,7 +106,7 @@ def results_of(stdout: str, stderr: str, exit_code: int) -> tuple[ResultFinding,
         except (Unreadable, TypeError):
             continue
     if not findings or (exit_code != 0 and {one.status for one in findings} <= {"ok", "skipped"}):
-        # It died: what it had printed is not all.
+        # It died, so its output is incomplete.
         said = (stderr.strip().splitlines() or ["it said nothing"])[-1]
         reason = f"the example ended with exit code {exit_code}: {said}"
         findings.append(ResultFinding("", None, None, "wrong", None, reason))

@@ -1,4 +1,4 @@
-"""What a compiled OpenCL kernel launches, read from TVM's host code: source, arguments, sizes and temporaries."""
+"""Reads the launches of a compiled OpenCL kernel from TVM's host code: source, arguments, sizes and temporaries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotune.compiler.opencl_c import Image, buffer_bytes, images, improved_sou
 from autotune.compiler.target import Limits
 from autotune.errors import AutotuneError
 
-_ARGUMENT_SLOT, _DATA_FIELD = 15, 1  # Of `tvm_struct_get`: an argument's value, a tensor's data.
+_ARGUMENT_SLOT, _DATA_FIELD = 15, 1  # `tvm_struct_get`: value of an argument, data of a tensor.
 _LOCAL = re.compile(r"__local\s+(\w+?)(\d*)\s+\w+\[(\d+)\]")
 _LOCAL_BYTES = {
     "char": 1,
@@ -33,9 +33,9 @@ class Argument:
     """An argument of a device function.
 
     Attributes:
-        kind: `operand` or `temporary` (a buffer by its number), or the type of a scalar.
-        value: The number, or the scalar.
-        image: How the function reads a buffer as an image, where the device has such.
+        kind: `operand` or `temporary` (a buffer, given by its number), or the type of a scalar.
+        value: The number of the buffer, or the scalar.
+        image: How the function reads the buffer as an image, if the device has images.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Launch:
-    """A device function with its sizes, in work items."""
+    """A device function to launch, with its sizes in work-items."""
 
     function: str
     arguments: tuple[Argument, ...]
@@ -56,12 +56,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class OpenCLProgram:
-    """A kernel as OpenCL runs it.
+    """A kernel in the form that OpenCL runs.
 
     Attributes:
         source: OpenCL C of all its device functions.
-        launches: What is enqueued, in order.
-        temporaries: Bytes of each buffer beside the operands.
+        launches: Its launches, in order.
+        temporaries: Size in bytes of each buffer besides the operands.
         local_memory_bytes: Most local memory that a launch uses.
         extensions: OpenCL extensions that the source enables.
     """
@@ -74,21 +74,21 @@ class OpenCLProgram:
 
     @property
     def work_group_size(self) -> int:
-        """Work items in the largest work-group."""
+        """Number of work-items in the largest work-group."""
         return max(math.prod(launch.group) for launch in self.launches)
 
     @property
     def work_item_sizes(self) -> tuple[int, int, int]:
-        """Most work items of a group in each dimension."""
+        """Most work-items of a work-group in each dimension."""
         padded = [(*launch.group, 1, 1)[:3] for launch in self.launches]
         x, y, z = (max(sizes) for sizes in zip(*padded, strict=True))
         return x, y, z
 
     def beyond(self, limits: Limits, operand_bytes: int) -> str:
-        """What a device of these limits does not allow, in words; empty where it can run all launches.
+        """Returns the reason why a device with these limits cannot run all launches; an empty string if it can.
 
         Args:
-            limits: The device's.
+            limits: The device's limits.
             operand_bytes: Size of the largest operand.
         """
         groups = (launch.group for launch in self.launches)
@@ -105,19 +105,19 @@ def opencl_program(name: str, program: Any, target: Any) -> OpenCLProgram:
     """Compiles a scheduled kernel for OpenCL, up to its source.
 
     Args:
-        name: The kernel's name, which its device functions' names begin with.
+        name: The kernel's name, with which its device functions' names begin.
         program: A scheduled `tvm.IRModule` with one function.
         target: An OpenCL `tvm.target.Target` with its host.
 
     Raises:
-        AutotuneError: The kernel does something on the host that a launch table cannot say.
+        AutotuneError: The kernel does something on the host that a launch table cannot express.
     """
     import tvm
     from tvm import tirx
     from tvm.tirx.build import split_host_device_mods
 
     lowered = tirx.transform.BindTarget(target.with_host(target.host))(program)
-    pipeline, _, finish_device = tirx.get_tir_pipeline("default")  # what `tvm.compile` takes
+    pipeline, _, finish_device = tirx.get_tir_pipeline("default")  # The pipeline of `tvm.compile`.
     lowered = pipeline(lowered)
     host, devices = split_host_device_mods(lowered)
     if len(devices) != 1:
@@ -144,14 +144,14 @@ def opencl_program(name: str, program: Any, target: Any) -> OpenCLProgram:
 
 
 def _with_images(launch: Launch, source: str) -> Launch:
-    """A launch with what its function's source says of images."""
+    """Returns a launch with the images that its function's source declares."""
     found = images(source, launch.function)
     arguments = [replace(one, image=found.get(at)) for at, one in enumerate(launch.arguments)]
     return replace(launch, arguments=tuple(arguments))
 
 
 def _local_bytes(source: str) -> int:
-    """Local memory that the functions in a source declare."""
+    """Returns the local memory in bytes that the functions in a source declare."""
     return sum(
         _LOCAL_BYTES[base] * int(lanes or 1) * int(count)
         for base, lanes, count in _LOCAL.findall(source)
@@ -164,7 +164,7 @@ class _HostReader:
     Args:
         name: The kernel's name, for messages.
         function: The host's `tvm.tirx.PrimFunc`.
-        parameters: How many parameters each device function has, by its name.
+        parameters: Number of parameters of each device function, by name.
     """
 
     def __init__(self, name: str, function: Any, parameters: dict[str, int]) -> None:
@@ -194,7 +194,7 @@ class _HostReader:
             self._launch(stmt.value)
         elif kind == "Evaluate" and _op(stmt.value) == "tirx.tvm_call_packed":
             self._packed_call(stmt.value)
-        elif kind == "IfThenElse":  # Checks of strides; anything else has a launch in it.
+        elif kind == "IfThenElse":  # Checks of strides, unless it has a launch.
             if _launches(stmt):
                 raise self._unknown("launches under a condition")
         elif kind not in ("AssertStmt", "Evaluate", "Return"):
@@ -268,7 +268,7 @@ def _op(value: Any) -> str:
 
 
 def _calls(value: Any, op: str) -> list[Any]:
-    """Calls of an operator in an expression, in order."""
+    """Returns the calls of an operator in an expression, in order."""
     if _op(value) == op:
         return [value]
     return [call for argument in getattr(value, "args", ()) for call in _calls(argument, op)]

@@ -1,4 +1,4 @@
-"""What an export holds, as versioned data: `manifest.json`."""
+"""The content of an export as versioned data: `manifest.json`."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def manifest(
     of_variant: Mapping[str, Mapping[str, Any]],
     **more: Any,
 ) -> dict[str, Any]:
-    """The manifest but for its list of files; docs/export.md describes it.
+    """Returns the manifest without its list of files; see docs/export.md.
 
     Args:
         kind: The format.
         name: The library's name.
-        platform: What it was built for.
-        variants: What it holds.
-        checks: What can be checked.
-        of_variant: What the format adds to a variant, by the variant's name.
-        more: What the format adds.
+        platform: The platform that it was built for.
+        variants: The variants.
+        checks: The stored checks.
+        of_variant: Fields that the format adds to a variant, by the variant's name.
+        more: Other fields that the format adds.
     """
     safe = next((one for one in variants if one.is_safe), None)
     return {
@@ -62,7 +62,7 @@ def manifest(
 
 
 def check_entry(check: Check) -> dict[str, Any]:
-    """What a manifest says of a check."""
+    """Returns a manifest's entry for a check."""
     return {
         "kernel": check.kernel.name,
         "role": check.kernel.role,
@@ -73,7 +73,7 @@ def check_entry(check: Check) -> dict[str, Any]:
 
 
 def digests(out: Path) -> dict[str, str]:
-    """SHA-256 of every file below a folder but its manifest, by the path in it."""
+    """Returns the SHA-256 of every file in a folder except its manifest, by relative path."""
     files = sorted(path for path in out.rglob("*") if path.is_file())
     return {
         path.relative_to(out).as_posix(): digest(path) for path in files if path.name != MANIFEST
@@ -81,7 +81,7 @@ def digests(out: Path) -> dict[str, str]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Returns the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -125,7 +125,7 @@ def _kernel(kernel: Kernel, variants: Sequence[Variant]) -> dict[str, Any]:
             for direction, specs in (("in", kernel.inputs), ("out", kernel.outputs))
             for spec in specs
         ],
-        # Of each output, the input whose place in memory it may take.
+        # For each output, the number of the input whose memory it may reuse.
         "in_place": list(kernel.replaces),
         "figures": {name: _figures(one) for name, one in found.items()},
     }

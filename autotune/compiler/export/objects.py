@@ -1,4 +1,4 @@
-"""Kernels of a variant as object files, compiled with the options that each was measured with."""
+"""Compiles a variant's kernels to object files, each with the options that it was measured with."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from autotune.compiler.target import tvm_target
 
 _KERNELS_AT_ONCE = 12
 Report = Callable[[str, int, int], None]
-"""Hears how far a phase is: its name, what is done, of how much."""
+"""Receives progress: the name of a phase, the number of steps done, and their total."""
 
 
 def target_of(variant: Variant, *, tuned: bool) -> Any:
-    """The TVM target that a variant's kernels are compiled for."""
+    """Returns the TVM target that a variant's kernels are compiled for."""
     return tvm_target(
         variant.target, variant.space.limits, variant.space.compile if tuned else None
     )
 
 
 def groups(variant: Variant, at_once: int) -> Iterator[tuple[Any, Sequence[ExportedKernel]]]:
-    """A variant's kernels in groups that share a target, none larger than `at_once`."""
+    """Yields a variant's kernels in groups that share a target, each of at most `at_once` kernels."""
     for tuned in (True, False):
         ours = [one for one in variant.kernels if one.tuned == tuned]
         if not ours:
@@ -35,7 +35,7 @@ def groups(variant: Variant, at_once: int) -> Iterator[tuple[Any, Sequence[Expor
 
 
 def module_of(kernels: Sequence[ExportedKernel], target: Any, symbol: Callable[[str], str]) -> Any:
-    """A `tvm.IRModule` of scheduled kernels, each under its symbol."""
+    """Returns a `tvm.IRModule` of scheduled kernels, each under its symbol."""
     import tvm
 
     return tvm.IRModule(
@@ -51,7 +51,7 @@ def module_of(kernels: Sequence[ExportedKernel], target: Any, symbol: Callable[[
 def compile_objects(variant: Variant, prefix: str, folder: Path, report: Report) -> None:
     """Writes a variant's kernels as object files, which define `__tvm_ffi_<prefix><kernel>`.
 
-    Whoever calls them must have checked the arguments: the objects do not.
+    The objects do not check their arguments; the caller must.
     """
     import tvm
 
@@ -68,7 +68,7 @@ def compile_objects(variant: Variant, prefix: str, folder: Path, report: Report)
 
 @contextmanager
 def _collecting(folder: Path, stem: str) -> Iterator[Any]:
-    """A linker for TVM that keeps the object files instead of linking them."""
+    """Yields a linker for TVM that keeps the object files instead of linking them."""
 
     def collect(
         output: str, objects: str | Sequence[str], options: object = None, **_: object

@@ -1,4 +1,4 @@
-"""The OpenCL export: sources, a launch table, and a loader of one header that other engines include."""
+"""The OpenCL export: sources, a launch table, and a single-header loader for other engines."""
 
 from __future__ import annotations
 
@@ -31,16 +31,14 @@ from autotune.workloads.operators import Kernel
 LAUNCH_TABLE_SCHEMA_VERSION = 1
 TABLE = "launch_table.json"
 LOADER = "autotune_opencl.hpp"
-_LONGEST = (
-    160  # Of a file's name; names of kernels with an epilogue can be longer than file systems take.
-)
+_LONGEST = 160  # Longest file name; names of fused kernels can exceed file systems' limits.
 
 
 def check_variants(variants: Sequence[Variant]) -> None:
     """Refuses variants that are not for OpenCL.
 
     Raises:
-        UsageError: One is not.
+        UsageError: A variant is not.
     """
     foreign = next((one for one in variants if one.target.family != "opencl"), None)
     if foreign is not None:
@@ -56,10 +54,10 @@ def write_opencl(
     """Writes sources, launch table, loader and example below `out`.
 
     Returns:
-        The variants with the safe one; what the manifest says of each; what it says beside them.
+        The variants including the safe one; manifest fields for each variant; other manifest fields.
 
     Raises:
-        AutotuneError: A kernel cannot be said by a launch table.
+        AutotuneError: A launch table cannot express a kernel.
     """
     safe = TargetSpec(
         SAFE, "opencl", "", "any OpenCL device", variants[0].target.triple, (("kind", "opencl"),)
@@ -76,13 +74,13 @@ def write_opencl(
 def write_launch_table(
     variants: Sequence[Variant], name: str, out: Path, report: Report
 ) -> dict[str, dict[str, Any]]:
-    """Writes the sources of variants, and the launch table, below `out`.
+    """Writes the variants' sources, and the launch table, into `out`.
 
     Returns:
-        What a manifest says of each variant.
+        Manifest fields for each variant.
 
     Raises:
-        AutotuneError: A kernel cannot be said by a launch table.
+        AutotuneError: A launch table cannot express a kernel.
     """
     (out / "kernels").mkdir()
     entries, of_variant = [], {}
@@ -140,7 +138,7 @@ def _write_texts(name: str, checks: Sequence[Check], kernel: Kernel, out: Path) 
 
 
 def example(checks: Sequence[Check]) -> dict[str, str]:
-    """What the example's template needs: the checked kernels, and their files."""
+    """Returns words for the example's template: the checked kernels, and their files."""
     return {
         "TOLERANCE": repr(checks[0].tolerance),
         "CHECKS": "\n".join(
@@ -164,13 +162,13 @@ def _recipe(variant: Variant, one: ExportedKernel, out: Path) -> dict[str, Any]:
             f"{one.kernel.name} of {variant.source or variant.name} needs {beyond}", hint=HINT
         )
     digest = hashlib.sha256(program.source.encode()).hexdigest()
-    # Named by what is in it: variants that agree share a source.
+    # Named by its content, so that equal sources of several variants are stored once.
     source = f"kernels/{one.kernel.name[:_LONGEST]}.{digest[:12]}.cl"
     write(out / source, program.source)
     return {
         "source": source,
         "sha256": digest,
-        # As it was measured: the runtime that tuned it gives no options either.
+        # As measured: the runtime used for tuning gives no options either.
         "build_options": "",
         "limits": {
             "work_group_size": program.work_group_size,
@@ -203,7 +201,7 @@ def _argument(one: Argument) -> dict[str, Any]:
 
 
 def _most(recipes: dict[str, Any]) -> dict[str, int]:
-    """What a device must allow for every kernel of a variant."""
+    """Returns the limits that a device needs for all kernels of a variant."""
     return {
         key: max(recipe["limits"][key] for recipe in recipes.values())
         for key in ("work_group_size", "local_memory_bytes", "buffer_bytes")

@@ -1,4 +1,4 @@
-"""What `verify` runs: the checks that an export stores, and then those of its other kernels, some at a time."""
+"""Rounds of `verify`: first the checks that an export stores, then those of its other kernels, some at a time."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ _ROUND_BYTES = 256 << 20
 _ROUND_FLOPS = 10**11
 _USUAL_S = 600.0
 _SLOWEST_FLOPS_A_S = 1e8
-_COPIES = (
-    6  # Of a kernel's operands that its reference takes, in float64 and with what lies between.
-)
+_COPIES = 6  # Memory of a reference, in copies of its operands (float64, intermediates).
 
 
 @dataclass(frozen=True)
 class Round:
-    """Kernels that are checked by one run of an example.
+    """Kernels that one run of an example checks.
 
     Attributes:
-        kernels: They.
-        stored: Whether the export has their inputs and results, and its own example checks them.
+        kernels: The kernels.
+        stored: Whether the export has their inputs and results, so that its own example checks them.
     """
 
     kernels: tuple[Kernel, ...]
@@ -45,15 +43,15 @@ class Round:
 
     @property
     def limit_s(self) -> float:
-        """How long it may take, with untuned kernels under emulation."""
+        """Time limit in seconds, enough for untuned kernels under emulation."""
         return _USUAL_S + sum(kernel.flops for kernel in self.kernels) / _SLOWEST_FLOPS_A_S
 
 
 def kernels_in(content: Mapping[str, Any]) -> dict[str, Kernel]:
-    """The kernels of a manifest, by name.
+    """Returns the kernels of a manifest, by name.
 
     Raises:
-        RecordError: One is none that is known here.
+        RecordError: A kernel is not known here.
     """
     found = {}
     for entry in content["kernels"]:
@@ -70,7 +68,7 @@ def kernels_in(content: Mapping[str, Any]) -> dict[str, Kernel]:
 def chosen_kernels(
     content: Mapping[str, Any], kernels: Mapping[str, Kernel], sample: int | None
 ) -> tuple[Kernel, ...]:
-    """The kernels to check: those that the export stores first, then the others in an order of no meaning."""
+    """Returns the kernels to check: those that the export stores, then the others in an arbitrary fixed order."""
     stored = [check["kernel"] for check in content["checks"]]
     others = sorted(
         kernels.keys() - set(stored), key=lambda name: hashlib.sha256(name.encode()).digest()
@@ -79,7 +77,7 @@ def chosen_kernels(
 
 
 def rounds(content: Mapping[str, Any], wanted: Sequence[Kernel]) -> Iterator[Round]:
-    """Divides kernels into runs of an example, so that little of the disk is taken at once."""
+    """Divides kernels into runs of an example, so that little disk space is used at once."""
     stored = {check["kernel"] for check in content["checks"]}
     own = tuple(kernel for kernel in wanted if kernel.name in stored)
     rest = list(wanted)
@@ -100,7 +98,7 @@ def rounds(content: Mapping[str, Any], wanted: Sequence[Kernel]) -> Iterator[Rou
 
 
 def beyond_memory(kernels: Sequence[Kernel]) -> dict[str, ResultFinding]:
-    """Kernels whose reference does not fit this machine's memory, by name."""
+    """Returns findings for kernels whose reference does not fit into this machine's memory, by name."""
     free = psutil.virtual_memory().available
     return {
         kernel.name: ResultFinding(
@@ -115,7 +113,7 @@ def beyond_memory(kernels: Sequence[Kernel]) -> dict[str, ResultFinding]:
 def prepare(copy: Path, content: Mapping[str, Any], own: Round) -> Round:
     """Makes the example in an export's private copy check the kernels of a round; returns the round.
 
-    Where the export does not store their inputs and results, these are computed here.
+    Inputs and results that the export does not store are computed here.
     """
     if own.stored:
         return own
@@ -136,7 +134,7 @@ def prepare(copy: Path, content: Mapping[str, Any], own: Round) -> Round:
 def without_result(
     content: Mapping[str, Any], wanted: Sequence[Kernel], results: Sequence[ResultFinding]
 ) -> list[ResultFinding]:
-    """Kernels of which the example has told nothing, although it ran a variant that has them."""
+    """Returns findings for kernels that the example did not report, although it ran a variant that has them."""
     skipped = {one.variant for one in results if one.status == "skipped" and one.kernel is None}
     has = {entry["name"]: set(entry["figures"]) for entry in content["kernels"]}
     told = {one.kernel for one in results}

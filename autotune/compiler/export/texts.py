@@ -1,4 +1,4 @@
-"""Text files of an export: templates of this package with words put in, and licences."""
+"""Text files of an export: filled templates, and licences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ under any licence.
 
 
 def template(name: str, words: Mapping[str, str]) -> str:
-    """A template with its `@WORDS@` put in.
+    """Returns a template with its `@WORDS@` replaced.
 
     Raises:
         KeyError: A word is missing.
@@ -38,23 +38,23 @@ def template(name: str, words: Mapping[str, str]) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a text file, and the folders it lies in."""
+    """Writes a text file, and makes its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
 
 def write_licences(out: Path, *, native: bool) -> None:
-    """Writes the licences of everything that goes into an export.
+    """Writes the licences of everything in an export.
 
     Args:
         out: The export's folder.
-        native: Whether it holds machine code.
+        native: Whether it contains machine code.
 
     Raises:
         ToolchainError: Parts of the installation are missing.
     """
     package = Path(__file__).resolve().parents[2]
-    # The wheel's copy first: next to an installed package, `../LICENSE` may belong to anybody.
+    # The wheel's copy first: next to an installed package, `../LICENSE` may be something else.
     own = next((p for p in (package / "_LICENSE", package.parent / "LICENSE") if p.is_file()), None)
     tvm = package_folder("tvm")
     texts = {

@@ -1,4 +1,4 @@
-"""The files below a folder that others may write to: no link is followed, and only what is listed is opened."""
+"""Reads the files in a folder that others may write to. It follows no link, and opens only listed files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LONGEST = 1024
 
 @dataclass(frozen=True)
 class Entry:
-    """Something below a folder.
+    """A file or folder below a folder.
 
     Attributes:
-        name: Its path there, with a slash at its end where it is a folder that nothing listed lies in.
-        status: `file`; `unlisted`; or why a listed one is not used: `unreadable`, `not a file` or `not a folder`,
-            such as a link, a pipe or a device.
-        descriptor: Of the open file; it is closed when the next entry is asked for.
+        name: Its relative path; with a slash at the end if it is a folder without listed files.
+        status: `file`; `unlisted`; or why a listed file cannot be used: `unreadable`, `not a file` or `not a
+            folder`, such as a link, a pipe or a device.
+        descriptor: Descriptor of the open file. It is closed when the next entry is requested.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Entry:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is the one way to write a path that stays below its folder."""
+    """Returns whether a name is a relative path in normal form that stays inside its folder."""
     path = PurePosixPath(name)
     return (
         0 < len(name) <= _LONGEST
@@ -48,16 +48,16 @@ def is_plain(name: str) -> bool:
 
 
 def folders_of(listed: Collection[str]) -> set[str]:
-    """The folders that files lie in."""
+    """Returns the folders of files."""
     parents = (parent for name in listed for parent in PurePosixPath(name).parents)
     return {parent.as_posix() for parent in parents} - {"."}
 
 
 def entries(folder: Path, listed: Collection[str]) -> Generator[Entry]:
-    """What is below a folder, in no order; folders that nothing listed lies in are not looked into.
+    """Yields the entries below a folder, in no order. Folders without listed files are not searched.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The folder cannot be read.
     """
     top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     yield from _entries(top, "", listed, folders_of(listed))
@@ -110,16 +110,16 @@ def _is_odd(folder: int, found: str) -> bool:
 def copied(
     folder: Path, listed: Mapping[str, str], ignored: str, target: Path
 ) -> list[FileFinding]:
-    """Copies the listed files, so that what was compared is what is used, whatever happens to the folder.
+    """Copies the listed files, so that the compared content is what is used, even if the folder changes.
 
     Args:
-        folder: Where they are.
-        listed: SHA-256 of each, in hexadecimal, by its path.
-        ignored: A file that is not listed, and no fault.
+        folder: The folder of the files.
+        listed: SHA-256 of each file in hexadecimal, by path.
+        ignored: A file that may be there although it is not listed.
         target: A private folder, which is made.
 
     Returns:
-        What is not as it was, by name.
+        What differs from the list, sorted by name.
 
     Raises:
         OSError: The folder cannot be read, or the target cannot be written.

@@ -1,4 +1,4 @@
-"""The TVM export: a library a target and cluster, that TVM's runtime loads from Python, C++ or over RPC."""
+"""The TVM export: one library per target and cluster, which TVM's runtime loads from Python, C++ or over RPC."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _CPP = """
 def write_tvm(
     variants: Sequence[Variant], checks: Sequence[Check], name: str, out: Path, report: Report
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Writes a library a variant and the examples below `out`.
+    """Writes one library per variant, and the examples, into `out`.
 
     Returns:
-        What the manifest says of each variant; what it says beside them.
+        Manifest fields for each variant; other manifest fields.
 
     Raises:
         ToolchainError: A linker or compiler is missing, or fails.
@@ -84,7 +84,7 @@ def _write_library(variant: Variant, library: Path) -> None:
 
 
 def _family(variant: Variant) -> str:
-    """How its library is run: on an OpenCL device, on this machine's processor, or on an aarch64 one."""
+    """Returns where its library runs: on an OpenCL device, on this machine's processor, or on an aarch64 one."""
     if variant.target.family == "opencl":
         return "opencl"
     return "aarch64" if ARM_TRIPLE in variant.target.triple else "cpu"

@@ -1,6 +1,6 @@
-"""What is exported: variants, each the kernels of one target and cluster as one device was found to run them best.
+"""Variants to export: each has the kernels of one target and cluster that were fastest on one device.
 
-Every format works from a list of variants. A run is one source of them; others need only make the same list.
+Every format works from a list of variants. Runs are one source of them; others need only make the same list.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from autotune.records import Result, Run, TaskResult, read_run
 from autotune.workloads.operators import Kernel
 
 SAFE = "default"
-"""Name of the variant that runs wherever none of the others is known to be right."""
+"""Name of the variant that is used if no other is known to be right."""
 
 
-_ALL_CORES = "hybrid"  # What a run has in a cluster's place that is for no cluster in particular.
+_ALL_CORES = "hybrid"  # A run that is for no particular cluster has this as its cluster.
 _SAFE_LIMITS = Limits(max_threads_per_block=64, max_local_memory_bytes=16384, sub_group_size=1)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What is known of a kernel in a variant.
+    """What is known about a kernel in a variant.
 
     Attributes:
-        default_ms: Time of the untuned default on the variant's device, in milliseconds; None unknown.
-        tuned_ms: Time of this kernel.
-        energy_mj: Energy of this kernel, in millijoules; None where it was not measured.
-        speedup_interval: 95 % interval of default over tuned.
+        default_ms: Time of the untuned default on the variant's device in milliseconds; None if unknown.
+        tuned_ms: Time of this kernel in milliseconds.
+        energy_mj: Energy of this kernel in millijoules; None if it was not measured.
+        speedup_interval: 95 % interval of the default's time over this kernel's.
         max_rel_error: Largest relative error against the float64 reference.
-        formulation: How the operator is computed.
+        formulation: Name of the formulation.
         schedule: Identity of the schedule.
     """
 
@@ -59,11 +59,11 @@ class ExportedKernel:
     """A kernel of a variant.
 
     Attributes:
-        kernel: What it computes.
-        program: Gives the scheduled `tvm.IRModule`, whose function is `main`, for a TVM target.
-        tuned: Whether it is another program than the untuned default, and so has the space's compiler options.
-        count: Times it runs in one training step.
-        figures: What is known of it.
+        kernel: The kernel to compute.
+        program: Returns the scheduled `tvm.IRModule`, whose function is `main`, for a TVM target.
+        tuned: Whether it differs from the untuned default, and so is compiled with the space's options.
+        count: Number of calls in a training step.
+        figures: What is known about it.
     """
 
     kernel: Kernel
@@ -79,18 +79,18 @@ class Variant:
 
     Attributes:
         name: Identifier, unique in an export.
-        target: What to compile for.
+        target: The target to compile for.
         space: Limits, and how tuned kernels are compiled.
         kernels: Its kernels.
         cluster: Cores that it was tuned for; empty for all.
-        soc: Chip that it was tuned on; empty where that is not known, or a stand-in.
+        soc: Chip that it was tuned on; empty if unknown, or for a stand-in.
         driver: Its OpenCL driver; empty without one.
         gpu: Its OpenCL device's name; empty without one.
-        threads: Threads it was measured with; 0 unknown.
-        khz: Clocks it was measured with, by cluster; empty where they are not known, or were not held.
+        threads: Threads that it was measured with; 0 if unknown.
+        khz: Clocks that it was measured with, by cluster; empty if they are unknown, or were not held.
         device: Fingerprint of the device that it was measured on; empty for the safe variant.
-        stand_in: Whether that device only stands in for the target's.
-        source: Where it comes from, such as a run's folder name.
+        stand_in: Whether that device is a stand-in for the target's.
+        source: Its origin, such as a run's folder name.
     """
 
     name: str
@@ -109,12 +109,12 @@ class Variant:
 
     @property
     def is_safe(self) -> bool:
-        """Whether it is what runs where nothing else is known to be right."""
+        """Whether it is the variant that is used if no other is known to be right."""
         return self.name == SAFE
 
     @property
     def untimed(self) -> tuple[str, ...]:
-        """Names of its kernels that are untuned since no schedule of theirs had a valid time."""
+        """Names of its kernels that are untuned because none of their schedules had a valid time."""
         never = (one for one in self.kernels if one.figures == Figures() and not self.is_safe)
         return tuple(one.kernel.name for one in never)
 
@@ -122,16 +122,16 @@ class Variant:
 def variants_of_runs(
     paths: Sequence[Path], *, allow_stand_in: bool, socs: Sequence[str] = ()
 ) -> tuple[Variant, ...]:
-    """The variants of finished runs.
+    """Returns the variants of finished runs.
 
     Args:
         paths: Folders of the runs.
-        allow_stand_in: Take runs whose times were taken on a stand-in for the target's device.
-        socs: Chip of each run's device, in the order of the runs, where the runs do not tell; may be shorter.
+        allow_stand_in: Accept runs that were measured on a stand-in for the target's device.
+        socs: Chip of each run's device, in the order of the runs, for runs that do not record it; may be shorter.
 
     Raises:
-        UsageError: There is no such run, it has not ended, it has no kernel, or it was measured on a stand-in and
-            that is not allowed.
+        UsageError: A run does not exist, has not ended or has no kernel; or it was measured on a stand-in, and that
+            is not allowed.
         RecordError: A run's records are damaged.
     """
     if len(socs) > len(paths):
@@ -157,22 +157,22 @@ def variant_of_choice(
     soc: str,
     source: str,
 ) -> Variant:
-    """The variant of schedules that were chosen from the pools of finished runs.
+    """Returns the variant of schedules that were chosen from the pools of finished runs.
 
     Args:
-        paths: Folders of the runs, of one target.
-        digests: The schedule of each kernel, by its name.
+        paths: Folders of the runs, all of one target.
+        digests: The schedule of each kernel, by the kernel's name.
         cluster: Cores that they were chosen for; empty for all.
         threads: Threads that they were chosen for.
         khz: Clocks that they were chosen for, by cluster.
-        figures: Milliseconds and millijoules of each kernel and schedule there.
+        figures: Milliseconds and millijoules of each kernel and schedule under these conditions.
         allow_stand_in: See `variants_of_runs`.
-        emulated: Whether a model told the times by which they were chosen.
-        soc: Chip of the device; empty where it is not known.
-        source: Where the choice comes from.
+        emulated: Whether they were chosen by times from a model.
+        soc: Chip of the device; empty if unknown.
+        source: Origin of the choice.
 
     Raises:
-        UsageError: As `variants_of_runs`; or no run has one of the schedules.
+        UsageError: See `variants_of_runs`; or no run has one of the schedules.
         RecordError: A run's records are damaged.
     """
     parts = [_variant(path, allow_stand_in, soc) for path in paths]
@@ -198,7 +198,7 @@ def variant_of_choice(
             _tuned(known[name].kernel, winner),
             winner.tuned,
             known[name].count,
-            # The default's time is of the run's cores and clocks too.
+            # The default's time is for the run's cores and clocks, not for the chosen ones.
             _in_step(
                 replace(_figures(winner.task), default_ms=None),
                 figures.get((name, winner.task.digest)),
@@ -226,16 +226,16 @@ def with_schedules(
     figures: Mapping[tuple[str, str], tuple[float | None, float | None]],
     source: str,
 ) -> list[Variant]:
-    """Variants with those kernels alone that have the schedules of a choice.
+    """Returns variants with only those kernels whose schedules were chosen.
 
     Args:
-        variants: Of runs.
-        digests: The schedule of each kernel, by its name.
-        figures: Milliseconds and millijoules of each kernel and schedule in the step that was chosen.
-        source: Where the choice comes from.
+        variants: Variants of runs.
+        digests: The schedule of each kernel, by the kernel's name.
+        figures: Milliseconds and millijoules of each kernel and schedule in the chosen step.
+        source: Origin of the choice.
 
     Raises:
-        RecordError: None has one of the schedules.
+        RecordError: No variant has one of the schedules.
     """
     found = []
     for variant in variants:
@@ -259,7 +259,7 @@ def with_schedules(
 
 
 def unique(variants: Sequence[Variant]) -> tuple[Variant, ...]:
-    """Variants whose names are unique."""
+    """Returns the variants with unique names."""
     found: list[Variant] = []
     for variant in variants:
         taken = {one.name for one in found}
@@ -269,11 +269,11 @@ def unique(variants: Sequence[Variant]) -> tuple[Variant, ...]:
 
 
 def with_safe_variant(variants: Sequence[Variant], target: TargetSpec) -> tuple[Variant, ...]:
-    """The variants behind the safe one: every kernel untuned, for what every such device has.
+    """Returns the variants after the safe one, which has every kernel untuned, for any device of its kind.
 
     Args:
-        variants: The others.
-        target: What to compile it for.
+        variants: The other variants.
+        target: The target of the safe variant.
     """
     found: dict[str, ExportedKernel] = {}
     for one in _all(variants):
@@ -286,7 +286,7 @@ def with_safe_variant(variants: Sequence[Variant], target: TargetSpec) -> tuple[
 
 
 def kernels_of(variants: Sequence[Variant]) -> tuple[Kernel, ...]:
-    """Every distinct kernel, in the order of the variants."""
+    """Returns every distinct kernel, in the order of the variants."""
     return tuple({one.kernel.name: one.kernel for one in _all(variants)}.values())
 
 
@@ -331,7 +331,7 @@ def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
         space=request.space,
         kernels=kernels,
         cluster="" if cluster == _ALL_CORES else cluster,
-        # A stand-in is no chip of the target's kind: such a variant is taken by name only.
+        # A stand-in does not have the target's chip. Such a variant is selected only by name.
         soc="" if result.stand_in and not soc else soc or details.get("soc") or _chip(result),
         driver="" if result.stand_in else driver,
         gpu="" if result.stand_in else gpu,
@@ -343,12 +343,12 @@ def _variant(path: Path, allow_stand_in: bool, soc: str) -> Variant:
 
 
 def _chip(result: Result) -> str:
-    """This host's processor is named by its device; a tracker's key says nothing of a chip."""
+    """Returns the chip of this host's processor, if it was measured; a tracker's key does not name a chip."""
     return str(result.device["name"]) if result.device.get("kind") == "cpu" else ""
 
 
 def opencl_device(device: dict[str, Any]) -> tuple[str, str]:
-    """Name and driver version of the OpenCL device that a run was measured on; empty where it does not tell."""
+    """Returns name and driver version of the OpenCL device of a run; empty if the run does not record them."""
     driver = str(device.get("driver", ""))
     if device.get("kind") == "opencl":
         return str(device["name"]), driver.rpartition(", ")[2]
@@ -357,7 +357,7 @@ def opencl_device(device: dict[str, Any]) -> tuple[str, str]:
 
 
 def _kernels(run: Run, request: TuneRequest) -> tuple[ExportedKernel, ...]:
-    """Those of a run, untuned where it has no valid time; none where it has none at all."""
+    """Returns a run's kernels, untuned if they have no valid time; empty if no kernel has one."""
     tasks = {task.kernel.name: task for task in request.tasks}
     won = winners(run)
     if not won:
@@ -381,7 +381,7 @@ def _kernels(run: Run, request: TuneRequest) -> tuple[ExportedKernel, ...]:
 
 
 def _in_step(figures: Figures, found: tuple[float | None, float | None] | None) -> Figures:
-    """Of a schedule as it was chosen, by milliseconds and millijoules in that step: its run's times do not hold."""
+    """Returns figures with a schedule's time (ms) and energy (mJ) in the chosen step, not its run's times."""
     ms, millijoules = found or (None, None)
     return replace(figures, tuned_ms=ms, energy_mj=millijoules, speedup_interval=None)
 

@@ -1,4 +1,4 @@
-"""Checks an export: that its files are those that were written, and that its kernels compute the right results."""
+"""Checks an export: its files are those that were written, and its kernels compute correct results."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _ARM = ("aarch64", "arm64")
 
 @dataclass(frozen=True)
 class Remote:
-    """Another device that runs an export's example.
+    """Another device to run an export's example.
 
     Attributes:
         device: The device.
-        platform: What it runs.
-        folder: Where it has room for files.
+        platform: Its platform.
+        folder: A folder on it with space for files.
     """
 
     device: Device
@@ -65,16 +65,16 @@ def verify(
     sample: int | None = None,
     report: Report = lambda phase, done, total: None,
 ) -> Verdict:
-    """Checks the files of an export, and what its kernels compute.
+    """Checks the files of an export, and the results of its kernels.
 
-    The files are copied while they are compared, and the copy is used: nothing that changes meanwhile is run.
+    The files are copied while they are compared, and the copy is used. So nothing that changes meanwhile is run.
 
     Args:
         path: Its folder.
-        where: `host`, or `qemu` for aarch64 under emulation on this host; None for what fits.
-        device: Another device, instead.
-        sample: How many kernels to run; None for all.
-        report: Is told what takes time.
+        where: `host`, or `qemu` for aarch64 under emulation on this host; None for the fitting one.
+        device: Another device to use instead.
+        sample: Number of kernels to run; None for all.
+        report: Receives progress.
 
     Raises:
         UsageError: There is no export, or it cannot run there.
@@ -120,10 +120,10 @@ def verify(
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of an export.
+    """Returns the manifest of an export.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no export.
         RecordError: It is damaged, or of another version.
     """
     file = path / MANIFEST
@@ -144,7 +144,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _fault(content: Mapping[str, Any]) -> str:
-    """What is wrong with a manifest; empty where all that a check uses is there."""
+    """Returns what is wrong with a manifest; empty if it has everything that a check uses."""
     if not content.keys() >= _PARTS:
         return "parts are missing"
     files = content["files"]
@@ -193,7 +193,7 @@ def _is_check(one: Mapping[str, Any], kernels: AbstractSet[Any], files: Mapping[
 
 
 def _platform(content: Mapping[str, Any], wanted: Where | None) -> Platform:
-    """What an export's example is built for, to run on this host."""
+    """Returns the platform that an export's example is built for, to run on this host."""
     built_for = content["platform"]
     if built_for == "android-arm64":
         raise UsageError(
@@ -210,7 +210,7 @@ def _platform(content: Mapping[str, Any], wanted: Where | None) -> Platform:
 
 
 def _fitting(content: Mapping[str, Any], device: Remote) -> Platform:
-    """What an export's example is built for, to run on a device."""
+    """Returns the platform that an export's example is built for, to run on a device."""
     if content["format"] == "tvm":
         raise UsageError(
             "TVM's runtime runs such an export on a device, over RPC",
@@ -228,7 +228,7 @@ def _fitting(content: Mapping[str, Any], device: Remote) -> Platform:
 def _place(
     copy: Path, content: Mapping[str, Any], platform: Platform, device: Remote | None
 ) -> Iterator[Run]:
-    """Where the example of an export runs."""
+    """Yields the function that runs the example of an export."""
     if device is not None:
         with run_on(device.device, copy, content, platform, device.folder) as run:
             yield run
@@ -248,7 +248,7 @@ def _python_example(path: Path, content: Mapping[str, Any]) -> Run:
         emulator()
 
     def run(own: Round) -> tuple[ResultFinding, ...]:
-        # Modules come from where Python has its own, not from the export.
+        # Modules are loaded from Python's own path, not from the export.
         command = [sys.executable, "-P", "-I", str(path / "example" / "example.py")]
         done = call(command, os.environ, own.limit_s)
         return results_of(done.stdout, done.stderr, done.returncode)

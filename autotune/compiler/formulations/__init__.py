@@ -1,4 +1,4 @@
-"""Formulations of the training operators, one file an operator and role."""
+"""Formulations of the training operators, with one file per operator and role."""
 
 import lazy_loader
 

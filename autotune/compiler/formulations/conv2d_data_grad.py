@@ -1,4 +1,4 @@
-"""Data gradient of a convolution, without inserting zeros between the gradient's elements.
+"""Data gradient of a convolution, without zeros inserted between the gradient's elements.
 
 dx[n,c,h,w] = sum over k,r,s of dy[n,k,(h+ph-r*dh)/sh,(w+pw-s*dw)/sw] * weight[k,c,r,s], over the taps where the
 divisions leave no remainder and the index lies inside dy.
@@ -19,17 +19,17 @@ from autotune.workloads.operators import Conv2d
 
 
 def _by_phase(conv: Conv2d) -> bool:
-    """Whether the taps split by phase: at stride 1, or where they lie next to each other."""
+    """Returns whether the taps can be split by phase: at stride 1, or if they are adjacent (dilation 1)."""
     return conv.stride == (1, 1) or conv.dilation == (1, 1)
 
 
 def _framed(conv: Conv2d) -> bool:
-    """Whether taps reach beyond dy."""
+    """Returns whether taps reach beyond dy."""
     return _reach(conv) != ((0, 0), (conv.oh, conv.ow))
 
 
 def _guarded(conv: Conv2d, dy: Any, low: tuple[int, int], size: tuple[int, int]) -> Read:
-    """Reads dy with zeros around it: element [i, j] is dy[i - low, j - low] where that exists."""
+    """Reads dy with zeros around it: element [i, j] is dy[i - low, j - low] if that exists."""
     read = reader(conv, dy)
     if low == (0, 0) and size == (conv.oh, conv.ow):
         return read
@@ -42,7 +42,7 @@ def _guarded(conv: Conv2d, dy: Any, low: tuple[int, int], size: tuple[int, int])
 
 
 def _gathered(conv: Conv2d, dy: Any, low: tuple[int, int], size: tuple[int, int]) -> Read:
-    """The same from a copy of dy, unless nothing lies around it."""
+    """Like `_guarded`, but reads from a padded copy of dy, unless no padding is needed."""
     value = _guarded(conv, dy, low, size)
     if low == (0, 0) and size == (conv.oh, conv.ow):
         return value
@@ -50,7 +50,7 @@ def _gathered(conv: Conv2d, dy: Any, low: tuple[int, int], size: tuple[int, int]
 
 
 def _reach(conv: Conv2d) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Zeros needed before dy, and the size of dy with zeros on both sides, per spatial axis."""
+    """Returns the number of zeros needed before dy, and the padded size of dy, per spatial axis."""
     low, size = [], []
     for extent, out, taps, stride, pad, dilation in (
         (conv.h, conv.oh, conv.r, conv.stride[0], conv.pad[0], conv.dilation[0]),
@@ -70,7 +70,7 @@ def _reach(conv: Conv2d) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def _filter_of(conv: Conv2d) -> Callable[[Any, Any], Any]:
-    """Maps (input channel, output channel inside its group) to the output channel."""
+    """Returns a map from (input channel, output channel in its group) to the output channel."""
     c_per_group, k_per_group = conv.c // conv.groups, conv.k // conv.groups
     if conv.groups == 1:
         return lambda i, o: o
@@ -78,10 +78,10 @@ def _filter_of(conv: Conv2d) -> Callable[[Any, Any], Any]:
 
 
 def _transposed(conv: Conv2d, dy: Read, filters: Read) -> Tensors:
-    """The gradient by phase: dy as `_reach` frames it, filters [k,c,r,s] where r and s may pass the last tap.
+    """Builds the gradient by phase, from dy padded as in `_reach` and filters [k,c,r,s].
 
-    At stride 1 there is one phase. Else dx[y] takes the taps r with (y + ph - r) divisible by the stride:
-    r = (y + ph) % stride + t * stride.
+    The indices r and s may exceed the last tap. At stride 1 there is one phase. Otherwise dx[y] uses the taps r for
+    which (y + ph - r) is divisible by the stride: r = (y + ph) % stride + t * stride.
     """
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
     low, _ = _reach(conv)
@@ -107,7 +107,7 @@ def _transposed(conv: Conv2d, dy: Read, filters: Read) -> Tensors:
 
 
 def _whole_phases(conv: Conv2d, weight: Any, *, packed: bool) -> Read:
-    """Reads filters [k,c,r,s] with zeros up to a multiple of the stride; packed, from a copy [r,s,k,c]."""
+    """Reads filters [k,c,r,s], zero-padded to a multiple of the stride; if packed, from a copy [r,s,k,c]."""
     read = filter_reader(conv, weight)
     (sh, sw), c_per_group = conv.stride, conv.c // conv.groups
     high, wide = -(-conv.r // sh) * sh, -(-conv.s // sw) * sw
@@ -142,7 +142,7 @@ def _whole_phases(conv: Conv2d, weight: Any, *, packed: bool) -> Read:
 
 @formulation("conv2d", "data_grad", "direct")
 def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """Gathers by phase where the stride exceeds 1, by guarded taps where dilation does too."""
+    """Gathers by phase if possible. With both stride and dilation above 1, it tests each tap instead."""
     dy, weight = inputs
     if _by_phase(conv):
         gradient = _gathered(conv, dy, *_reach(conv))
@@ -177,7 +177,7 @@ def _dense_last(conv: Conv2d) -> bool:
     "conv2d", "data_grad", "packed", applies=lambda conv: _dense_last(conv) and _by_phase(conv)
 )
 def packed(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """By phase over filters transposed to [r,s,k,c], so that the input channel is the contiguous axis."""
+    """Gathers by phase, with filters transposed to [r,s,k,c], so that the input channel is the contiguous axis."""
     dy, weight = inputs
     gradient = _gathered(conv, dy, *_reach(conv))
     return _transposed(conv, gradient, _whole_phases(conv, weight, packed=True))
@@ -190,7 +190,7 @@ def packed(conv: Conv2d, inputs: Tensors) -> Tensors:
     applies=lambda conv: conv.channels_last and _by_phase(conv) and _framed(conv),
 )
 def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """As packed (direct, where there are groups), with a test for the frame instead of a copy of dy."""
+    """Like `packed` (with groups, like `direct`), but tests for the padding instead of copying dy."""
     dy, weight = inputs
     gradient = _guarded(conv, dy, *_reach(conv))
     return _transposed(conv, gradient, _whole_phases(conv, weight, packed=conv.groups == 1))
@@ -205,7 +205,7 @@ def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
 def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
     """GEMM of dy with the filters into columns, which are then summed where they overlap.
 
-    No product is computed for nothing, whatever the stride; the columns are r * s times as large as dx's share.
+    No product is wasted, whatever the stride. The columns are r * s times as large as their share of dx.
     """
     dy, weight = inputs
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
@@ -220,7 +220,8 @@ def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
     )
     rr, rs = te.reduce_axis((0, conv.r), "rr"), te.reduce_axis((0, conv.s), "rs")
 
-    # From the filter's end on: flattening, TVM takes (3 - rr) // 2 * 2 + rr for rr // -2 * 2 + rr + 2.
+    # Taps are counted from the filter's end: TVM's flattening mistakes (3 - rr) // 2 * 2 + rr for rr // -2 * 2 + rr
+    # + 2.
     last_r, last_s = conv.r - 1, conv.s - 1
 
     def value(b: Any, y: Any, z: Any, i: Any) -> Any:
@@ -240,7 +241,7 @@ def col2im(conv: Conv2d, inputs: Tensors) -> Tensors:
 
 
 def _framed_nhwc(conv: Conv2d, dy: Any) -> tuple[Any, tuple[int, int]]:
-    """dy as `_reach` frames it, channels last: [n, rows, columns, k], and how many zeros are before it."""
+    """Returns dy padded as in `_reach`, channels last [n, rows, columns, k], and the number of zeros before it."""
     low, size = _reach(conv)
     value = _guarded(conv, dy, low, size)
     if conv.channels_last and low == (0, 0) and size == (conv.oh, conv.ow):
@@ -256,23 +257,23 @@ def _framed_nhwc(conv: Conv2d, dy: Any) -> tuple[Any, tuple[int, int]]:
     applies=lambda conv: conv.groups == 1 and conv.stride == (1, 1) and not conv.channels_last,
 )
 def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """See `nhwc_product`."""
+    """Builds the kernel with `nhwc_product`."""
     return nhwc_product(conv, inputs)
 
 
 def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Tensors:
-    """Implicit GEMM over operands with channels last, copies where needed: the input channel is contiguous.
+    """Implicit GEMM with channels-last operands, which are copied if needed. The input channel is contiguous.
 
     Args:
-        conv: Without groups, at stride 1.
+        conv: A convolution without groups, at stride 1.
         inputs: dy and the weight.
-        attrs: What marks the block that multiplies.
+        attrs: Marks of the block that multiplies.
     """
     dy, weight = inputs
     (ph, pw), (dh, dw) = conv.pad, conv.dilation
     dyp, low = _framed_nhwc(conv, dy)
     read, shape = filter_reader(conv, weight), (conv.r, conv.s, conv.k, conv.c)
-    # Filters are mirrored as they are copied: with taps that count backwards, LLVM works out each address anew.
+    # Filters are mirrored in the copy. If taps counted backwards, LLVM would recompute each address.
     last_r, last_s = conv.r - 1, conv.s - 1
     wp = te.compute(
         shape, lambda r, s, o, i: read(o, i, last_r - r, last_s - s), name="weight_rskc"

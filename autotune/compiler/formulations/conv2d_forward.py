@@ -21,14 +21,14 @@ Read = Callable[..., Any]
 
 
 def guarded(x: Any, conv: Conv2d) -> Read:
-    """Reads x[n,c,h+2ph,w+2pw], zero outside the image, by a test at each element."""
+    """Reads x[n,c,h+2ph,w+2pw], which is zero outside the image, with a test at each element."""
     if conv.pad == (0, 0):
         return reader(conv, x)
     return framed(conv, x, te.const(0.0, x.dtype))
 
 
 def padded(x: Any, conv: Conv2d) -> Read:
-    """Reads x[n,c,h+2ph,w+2pw] from a copy with zeros around the image; x itself where there is no padding."""
+    """Reads x[n,c,h+2ph,w+2pw] from a zero-padded copy; from x itself if there is no padding."""
     (ph, pw), value = conv.pad, guarded(x, conv)
     if (ph, pw) == (0, 0):
         return value
@@ -37,7 +37,7 @@ def padded(x: Any, conv: Conv2d) -> Read:
 
 
 def padded_nhwc(x: Any, conv: Conv2d) -> Any:
-    """Zero-pads x and moves its channels last, in one pass: [n,h+2ph,w+2pw,c]; x itself where it is that."""
+    """Zero-pads x and moves its channels last, in one pass: [n,h+2ph,w+2pw,c]; x itself if it has this form."""
     (ph, pw), value = conv.pad, guarded(x, conv)
     if conv.channels_last and not any(conv.pad):
         return x
@@ -49,7 +49,7 @@ def padded_nhwc(x: Any, conv: Conv2d) -> Any:
 
 
 def channel_of(conv: Conv2d) -> Callable[[Any, Any], Any]:
-    """Maps (output channel, input channel inside its group) to the input channel."""
+    """Returns a map from (output channel, input channel in its group) to the input channel."""
     per_group, k_per_group = conv.c // conv.groups, conv.k // conv.groups
     if conv.groups == 1:
         return lambda o, i: i
@@ -72,7 +72,7 @@ def _convolve(conv: Conv2d, x: Read, weight: Any) -> Tensors:
 
 @formulation("conv2d", "forward", "direct")
 def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """The definition over a padded copy; with channels last an implicit GEMM."""
+    """The definition, with a padded copy; with channels last, an implicit GEMM."""
     x, weight = inputs
     return _convolve(conv, padded(x, conv), weight)
 
@@ -81,7 +81,7 @@ def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
     "conv2d", "forward", "guarded", applies=lambda conv: conv.channels_last and any(conv.pad)
 )
 def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """Tests for the padding instead of copying: with channels last one test serves all channels."""
+    """Tests for the padding instead of copying. With channels last, one test serves all channels."""
     x, weight = inputs
     return _convolve(conv, guarded(x, conv), weight)
 
@@ -93,17 +93,17 @@ def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
     applies=lambda conv: conv.groups == 1 and not conv.channels_last,
 )
 def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """See `nhwc_product`."""
+    """Builds the kernel with `nhwc_product`."""
     return nhwc_product(conv, inputs)
 
 
 def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Tensors:
-    """Implicit GEMM over operands with channels last, copies where needed: the output channel is contiguous.
+    """Implicit GEMM with channels-last operands, which are copied if needed. The output channel is contiguous.
 
     Args:
-        conv: Without groups.
+        conv: A convolution without groups.
         inputs: x and the weight.
-        attrs: What marks the block that multiplies.
+        attrs: Marks of the block that multiplies.
     """
     x, weight = inputs
     (sh, sw), (dh, dw) = conv.stride, conv.dilation

@@ -36,7 +36,7 @@ def _correlate(conv: Conv2d, x: Read, dy: Any) -> Tensors:
 
 @formulation("conv2d", "weight_grad", "direct")
 def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """The definition over a padded copy; with channels last a GEMM over (n,oh,ow)."""
+    """The definition, with a padded copy; with channels last, a GEMM over (n,oh,ow)."""
     x, dy = inputs
     return _correlate(conv, padded(x, conv), dy)
 
@@ -45,7 +45,7 @@ def direct(conv: Conv2d, inputs: Tensors) -> Tensors:
     "conv2d", "weight_grad", "guarded", applies=lambda conv: conv.channels_last and any(conv.pad)
 )
 def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """Tests for the padding instead of copying: with channels last one test serves all channels."""
+    """Tests for the padding instead of copying. With channels last, one test serves all channels."""
     x, dy = inputs
     return _correlate(conv, guarded(x, conv), dy)
 
@@ -57,17 +57,17 @@ def without_copy(conv: Conv2d, inputs: Tensors) -> Tensors:
     applies=lambda conv: conv.groups == 1 and not conv.channels_last,
 )
 def nhwc(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """See `nhwc_product`."""
+    """Builds the kernel with `nhwc_product`."""
     return nhwc_product(conv, inputs)
 
 
 def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Tensors:
-    """GEMM over (n,oh,ow) with both operands channels-last, copies where needed: the output channel is contiguous.
+    """GEMM over (n,oh,ow) with channels-last operands, copied if needed. The output channel is contiguous.
 
     Args:
-        conv: Without groups.
+        conv: A convolution without groups.
         inputs: x and dy.
-        attrs: What marks the block that multiplies.
+        attrs: Marks of the block that multiplies.
     """
     x, dy = inputs
     (sh, sw), (dh, dw) = conv.stride, conv.dilation
@@ -97,10 +97,10 @@ def nhwc_product(conv: Conv2d, inputs: Tensors, attrs: Attributes = None) -> Ten
 
 @formulation("conv2d", "weight_grad", "split_rows", applies=lambda conv: conv.n * conv.oh > 1)
 def split_rows(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """Split-K: one partial gradient an output row, then a sum over rows.
+    """Split-K: one partial gradient per output row, then a sum over rows.
 
-    The reduction over (n,oh,ow) is long and the result small, so a partial result an output row is what
-    gives a parallel device work to share (Ansor and cuDNN's split-K weight gradients do the same).
+    The reduction over (n,oh,ow) is long and the result is small. One partial result per output row gives a parallel
+    device enough work (the split-K weight gradients of Ansor and cuDNN do the same).
     """
     x, dy = inputs
     (sh, sw), (dh, dw) = conv.stride, conv.dilation

@@ -1,6 +1,6 @@
-"""Depthwise convolutions, for the rule `depthwise` to schedule: what the windows see is a stage of its own.
+"""Depthwise convolutions for the rule `depthwise`. The inputs under the windows are a separate stage.
 
-That stage has zeros around the image; the rule computes it in registers. Rows and columns are padded to lengths
+This stage has zeros around the image. The rule computes it in registers. Rows and columns are padded to lengths
 that tiles divide.
 """
 
@@ -28,13 +28,13 @@ RULE = "depthwise"
 
 
 def depthwise(conv: Conv2d) -> bool:
-    """Whether every channel is convolved by itself, and its pixels are neighbours in memory."""
-    # With channels last, neighbours in memory are other channels, which the rule's tiles do not follow.
+    """Returns whether every channel is convolved by itself, and its pixels are contiguous in memory."""
+    # With channels last, neighbours in memory are other channels. The rule's tiles do not run along channels.
     return conv.groups == conv.c == conv.k > 1 and not conv.channels_last
 
 
 def divisible(conv: Conv2d) -> bool:
-    """Whether the taps of its data gradient split by the stride's phases too."""
+    """Returns whether the kernel is depthwise, and the taps of its data gradient can be split by phase."""
     return depthwise(conv) and (conv.stride == (1, 1) or conv.dilation == (1, 1))
 
 
@@ -83,7 +83,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
 
 
 def positions(conv: Conv2d) -> tuple[int, int]:
-    """Rows and columns of stride x stride pixels that hold an image."""
+    """Returns the number of rows and columns of positions (stride x stride pixels) that cover an image."""
     return -(-conv.h // conv.stride[0]), -(-conv.w // conv.stride[1])
 
 
@@ -92,13 +92,13 @@ def gradient_windows(
 ) -> Tensors:
     """dx[plane, i, j] = sum of dy[plane, (i+ph-r*dh)/sh, (j+pw-s*dw)/sw] weight[channel, r, s].
 
-    A position is stride x stride pixels, each of which takes every stride-th tap.
+    A position is stride x stride pixels. Each pixel uses every stride-th tap.
 
     Args:
-        conv: At stride 1, or without dilation.
+        conv: A depthwise convolution at stride 1 or without dilation.
         inputs: dy and the weight.
-        size: `positions`, or more.
-        attrs: What marks the block that sums.
+        size: Number of rows and columns of positions: `positions`, or more.
+        attrs: Marks of the block that sums.
     """
     dy, weight = inputs
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation

@@ -1,4 +1,4 @@
-"""Element-wise kernels: bias, activation, sums, dropout and updates, alone or as the epilogue of another kernel."""
+"""Element-wise kernels: bias, activation, sum, dropout and update, alone or as the epilogue of another kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Body = Callable[[Any, Values], Values]
 
 
 def _elementwise(operator: type[Operator], role: Role) -> Callable[[Body], Body]:
-    """Registers a function from the operands' values at one element to the outputs' values there."""
+    """Registers a function that maps the operands' values at one element to the outputs' values at this element."""
 
     def register(body: Body) -> Body:
         def alone(op: Operator, inputs: Tensors) -> Tensors:
@@ -69,7 +69,7 @@ def _outputs(
 
 
 def zero() -> Any:
-    """0 in float32."""
+    """Returns the constant 0 in float32."""
     return te.const(0.0, "float32")
 
 

@@ -1,7 +1,7 @@
-"""Convolutions of images of few channels and their data gradients, for the rule `few_channels` to schedule.
+"""Convolutions of images with few channels, and their data gradients, for the rule `few_channels`.
 
-As a matrix product they have few rows, or a short reduction, so that few multiply-adds need each element that is
-gathered. Here what the windows see is a stage of its own, which the rule has in registers, with the border's zeros.
+As a matrix product they have few rows, or a short reduction, so each gathered element is used by few multiply-adds.
+Here the inputs under the windows are a separate stage, with the border's zeros. The rule keeps it in registers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_CHANNELS = 4
 
 
 def _few(conv: Conv2d) -> bool:
-    # With channels last, neighbours in memory are other channels of dy, and windows are no rows of memory.
+    # With channels last, neighbours in memory are other channels of dy, and windows are not contiguous rows.
     return (
         conv.groups == 1
         and conv.c <= _MOST_CHANNELS
@@ -70,8 +70,8 @@ def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
 def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     """dx[c, phase, position] = sum of weight[k, c, tap of (phase, e, f)] dy[k, position + (e, f)] over k, e and f.
 
-    A position is stride x stride pixels. All of them take their part of one window of dy, and none is multiplied by
-    a tap that it does not have.
+    A position is stride x stride pixels. All its pixels use the same window of dy. Products with taps that a pixel
+    does not have are skipped.
     """
     dy, weight = inputs
     down = PositionGrid.of(conv.h, conv.r, conv.stride[0], conv.pad[0])
@@ -94,7 +94,8 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
         gradient,
         (conv.n, conv.k, rows + down.taps - 1, columns + across.taps - 1),
     )
-    # With what lies around them, so that a row of them is whole, and where its place is follows from the window's.
+    # Includes the zeros around the taps, so that each row is complete and its index follows from the window's
+    # index.
     taps = te.compute(
         (conv.k, conv.c, down.taps * down.stride, across.taps * across.stride), tap, name="taps"
     )

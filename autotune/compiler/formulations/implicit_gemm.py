@@ -1,6 +1,6 @@
-"""Convolutions and matmuls as one matrix product each, for the rule `implicit_gemm` to schedule.
+"""Convolutions and matmuls as one matrix product each, for the rule `implicit_gemm`.
 
-An operand is a stage of its own that gathers elements as the product wants them, with zeros around them
+Each operand is a separate stage that gathers elements in the order of the product, with zeros around them
 (Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014). The rule computes it tile by tile, so it
 is never in memory as a whole. All axes are padded to lengths that tiles divide.
 """
@@ -30,10 +30,10 @@ RULE = "implicit_gemm"
 _LEAST = 4
 DEPTH = ((1024, 16, 1 / 16), (8, 8, 1 / 5))
 EXTENT = ((128, 16, 1 / 16), (24, 24, 1 / 16), (32, 16, 1 / 10), (8, 8, 1 / 5))
-"""What may divide an axis, from the first to the second by halves, and what part of it zeros may add."""
+"""Sizes to divide an axis, as (largest, smallest, share of zeros that padding may add). Sizes go down by halves."""
 
 Read = Callable[[Any, Any, Any], Any]
-"""The element of an operand at (batch, position, place in the reduction), inside of both extents."""
+"""Returns the element of an operand at (batch, position, index in the reduction), all within their extents."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Operand:
     """One side of a product.
 
     Attributes:
-        extent: Its rows (of the first operand) or columns (of the second).
-        read: Its elements.
-        along_depth: Whether neighbours in memory follow the reduction, rather than the extent.
-        inside: Whether an element exists that lies inside of both extents, where some do not; else it is zero.
+        extent: Number of rows (first operand) or columns (second operand).
+        read: Returns its elements.
+        along_depth: Whether the reduction is contiguous in memory; otherwise the extent is.
+        inside: Returns conditions under which an element within both extents exists. Otherwise the element is zero.
     """
 
     extent: int
@@ -54,14 +54,14 @@ class Operand:
 
 
 def padded(extent: int, sizes: Sequence[tuple[int, int, float]]) -> int:
-    """The extent, made longer so that large tiles divide it, unless that costs too much for nothing.
+    """Returns the extent, padded so that large tiles divide it, unless the padding adds too much work.
 
     Args:
         extent: At least 1.
         sizes: `DEPTH` or `EXTENT`.
 
     Returns:
-        A multiple of the first of them that adds no more than it may; else of 4.
+        A multiple of the first size whose padding is within its allowed share; otherwise a multiple of 4.
     """
     for size, least, waste in sizes:
         while size >= least:
@@ -75,7 +75,7 @@ def padded(extent: int, sizes: Sequence[tuple[int, int, float]]) -> int:
 def matrix_product(
     a: Operand, b: Operand, depth: int, *, batch: int = 1, transformed: bool = False
 ) -> Callable[..., Any]:
-    """Reads the products of the rows of a and the columns of b: (batch, row, column)."""
+    """Returns a function that reads the product of the rows of a and the columns of b at (batch, row, column)."""
     long = padded(depth, DEPTH)
 
     def gathered(side: Operand, name: str) -> Any:
@@ -108,7 +108,7 @@ def _dense(conv: Conv2d) -> bool:
 def _of_image(
     conv: Conv2d, channels: Operand, pixels: Operand, depth: int, *, batch: int = 1
 ) -> Callable[..., Any]:
-    """The product that makes an image: reads it as (batch, channel, pixel). What is contiguous is the columns."""
+    """Returns the product that makes an image, read as (batch, channel, pixel). Its columns are contiguous."""
     if conv.channels_last:
         product = matrix_product(pixels, channels, depth, batch=batch)
         return lambda g, i, p: product(g, p, i)
@@ -116,7 +116,7 @@ def _of_image(
 
 
 def _taps(conv: Conv2d, channels: int, size: tuple[int, int], k: Any) -> tuple[Any, Any, Any]:
-    """The channel and the tap at a place of a reduction over channels and a window, in the layout's order."""
+    """Returns channel and tap at index k of a reduction over channels and a window, in the layout's order."""
     high, wide = size
     if conv.channels_last:
         return k % channels, k // channels // wide, k // channels % wide
@@ -124,7 +124,7 @@ def _taps(conv: Conv2d, channels: int, size: tuple[int, int], k: Any) -> tuple[A
 
 
 def _window(conv: Conv2d, x: Any) -> tuple[Callable[..., Any], Callable[..., list[Any]]]:
-    """Reads x under the window: (pixel of y, channel, tap), and whether that lies inside of the image."""
+    """Returns two functions: one reads x at (pixel of y, channel, tap), the other tests if it is in the image."""
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
     read, area = reader(conv, x), conv.oh * conv.ow
 
@@ -180,9 +180,9 @@ def _phased(conv: Conv2d) -> bool:
 
 @formulation("conv2d", "data_grad", "gemm", rule=RULE, applies=_phased)
 def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """dx[c, pixel] = weight[c, (k, r, s)] x dy[(k, r, s), pixel], a product for each phase of the stride.
+    """dx[c, pixel] = weight[c, (k, r, s)] x dy[(k, r, s), pixel], one product for each phase of the stride.
 
-    A phase is the set of pixels that lie alike to the stride, and takes every stride-th tap.
+    A phase is the set of pixels with the same offset modulo the stride. It uses every stride-th tap.
     """
     dy, weight = inputs
     (sh, sw), (ph, pw), (dh, dw) = conv.stride, conv.pad, conv.dilation
@@ -191,7 +191,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
     size = th, tw = -(-conv.r // sh), -(-conv.s // sw)
 
     def tap(g: Any, k: Any) -> tuple[Any, Any, Any]:
-        """The output channel and the tap, which may lie beyond the filter's end."""
+        """Returns the output channel and the tap, which may lie beyond the filter's end."""
         o, t, u = _taps(conv, conv.k, size, k)
         if conv.stride == (1, 1):
             return o, t, u
@@ -260,8 +260,8 @@ def _strided(conv: Conv2d) -> bool:
 def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
     """dx[(c, phase), position] = weight[(c, phase), (k, e, f)] x dy[(k, e, f), position], one product.
 
-    A position is stride x stride pixels: the phases. All of them take the same window of dy, some with zeros for
-    weights, so that an image of few channels is still a product of many rows.
+    A position is stride x stride pixels: the phases. All phases use the same window of dy, some with zero weights.
+    So an image with few channels is still a product with many rows.
     """
     dy, weight = inputs
     sh, sw = conv.stride
@@ -271,7 +271,7 @@ def data_grad_by_phases(conv: Conv2d, inputs: Tensors) -> Tensors:
     filters, gradient = filter_reader(conv, weight), reader(conv, dy)
 
     def tap(i: Any, k: Any) -> tuple[Any, Any, Any]:
-        """The output channel and the tap, which may lie outside of the filter."""
+        """Returns the output channel and the tap, which may lie outside the filter."""
         o, e, f = _taps(conv, conv.k, (down.taps, across.taps), k)
         return o, down.tap(i // sw % sh, e), across.tap(i % sw, f)
 

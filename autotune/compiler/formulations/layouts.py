@@ -1,4 +1,4 @@
-"""Tensors of either layout, addressed channels first, so that a formulation is written once."""
+"""Accesses tensors of either layout as channels first, so that each formulation is written once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def compute(
     name: str,
     attrs: Attributes = None,
 ) -> Any:
-    """Defines a tensor [n, c, ...] in the operator's layout by ``value(b, i, ...)``, channels first."""
+    """Defines a tensor [n, c, ...] in the operator's layout by ``value(b, i, ...)``, with channels first."""
     if not op.channels_last:
         return te.compute(shape, value, name=name, attrs=attrs)
     n, c, *size = shape
@@ -45,14 +45,14 @@ def compute_filters(
 
 
 def reader(op: Any, tensor: Any) -> Callable[..., Any]:
-    """Reads a tensor [n, c, ...] that is stored in the operator's layout, channels first."""
+    """Returns a reader of a tensor in the operator's layout; it takes indices [n, c, ...], channels first."""
     if not op.channels_last:
         return lambda b, i, *at: tensor[(b, i, *at)]
     return lambda b, i, *at: tensor[(b, *at, i)]
 
 
 def framed(op: Any, x: Any, outside: Any) -> Callable[..., Any]:
-    """Reads an image x[n, c, h, w] moved by the operator's padding; ``outside`` beyond its border."""
+    """Reads an image x[n, c, h, w], shifted by the operator's padding; returns ``outside`` beyond its border."""
     (ph, pw), read = op.pad, reader(op, x)
 
     def value(b: Any, i: Any, y: Any, z: Any) -> Any:
@@ -63,14 +63,14 @@ def framed(op: Any, x: Any, outside: Any) -> Callable[..., Any]:
 
 
 def filter_reader(op: Any, weight: Any) -> Callable[..., Any]:
-    """Reads filters as [k, c, r, s]; they are stored [r, s, c, k] with channels last."""
+    """Reads filters as [k, c, r, s]. With channels last, they are stored as [r, s, c, k]."""
     if not op.channels_last:
         return lambda o, i, r, s: weight[o, i, r, s]
     return lambda o, i, r, s: weight[r, s, i, o]
 
 
 def from_last(op: Any, image: Any, name: str) -> Any:
-    """An image [n, h, w, c] in the operator's layout: itself, or a copy."""
+    """Returns an image [n, h, w, c] in the operator's layout: itself, or a copy."""
     if op.channels_last:
         return image
     n, h, w, c = image.shape
@@ -78,26 +78,26 @@ def from_last(op: Any, image: Any, name: str) -> Any:
 
 
 def or_zero(inside: Sequence[Any], element: Any) -> Any:
-    """The element where all of the conditions hold, if there are any; else zero."""
+    """Returns the element if all conditions hold (or there are none); otherwise zero."""
     if not inside:
         return element
     return te.if_then_else(tirx.all(*inside), element, te.const(0.0, "float32"))
 
 
 def between(at: Any, before: int, last: int, size: int) -> list[Any]:
-    """What is to be asked so that an index is inside: nothing where it always is."""
+    """Returns the conditions under which an index is inside; empty if it always is."""
     return ([at >= 0] if before > 0 else []) + ([at < size] if last >= size else [])
 
 
 def in_fours(extent: int) -> int:
-    """The extent, made longer so that tiles divide it."""
+    """Returns the extent, rounded up to a multiple of 4."""
     return -(-extent // 4) * 4
 
 
 def under_windows(
     size: tuple[int, int], first: tuple[int, int], read: Callable[..., Any], shape: Sequence[int]
 ) -> Any:
-    """An image moved so that its row and column `first` are 0, with zeros around it."""
+    """Returns an image with zeros around it, shifted so that its row and column `first` become 0."""
 
     def value(*at: Any) -> Any:
         *plane, y, z = at

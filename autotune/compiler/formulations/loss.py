@@ -11,7 +11,7 @@ from autotune.workloads.operators import CrossEntropy
 
 
 def _shifted_exponentials(op: CrossEntropy, logits: Any) -> tuple[Any, Any, Any]:
-    """Row maxima [n], exp(logits - maximum) [n,classes] and its row sums [n]."""
+    """Returns row maxima [n], exp(logits - maximum) [n,classes], and its row sums [n]."""
     rm, rs = te.reduce_axis((0, op.classes), "rm"), te.reduce_axis((0, op.classes), "rs")
     top = te.compute((op.n,), lambda i: te.max(logits[i, rm], axis=rm), name="top")
     exponent = te.compute(

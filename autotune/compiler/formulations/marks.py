@@ -1,18 +1,18 @@
-"""Marks: the annotation that a formulation puts on its main block, for the rule that schedules it."""
+"""Marks: annotations that formulations put on their main block, for the rule that schedules it."""
 
 PRODUCT = "autotune.product"
-"""Annotation of a product's block, as integers: whether each operand lies along the reduction in memory, and a
-third one where they are transforms."""
+"""Annotation of a product's block, as integers: whether each operand is contiguous along the reduction, and a third
+integer if the operands are transforms."""
 TRANSFORM = "autotune.transform"
-"""Annotation of a block that transforms tiles, each in the registers of a work-item: see `winograd_gemm`."""
+"""Annotation of a block that transforms tiles, each in the registers of one work-item: see `winograd_gemm`."""
 WINDOW = "autotune.window"
-"""Annotation of a depthwise kernel's block: whether filters are what it makes, and its stride and dilation."""
+"""Annotation of a depthwise kernel's block: whether its result is filters, its stride and its dilation."""
 FEW_CHANNELS = "autotune.few_channels"
 """Annotation of the block that sums: whether it is a gradient, the filter's rows and columns, and the stride."""
 REGISTER_PRODUCT = "autotune.register_product"
 """Annotation of a product's block, whose last axis is contiguous in the result and in one operand."""
 ANY_COLUMNS, ALL_COLUMNS = 1, 2
-"""Its values: whether a tile may have some of the columns, or has all, since what follows adds them up."""
+"""Values of `REGISTER_PRODUCT`: a tile may have some columns, or must have all, since they are added up next."""
 VECTOR_ROWS = "autotune.vector_rows"
 """Annotation of the block that sums windows, row by row of a plane."""
 ROWS = "autotune.rows"

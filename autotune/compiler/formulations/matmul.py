@@ -14,7 +14,7 @@ from autotune.workloads.operators import Matmul
 
 
 def _lanes(extent: int) -> int:
-    """Widest vector of 16 lanes or fewer that divides the extent."""
+    """Returns the width of the widest vector, up to 16 lanes, that divides the extent."""
     return next(lanes for lanes in (16, 8, 4, 2, 1) if extent % lanes == 0)
 
 
@@ -29,9 +29,9 @@ def forward(mm: Matmul, inputs: Tensors) -> Tensors:
 
 @formulation("matmul", "forward", "lanes", applies=lambda mm: _lanes(mm.k) > 1)
 def forward_lanes(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tensors:
-    """Keeps a vector of partial sums along the contiguous reduction axis, and adds its lanes last.
+    """Keeps a vector of partial sums along the contiguous reduction axis, and adds up its lanes at the end.
 
-    `attrs` mark the block that multiplies.
+    `attrs` are marks of the block that multiplies.
     """
     x, weight = inputs
     lanes = _lanes(mm.k)
@@ -58,7 +58,7 @@ def forward_packed(mm: Matmul, inputs: Tensors) -> Tensors:
 
 @formulation("matmul", "data_grad", "direct")
 def data_grad(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tensors:
-    """dx[m, k] = dy[m, n] x weight[n, k]; `attrs` mark the block."""
+    """dx[m, k] = dy[m, n] x weight[n, k]; `attrs` are marks of the block."""
     dy, weight = inputs
     rn = te.reduce_axis((0, mm.n), "rn")
 
@@ -70,7 +70,7 @@ def data_grad(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tensors:
 
 @formulation("matmul", "weight_grad", "direct")
 def weight_grad(mm: Matmul, inputs: Tensors, attrs: Attributes = None) -> Tensors:
-    """dweight[n, k] = dy[m, n] x x[m, k], over m; `attrs` mark the block."""
+    """dweight[n, k] = dy[m, n] x x[m, k], summed over m; `attrs` are marks of the block."""
     x, dy = inputs
     rm = te.reduce_axis((0, mm.m), "rm")
 

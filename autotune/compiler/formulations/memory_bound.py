@@ -1,4 +1,4 @@
-"""Sums over channels, and concatenation: kernels that memory traffic bounds."""
+"""Sums over channels, and concatenation: kernels that are limited by memory traffic."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def bias_weight_grad(op: Bias, inputs: Tensors) -> Tensors:
 
 
 def in_vectors(operator: Any) -> bool:
-    """Whether the channels of an operator are whole vectors, as the rule of such sums needs to be fast."""
+    """Returns whether the channels are whole vectors, which the rule for column reductions needs to be fast."""
     return bool(operator.channels_last) and operator.c % _LANES == 0
 
 
 @formulation("bias", "weight_grad", "planes", applies=lambda op: op.n > 1 and op.s > 1)
 def bias_weight_grad_planes(op: Bias, inputs: Tensors) -> Tensors:
-    """Sums each plane first, then over the batch: n times the parallel work of the direct form."""
+    """Sums each plane first, then sums over the batch: n times the parallel work of the direct form."""
     return [channel_sum(op.n, op.c, op.s, "dbias", reader(op, inputs[0]))]
 
 
 @formulation("bias", "weight_grad", "row_sums", rule=COLUMN_REDUCTION, applies=in_vectors)
 def bias_weight_grad_column_reduction(op: Bias, inputs: Tensors) -> Tensors:
-    """As one sum over rows, for a rule of its own."""
+    """Sums over rows at once, for the rule for column reductions."""
     return column_reduction(op, "dbias", reader(op, inputs[0]), marked=True)
 
 
@@ -48,9 +48,9 @@ def column_reduction(
 ) -> list[Any]:
     """Sums several `value(b, i, j)` over batch and pixels at once, for channels-last operands.
 
-    The rows, which are the pixels of the batch, are cut into blocks that are summed on their own. A block's loops
-    can be tiled like a matrix product's where a value depends on something by channel alone, so that channels are
-    vectors and all sums are taken while a tile of rows is in the cache; `marked` leaves that to the rule of
+    The rows, which are the pixels of the batch, are split into blocks that are summed on their own. If a value
+    depends on another tensor by channel only, a block's loops can be tiled like those of a matrix product: channels
+    are vectors, and all sums are computed while a tile of rows is in the cache. `marked` leaves this to the rule
     `COLUMN_REDUCTION`.
     """
     rows = op.n * op.s
@@ -83,13 +83,13 @@ def column_reduction(
 
 
 def _blocks(rows: int) -> int:
-    """The divisor of the rows that is nearest to 64."""
+    """Returns the divisor of the number of rows that is nearest to 64."""
     divisors = [d for d in range(1, min(rows, 4 * _BLOCKS) + 1) if rows % d == 0]
     return min(divisors, key=lambda d: abs(math.log(d / _BLOCKS)))
 
 
 def channel_sum(n: int, c: int, s: int, name: str, value: Callable[[Any, Any, Any], Any]) -> Any:
-    """Sums `value(b, i, j)` over batch and pixels, plane by plane: n * c sums can run at once."""
+    """Sums `value(b, i, j)` over batch and pixels, plane by plane: n * c sums can run in parallel."""
     rn, rj = te.reduce_axis((0, n), "rn"), te.reduce_axis((0, s), "rj")
     planes = te.compute(
         (n, c), lambda b, i: te.sum(value(b, i, rj), axis=rj), name=f"{name}_planes"
@@ -98,7 +98,7 @@ def channel_sum(n: int, c: int, s: int, name: str, value: Callable[[Any, Any, An
 
 
 def _starts(op: Concat) -> list[int]:
-    """First channel of each part in the joined tensor."""
+    """Returns the first channel of each part in the joined tensor."""
     return list(accumulate(op.parts, initial=0))[:-1]
 
 
@@ -126,7 +126,7 @@ def _parts_in_vectors(op: Concat) -> bool:
 
 @formulation("concat", "forward", "joined_parts", rule="joined_parts", applies=_parts_in_vectors)
 def concat_in_vectors(op: Concat, inputs: Tensors) -> Tensors:
-    """The same, for the rule that makes vectors of each part's channels."""
+    """Like `concat_forward`, for the rule that copies each part's channels in vectors."""
     return _joined(op, inputs, {JOINED: math.gcd(*op.parts)})
 
 

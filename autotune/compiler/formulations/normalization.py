@@ -1,4 +1,4 @@
-"""Batch normalisation: two passes over a batch for its statistics, one each for output and gradients."""
+"""Batch normalisation: two passes over a batch for its statistics, and one pass each for output and gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _float(value: float) -> Any:
 
 @formulation("batch_stats", "forward", "direct")
 def batch_stats(op: BatchStats, inputs: Tensors) -> Tensors:
-    """The variance is summed around the mean: one pass over squares loses all digits to cancellation."""
+    """Computes mean and variance. The variance is summed around the mean: sums of squares would lose all digits."""
     x = reader(op, inputs[0])
     share = _float(1.0 / (op.n * op.s))
     total = channel_sum(op.n, op.c, op.s, "total", x)
@@ -38,20 +38,20 @@ def batch_stats(op: BatchStats, inputs: Tensors) -> Tensors:
 
 @formulation("batch_stats", "forward", "rows", applies=lambda op: op.channels_last)
 def batch_stats_rows(op: BatchStats, inputs: Tensors) -> Tensors:
-    """As `_batch_stats_rows`, for the rules of a space."""
+    """See `_batch_stats_rows`; scheduled by the search space's general rules."""
     return _batch_stats_rows(op, inputs, marked=False)
 
 
 @formulation("batch_stats", "forward", "row_sums", rule=COLUMN_REDUCTION, applies=in_vectors)
 def batch_stats_column_reduction(op: BatchStats, inputs: Tensors) -> Tensors:
-    """As `_batch_stats_rows`, for a rule of its own."""
+    """See `_batch_stats_rows`; scheduled by the rule for column reductions."""
     return _batch_stats_rows(op, inputs, marked=True)
 
 
 def _batch_stats_rows(op: BatchStats, inputs: Tensors, *, marked: bool) -> Tensors:
-    """One pass over the batch: sums of the values and their squares, less each channel's first value.
+    """One pass over the batch: sums of the values and of their squares, shifted by each channel's first value.
 
-    Without the shift all digits would be lost to cancellation where the mean is large against the deviation
+    Without the shift, all digits would be lost to cancellation if the mean is much larger than the deviation
     (Chan, Golub and LeVeque, 1983).
     """
     x = reader(op, inputs[0])
@@ -76,7 +76,7 @@ def _batch_stats_rows(op: BatchStats, inputs: Tensors, *, marked: bool) -> Tenso
 
 
 def _scale(op: BatchNorm, variance: Any) -> Any:
-    """The reciprocal of the standard deviation, by channel."""
+    """Returns the reciprocal of the standard deviation, by channel."""
     return te.compute(
         (op.c,),
         lambda i: _float(1.0) / te.sqrt(variance[i] + _float(op.epsilon)),
@@ -99,7 +99,7 @@ def batch_norm_forward(op: BatchNorm, inputs: Tensors) -> Tensors:
 
 
 def _before_activation(op: BatchNorm, incoming: Tensors) -> Any:
-    """The gradient before the activation, as a function of the element."""
+    """Returns a function that reads the gradient before the activation at an element."""
     dy = reader(op, incoming[-1])
     if not op.activated:
         return dy
@@ -131,18 +131,18 @@ def batch_norm_weight_grad(op: BatchNorm, inputs: Tensors) -> Tensors:
 
 @formulation("batch_norm", "weight_grad", "rows", applies=lambda op: op.channels_last)
 def batch_norm_weight_grad_rows(op: BatchNorm, inputs: Tensors) -> Tensors:
-    """As `_weight_grad_rows`, for the rules of a space."""
+    """See `_weight_grad_rows`; scheduled by the search space's general rules."""
     return _weight_grad_rows(op, inputs, marked=False)
 
 
 @formulation("batch_norm", "weight_grad", "row_sums", rule=COLUMN_REDUCTION, applies=in_vectors)
 def batch_norm_weight_grad_column_reduction(op: BatchNorm, inputs: Tensors) -> Tensors:
-    """As `_weight_grad_rows`, for a rule of its own."""
+    """See `_weight_grad_rows`; scheduled by the rule for column reductions."""
     return _weight_grad_rows(op, inputs, marked=True)
 
 
 def _weight_grad_rows(op: BatchNorm, inputs: Tensors, *, marked: bool) -> Tensors:
-    """One pass: both sums are taken block by block of the batch's pixels."""
+    """One pass: both sums are computed block by block over the batch's pixels."""
     wide, mean, variance, *incoming = inputs
     x = reader(op, wide)
     scale, dz = _scale(op, variance), _before_activation(op, incoming)

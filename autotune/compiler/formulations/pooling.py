@@ -1,4 +1,4 @@
-"""Pooling: windows gathered, forward and backward alike."""
+"""Pooling. Both forward and backward kernels gather their inputs from windows."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ def global_avg_pool_data_grad(op: GlobalAvgPool, inputs: Tensors) -> Tensors:
 
 
 def _windows(op: MaxPool2d | AvgPool2d) -> tuple[tuple[Any, Any], Callable[[Any, Any], Any]]:
-    """The windows that an input position lies in.
+    """Returns the windows that contain an input position.
 
     Returns:
-        Two reduction axes over them; and, for a position (y, z), the window (p, q), the place (r, s) in it, and
-        whether there is such a window.
+        Two reduction axes over the windows, and a function. For a position (y, z), the function returns the window
+        (p, q), the place (r, s) in it, and whether this window exists.
     """
     (sh, sw), (ph, pw) = op.stride, op.pad
     th, tw = -(-op.r // sh), -(-op.s // sw)

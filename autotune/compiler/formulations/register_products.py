@@ -1,8 +1,8 @@
-"""Dense convolutions and matmuls as products for the rule `register_product` to schedule on a CPU.
+"""Dense convolutions and matmuls as products, for the rule `register_product` on a CPU.
 
-The last axis of the product is contiguous in its result and in one operand; a convolution is that with channels
-last, and copies operands and results that are not. Zeros around an image are a copy too, so that no vector asks
-where it ends.
+The last axis of the product is contiguous in its result and in one operand. A convolution has this form with
+channels last; operands and results in another layout are copied. Zeros around an image are also added by a copy, so
+that vector code needs no bounds tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _vectors(mm: Matmul) -> bool:
 
 @formulation("matmul", "forward", RULE, rule=RULE, applies=_vectors)
 def matmul_forward(mm: Matmul, inputs: Tensors) -> Tensors:
-    """See `matmul.forward_lanes`: a product whose columns are the lanes of each result's partial sums."""
+    """See `matmul.forward_lanes`. The columns of the product are the lanes of each result's partial sums."""
     return matmul.forward_lanes(mm, inputs, {REGISTER_PRODUCT: ALL_COLUMNS})
 
 
@@ -47,7 +47,7 @@ def matmul_weight_grad(mm: Matmul, inputs: Tensors) -> Tensors:
 
 
 def _makes_vectors(channels: str, *, strided: bool = True) -> Callable[[Conv2d], bool]:
-    """Whether a convolution is dense, and the channels that its result has are whole vectors."""
+    """Returns a test: whether a convolution is dense, and the channels of its result are whole vectors."""
 
     def applies(conv: Conv2d) -> bool:
         whole = getattr(conv, channels) % _VECTOR == 0

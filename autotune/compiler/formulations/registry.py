@@ -1,9 +1,9 @@
 """The registry of formulations: mathematically equal ways to compute one kernel.
 
-A formulation is a function from an operator to a TVM tensor expression. It keeps the kernel's public
-signature (inputs then outputs, contiguous, in the order of `Kernel.inputs` and `Kernel.outputs`), and is
-free to pack, split or reorder inside. The search picks one per shape. A new formulation is one file in
-this package and one `@formulation` line.
+A formulation is a function from an operator to a TVM tensor expression. It keeps the kernel's public signature
+(inputs, then outputs, all contiguous, in the order of `Kernel.inputs` and `Kernel.outputs`). Inside, it may pack,
+split or reorder. The search picks one per shape. A new formulation is one file in this package and one
+`@formulation` line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tensors = Sequence[Any]
 """TVM `te.Tensor` objects; typed loosely because TVM ships no annotations for them."""
 
 Attributes = dict[str, Any] | None
-"""What marks a block for the rule that schedules it."""
+"""Marks of a block, for the rule that schedules it."""
 
 Define = Callable[[Any, Tensors], Tensors]
 """Maps (operator, input placeholders) to the output tensors."""
@@ -40,7 +40,7 @@ class Formulation:
             definition, which is also what the untuned default schedule compiles.
         define: Builds the tensor expression.
         applies: Whether it fits a particular operator (shape).
-        rule: Kind of the search-space rule that schedules it; empty where any space's rules do.
+        rule: Kind of the search-space rule that schedules it; empty if the general rules of any space do.
     """
 
     operator: str
@@ -52,7 +52,7 @@ class Formulation:
 
 
 Follow = Callable[[Any, Any, Tensors], Tensors]
-"""Maps (operator, the streamed operand, the others) to the output tensors."""
+"""Maps (operator, the streamed operand, the other operands) to the output tensors."""
 
 _EPILOGUES: dict[tuple[str, str], Follow] = {}
 _REGISTRY: dict[tuple[str, str], dict[str, Formulation]] = {}
@@ -79,7 +79,7 @@ def formulation(
 
 
 def epilogue(operator: str, role: str) -> Callable[[Follow], Follow]:
-    """Registers the decorated function as what a role of an operator does as an epilogue."""
+    """Registers the decorated function as the epilogue form of a role of an operator."""
 
     def register(follow: Follow) -> Follow:
         _EPILOGUES[operator, role] = follow
@@ -102,8 +102,8 @@ def formulations(
 
     Args:
         kernel: The operator and role to compute.
-        allowed: Names to choose from, in order of preference; None takes all that are registered.
-        rules: Kinds of the rules that the search space has; None for all that there are.
+        allowed: Names to choose from, in order of preference; None for all registered formulations.
+        rules: Kinds of the rules in the search space; None for all rules.
 
     Raises:
         UsageError: `allowed` names a formulation that is not registered, or none of them fits.
@@ -132,7 +132,7 @@ def formulations(
 
 
 def registered() -> dict[tuple[str, str], dict[str, Formulation]]:
-    """All formulations by (operator, role) and name."""
+    """Returns all formulations by (operator, role) and name."""
     _load()
     return {key: dict(entries) for key, entries in _REGISTRY.items()}
 

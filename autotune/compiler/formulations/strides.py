@@ -11,7 +11,7 @@ from autotune.compiler.formulations.layouts import between
 
 
 def shifted(phase: Any, by: int, stride: int) -> Any:
-    """(phase + by) % stride for a phase below the stride, by a comparison: TVM 0.27 goes wrong on sums of such."""
+    """Returns (phase + by) % stride for a phase below the stride, by comparison: TVM 0.27 gets such sums wrong."""
     by %= stride
     if by == 0:
         return phase
@@ -19,7 +19,7 @@ def shifted(phase: Any, by: int, stride: int) -> Any:
 
 
 def carried(phase: Any, by: int, stride: int) -> Any:
-    """(phase + by) // stride for a phase below the stride, likewise by a comparison."""
+    """Returns (phase + by) // stride for a phase below the stride, also by a comparison."""
     whole, by = divmod(by, stride)
     if by == 0:
         return whole
@@ -27,9 +27,9 @@ def carried(phase: Any, by: int, stride: int) -> Any:
 
 
 def divided(at: Any, by: int, stride: int) -> tuple[Any, Any]:
-    """(at + by) // stride and (at + by) % stride without such a sum, in a form that dlight's rules take.
+    """Returns (at + by) // stride and (at + by) % stride without such a sum, in a form that dlight's rules accept.
 
-    On a GPU, where `at` is a part of a work-item's number, TVM 0.27 goes wrong on (at % 16 + 1) % 2.
+    On a GPU, where `at` is a part of a work-item's number, TVM 0.27 computes (at % 16 + 1) % 2 wrongly.
     """
     whole, by = divmod(by, stride)
     phase = at % stride
@@ -41,15 +41,15 @@ def divided(at: Any, by: int, stride: int) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class PositionGrid:
-    """One axis of an image, cut into positions of a stride's pixels, the phases; they share a window of dy.
+    """One axis of an image, split into positions of stride pixels (the phases), which share a window of dy.
 
     Attributes:
-        shift: Pixels before the image that its first position has.
-        positions: How many positions hold the image.
-        first: The element of dy that the window of position 0 begins with.
+        shift: Number of pixels of the first position that lie before the image.
+        positions: Number of positions that cover the image.
+        first: Index in dy of the first element of position 0's window.
         taps: Elements of dy in a window.
         stride: Phases of a position.
-        tap_of_first: The filter's tap that phase 0 has for the first element of the window.
+        tap_of_first: The filter's tap with which phase 0 multiplies the first element of the window.
     """
 
     shift: int
@@ -61,7 +61,7 @@ class PositionGrid:
 
     @classmethod
     def of(cls, size: int, taps: int, stride: int, pad: int) -> PositionGrid:
-        """The grid with the smallest windows: that of the image, or one that begins where a window of dy does."""
+        """Returns the grid with the smallest windows: it starts with the image, or with a window of dy."""
 
         def shifted_by(shift: int) -> PositionGrid:
             before = pad - shift
@@ -73,19 +73,19 @@ class PositionGrid:
         return min((shifted_by(shift) for shift in (0, pad % stride)), key=lambda grid: grid.taps)
 
     def tap(self, phase: Any, e: Any) -> Any:
-        """The filter's tap that a phase has for an element of the window; it may lie outside of the filter."""
+        """Returns the filter's tap of a phase for an element of the window; it may lie outside the filter."""
         return phase + self.tap_of_first - e * self.stride
 
     def inside(self, at: Any, size: int) -> list[Any]:
-        """What is to be asked so that an element of dy exists."""
+        """Returns the conditions under which an element of dy exists."""
         return between(at, -self.first, self.positions - 1 + self.first + self.taps - 1, size)
 
     @property
     def least_tap(self) -> int:
-        """The first tap of any phase for any element of the window."""
+        """The lowest tap of any phase for any element of the window."""
         return self.tap_of_first - (self.taps - 1) * self.stride
 
     @property
     def most_tap(self) -> int:
-        """The last one."""
+        """The highest tap of any phase for any element of the window."""
         return self.tap_of_first + self.stride - 1

@@ -1,8 +1,8 @@
-"""Depthwise convolutions with channels first, for the rule `vector_rows` to schedule on a CPU.
+"""Depthwise convolutions with channels first, for the rule `vector_rows` on a CPU.
 
-What the windows see is a stage of its own, with zeros around the image; the rule computes it plane by plane. Its
-columns are sorted by their place in the stride, so that those of a row's results are neighbours, and padded to
-lengths that vectors divide.
+The inputs under the windows are a separate stage, with zeros around the image. The rule computes it plane by plane.
+Its columns are sorted by their offset modulo the stride, so that the inputs of a row's results are contiguous. They
+are padded to lengths that vectors divide.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEAST = 4
 
 
 def _padded(columns: int) -> int:
-    """Columns in whole vectors: of 32, where that adds at most a seventh, else of 16, of 8, or of 4."""
+    """Rounds columns up to whole vectors: of 32, 16 or 8 lanes if that adds at most a seventh, otherwise of 4."""
     lengths = (-(-columns // size) * size for size in _VECTORS)
     few = (length for length in lengths if length - columns <= _WASTE * columns)
     return next(few, -(-columns // _LEAST) * _LEAST)
@@ -71,6 +71,6 @@ def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
 
 @formulation("conv2d", "data_grad", "vector_rows", rule=RULE, applies=divisible)
 def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """See `gradient_windows`: with phases of the stride, neighbours in dy are those of a row's results."""
+    """See `gradient_windows`: split by the stride's phases, the inputs of a row's results are contiguous in dy."""
     rows, columns = positions(conv)
     return gradient_windows(conv, inputs, (rows, _padded(columns)), {VECTOR_ROWS: 1})

@@ -1,7 +1,7 @@
 """Winograd's minimal filtering F(2x2, 3x3) for 3x3 convolutions at stride 1, forward and data gradient.
 
-A tile of 2x2 outputs is made from 4x4 inputs with 16 products instead of 36 (Lavin and Gray, CVPR 2016). With
-channels last the 16 products over all tiles and channels are 16 matrix products.
+A tile of 2x2 outputs is computed from 4x4 inputs with 16 products instead of 36 (Lavin and Gray, CVPR 2016). With
+channels last, the 16 products over all tiles and channels are 16 matrix products.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
 
 @formulation("conv2d", "data_grad", "winograd", applies=_pays)
 def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """A convolution of dy with the filters turned around, padded by two less the padding."""
+    """A convolution of dy with the filters rotated by 180 degrees; its padding is two minus the forward padding."""
     dy, weight = inputs
     read, filters = reader(conv, dy), filter_reader(conv, weight)
     top, left = 2 - conv.pad[0], 2 - conv.pad[1]
@@ -64,7 +64,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
 
 
 def _within(read: Read, size: tuple[int, int]) -> Read:
-    """Reads zeros behind the last row and column, which the last tiles of an odd output reach."""
+    """Reads zeros beyond the last row and column, which the last tiles of an odd-sized output need."""
     high, wide = size
 
     def value(b: Any, y: Any, z: Any, i: Any) -> Any:
@@ -74,7 +74,7 @@ def _within(read: Read, size: tuple[int, int]) -> Read:
 
 
 def _filtered(shape: tuple[int, int, int, int, int], image: Read, filters: Read, name: str) -> Any:
-    """The output [n, h, w, out] of a 3x3 filter: shape is (n, h, w, in, out)."""
+    """Returns the output [n, h, w, out] of a 3x3 filter; shape is (n, h, w, in, out)."""
     n, h, w, depth, width = shape
     rows, cols = -(-h // _TILE), -(-w // _TILE)
     rr, rs = te.reduce_axis((0, 3), "rr"), te.reduce_axis((0, 3), "rs")
@@ -111,7 +111,7 @@ def _filtered(shape: tuple[int, int, int, int, int], image: Read, filters: Read,
 
 
 def _input_terms(e: Any) -> tuple[Any, Any, Any]:
-    """Row e of the input transform: the two inputs that it adds, and the second one's sign.
+    """Returns the two inputs that row e of the input transform combines, and the sign of the second.
 
     The rows are d0 - d2, d1 + d2, d2 - d1 and d1 - d3.
     """
@@ -121,7 +121,7 @@ def _input_terms(e: Any) -> tuple[Any, Any, Any]:
 
 
 def _filter_factor(e: Any, r: Any) -> Any:
-    """Entry (e, r) of the filter transform: rows g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2 and g2."""
+    """Returns entry (e, r) of the filter transform: rows g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2 and g2."""
     edge = tirx.Select(e == 0, 0, 2)
     at_edge = tirx.Select(r == edge, _float(1.0), _float(0.0))
     middle = tirx.Select(tirx.all(e == 2, r == 1), _float(-0.5), _float(0.5))
@@ -129,7 +129,7 @@ def _filter_factor(e: Any, r: Any) -> Any:
 
 
 def _output_sign(i: Any, r: Any) -> Any:
-    """Sign of the r-th of the three products of output i: m0 + m1 + m2, and m1 - m2 - m3."""
+    """Returns the sign of the r-th of the three products of output i: m0 + m1 + m2, and m1 - m2 - m3."""
     return tirx.Select(tirx.all(i == 1, r > 0), _float(-1.0), _float(1.0))
 
 

@@ -1,9 +1,9 @@
 """Winograd's minimal filtering F(4x4, 3x3) and F(4x4, 5x5) as matrix products, for the rule `implicit_gemm`.
 
-A tile of 4x4 outputs takes 36 products of 3x3 filters instead of 144, and 64 of 5x5 ones instead of 400 (Lavin and
-Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016). Each of those places of a transformed tile
-is a matrix product over channels, or over tiles in the weight gradient, where dy is the filter. Tensors are
-transformed by kernels of their own, in registers.
+A tile of 4x4 outputs takes 36 products instead of 144 for 3x3 filters, and 64 instead of 400 for 5x5 filters (Lavin
+and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016). Each element of a transformed tile is one
+matrix product: over channels, or in the weight gradient over tiles, with dy as the filter. Separate kernels
+transform the tensors in registers.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ _WINDOWS = (3, 5)
 _FEWEST_CHANNELS = 8
 _SMALLEST = 7
 _POINTS = tuple(map(Fraction, ("0", "-1", "1", "1/2", "-2", "-1/2", "2")))
-"""With 1/2 and -2 the error of 3x3 filters is a quarter of that with 2 and -2 (Barabasz et al., "Error Analysis and
-Improving the Accuracy of Winograd Convolution", ACM TOMS 2020)."""
+"""Interpolation points. With 1/2 and -2, the error of 3x3 filters is a quarter of that with 2 and -2 (Barabasz et
+al., "Error Analysis and Improving the Accuracy of Winograd Convolution", ACM TOMS 2020)."""
 
 Matrix = Sequence[Sequence[Fraction]]
 Value = Callable[[Any, Any, Any, Any], Any]
-"""An element at (row of a tile, column of it, channel or pair of channels, tile or second channel)."""
+"""Returns an element at (row in a tile, column in a tile, channel or channel pair, tile or second channel)."""
 
 
 def _pays(conv: Conv2d) -> bool:
     fits = (conv.stride, conv.dilation, conv.groups) == ((1, 1), (1, 1), 1)
     fits = fits and conv.r == conv.s and conv.r in _WINDOWS and max(conv.pad) < conv.r
-    # Of smaller images few products make a sum, and the error is one of the whole tile.
+    # For smaller images, few products form a sum, and the error is that of the whole tile.
     large = min(conv.h, conv.w, conv.oh, conv.ow) >= _SMALLEST
     return fits and large and min(conv.c, conv.k) >= _FEWEST_CHANNELS
 
 
 def matrices(outputs: int, taps: int) -> tuple[Matrix, Matrix, Matrix]:
-    """The transforms of F(outputs, taps): of inputs, of filters and of products, as rows.
+    """Returns the transforms of F(outputs, taps), as rows: of inputs, of filters, and of products.
 
-    They are the transposed Toom-Cook multiplication of polynomials, at as many points as it takes and at infinity
-    (Winograd, "Arithmetic Complexity of Computations", SIAM 1980).
+    They are the transposed Toom-Cook multiplication of polynomials, at the required number of points including
+    infinity (Winograd, "Arithmetic Complexity of Computations", SIAM 1980).
     """
     size = outputs + taps - 1
     points = _POINTS[: size - 1]
@@ -78,7 +78,7 @@ def matrices(outputs: int, taps: int) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def _monic(roots: Sequence[Fraction]) -> list[Fraction]:
-    """Coefficients of the polynomial with these roots, the constant first."""
+    """Returns the coefficients of the monic polynomial with these roots, constant term first."""
     found = [Fraction(1)]
     for root in roots:
         shifted, scaled = [Fraction(0), *found], [root * one for one in found] + [Fraction(0)]
@@ -96,11 +96,11 @@ def _weighted(weights: Sequence[Fraction], read: Callable[[int], Any]) -> Any:
 
 
 def _transformed(matrix: Matrix, value: Value, extents: tuple[int, int], name: str) -> Any:
-    """matrix x tile x matrix^T of each tile, as (row, column, *extents)."""
+    """Returns matrix x tile x matrix^T for each tile, as (row, column, *extents)."""
     long, short = len(matrix), len(matrix[0])
 
     def entry(row: Any, read: Callable[[int], Any]) -> Any:
-        """An entry of matrix x what is read; the row is known where loops are unrolled."""
+        """Returns an entry of the matrix times the values read. The row is known after loops are unrolled."""
         found = _weighted(matrix[-1], read)
         for index in reversed(range(long - 1)):
             found = tirx.Select(row == index, _weighted(matrix[index], read), found)
@@ -122,14 +122,14 @@ def _transformed(matrix: Matrix, value: Value, extents: tuple[int, int], name: s
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis of transformed tensors, behind those of their tiles; `summed` by the products."""
+    """An axis of transformed tensors, after the axes of their tiles; `summed` if the products sum over it."""
 
     extent: int
     summed: bool
 
     @property
     def long(self) -> int:
-        """The extent as tiles of products divide it."""
+        """The extent, padded so that tiles of products divide it."""
         return padded(self.extent, DEPTH if self.summed else EXTENT)
 
 
@@ -137,8 +137,9 @@ _Axes = tuple[_Axis, _Axis]
 
 
 def _operand(conv: Conv2d, matrix: Matrix, value: Value, axes: _Axes, name: str) -> Operand:
-    """A transformed tensor as a side of the products; the second of its axes is contiguous, or with channels last
-    the first."""
+    """Returns a transformed tensor as a side of the products.
+
+    The second of its axes is contiguous; with channels last, the first."""
     x, y = order = axes[::-1] if conv.channels_last else axes
     size, along_depth = len(matrix), y.summed
 
@@ -160,7 +161,7 @@ def _operand(conv: Conv2d, matrix: Matrix, value: Value, axes: _Axes, name: str)
 def _products(
     conv: Conv2d, matrix: Matrix, sides: tuple[Operand, Operand], depth: int, name: str
 ) -> Any:
-    """The transform of the products, as (row, column, *axes), the axes of the sides turned with channels last."""
+    """Returns the transform of the products, as (row, column, *axes). With channels last, the axes are swapped."""
     size = len(matrix[0])
     a, b = sides[::-1] if conv.channels_last else sides
     product = matrix_product(a, b, depth, batch=size * size, transformed=True)
@@ -179,7 +180,7 @@ class _Grid:
         self.count = conv.n * self._high * self._wide
 
     def tiles(self, image: Any, size: tuple[int, int], first: tuple[int, int]) -> Value:
-        """Reads tiles, the first of which begins at a row and column of an image, with zeros around it."""
+        """Reads tiles with zeros around the image. The first tile begins at row and column `first` of the image."""
         read, (high, wide) = reader(self._conv, image), size
 
         def value(a: Any, b: Any, i: Any, p: Any) -> Any:
@@ -191,7 +192,7 @@ class _Grid:
         return value
 
     def at(self, b: Any, y: Any, z: Any) -> tuple[Any, Any, Any]:
-        """The tile of a pixel, and its row and column in it."""
+        """Returns the tile of a pixel, and the pixel's row and column in it."""
         return (b * self._high + y // _TILE) * self._wide + z // _TILE, y % _TILE, z % _TILE
 
 
@@ -204,16 +205,16 @@ def _filtered(
     filters: Value,
     name: str,
 ) -> Tensors:
-    """The image that filters make of another.
+    """Returns the image that results from filtering another image.
 
     Args:
-        conv: The layout and the filters' size.
-        image: What is filtered, and its size.
-        size: Its height and width.
-        first: Row and column of it under the first tap of the first output.
+        conv: Gives the layout and the filters' size.
+        image: The image to filter.
+        size: Height and width of the image.
+        first: Row and column of the image under the first tap of the first output.
         made: Channels, height and width of the result.
-        filters: Taps at (r, s, k, c).
-        name: Of the result.
+        filters: Returns taps at (r, s, k, c).
+        name: Name of the result.
     """
     inputs, taps, outputs = matrices(_TILE, conv.r)
     grid, forward = _Grid(conv, made[1:]), name == "y"
@@ -235,7 +236,7 @@ def _filtered(
 
 @formulation("conv2d", "forward", "winograd_gemm", rule=RULE, applies=_pays)
 def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """y = x filtered."""
+    """y is x, filtered with the weight."""
     x, weight = inputs
     filters = filter_reader(conv, weight)
     return _filtered(
@@ -251,7 +252,7 @@ def forward(conv: Conv2d, inputs: Tensors) -> Tensors:
 
 @formulation("conv2d", "data_grad", "winograd_gemm", rule=RULE, applies=_pays)
 def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """dx = dy filtered, with the filters turned around."""
+    """dx is dy, filtered with the weight rotated by 180 degrees."""
     dy, weight = inputs
     filters = filter_reader(conv, weight)
     return _filtered(
@@ -267,7 +268,7 @@ def data_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
 
 @formulation("conv2d", "weight_grad", "winograd_gemm", rule=RULE, applies=_pays)
 def weight_grad(conv: Conv2d, inputs: Tensors) -> Tensors:
-    """dweight = x filtered by dy, tile by tile: F(3x3, 4x4), whose products sum over tiles."""
+    """dweight is x, filtered by dy tile by tile: F(3x3, 4x4), with products summed over tiles."""
     x, dy = inputs
     inputs_of, filters_of, outputs = matrices(conv.r, _TILE)
     grid = _Grid(conv, (conv.oh, conv.ow))

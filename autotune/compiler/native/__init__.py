@@ -1,6 +1,6 @@
 """C++ programs of `rpc/`, built on the user's machine: OpenCL runtime, device server, runners, observer.
 
-Builds are cached by TVM's version and by the source. No other room calls a C++ compiler for them."""
+Builds are cached by TVM's version and by the sources. No other room calls a C++ compiler for them."""
 
 import lazy_loader
 

@@ -1,8 +1,9 @@
-"""The device server: the program that serves TVM's RPC on a phone or board, built here for the machine it runs on.
+"""The device server, which serves TVM's RPC on a phone or board. It is built here for the device's platform.
 
-Built from `rpc/server/`, either linked against the runtime of the TVM wheel for that machine, which then lies
-beside it on the device, or with the runtime compiled into it from the sources that the wheels ship: Android's libc
-cannot load the wheels' libraries. It is pushed with `autotune tracker up`, or by hand. See docs/device-server.md.
+It is built from `rpc/server/`, in one of two ways. Either it is linked against the runtime of the TVM wheel for the
+device, which is then copied beside it. Or TVM's runtime is compiled into it from the sources in the wheels, because
+Android's libc cannot load the wheels' libraries. `autotune tracker up` copies it to the device; it can also be
+copied by hand. See docs/device-server.md.
 """
 
 from __future__ import annotations
@@ -81,19 +82,19 @@ def bundle(
 
     Args:
         wanted: A `Platform`.
-        log: Is told, in one line each, what takes time.
+        log: Receives one line before each slow step.
         wheels: Folder with the aarch64 wheels of apache-tvm and apache-tvm-ffi; None downloads them once.
-        runtime: `wheel`: TVM's libraries and the OpenCL runtime lie beside the server. `sources`: one
-            program with TVM's runtime and OpenCL in it. None: `sources` for Android, where nothing else
-            is possible, and `wheel` elsewhere. `sources` works everywhere: this is how the tests run
-            what Android gets, on machines that they have.
+        runtime: `wheel`: TVM's libraries and the OpenCL runtime are files beside the server. `sources`: one program
+            contains TVM's runtime and OpenCL. None: `sources` for Android, where nothing else is possible, and
+            `wheel` elsewhere. `sources` works on all platforms, so tests can run Android's variant on other
+            machines.
 
     Returns:
-        A folder with the server and the libraries that it needs beside it.
+        A folder with the server and the libraries that it needs.
 
     Raises:
-        ToolchainError: A tool, a wheel or the NDK is missing; the hint tells how to get it.
-        UsageError: The platform is unknown, or has no such runtime.
+        ToolchainError: A tool, a wheel or the NDK is missing; the hint says how to get it.
+        UsageError: The platform is unknown, or does not have the runtime.
     """
     platform = named_platform(wanted)
     if wanted == "android-arm64" and runtime == "wheel":
@@ -113,7 +114,7 @@ def bundle(
 
 
 def _from_sources(wanted: Platform, log: Log | None) -> NativePart:
-    """The server with everything in it."""
+    """Returns the part for a server that contains everything."""
     opencl = native_build.has_opencl_headers()
     if not opencl and log is not None:
         log("the server gets no OpenCL: for that, `sudo apt install opencl-headers`")
@@ -123,7 +124,7 @@ def _from_sources(wanted: Platform, log: Log | None) -> NativePart:
 
 
 def _gathered(wanted: str, files: list[Path]) -> Path:
-    """A folder with these files, named after what they are; made once."""
+    """Returns a folder with these files, named after their paths. It is made once."""
     key = hashlib.sha256("\0".join(map(str, files)).encode()).hexdigest()[:16]
     folder = cache_root() / "server" / f"bundle-{wanted}-{key}"
     if folder.is_dir():
@@ -142,7 +143,7 @@ def _gathered(wanted: str, files: list[Path]) -> Path:
 
 
 def _libraries(wanted: str, wheels: Path | None, log: Log | None) -> dict[str, Path]:
-    """TVM's runtime libraries for the platform, by package."""
+    """Returns TVM's runtime libraries for the platform, by package."""
     if wanted == "host":
         return {
             "apache-tvm": package_folder("tvm") / "lib" / "libtvm_runtime.so",
@@ -163,7 +164,7 @@ def _libraries(wanted: str, wheels: Path | None, log: Log | None) -> dict[str, P
 
 
 def _wheel(package: str, wheels: Path | None, downloads: Path, log: Log | None) -> Path:
-    """The aarch64 wheel of a package at the version that is installed here."""
+    """Returns the aarch64 wheel of a package, in the version that is installed here."""
     version = metadata.version(package)
     pattern = f"{package.replace('-', '_')}-{version}-*aarch64.whl"
     if wheels is None:
@@ -205,7 +206,7 @@ def _download(requirement: str, folder: Path) -> None:
 
 
 def _unpack(wheel: Path, member: str, target: Path) -> None:
-    """One file out of a wheel, whole or not at all."""
+    """Extracts one file from a wheel, atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(f".part{id(target):x}")
     try:

@@ -1,4 +1,4 @@
-"""Tells a full disk from a program that does not compile: drivers and compilers seldom name it."""
+"""Distinguishes a full disk from a program that does not compile. Drivers and compilers seldom say which it is."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LEAST_FREE_BYTES = 1 << 20
 
 
 def check_disks(message: str, folders: Iterable[Path] = ()) -> None:
-    """To be asked after a failure that a full disk may have caused; returns where none has.
+    """Checks for full disks after a failure that one may have caused. Returns if there is none.
 
     Args:
         message: Text of the failure.
-        folders: Where it may have wanted to write, beside the temporary folder and those that OpenCL drivers use.
+        folders: Folders that it may have written to, besides the temporary folder and those of OpenCL drivers.
 
     Raises:
         RecordError: A disk is full; the message names the folder.
@@ -35,7 +35,7 @@ def check_disks(message: str, folders: Iterable[Path] = ()) -> None:
 
 
 def why_full(folder: Path) -> str:
-    """Why a folder takes no mebibyte more; empty where it does, or cannot be written for another reason."""
+    """Returns why a folder has no space for 1 MiB; empty if it has, or cannot be written for another reason."""
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     try:
@@ -47,13 +47,13 @@ def why_full(folder: Path) -> str:
 
 
 def driver_caches() -> list[Path]:
-    """Folders that OpenCL drivers keep compiled programs in."""
+    """Returns the folders where OpenCL drivers keep compiled programs."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return [Path(os.environ.get("POCL_CACHE_DIR") or caches / "pocl"), caches]
 
 
 def no_space(folder: Path | str, reason: object) -> RecordError:
-    """The error of a folder that is full."""
+    """Returns the error for a folder on a full disk."""
     return RecordError(
         f"the disk of {folder} is full: {reason}",
         hint="free some space there, or set TMPDIR, XDG_CACHE_HOME or POCL_CACHE_DIR to a folder that has it, "

@@ -1,8 +1,8 @@
 """The program that runs one tuned CPU kernel without TVM, on this machine or for 64-bit ARM.
 
-A kernel library that TVM exported for an LLVM target calls a few functions of TVM's runtime. The
-program, built from `rpc/kernel_runner/`, brings its own versions of them, takes raw files and
-prints JSON, so it can be sent to a board together with a kernel, or be run under emulation.
+A kernel library that TVM exported for an LLVM target calls a few functions of TVM's runtime. This program, built
+from `rpc/kernel_runner/`, has its own versions of them. It takes raw files and prints JSON. So it can be sent to a
+board with a kernel, or run under emulation.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["Triple", "command", "ensure", "program_path"]
 Triple = Literal["host", "aarch64-linux-gnu"]
 
 _AARCH64_MACHINES = ("aarch64", "arm64")
-# Where Debian puts the ARM loader and C library, which the emulated program is linked against.
+# Debian's folder of the ARM loader and C library, which the emulated program is linked against.
 _AARCH64_ROOT = "/usr/aarch64-linux-gnu"
 
 
 def program_path(triple: Triple) -> Path:
-    """Returns where the program for that machine is or would be."""
+    """Returns the path of the program for this triple, even if it is not built yet."""
     return native_build.artifact_path(_part(triple))
 
 
@@ -34,7 +34,7 @@ def ensure(triple: Triple, log: Log | None = None) -> Path:
 
     Args:
         triple: "host" for this machine, "aarch64-linux-gnu" for 64-bit ARM with glibc.
-        log: Is told, in one line each, what takes time.
+        log: Receives one line before each slow step.
 
     Returns:
         The path of the program.
@@ -47,10 +47,10 @@ def ensure(triple: Triple, log: Log | None = None) -> Path:
 
 
 def command(triple: Triple) -> list[str]:
-    """Builds the program if need be and returns the words that start a command line of it.
+    """Builds the program if needed, and returns the words that start its command line.
 
-    On a machine of another kind, the program for ARM is started through an emulator: right results,
-    but times that mean nothing.
+    On a machine with another architecture, the ARM program runs in an emulator. Its results are correct, but its
+    times mean nothing.
 
     Raises:
         ToolchainError: The program cannot be built, or the emulator is missing.
@@ -73,7 +73,7 @@ def _part(triple: Triple) -> NativePart:
             f"there is no kernel runner for '{triple}'",
             hint=f"one of {', '.join(get_args(Triple))}",
         )
-    # On an ARM machine the native compiler builds the program for ARM.
+    # On an ARM machine, the native compiler builds the program for ARM.
     cross = triple == "aarch64-linux-gnu" and platform.machine() not in _AARCH64_MACHINES
     return NativePart(
         name="kernel_runner",

@@ -1,9 +1,9 @@
-"""Builds the C++ parts of the project on the user's machine and keeps the results in a cache.
+"""Builds the C++ parts of the project on the user's machine, and keeps the results in a cache.
 
-The wheel of autotune is pure Python and the wheel of TVM ships no stable binary interface, so what
-is written in C++ (`rpc/`) is compiled on first use, against the headers of the installed TVM. A
-result is kept under a key made of everything it depends on: TVM's version, the FFI's version, the
-machine and the sources. Several processes may ask for the same result at once.
+The wheel of autotune is pure Python, and the wheel of TVM has no stable binary interface. So the C++ code in `rpc/`
+is compiled at first use, against the headers of the installed TVM. The cache key covers everything that the result
+depends on: the versions of TVM and its FFI, the machine and the sources. Several processes may request the same
+result at once.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _INCLUDE_FOLDERS = ("/usr/include", "/usr/local/include")
 
 @dataclass(frozen=True)
 class NativePart:
-    """One thing that can be built from `rpc/`.
+    """A part of `rpc/` that can be built.
 
     Attributes:
-        name: Folder in the cache.
-        target: CMake's target; the only one that is built.
-        artifact: Where the build leaves the result, relative to the build folder.
+        name: Its folder in the cache.
+        target: CMake target; nothing else is built.
+        artifact: Path of the result, relative to the build folder.
         sources: Files and folders below `rpc/` that the result depends on.
         definitions: CMake definitions, such as `("AUTOTUNE_OPENCL", "OFF")`.
-        toolchain: Toolchain file for a cross build, below `rpc/` or by its whole path; empty for this machine.
-        compilers: Names of C++ compilers, of which one must be on the path; none where the toolchain has one.
-        compiler_package: The Debian package of the compiler.
-        variant: Distinguishes builds of one part, such as the triple built for.
+        toolchain: Toolchain file for a cross build, relative to `rpc/` or absolute; empty for this machine.
+        compilers: Names of C++ compilers, one of which must be on the path; empty if the toolchain includes one.
+        compiler_package: Debian package of the compiler.
+        variant: Distinguishes builds of one part, such as its target triple.
     """
 
     name: str
@@ -64,10 +64,10 @@ class NativePart:
 
 
 def rpc_sources() -> Path:
-    """Returns the folder with the C++ sources: inside an installed wheel, or of the checkout."""
+    """Returns the folder of the C++ sources: in the installed wheel, or in the checkout."""
     package = Path(__file__).resolve().parents[2]
     installed = package / "_rpc"
-    # The wheel's copy first: next to an installed package, `../rpc` may belong to anybody.
+    # The wheel's copy first: next to an installed package, `../rpc` may be something else.
     return installed if installed.is_dir() else package.parent / "rpc"
 
 
@@ -80,10 +80,10 @@ def cache_root() -> Path:
 
 
 def artifact_path(part: NativePart) -> Path:
-    """Returns where the result for the installed TVM and the present sources is or would be.
+    """Returns the path of the result for the installed TVM and the present sources, even if it is not built yet.
 
     Raises:
-        ToolchainError: TVM is not installed, or the sources are not there.
+        ToolchainError: TVM is not installed, or the sources are missing.
     """
     versions = f"tvm{_version(_TVM)}-ffi{_version(_TVM_FFI)}"
     variant = f"-{part.variant}" if part.variant else ""
@@ -96,14 +96,14 @@ def ensure_built(part: NativePart, log: Log | None = None) -> Path:
 
     Args:
         part: What to build.
-        log: Is told, in one line each, what takes time.
+        log: Receives one line before each slow step.
 
     Returns:
         The path of the result.
 
     Raises:
-        ToolchainError: A tool or a header is missing (the hint tells how to install it), or the
-            sources do not compile.
+        ToolchainError: A tool or a header is missing (the hint says how to install it), or the sources do not
+            compile.
         RecordError: A disk is full.
     """
     path = artifact_path(part)
@@ -123,10 +123,10 @@ def ensure_built(part: NativePart, log: Log | None = None) -> Path:
 
 
 def require_tool(names: tuple[str, ...], package: str, purpose: str) -> str:
-    """Returns the path of the first of the tools that is installed.
+    """Returns the path of the first tool that is installed.
 
     Raises:
-        ToolchainError: None is.
+        ToolchainError: None is installed.
     """
     for name in names:
         found = shutil.which(name)
@@ -139,7 +139,7 @@ def require_tool(names: tuple[str, ...], package: str, purpose: str) -> str:
 
 
 def has_opencl_headers() -> bool:
-    """Whether the OpenCL headers are where compilers look."""
+    """Returns whether the OpenCL headers are in the compilers' include folders."""
     return any((Path(root) / "CL" / "cl.h").is_file() for root in _INCLUDE_FOLDERS)
 
 
@@ -175,7 +175,7 @@ def _digest(part: NativePart) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    # The lock goes with the process, so a killed build leaves nothing behind that blocks the next.
+    # The lock ends with the process, so a killed build does not block the next one.
     with path.open("w") as file:
         with waiting("another process to compile the same"):
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -183,19 +183,19 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def package_folder(module: str) -> Path:
-    """Folder of an installed Python package, which is not imported for it.
+    """Returns the folder of an installed Python package, without importing it.
 
     Raises:
-        ToolchainError: It is not installed.
+        ToolchainError: The package is not installed.
     """
-    spec = importlib.util.find_spec(module)  # Finds it without importing it.
+    spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise ToolchainError(f"the Python package {module} is not installed")
     return Path(spec.origin).parent
 
 
 def build_in(part: NativePart, build: Path) -> None:
-    """Builds a part in a folder, and keeps nothing of it elsewhere.
+    """Builds a part in a folder, and keeps nothing elsewhere.
 
     Raises:
         ToolchainError: A tool or a header is missing, or the sources do not compile.
@@ -229,7 +229,7 @@ def build_in(part: NativePart, build: Path) -> None:
 
 
 def _share_built(output: Path) -> float | None:
-    """How far a build is, by the last line that counts: `[3/10]` of Ninja, `[ 30%]` of Make; None without one."""
+    """Returns a build's progress by its last such line, `[3/10]` (Ninja) or `[ 30%]` (Make); None without one."""
     try:
         found = _COUNTED.findall(output.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -237,12 +237,12 @@ def _share_built(output: Path) -> float | None:
     if not found:
         return None
     done, of, share = found[-1]
-    # What is counted has been begun, and the last one takes its time.
+    # The counter is of steps that have begun, and the last step takes time.
     return min(float(share) / 100 if share else (int(done) - 1) / int(of), 0.99)
 
 
 def _build(part: NativePart, path: Path, log: Log) -> None:
-    # In the cache itself, so that the last step is a rename inside one file system.
+    # Build in the cache itself, so that the last step is a rename within one file system.
     with Scratch("build", path.parent.parent) as build:
         log(f"compiling {part.target} (once for this version of TVM)")
         build_in(part, build)
@@ -269,7 +269,7 @@ def _run(command: list[str], part: NativePart, build: Path, output: Path) -> Non
     if done.returncode == 0:
         return
     said = output.read_text(encoding="utf-8", errors="replace")
-    if "install opencl-headers" in said:  # What CMakeLists.txt says.
+    if "install opencl-headers" in said:  # Text from CMakeLists.txt.
         raise ToolchainError(
             f"the OpenCL headers (CL/cl.h) are not installed, but {part.target} has to be compiled",
             hint="sudo apt install opencl-headers",

@@ -1,7 +1,7 @@
 """The program that runs a command on a device and samples files meanwhile: `rpc/observe/`, built for the device.
 
-It is static and asks the kernel only, so one build for 64-bit ARM should run under any C library; Android's was not
-tried.
+It is static and needs only the Linux kernel, so one build for 64-bit ARM should run with any C library. Android was
+not tested.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def ensure(abi: str, log: Log | None = None) -> Path:
     """Builds the program unless the cache has it.
 
     Args:
-        abi: The device's, as `DeviceInfo.abi` has it.
-        log: Is told, in one line each, what takes time.
+        abi: The device's ABI, as in `DeviceInfo.abi`.
+        log: Receives one line before each slow step.
 
     Returns:
         The path of the program.
 
     Raises:
-        ToolchainError: A tool for the build is missing, or there is no such program for the device.
+        ToolchainError: A build tool is missing, or the program cannot be built for the device.
     """
     return native_build.ensure_built(for_platform(_PART, platform_of(abi, android=False)), log)

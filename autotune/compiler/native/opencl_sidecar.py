@@ -1,8 +1,8 @@
-"""The OpenCL runtime that TVM's wheel lacks: built on first use, loaded with every `import tvm`.
+"""The OpenCL runtime that TVM's wheel lacks. It is built at first use, and loaded with every `import tvm`.
 
-TVM's wheel generates OpenCL kernels but cannot run them. `libautotune_opencl.so`, built from
-`rpc/opencl/`, adds what is missing: after `load()`, `tvm.device("opencl")`, `time_evaluator`,
-exported libraries and RPC work as with a TVM built with OpenCL.
+TVM's wheel generates OpenCL kernels, but cannot run them. `libautotune_opencl.so`, built from `rpc/opencl/`, adds
+the missing parts. After `load()`, `tvm.device("opencl")`, `time_evaluator`, exported libraries and RPC work as with
+a TVM that was built with OpenCL.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _LIST_DEVICES = "autotune.opencl.devices"
 _SET_PROFILING = "autotune.opencl.set_profiling"
 _COMPILE = "autotune.opencl.compile"
 PROGRAMS_VARIABLE = "AUTOTUNE_OPENCL_PROGRAMS"
-"""Names the folder that compiled programs are kept in, by source, device and driver; empty, none is kept."""
+"""Environment variable: folder of compiled programs, kept by source, device and driver. If empty, none is kept."""
 _RUNTIME_PACKAGES = "sudo apt install ocl-icd-libopencl1 pocl-opencl-icd"
 
-# Kept for the life of the process: TVM holds pointers into the library.
+# Kept for the lifetime of the process, because TVM holds pointers into the library.
 _library: ctypes.CDLL | None = None
 
 
@@ -57,14 +57,14 @@ class OpenCLDevice:
     """An OpenCL device as its driver describes it.
 
     Attributes:
-        index: The number in `tvm.device("opencl", index)`: GPUs come first, CPUs last.
+        index: The number in `tvm.device("opencl", index)`. GPUs come first, CPUs last.
         type: "gpu", "accelerator", "cpu" or "custom".
-        local_mem_type: "local" for dedicated memory, "global" where local memory is ordinary
-            memory, as on Mali and on CPUs; staging data in it then gains nothing.
-        image2d_max: The largest width and height of an image; zeros without image support.
+        local_mem_type: "local" for dedicated memory. "global" if local memory is ordinary memory, as on Mali and on
+            CPUs; then staging data in it gains nothing.
+        image2d_max: Largest width and height of an image; zeros without image support.
         image_buffer_max: Most texels of an image over a buffer; 0 without image support.
         fp16: Whether kernels may compute in half precision.
-        sub_group_size: Work items that run in lockstep; 0 when the driver does not tell.
+        sub_group_size: Work-items that run in lockstep; 0 if the driver does not say.
         unified_memory: Whether the device shares its memory with the host.
     """
 
@@ -110,15 +110,15 @@ class OpenCLDevice:
 
 
 def library_path() -> Path:
-    """Returns where the library for the installed TVM and the present sources is or would be."""
+    """Returns the path of the library for the installed TVM and present sources, even if it is not built yet."""
     return native_build.artifact_path(_PART)
 
 
 def autoload() -> None:
     """Loads the library at the end of `import tvm`, if it has been built.
 
-    TVM calls this through the entry-point group `tvm.backends`. It must not disturb a process that
-    has nothing to do with OpenCL, so it never compiles, never opens a device and never raises.
+    TVM calls this through the entry-point group `tvm.backends`. It must not disturb processes that do not use
+    OpenCL, so it never compiles, never opens a device and never raises.
     """
     with suppress(Exception):
         if not _is_registered(_CREATE_MODULE):
@@ -126,10 +126,10 @@ def autoload() -> None:
 
 
 def ensure(log: Log | None = None) -> Path:
-    """Builds the library unless it is there, and loads it where TVM is already imported.
+    """Builds the library if needed, and loads it if TVM is already imported.
 
     Args:
-        log: Is told, in one line each, what takes time.
+        log: Receives one line before each slow step.
 
     Returns:
         The path of the library.
@@ -143,11 +143,11 @@ def ensure(log: Log | None = None) -> Path:
 
 
 def load() -> bool:
-    """Loads the built library into this process, once; needs TVM to be imported already.
+    """Loads the built library into this process, once. TVM must already be imported.
 
     Returns:
-        Whether the library's functions are there now. False where TVM is not imported yet or the
-        library is not built: see `ensure`.
+        Whether the library's functions are available. False if TVM is not imported, or the library is not built;
+        see `ensure`.
     """
     global _library
     if "tvm" not in sys.modules:
@@ -157,17 +157,17 @@ def load() -> bool:
     path = library_path()
     if not path.is_file():
         return False
-    # In a TVM that was built with its own OpenCL, the library adds its own functions only.
+    # In a TVM that was built with OpenCL, the library only adds its own functions.
     _library = ctypes.CDLL(str(path))
     return True
 
 
 def devices() -> list[OpenCLDevice]:
-    """Lists the OpenCL devices of this machine; imports TVM and builds the library if need be.
+    """Lists the OpenCL devices of this machine. Imports TVM, and builds the library if needed.
 
     Raises:
-        ToolchainError: The library cannot be built, or there is no OpenCL or no device on this
-            machine; the hint names the packages to install.
+        ToolchainError: The library cannot be built, or this machine has no OpenCL or no device. The hint names the
+            packages to install.
     """
     import tvm  # noqa: F401  (loads the libraries that the sidecar needs)
 
@@ -182,8 +182,8 @@ def set_profiling(enabled: bool) -> None:
     """Chooses what `time_evaluator` reports for OpenCL devices in this process.
 
     Args:
-        enabled: False (as at the start): the host's clock from launch to completion. True: the sum
-            of the kernels' own times on the device, without the gaps between them.
+        enabled: False (the initial state): host time from launch to completion. True: the sum of the kernels' own
+            times on the device, without the gaps between them.
 
     Raises:
         ToolchainError: The library is not loaded.
@@ -192,14 +192,14 @@ def set_profiling(enabled: bool) -> None:
 
 
 def compile_programs(source: str) -> None:
-    """Compiles the kernels of an OpenCL source as TVM writes it for this machine's first device.
+    """Compiles the kernels of an OpenCL source written by TVM for this machine's first device.
 
-    They are kept in the folder that `AUTOTUNE_OPENCL_PROGRAMS` names, else in the user's own, where whoever
-    launches them finds them.
+    They are kept in the folder named by `AUTOTUNE_OPENCL_PROGRAMS`, or in the user's own cache. Processes that
+    launch them find them there.
 
     Raises:
         ToolchainError: The library is not loaded.
-        RuntimeError: The driver does not compile them; the text has its build log.
+        RuntimeError: The driver cannot compile them; the text has its build log.
     """
     _function(_COMPILE)(source)
 

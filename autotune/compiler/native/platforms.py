@@ -1,4 +1,4 @@
-"""The machines that the C++ programs of `rpc/` are built for."""
+"""The platforms that the C++ programs of `rpc/` are built for."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ANDROID_DEFINITIONS = (
 
 
 def named_platform(name: str) -> Platform:
-    """A platform by its name.
+    """Returns a platform by its name.
 
     Raises:
-        UsageError: There is none of that name.
+        UsageError: The name is unknown.
     """
     for known in PLATFORMS:
         if known == name:
@@ -38,7 +38,7 @@ def named_platform(name: str) -> Platform:
 
 
 def platform_of(abi: str, *, android: bool) -> Platform:
-    """The platform of a device that says it has this ABI.
+    """Returns the platform of a device with this ABI.
 
     Raises:
         ToolchainError: Nothing can be built for it.
@@ -59,7 +59,7 @@ def platform_of(abi: str, *, android: bool) -> Platform:
 def for_platform(
     part: NativePart, wanted: Platform, definitions: tuple[tuple[str, str], ...] = ()
 ) -> NativePart:
-    """A part, to be built for a platform.
+    """Returns a part with the settings to build it for a platform.
 
     Raises:
         ToolchainError: The NDK is missing, or too old.
@@ -85,10 +85,10 @@ def for_platform(
 
 
 def _android_ndk() -> Path:
-    """The user's NDK.
+    """Returns the user's NDK.
 
     Raises:
-        ToolchainError: None is set, or what is set is none, or it is too old.
+        ToolchainError: No variable is set, or its folder is not an NDK, or the NDK is too old.
     """
     variable = next((name for name in _NDK_VARIABLES if os.environ.get(name)), None)
     if variable is None:
@@ -118,7 +118,7 @@ def _android_ndk() -> Path:
 
 
 def _ndk_revision(folder: Path) -> str:
-    """Such as `27.2.12479018`; empty where the folder does not tell."""
+    """Returns the revision, such as `27.2.12479018`; empty if the folder does not state it."""
     try:
         properties = (folder / "source.properties").read_text(errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""Vector accesses of OpenCL kernels as aligned ones, where their addresses are.
+"""Replaces vector accesses of OpenCL kernels by aligned ones where the addresses are aligned.
 
-TVM writes `vloadN` and `vstoreN`, which OpenCL defines for addresses that are aligned to one element only (OpenCL C
-1.2, section 6.12.7), so compilers make N loads of them. An access through a pointer to a vector is one load.
+TVM writes `vloadN` and `vstoreN`. OpenCL defines these for addresses that are aligned to one element only (OpenCL C
+1.2, section 6.12.7), so compilers make N loads of them. An access through a vector pointer is one load.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _ACCESS = re.compile(r"\b(vload|vstore)(2|4|8|16)\(")
 
 
 def with_aligned_vectors(source: str) -> str:
-    """OpenCL C as TVM writes it, with `vloadN` and `vstoreN` at addresses that are surely aligned to N elements
-    replaced by accesses through vector pointers.
+    """Returns OpenCL C written by TVM, with aligned `vloadN` and `vstoreN` replaced by vector accesses.
 
-    Buffers begin aligned to 64 bytes, which TVM asks of every tensor; arrays of a kernel are told to.
+    An access is replaced if its address is certainly aligned to N elements. Buffers begin aligned to 64 bytes,
+    which TVM requires of every tensor. Arrays of a kernel are declared so.
     """
     return with_kernels(source, lambda kernel: _rewritten(str(kernel)))
 
 
 @dataclass(frozen=True)
 class _Memory:
-    """Where a pointer points: its address space, empty for a work-item's own memory, and the element type."""
+    """What a pointer points to: its address space (empty for a work-item's own memory) and the element type."""
 
     space: str
     element: str
@@ -46,10 +46,10 @@ def _rewritten(kernel: str) -> str:
 
 
 def divisors(kernel: str) -> dict[str, int]:
-    """Numbers that surely divide what integers of a kernel hold, by their names."""
+    """Returns numbers that certainly divide the values of a kernel's integers, by name."""
     known: dict[str, int] = {}
     for name, value in _VALUE.findall(kernel):
-        # A name that is given twice holds what both have in common.
+        # A name that is defined twice gets the common divisor of both values.
         known[name] = math.gcd(known.get(name, 0), divisor(value, known))
     return known
 
@@ -72,7 +72,7 @@ def _accesses(text: str, memories: Mapping[str, _Memory], known: Mapping[str, in
 
 
 def _arguments(text: str, begin: int) -> tuple[list[str], int]:
-    """The arguments of a call whose parenthesis opens just before `begin`, and where it ends."""
+    """Returns the arguments of a call whose parenthesis opens just before `begin`, and the call's end."""
     depth, arguments, start = 1, [], begin
     for position in range(begin, len(text)):
         character = text[position]
@@ -107,11 +107,11 @@ def _access(
 
 
 def divisor(text: str, known: Mapping[str, int]) -> int:
-    """A number that surely divides an integer expression of C; 0 where the expression is zero.
+    """Returns a number that certainly divides an integer expression of C; 0 if the expression is zero.
 
     Args:
-        text: The expression; 1 is the answer for what this does not understand.
-        known: The same of names.
+        text: The expression. For one that is not understood, the result is 1.
+        known: Known divisors of names.
     """
     try:
         return node_divisor(ast.parse(text.strip(), mode="eval").body, known)
@@ -120,7 +120,7 @@ def divisor(text: str, known: Mapping[str, int]) -> int:
 
 
 def node_divisor(node: ast.expr, known: Mapping[str, int]) -> int:
-    """See `divisor`, of an expression that is parsed."""
+    """Like `divisor`, for a parsed expression."""
     match node:
         case ast.Constant(value=int(value)):
             return abs(value)
@@ -148,7 +148,7 @@ def _of_both(left: int, operation: ast.operator, node: ast.expr, known: Mapping[
         case ast.LShift() if constant is not None:
             return left << constant
         case ast.BitAnd() if constant:
-            # The zeros at the end of either stay.
+            # The trailing zero bits of either operand remain.
             return max(left & -left, constant & -constant) if left else 0
         case ast.Div() if constant:
             return left // constant if left % constant == 0 else 1

@@ -1,7 +1,7 @@
-"""Buffers of OpenCL kernels that are kept in half precision, and computed with in single.
+"""Stores buffers of OpenCL kernels in half precision; arithmetic stays in single precision.
 
-Every OpenCL device has `vload_half` and `vstore_half`, whether it computes in half precision or not (OpenCL C 1.2,
-section 6.12.7). What is kept so is said by the schedule, on the block that writes it.
+Every OpenCL device has `vload_half` and `vstore_half`, even if it cannot compute in half precision (OpenCL C 1.2,
+section 6.12.7). The schedule marks such a buffer on the block that writes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ALIGNED = " __attribute__((aligned(64)))"
 
 
 def half_buffers(module: Any) -> dict[str, frozenset[str]]:
-    """Names of what a scheduled `tvm.IRModule` keeps in half precision, by function."""
+    """Returns the names of the buffers that a scheduled `tvm.IRModule` stores in half precision, by function."""
     return {
         function: frozenset(f"{block.writes[0].source.name}_ptr" for block in blocks)
         for function, blocks in noted_blocks(module, HALF).items()
@@ -34,14 +34,14 @@ def half_buffers(module: Any) -> dict[str, frozenset[str]]:
 
 
 def with_half_storage(source: str, buffers: Mapping[str, Collection[str]]) -> str:
-    """OpenCL C as `with_aligned_vectors` gives it, with such buffers in half precision.
+    """Returns the output of `with_aligned_vectors` with the given buffers in half precision.
 
     Args:
         source: The source.
         buffers: See `half_buffers`.
 
     Raises:
-        ToolchainError: A kernel accesses one in a way that is not understood.
+        ToolchainError: A kernel accesses such a buffer in a way that is not understood.
     """
     if not buffers:
         return source
@@ -53,17 +53,18 @@ def note_writers(
     buffers: Mapping[str, Collection[str]],
     writers: dict[tuple[str, str], str],
 ) -> None:
-    """Notes the kernel that writes each buffer in global memory, which there must be one of.
+    """Records the kernel that writes each half-precision buffer in global memory. There must be only one.
 
-    TVM puts later results where a buffer was that nobody reads any more: they would be kept in half precision too.
+    TVM reuses the memory of a buffer that is no longer read for later results, which would then also be stored in
+    half precision.
 
     Args:
-        source: OpenCL C as `with_half_storage` takes it, or a part of it.
+        source: OpenCL C in the form that `with_half_storage` takes, or a part of it.
         buffers: See `half_buffers`.
-        writers: The kernel by function and buffer, of the parts before this one; those of this one are added.
+        writers: The kernel by function and buffer, from earlier parts. The kernels of this part are added.
 
     Raises:
-        ToolchainError: Another kernel writes one.
+        ToolchainError: A second kernel writes one of the buffers.
     """
     for function, names in buffers.items():
         for kernel in kernels(source):
@@ -83,7 +84,7 @@ def _rewritten(kernel: KernelText, buffers: Mapping[str, Collection[str]]) -> Ke
     for name in sorted(wanted):
         body, lanes = kernel.body, 1
         parameter = f"__global float* restrict {name}"
-        # TVM makes an array of vectors of what is accessed in such alone.
+        # If a buffer is accessed only as vectors, TVM makes it an array of vectors.
         array = re.search(rf"__local float(\d*) {name}\[(\d+)\]({re.escape(_ALIGNED)})?", body)
         if parameter in kernel.signature.split(", "):
             space = "__global"
@@ -94,7 +95,7 @@ def _rewritten(kernel: KernelText, buffers: Mapping[str, Collection[str]]) -> Ke
         elif re.search(rf"\b{name}\b", kernel.signature + body):
             space = ""
         else:
-            continue  # Another kernel's.
+            continue  # It belongs to another kernel.
         if not space or accesses(body, name) is None:
             raise ToolchainError(f"{kernel.name} cannot keep {name} in half precision")
         kernel = replace(
@@ -106,9 +107,10 @@ def _rewritten(kernel: KernelText, buffers: Mapping[str, Collection[str]]) -> Ke
 
 
 def _in_half(body: str, name: str, space: str, lanes: int) -> str:
-    """The body with every access of a buffer in half precision, from the last on: values hold some themselves.
+    """Returns the body with every access of a buffer in half precision.
 
-    An element of the buffer is a vector of so many lanes.
+    The last access is replaced first, because stored values can contain accesses themselves.
+    An element of the buffer is a vector of `lanes` lanes.
     """
     done = f"{name}_in_half"
 

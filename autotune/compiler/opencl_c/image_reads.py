@@ -1,14 +1,14 @@
-"""Operands of OpenCL kernels that are read as images, which GPUs read through the caches of their textures.
+"""Reads operands of OpenCL kernels as images, which GPUs read through their texture caches.
 
-An image here is a view of a buffer, so that nothing is copied: of one dimension (`image1d_buffer_t`, which all
-devices of OpenCL 1.2 with images have), or, where such are too short for an operand, of two (`image2d_t`, by
-`cl_khr_image2d_from_buffer`), with rows of one power of two for all images of a program. Adreno reads them through
-a cache of its own (Qualcomm, "Snapdragon Mobile Platform OpenCL General Programming and Optimization", on memory
-optimisation).
+Such an image is a view of a buffer, so nothing is copied. It has one dimension (`image1d_buffer_t`, which all
+OpenCL 1.2 devices with images have). If these are too short for an operand, it has two dimensions (`image2d_t`,
+with `cl_khr_image2d_from_buffer`); the row length is one power of two for all images of a program. Adreno reads
+images through a separate cache (Qualcomm, "Snapdragon Mobile Platform OpenCL General Programming and Optimization",
+on memory optimisation).
 
-What is to be an image is said by the schedule, on the block that reads it. The source is then written for all of
-these: it reads buffers unless whoever launches it defines `AUTOTUNE_IMAGES`, because the device has images as long,
-and `AUTOTUNE_IMAGE_WIDTH`, where they have two dimensions.
+The schedule marks the operands on the block that reads them. The source then covers all cases. It reads buffers
+unless the launching program defines `AUTOTUNE_IMAGES`, because the device has images that are long enough, and
+`AUTOTUNE_IMAGE_WIDTH`, for images of two dimensions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from autotune.compiler.opencl_c.kernel_text import (
 from autotune.compiler.programs import IMAGE, noted_blocks
 
 CHANNELS = {4: "", 2: ".xy", 1: ".x"}
-"""Elements of a texel, as many as all reads of an operand are wide, and how a read of it takes them."""
+"""Elements of a texel (the width of all reads of the operand), and the components that a read takes."""
 
 _ROW_AND_COLUMN = "(int2)((int)((uint)(texel) % AUTOTUNE_IMAGE_WIDTH), (int)((uint)(texel) / AUTOTUNE_IMAGE_WIDTH))"
 
 
 def _prelude() -> str:
-    """Macros of all forms, once in a source."""
+    """Returns macros for all cases, defined once in a source."""
     forms = {"buffers": "", "flat": "", "wide": ""}
     for channels, taken in CHANNELS.items():
         pointer = f"__global const float{channels if channels > 1 else ''}* restrict"
@@ -62,7 +62,7 @@ class Image:
 
     Attributes:
         channels: Elements of a texel.
-        texels: Its texels.
+        texels: Number of texels.
     """
 
     channels: int
@@ -70,7 +70,7 @@ class Image:
 
 
 def image_operands(module: Any) -> dict[str, dict[str, int]]:
-    """Elements of the operands that a scheduled `tvm.IRModule` reads as images, by function and parameter."""
+    """Returns the sizes (in elements) of operands that a scheduled `tvm.IRModule` reads as images, by function."""
     return {
         function: {
             f"{read.source.name}_ptr": prod(int(extent) for extent in read.source.shape)
@@ -82,9 +82,9 @@ def image_operands(module: Any) -> dict[str, dict[str, int]]:
 
 
 def with_image_reads(source: str, operands: Mapping[str, Mapping[str, int]]) -> str:
-    """OpenCL C as `with_aligned_vectors` gives it, with operands read as images.
+    """Returns the output of `with_aligned_vectors` with operands read as images.
 
-    An operand whose accesses are not all of one width, or that a kernel writes, stays a buffer.
+    An operand stays a buffer if its accesses differ in width, or if a kernel writes it.
 
     Args:
         source: The source.
@@ -124,7 +124,7 @@ def _only(width: int) -> set[int]:
 
 
 def images(source: str, function: str) -> dict[int, Image]:
-    """The parameters of a device function that are images, by their place."""
+    """Returns the parameters of a device function that are images, by their position."""
     (kernel,) = (one for one in kernels(source) if one.name == function)
     return {
         place: Image(int(found[1]), int(found[2]))

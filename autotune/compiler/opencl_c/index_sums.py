@@ -1,4 +1,4 @@
-"""Indices in OpenCL C as sums: two that differ by a number are seen to, however they are written."""
+"""Index expressions of OpenCL C as sums, so that two that differ by a constant are recognised in any form."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LOCAL_ID = ("get_local_id(0)", "get_local_id(1)", "get_local_id(2)")
 
 @dataclass(frozen=True)
 class Names:
-    """What is known of the names in an expression, all of which are whole numbers and not negative.
+    """Facts about the names in an expression. All are non-negative integers.
 
     Attributes:
-        divisors: Numbers that surely divide their values.
-        most: Their largest values, also of `get_local_id(0)` and so on; one may be missing.
+        divisors: Numbers that certainly divide their values.
+        most: Their largest values, also of `get_local_id(0)` and so on; some may be missing.
     """
 
     divisors: Mapping[str, int] = field(default_factory=dict)
@@ -26,14 +26,14 @@ class Names:
 
 
 def index_sum(index: str, names: Names) -> tuple[str, int]:
-    """An index as an expression and a number that is added to it; equal expressions mostly have one text.
+    """Splits an index into an expression and an added constant. Equal expressions mostly get equal text.
 
     Args:
-        index: Of a buffer, not negative anywhere in it.
-        names: What is known of what it names.
+        index: Index of a buffer. No part of it is negative.
+        names: Facts about its names.
 
     Returns:
-        Both; the index itself and 0 where it is not understood.
+        The expression and the constant; the index itself and 0 if it is not understood.
     """
     try:
         terms, offset = _terms(ast.parse(index.strip(), mode="eval").body, names)
@@ -69,7 +69,7 @@ def _terms(node: ast.expr, names: Names) -> _Terms:
 
 
 def _rest(terms: Sequence[ast.expr], offset: int, of: int, names: Names) -> _Terms:
-    """Of a sum, what is left over by a division."""
+    """Returns a sum modulo a number."""
     inner, factor, small, below = _split(terms, offset, of, names)
     if of == factor:
         return small, below
@@ -82,7 +82,7 @@ def _rest(terms: Sequence[ast.expr], offset: int, of: int, names: Names) -> _Ter
 
 
 def _share(terms: Sequence[ast.expr], offset: int, of: int, names: Names) -> _Terms:
-    """A sum divided."""
+    """Returns a sum divided by a number."""
     inner, factor, _, _ = _split(terms, offset, of, names)
     if of == factor:
         return _terms(inner, names)
@@ -95,13 +95,13 @@ def _share(terms: Sequence[ast.expr], offset: int, of: int, names: Names) -> _Te
 def _split(
     terms: Sequence[ast.expr], offset: int, of: int, names: Names
 ) -> tuple[ast.expr, int, Sequence[ast.expr], int]:
-    """A sum in two: an expression times a factor that divides `of`, and terms and a number that change no quotient.
+    """Splits a sum: an expression times a factor that divides `of`, and a remainder that changes no quotient.
 
-    The first is a multiple of a number that divides `of`, and the others are surely less than that number: between
-    such a multiple and the next one there is no multiple of `of`.
+    The first is a multiple of a unit that divides `of`. The remainder (terms and a constant) is certainly less than
+    this unit. So there is no multiple of `of` between the first and the whole sum.
     """
     divisors = [node_divisor(one, names.divisors) for one in terms]
-    unit = math.gcd(of, *divisors)  # Which leaves no term over.
+    unit = math.gcd(of, *divisors)  # This unit always works: no term is left over.
     for larger in sorted({of, *(math.gcd(of, one) for one in divisors)}, reverse=True):
         most = [_most(one, names) for one, by in zip(terms, divisors, strict=True) if by % larger]
         if None not in most and sum(one or 0 for one in most) + offset % larger < larger:
@@ -116,7 +116,7 @@ def _split(
 
 
 def _most(node: ast.expr, names: Names) -> int | None:
-    """The largest value; None where nothing is known."""
+    """Returns the largest value of an expression; None if it is unknown."""
     match node:
         case ast.Constant(value=int(value)):
             return value
@@ -151,7 +151,7 @@ def _times(node: ast.expr, by: int) -> ast.expr:
 
 
 def _factor(node: ast.expr) -> int:
-    """The number that a term is written as a multiple of."""
+    """Returns the constant factor with which a term is written."""
     match node:
         case ast.BinOp(op=ast.Mult(), right=ast.Constant(value=int(factor))):
             return factor
@@ -159,7 +159,7 @@ def _factor(node: ast.expr) -> int:
 
 
 def _over(node: ast.expr, by: int) -> ast.expr:
-    """A term over a number that divides its factor."""
+    """Returns a term divided by a number that divides its factor."""
     match node:
         case ast.BinOp(left=left, op=ast.Mult(), right=ast.Constant(value=int(factor))):
             return left if factor == by else ast.BinOp(left, ast.Mult(), ast.Constant(factor // by))

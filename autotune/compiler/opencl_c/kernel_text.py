@@ -1,4 +1,4 @@
-"""Kernels in the OpenCL C that TVM writes: where they are, and where they access a buffer."""
+"""Finds kernels, and accesses of a buffer, in the OpenCL C that TVM writes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class KernelText:
     """A kernel's definition.
 
     Attributes:
-        name: Its name.
+        name: Name of the kernel.
         signature: Its parameters.
-        body: What follows the opening brace, up to the next kernel.
+        body: The text from the opening brace to the next kernel.
     """
 
     name: str
@@ -31,7 +31,7 @@ class KernelText:
         return f"__kernel void {self.name}({self.signature}) {{{self.body}"
 
     def of(self, function: str) -> bool:
-        """Whether a host function of that name launches it."""
+        """Returns whether the host function of this name launches the kernel."""
         return re.fullmatch(rf"{re.escape(function)}_kernel(_\d+)?", self.name) is not None
 
 
@@ -40,10 +40,10 @@ class Access:
     """A load or a store of a buffer.
 
     Attributes:
-        begin, end: Where it is in the text, without a semicolon behind it.
-        lanes: Neighbouring elements, of which the address is surely a multiple.
-        index: The first element, an expression.
-        value: What is stored; None for a load.
+        begin, end: Its position in the text, without the semicolon.
+        lanes: Number of neighbouring elements. The address is certainly a multiple of it.
+        index: Expression of the first element's index.
+        value: The stored value; None for a load.
     """
 
     begin: int
@@ -54,12 +54,12 @@ class Access:
 
 
 def kernel_name(function: str, number: int) -> str:
-    """What TVM calls the kernel that a host function launches as the first, second and so on, from 0."""
+    """Returns TVM's name for the kernel that a host function launches as number `number`, from 0."""
     return f"{function}_kernel_{number}" if number else f"{function}_kernel"
 
 
 def kernels(source: str) -> list[KernelText]:
-    """The kernels of a source."""
+    """Returns the kernels of a source."""
     found = list(_KERNEL.finditer(source))
     ends = [*(one.start() for one in found[1:]), len(source)]
     return [
@@ -69,7 +69,7 @@ def kernels(source: str) -> list[KernelText]:
 
 
 def with_kernels(source: str, rewrite: Callable[[KernelText], str]) -> str:
-    """A source with each kernel rewritten, and without the declarations that TVM puts before them."""
+    """Returns a source with each kernel rewritten, and without the declarations that TVM puts before kernels."""
     source = _DECLARATION.sub("", source)
     starts = [found.start() for found in _KERNEL.finditer(source)]
     head, *parts = [source[begin:end] for begin, end in pairwise([0, *starts, len(source)])]
@@ -77,7 +77,7 @@ def with_kernels(source: str, rewrite: Callable[[KernelText], str]) -> str:
 
 
 def accesses(body: str, name: str) -> list[Access] | None:
-    """All accesses of a buffer in a body; None where one is neither of an element nor of an aligned vector."""
+    """Returns all accesses of a buffer in a body; None if one is neither of an element nor of an aligned vector."""
     found = [
         _element(body, place) if body.startswith("[", place.end()) else _vector(body, place)
         for place in re.finditer(rf"\b{name}\b(?!\[\d+\] __attribute__)", body)
@@ -86,14 +86,14 @@ def accesses(body: str, name: str) -> list[Access] | None:
 
 
 def _element(body: str, name: re.Match[str]) -> Access:
-    """`name[index]`, and ` = value` where that follows."""
+    """Returns the access `name[index]`, or the store if ` = value` follows."""
     close = _closing(body, name.end() + 1, "[]")
     index = body[name.end() + 1 : close]
     return _access(body, name.start(), close + 1, 1, index, last=";")
 
 
 def _vector(body: str, name: re.Match[str]) -> Access | None:
-    """`(*((space floatN*)(name + index)))`, or with ` = value` before the last parenthesis."""
+    """Returns the access `(*((space floatN*)(name + index)))`, or with ` = value` before the last parenthesis."""
     pointer = _POINTER.search(body, max(0, name.start() - _LONGEST_POINTER), name.start())
     if pointer is None or not body.startswith(" + ", name.end()):
         return None
@@ -104,7 +104,7 @@ def _vector(body: str, name: re.Match[str]) -> Access | None:
 
 
 def _access(body: str, begin: int, end: int, lanes: int, index: str, *, last: str) -> Access:
-    """An access that ends at `end`, or as a store before `last`."""
+    """Returns an access that ends at `end`, or a store that ends before `last`."""
     if not body.startswith(" = ", end):
         return Access(begin, end, lanes, index, None)
     stop = body.index(last, end) if last == ";" else _closing(body, end, "()")
@@ -112,7 +112,7 @@ def _access(body: str, begin: int, end: int, lanes: int, index: str, *, last: st
 
 
 def _closing(text: str, begin: int, pair: str) -> int:
-    """Where the bracket closes that is open at `begin`."""
+    """Returns the position where the bracket that is open at `begin` closes."""
     depth = 1
     for position in range(begin, len(text)):
         depth += (text[position] == pair[0]) - (text[position] == pair[1])
@@ -122,7 +122,7 @@ def _closing(text: str, begin: int, pair: str) -> int:
 
 
 def replaced(body: str, found: Sequence[Access], text: Callable[[Access], str]) -> str:
-    """A body with accesses written anew; a value that is stored stays where `text` puts it."""
+    """Returns a body with accesses rewritten. A stored value is kept where `text` puts it."""
     pieces, position = [], 0
     for one in found:
         pieces += [body[position : one.begin], text(one)]

@@ -1,4 +1,4 @@
-"""Refuses a kernel that an OpenCL device cannot launch, while TVM compiles it: whoever sends it has it checked."""
+"""Refuses kernels that an OpenCL device cannot launch, while TVM compiles them. Used by all who send kernels."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class BeyondLimitsError(AutotuneError):
 
 @contextmanager
 def checked(limits: Limits | None, config: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """A `tvm.transform.PassContext` in which kernels are checked against a device's limits.
+    """Opens a `tvm.transform.PassContext` in which kernels are checked against a device's limits.
 
     Args:
-        limits: Them; None checks nothing.
-        config: Of the pass context.
+        limits: The limits; None checks nothing.
+        config: Configuration of the pass context.
 
     Raises:
-        BeyondLimitsError: A kernel that was compiled meanwhile needs more.
+        BeyondLimitsError: A kernel compiled in this context exceeds them.
     """
     import tvm
     from tvm.ir.instrument import pass_instrument
@@ -50,20 +50,20 @@ def checked(limits: Limits | None, config: Mapping[str, Any] | None = None) -> I
         with tvm.transform.PassContext(config=dict(config or {}), instruments=[Check()]):
             yield
     except RuntimeError:
-        if found:  # What comes through TVM has lost its type.
+        if found:  # Exceptions lose their type on their way through TVM.
             raise found[0] from None
         raise
 
 
 def buffer_bytes(buffer: Any) -> int:
-    """Size of a `tvm.tirx.Buffer`."""
+    """Returns the size of a `tvm.tirx.Buffer` in bytes."""
     scalar = re.fullmatch(r"[a-z]+(\d+)(?:x(\d+))?", str(buffer.dtype))
     bits = int(scalar[1]) * int(scalar[2] or 1) if scalar else 8
     return math.prod(int(extent) for extent in buffer.shape) * bits // 8
 
 
 def _needs(function: Any) -> tuple[tuple[int, ...], int, int]:
-    """Group, local memory and largest buffer of a function, after host and devices have been told apart."""
+    """Returns a function's work-group, local memory and largest buffer, after host and device code were split."""
     group = dict.fromkeys(_AXES, 1)
     local = largest = 0
     for one in _statements(function.body):
@@ -79,7 +79,7 @@ def _needs(function: Any) -> tuple[tuple[int, ...], int, int]:
 
 
 def _statements(stmt: Any) -> Iterator[Any]:
-    """A statement and all that are in it."""
+    """Yields a statement and all statements in it."""
     yield stmt
     parts = [getattr(stmt, name, None) for name in ("body", "then_case", "else_case")]
     for part in (*getattr(stmt, "seq", ()), *parts):

@@ -1,4 +1,4 @@
-"""What is made of the OpenCL source that TVM generates: aligned vectors, halves, image reads, vector stores."""
+"""Passes over the OpenCL source that TVM generates: aligned vectors, half precision, image reads, vector stores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _CALLBACK = "tvm_callback_opencl_postproc"
 
 @contextmanager
 def improved_source(module: Any, *, images: bool = True) -> Iterator[None]:
-    """Rewrites the OpenCL source of a scheduled `tvm.IRModule` that TVM compiles meanwhile.
+    """While open, rewrites the OpenCL source of a scheduled `tvm.IRModule` as TVM compiles it.
 
     Args:
         module: The scheduled program.
-        images: Whether operands are read as images where the schedule says so.
+        images: Whether operands are read as images if the schedule says so.
     """
     import tvm_ffi
 
@@ -30,7 +30,7 @@ def improved_source(module: Any, *, images: bool = True) -> Iterator[None]:
 
     def rewritten(source: str, target: object) -> str:
         source = with_aligned_vectors(source)
-        note_writers(source, halves, writers)  # TVM asks for each kernel by itself.
+        note_writers(source, halves, writers)  # TVM passes each kernel separately.
         source = with_half_storage(source, halves)
         return with_vector_stores(with_image_reads(source, operands), sizes)
 

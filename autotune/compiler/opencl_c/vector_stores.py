@@ -1,7 +1,7 @@
-"""Results of OpenCL kernels stored as vectors where a work-item has neighbours.
+"""Stores results of OpenCL kernels as vectors if a work-item has neighbouring elements.
 
-TVM stores them one by one, since some may lie beyond the end, and a compiler cannot join them: no pointer is surely
-aligned to more than an element.
+TVM stores them one by one, since some may lie beyond the end. A compiler cannot join these stores, because it can
+only assume pointers to be aligned to one element.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autotune.compiler.opencl_c.kernel_text import KernelText, kernel_name, with
 from autotune.compiler.programs import functions_of
 
 _WIDTHS = (4, 2)
-"""Elements of a store, of 16 bytes at most: what a work-item moves at once on the GPUs that we know of."""
+"""Elements of a store, at most 16 bytes: the most that a work-item moves at once on the GPUs that we know."""
 
 _ITEMS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 _RESULT = re.compile(r"__global float\* (?:restrict )?(\w+)")
@@ -30,7 +30,7 @@ _BRANCH = re.compile(r"^( *)if \((.+)\) \{$")
 
 @dataclass(frozen=True)
 class _Store:
-    """An element of a buffer that is written; its index is an offset from a base, an expression."""
+    """A store to an element of a buffer. Its index is a base expression plus an offset."""
 
     buffer: str
     index: str
@@ -41,7 +41,7 @@ class _Store:
 
 @dataclass(frozen=True)
 class _Stores:
-    """Lines that do nothing but store, all under one condition, after some that only name numbers."""
+    """Lines that only store, all under one condition, after lines that only define numbers."""
 
     indent: str
     condition: str
@@ -50,16 +50,16 @@ class _Stores:
     stores: Sequence[_Store]
 
     def follows(self, other: _Stores) -> bool:
-        """Whether it could stand in one branch with those before it."""
+        """Returns whether it could share a branch with the stores before it."""
         return (self.indent, self.condition) == (other.indent, other.condition)
 
 
 GroupSizes = Mapping[str, Sequence[int]]
-"""The work-items of a group of each kernel, by its name, in three dimensions."""
+"""Work-items of a group of each kernel, by name, in three dimensions."""
 
 
 def group_sizes(module: Any) -> GroupSizes:
-    """The sizes of the work-groups of a scheduled `tvm.IRModule`."""
+    """Returns the sizes of the work-groups of a scheduled `tvm.IRModule`."""
     found: dict[str, list[int]] = {}
     for function, schedule, blocks in functions_of(module):
         outermost, kernels = None, 0
@@ -67,7 +67,7 @@ def group_sizes(module: Any) -> GroupSizes:
             loops = [schedule.get(loop) for loop in schedule.get_loops(block)]
             if not loops:
                 continue
-            if not loops[0].same_as(outermost):  # A kernel is a nest of loops.
+            if not loops[0].same_as(outermost):  # Each loop nest is a kernel.
                 outermost = loops[0]
                 size = found[kernel_name(function, kernels)] = [1, 1, 1]
                 kernels += 1
@@ -79,11 +79,11 @@ def group_sizes(module: Any) -> GroupSizes:
 
 
 def with_vector_stores(source: str, sizes: GroupSizes) -> str:
-    """OpenCL C as TVM writes it, with neighbouring elements that one work-item stores in a row stored as vectors,
-    where their address is surely aligned.
+    """Returns OpenCL C written by TVM with consecutive stores of one work-item to neighbouring elements as vectors.
 
-    Buffers begin aligned to 64 bytes, which TVM asks of every tensor. No element is stored twice in a row, since no
-    schedule does that. Stores beside which a buffer of theirs is read stay as they are.
+    Stores are joined if their address is certainly aligned. Buffers begin aligned to 64 bytes, which TVM requires
+    of every tensor. We assume that no element is stored twice in a row, since no schedule does that. If a buffer is
+    read next to stores to it, these stores stay as they are.
 
     Args:
         source: The source.
@@ -116,7 +116,7 @@ def _rewritten(kernel: KernelText, sizes: GroupSizes) -> str:
 
 
 def _stores(lines: Sequence[str], at: int, buffers: frozenset[str], known: Names) -> _Stores | None:
-    """The store that lines begin with, or the branch that does nothing else."""
+    """Returns the store at the start of the lines, or the branch that only stores; None if there is neither."""
     start = next((n for n in range(at, len(lines)) if not _names_a_number(lines[n])), at)
     names = lines[at:start]
     if one := _store(lines[start], buffers, known):
@@ -136,7 +136,7 @@ def _stores(lines: Sequence[str], at: int, buffers: frozenset[str], known: Names
 
 
 def _names_a_number(line: str) -> bool:
-    """Whether a line names a number that follows from others, whatever memory holds."""
+    """Returns whether a line defines a number that depends only on other numbers, not on memory."""
     found = _NAME.match(line)
     return found is not None and set(_CALL.findall(found[1])) <= _PURE
 
@@ -151,7 +151,7 @@ def _store(line: str, buffers: frozenset[str], known: Names) -> tuple[str, _Stor
 
 
 def _joined(run: Sequence[_Stores], known: Names) -> Iterator[str]:
-    """The lines of neighbouring stores under one condition, with vectors where there are some."""
+    """Yields the lines of neighbouring stores under one condition, with vectors where possible."""
     stores = [store for some in run for store in some.stores]
     places = {(one.buffer, one.base, one.offset): one for one in stores}
     read = " ".join([run[0].condition, *(f"{one.index} {one.value}" for one in stores)])
@@ -184,7 +184,7 @@ _Place = tuple[str, str, int]
 
 
 def _vectors(places: Mapping[_Place, _Store], known: Names) -> dict[_Place, Sequence[_Place]]:
-    """The places that vectors begin at, with all of theirs."""
+    """Returns the places where vectors begin, with all places of each vector."""
     found: dict[_Place, Sequence[_Place]] = {}
     taken: set[_Place] = set()
     aligned = {base: divisor(base, known.divisors) for _, base, _ in places}

@@ -1,6 +1,6 @@
 """Scheduled programs as data: candidates, traces, default schedules, and traits read from a program.
 
-A trace from a file reaches TVM through `replay_trace` only."""
+A trace from a file reaches TVM only through `replay_trace`."""
 
 import lazy_loader
 

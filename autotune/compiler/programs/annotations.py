@@ -1,4 +1,4 @@
-"""Annotations that schedule rules leave on blocks, for the passes over the source that is generated."""
+"""Annotations that schedule rules put on blocks, for the passes over the generated source."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 HALF = "autotune.half"
-"""Annotation of a block whose result is kept in half precision."""
+"""Annotation of a block whose result is stored in half precision."""
 IMAGE = "autotune.image"
 """Annotation of a block whose operands in global memory are read as images."""
 
 
 def reads_images(trace: Any) -> bool:
-    """Whether a schedule, by its trace, reads operands as images."""
+    """Returns whether a schedule reads operands as images, according to its trace."""
     return any(one.kind.name == "Annotate" and str(one.attrs[0]) == IMAGE for one in trace.insts)
 
 
 def functions_of(module: Any) -> Iterator[tuple[str, Any, list[Any]]]:
-    """Functions of a scheduled `tvm.IRModule`: the name that their kernels have, a `Schedule`, and its blocks."""
+    """Yields the functions of a scheduled `tvm.IRModule`: the name in its kernels, a `Schedule`, and its blocks."""
     from tvm import tirx
     from tvm.s_tir import Schedule
 
@@ -29,7 +29,7 @@ def functions_of(module: Any) -> Iterator[tuple[str, Any, list[Any]]]:
 
 
 def noted_blocks(module: Any, note: str) -> dict[str, list[Any]]:
-    """The blocks of a scheduled `tvm.IRModule` that a sketch annotated so, by function, where there are some."""
+    """Returns the blocks of a scheduled `tvm.IRModule` with an annotation, by function (if it has any)."""
     found = {}
     for function, schedule, blocks in functions_of(module):
         if noted := [block for block in map(schedule.get, blocks) if note in block.annotations]:

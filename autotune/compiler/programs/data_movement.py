@@ -1,4 +1,4 @@
-"""What a kernel only moves: padding, packing and copies, told from arithmetic by the program itself."""
+"""Finds the stages of a kernel that only move data (padding, packing and copies), by looking at the program."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from autotune.workloads.operators import Kernel
 
 
 def movement_stages(kernel: Kernel, formulation: str) -> frozenset[str] | None:
-    """Names of the stages of a formulation that only copy values; None where all of the kernel does nothing else.
+    """Returns the names of a formulation's stages that only copy values; None if the whole kernel only copies.
 
-    A stage that a schedule computes inside another is no longer there, and moves nothing any more.
+    A stage that a schedule computes inside another stage no longer exists, and moves nothing.
 
     Args:
         kernel: The kernel.
@@ -24,10 +24,10 @@ def movement_stages(kernel: Kernel, formulation: str) -> frozenset[str] | None:
 
 
 def only_stages(module: Any, names: frozenset[str]) -> Any:
-    """A scheduled `tvm.IRModule` without all stages but some; None where none of them is left.
+    """Returns a scheduled `tvm.IRModule` with the named stages only; None if none of them is left.
 
-    The function keeps its operands. What the stages write is in memory that the kernel asks the runtime for, so the
-    compiler cannot tell that nobody reads it; tiles of a few cache lines may still be dropped.
+    The function keeps its operands. The stages write into memory that the kernel requests from the runtime, so the
+    compiler cannot see that nobody reads it. It may still drop tiles of a few cache lines.
     """
     import tvm
     from tvm import tirx
@@ -42,7 +42,7 @@ def only_stages(module: Any, names: frozenset[str]) -> Any:
 
 
 def _copies(body: Any) -> bool:
-    """Whether a statement stores a value as it was read, or a constant where there was none to read."""
+    """Returns whether a statement stores a value unchanged, or a constant in place of a missing value."""
     from tvm import tirx
 
     return isinstance(body, tirx.BufferStore) and _is_read(body.value)
@@ -61,7 +61,7 @@ def _is_read(value: Any) -> bool:
 
 
 def _leaves(stmt: Any) -> list[Any]:
-    """The blocks without blocks inside, in order."""
+    """Returns the blocks that contain no other blocks, in order."""
     from tvm import tirx
     from tvm.s_tir import SBlockRealize
 
@@ -75,7 +75,7 @@ def _leaves(stmt: Any) -> list[Any]:
 
 
 def _kept(stmt: Any, names: frozenset[str]) -> Any:
-    """The statement without the blocks that are not named; None where nothing is left."""
+    """Returns the statement with the named blocks only; None if nothing is left."""
     from tvm import tirx
     from tvm.s_tir import SBlock, SBlockRealize
 

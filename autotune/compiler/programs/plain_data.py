@@ -1,4 +1,4 @@
-"""TVM's JSON-like objects as plain Python data, which the standard library can write."""
+"""Converts TVM's JSON-like objects to plain Python data, which the standard library can write."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Reads the traits of a schedule from its program.
 
-How many bytes go through a cache is found from the nest alone, as Timeloop does (Parashar et al., ISPASS 2019).
-Where all that a loop touches fits, each byte goes through once. Where only what its body touches does, what the
-loop does not move through stays, and the rest comes anew each time; where neither fits, everything comes anew.
+The bytes that go through a cache are derived from the loop nest alone, as in Timeloop (Parashar et al., ISPASS
+2019). If all data that a loop touches fits into the cache, each byte goes through once. If only the data of its
+body fits, tensors that the loop does not move through stay, and the others are loaded again in each iteration. If
+neither fits, everything is loaded again.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ class _Access:
     """A region of a tensor that a block reads or writes.
 
     Attributes:
-        tensor: Its name.
-        element_bytes: Of an element.
-        region: First element and number of elements in each dimension, in the variables of blocks and loops.
-        written: Whether it is written.
+        tensor: Name of the tensor.
+        element_bytes: Size of an element.
+        region: First element and number of elements in each dimension, in terms of variables of blocks and loops.
+        written: Whether the region is written.
     """
 
     tensor: str
@@ -32,15 +33,15 @@ class _Access:
 
 @dataclass(frozen=True)
 class _Node:
-    """A loop; or a leaf block, where `variable` is None.
+    """A loop, or a leaf block if `variable` is None.
 
     Attributes:
-        variable: The loop's.
-        extent: Its iterations.
+        variable: The loop's variable.
+        extent: Number of its iterations.
         kind: TVM's `ForKind`.
         children: Loops and blocks inside.
-        accesses: Of a leaf.
-        bindings: Variables of the blocks around a leaf, and what they stand for, outermost first.
+        accesses: Accesses of a leaf.
+        bindings: Variables of the blocks around a leaf, with their values, outermost first.
         operations: Floating-point operations of a leaf.
     """
 
@@ -57,7 +58,7 @@ class _Node:
 
 
 def traits(module: Any) -> ScheduleTraits:
-    """The traits of a scheduled `tvm.IRModule`, whose function is `main`."""
+    """Returns the traits of a scheduled `tvm.IRModule`, whose function is `main`."""
     return ScheduleTraits(tuple(_nest(root) for root in _nodes(module["main"].body, ())))
 
 
@@ -73,7 +74,7 @@ def _nest(root: _Node) -> NestTraits:
 
 
 def _jobs(node: _Node) -> int:
-    """Iterations of the outermost parallel loops that follow one another."""
+    """Returns the number of iterations of the outermost directly nested parallel loops."""
     from tvm.tirx import ForKind
 
     if node.kind != ForKind.PARALLEL:
@@ -84,7 +85,7 @@ def _jobs(node: _Node) -> int:
 
 
 def _flops(node: _Node) -> tuple[float, float]:
-    """Operations, and those of them that are in vectorised loops."""
+    """Returns the number of operations, and how many of them are in vectorised loops."""
     from tvm.tirx import ForKind
 
     if not node.children:
@@ -97,11 +98,11 @@ def _flops(node: _Node) -> tuple[float, float]:
 
 
 _Bytes = dict[tuple[str, bool], float]
-"""By tensor, and whether it is written."""
+"""Bytes by tensor, and by whether it is written."""
 
 
 class _Nest:
-    """How much a nest touches, and how much of it goes through a cache."""
+    """Computes how much data a nest touches, and how much of it goes through a cache."""
 
     def __init__(self, root: _Node) -> None:
         self.root = root
@@ -109,13 +110,13 @@ class _Nest:
         self._known: dict[int, _Bytes] = {}
 
     def touched(self, node: _Node) -> _Bytes:
-        """Bytes that a node reads and writes while the loops around it stand still, each byte once."""
+        """Returns the bytes that a node reads and writes in one iteration of its outer loops, each byte once."""
         if id(node) not in self._known:
             self._known[id(node)] = self._boxes(node)
         return self._known[id(node)]
 
     def traffic(self, node: _Node, cache_bytes: int) -> _Bytes:
-        """Bytes of a node that go through a cache."""
+        """Returns the bytes of a node that go through a cache."""
         touched = self.touched(node)
         if not node.children or _held(touched) <= cache_bytes:
             return touched
@@ -154,7 +155,7 @@ class _Nest:
 
 
 def _held(touched: _Bytes) -> float:
-    """Bytes that a cache holds of what is touched."""
+    """Returns the bytes that a cache needs to hold the touched data."""
     sizes: dict[str, float] = {}
     for (tensor, _), size in touched.items():
         sizes[tensor] = max(size, sizes.get(tensor, 0.0))
@@ -169,7 +170,7 @@ def _loops(node: _Node) -> dict[Any, int]:
 
 
 def _nodes(stmt: Any, bindings: tuple[tuple[Any, Any], ...]) -> tuple[_Node, ...]:
-    """The loops and leaf blocks directly within a statement."""
+    """Returns the loops and leaf blocks directly within a statement."""
     from tvm import tirx
     from tvm.s_tir import SBlockRealize
 
@@ -204,7 +205,7 @@ def _accesses(block: Any) -> tuple[_Access, ...]:
 
 
 def _operations(value: Any) -> int:
-    """Floating-point operations of an expression: sums, products, quotients, extremes and functions."""
+    """Returns the floating-point operations of an expression: sums, products, quotients, extremes and functions."""
     from tvm import ir, tirx
 
     if isinstance(value, ir.Call):

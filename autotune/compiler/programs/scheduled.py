@@ -1,4 +1,4 @@
-"""Programs made again from what a run recorded: the winner of each kernel, or the untuned default."""
+"""Programs rebuilt from a run's records: the winner of each kernel, or the untuned default."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _AGAIN = "the record is damaged or of another version of autotune or TVM: tune a
 
 @dataclass(frozen=True)
 class Winner:
-    """How a run found a kernel to be fastest.
+    """The fastest program of a kernel in a run.
 
     Attributes:
-        task: The kernel's line in the result.
+        task: The kernel's entry in the result.
         trace: The schedule; None for the untuned default.
-        traits: What its loops tell, as plain data; None where that is not looked at.
+        traits: Traits of its loops, as plain data; None if they are not needed.
     """
 
     task: TaskResult
@@ -35,18 +35,18 @@ class Winner:
 
     @property
     def tuned(self) -> bool:
-        """Whether it is another program than the untuned default."""
+        """Whether the program differs from the untuned default."""
         return self.trace is not None
 
     def program(self, kernel: Kernel, target: Any) -> Any:
-        """The kernel's scheduled `tvm.IRModule`; its function is `main`."""
+        """Returns the kernel's scheduled `tvm.IRModule`; its function is `main`."""
         if self.trace is None:
             return untuned_program(kernel, target)
         return replayed(kernel, self.task.formulation, self.trace, self.task.digest)
 
 
 def winners(run: Run) -> Mapping[str, Winner]:
-    """The winners of a finished run, by kernel name; kernels without a valid time are left out.
+    """Returns the winners of a finished run, by kernel name; kernels without a valid time are left out.
 
     Raises:
         RecordError: The records are damaged.
@@ -67,7 +67,7 @@ def winners(run: Run) -> Mapping[str, Winner]:
 
 
 def pooled(run: Run) -> Mapping[tuple[str, str], Winner]:
-    """All schedules that a finished run keeps, by the kernel's name and the schedule's digest.
+    """Returns all schedules in the pools of a finished run, by the kernel's name and the schedule's digest.
 
     Raises:
         RecordError: The records are damaged.
@@ -89,14 +89,14 @@ def pooled(run: Run) -> Mapping[tuple[str, str], Winner]:
 def winners_of(
     paths: Sequence[Path], digests: Mapping[str, Sequence[str]]
 ) -> dict[str, list[Winner]]:
-    """Schedules that were chosen from runs' pools, by the kernel's name.
+    """Returns schedules that were chosen from runs' pools, by the kernel's name.
 
     Args:
         paths: Folders of the runs.
-        digests: The schedules of each kernel.
+        digests: Digests of the schedules of each kernel.
 
     Raises:
-        UsageError: A run is missing, or none has a schedule.
+        UsageError: A run is missing, or no run has one of the schedules.
         RecordError: A run's records are damaged.
     """
     known: dict[tuple[str, str], Winner] = {}
@@ -112,7 +112,7 @@ def winners_of(
 
 
 def untuned_program(kernel: Kernel, target: Any) -> Any:
-    """The plain definition with the target's default schedule."""
+    """Returns the plain definition with the target's default schedule."""
     import tvm
 
     (direct,) = formulations(kernel, ["direct"])
@@ -120,7 +120,7 @@ def untuned_program(kernel: Kernel, target: Any) -> Any:
 
 
 def plain_gpu_program(kernel: Kernel, threads: int) -> Any:
-    """The plain definition, an element a work item."""
+    """Returns the plain definition for a GPU, with one element per work-item."""
     import tvm
 
     (direct,) = formulations(kernel, ["direct"])
@@ -128,11 +128,11 @@ def plain_gpu_program(kernel: Kernel, threads: int) -> Any:
 
 
 def replayed(kernel: Kernel, formulation: str, trace: Any, digest: str) -> Any:
-    """A formulation of the kernel with a recorded schedule: the program that was measured.
+    """Returns a formulation of the kernel with a recorded schedule: the program that was measured.
 
     Raises:
-        RecordError: The schedule is damaged, or has what none of our searches makes, or makes another program than
-            its digest says, as one of another version of a formulation does.
+        RecordError: The schedule is damaged, contains something that none of our searches makes, or makes a program
+            with another digest, as happens with another version of the formulation.
     """
     import tvm
     from tvm.s_tir import Schedule

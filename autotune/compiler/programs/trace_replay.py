@@ -1,4 +1,4 @@
-"""A recorded schedule applied to its program again: the only way in which a trace from a file reaches TVM."""
+"""Applies a recorded schedule to its program again: the only way by which a trace from a file reaches TVM."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from autotune.errors import RecordError
 from autotune.records import ANNOTATION_KEYS, check_trace
 
-# What scheduling itself puts into programs, beside the operations that a formulation has.
+# Operations that scheduling itself adds to programs, besides those of the formulation.
 _OF_SCHEDULING = frozenset({"prim.likely", "prim.if_then_else"})
 _STATEMENTS = frozenset({"SBlock", "SBlockRealize", "For", "SeqStmt", "BufferStore", "IfThenElse"})
-_ANNOTATIONS = ANNOTATION_KEYS | {"buffer_dim_align"}  # What StorageAlign leaves.
+_ANNOTATIONS = ANNOTATION_KEYS | {"buffer_dim_align"}  # StorageAlign adds the last.
 _SCOPES = frozenset({"", "global", "local", "shared"})
 
 
 Apply = Callable[[Any, list[Any], list[Any], Any], Any]
-"""Runs an instruction of a schedule, given its inputs, its attributes and its decision; what it makes."""
+"""Runs an instruction of a schedule on its inputs, attributes and decision, and returns its results."""
 
 _APPLY: Mapping[str, Apply] = {
     "GetSBlock": lambda sch, _, attributes, __: sch.get_sblock(*attributes),
@@ -76,16 +76,16 @@ _APPLY: Mapping[str, Apply] = {
 def replay_trace(schedule: Any, trace: Any) -> None:
     """Applies a recorded trace to a fresh schedule of its program.
 
-    The trace is checked first. Its instructions are then run one by one, so that TVM reads nothing of the file by
-    itself, and annotates no block or loop that is gone, which would crash it. The program that comes out is checked
-    at the end.
+    The trace is checked first. Then its instructions are run one by one. So TVM itself parses nothing from the
+    file, and never annotates a block or loop that no longer exists, which would crash it. The resulting program is
+    checked at the end.
 
     Args:
         schedule: A TVM `Schedule` of a formulation's program, without instructions.
         trace: The trace as plain JSON data, from a run or a database of records.
 
     Raises:
-        RecordError: The trace or its program is none that our own searches make.
+        RecordError: Our own searches do not make such a trace or program.
         Exception: The trace does not fit the program. TVM raises whatever it meets first.
     """
     check_trace(trace)
@@ -97,7 +97,7 @@ def replay_trace(schedule: Any, trace: Any) -> None:
         if name in ("Annotate", "Unannotate"):
             schedule.get_sref(
                 known[inputs[0]]
-            )  # Raises where it is gone; the others look for themselves.
+            )  # Raises if it no longer exists; other instructions check this themselves.
         made = _APPLY[name](
             schedule,
             [_operand(one, known) for one in inputs],
@@ -122,20 +122,20 @@ def _is_list(made: Any) -> bool:
 
 
 def _annotation(value: Any) -> Any:
-    """The value of an annotation: text is JSON within JSON."""
+    """Returns the value of an annotation; text is JSON within JSON."""
     return json.loads(value) if isinstance(value, str) else value
 
 
 def check_program(before: Any, module: Any) -> None:
-    """Refuses a scheduled program that holds what neither its formulation nor a schedule of ours puts there.
+    """Refuses a scheduled program with parts that neither its formulation nor one of our schedules creates.
 
     Args:
-        before: The unscheduled `tvm.IRModule`, or what `_contents` found in it.
-        module: The scheduled one.
+        before: The unscheduled `tvm.IRModule`, or the result of `_contents` for it.
+        module: The scheduled `tvm.IRModule`.
 
     Raises:
-        RecordError: It calls something, or has an annotation, an attribute, a memory scope or a function that the
-            unscheduled program does not have.
+        RecordError: It has a call, an annotation, an attribute, a memory scope or a function that the unscheduled
+            program does not have.
     """
     own = before if isinstance(before, dict) else _contents(before)
     allowed = {
@@ -154,7 +154,7 @@ def check_program(before: Any, module: Any) -> None:
 
 
 def _contents(module: Any) -> dict[str, frozenset[str]]:
-    """What a program calls and carries, by kind: names only."""
+    """Returns the names of what a program calls and contains, by kind."""
     import tvm_ffi
     from tvm import ir, tirx
     from tvm.s_tir import SBlock

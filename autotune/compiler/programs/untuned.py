@@ -1,17 +1,17 @@
-"""The untuned default schedule: what TVM compiles when nobody has tuned anything."""
+"""The untuned default schedule: what TVM compiles without tuning."""
 
 from __future__ import annotations
 
 from typing import Any
 
-_DATA_PARALLEL = 0  # Of `IterVar.iter_type`.
+_DATA_PARALLEL = 0  # A value of `IterVar.iter_type`.
 
 
 def default_schedule(program: Any, target: Any) -> Any:
     """Schedules a program the way TVM does without tuning records.
 
-    On a GPU-like target that is dlight's chain of default rules; on a CPU the loops stay as they are written
-    and LLVM optimises them.
+    On a GPU-like target, this is dlight's chain of default rules. On a CPU, the loops stay as they are, and LLVM
+    optimises them.
 
     Args:
         program: `tvm.IRModule` of unscheduled PrimFuncs.
@@ -35,14 +35,14 @@ def default_schedule(program: Any, target: Any) -> Any:
 
 
 def plain_gpu_schedule(program: Any, threads: int) -> Any:
-    """Schedules a program for any GPU: an element a work item, and one launch a stage.
+    """Schedules a program for any GPU, with one element per work-item and one launch per stage.
 
-    It is slow, and depends on nothing: no local memory, no group larger than `threads`, and no joining of stages,
-    which goes wrong in TVM's own default for some fused updates.
+    The result is slow, but has few requirements: no local memory, no group larger than `threads`, and no joining of
+    stages, which TVM's own default gets wrong for some fused updates.
 
     Args:
         program: `tvm.IRModule` with one unscheduled PrimFunc, `main`.
-        threads: Work items of a group.
+        threads: Work-items of a group.
 
     Returns:
         The scheduled `tvm.IRModule`.

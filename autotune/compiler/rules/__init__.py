@@ -1,4 +1,4 @@
-"""Schedule rules: how a formulation becomes a TVM schedule, and which rules a search space asks for."""
+"""Schedule rules: they turn a formulation into a TVM schedule, as the search space asks."""
 
 import lazy_loader
 

@@ -1,8 +1,8 @@
-"""The schedule rule of sums over rows on a CPU: vectors of columns are summed in registers, row after row.
+"""The schedule rule for column reductions on a CPU: vectors of columns are summed in registers, row by row.
 
-Sums over the pixels of a batch with channels last, as the statistics of batch normalisation are, only read memory;
-what counts is that all sums are taken at once, with no store but the last one, and that the blocks of rows are
-shared among threads.
+Sums over the pixels of a batch with channels last, such as the statistics of batch normalisation, are limited by
+reading memory. So all sums are computed in one pass, each is stored only once, and threads share the blocks of
+rows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from autotune.compiler.tiles import ROW_DECISIONS, ColumnTile, ColumnTiles, Rows
 
 
 class ColumnReductionRule(PlainTiles):
-    """The rule as a `TileRule`.
+    """The `TileRule` of column reductions.
 
     Args:
-        rule: The choices.
+        rule: The allowed values.
     """
 
     mark = ROWS
@@ -64,7 +64,7 @@ class ColumnReductionRule(PlainTiles):
 
 
 def _in_vectors(sch: Any, block: Any, columns: Any) -> None:
-    """What is left to do by column, or to sum over the blocks of rows."""
+    """Vectorises a block that works by column, or that sums over the blocks of rows."""
     column, *summed = sch.get_loops(block)
     column, lanes = sch.split(column, [None, columns])
     sch.reorder(column, *summed, lanes)

@@ -1,7 +1,7 @@
-"""The schedule rule of concatenation on a CPU with channels last: no vector has channels of two parts.
+"""The schedule rule for concatenation on a CPU with channels last: no vector has channels of two parts.
 
-Which part a channel is of is asked for each vector, not for each element: LLVM makes no vectors of the plain loop
-over all channels, since it branches in every step.
+The part of a channel is tested once per vector, not once per element. LLVM cannot vectorise the plain loop over all
+channels, because it branches in every step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autotune.compiler.tiles import TileSpace, dividing
 
 @dataclass(frozen=True)
 class ConcatTile:
-    """Every decision of the schedule.
+    """All decisions of the schedule.
 
     Attributes:
         lanes: Neighbouring channels of one part that are copied at once.
@@ -31,14 +31,14 @@ class ConcatTile:
 
 
 class ConcatTiles(TileSpace[ConcatTile]):
-    """The tiles of a concatenation that a rule has.
+    """The tiles that a rule allows for a concatenation.
 
     Args:
-        pixels: Of all images.
-        channels: Of the joined tensor.
-        common: Channels that divide every part.
-        rule: The choices.
-        seed: Seed of what is drawn.
+        pixels: Number of pixels of all images.
+        channels: Number of channels of the joined tensor.
+        common: A number of channels that divides every part.
+        rule: The allowed values.
+        seed: Seed of the random draws.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class ConcatTiles(TileSpace[ConcatTile]):
 
 
 class ConcatRule(PlainTiles):
-    """The rule as a `TileRule`.
+    """The `TileRule` of concatenation.
 
     Args:
-        rule: The choices.
+        rule: The allowed values.
     """
 
     mark = JOINED

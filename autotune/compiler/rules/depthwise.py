@@ -1,9 +1,9 @@
-"""The schedule rule of depthwise convolutions: a work-item keeps what its windows see in registers.
+"""The schedule rule for depthwise convolutions: a work-item keeps the inputs of its windows in registers.
 
-A depthwise kernel does few operations for each byte, so what counts is to read each element about once: the pixels
-of a work-item's neighbouring windows are read into registers, with the border's zeros, and used for all of its
-results. The weight gradient is a sum over whole planes: each work-item has sums of its own for all taps, a tree in
-local memory adds those of a work-group, and a second kernel adds those of the work-groups.
+A depthwise kernel does few operations per byte, so each element should be read about once. A work-item reads the
+pixels of its neighbouring windows into registers, including the border's zeros, and uses them for all its results.
+The weight gradient is a sum over whole planes: each work-item has its own sums for all taps, a tree in local memory
+adds up the sums of a work-group, and a second kernel adds up those of the work-groups.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from autotune.compiler.tiles import WINDOW_DECISIONS, DepthwiseTile, DepthwiseTi
 
 
 class Windows:
-    """The rule as a `TileRule`.
+    """The `TileRule` of depthwise convolutions.
 
     Args:
-        rule: The choices.
-        limits: What a work-group may use.
+        rule: The allowed values.
+        limits: Limits of a work-group.
     """
 
     mark = WINDOW
@@ -55,7 +55,7 @@ class Windows:
         return DepthwiseTiles(window, self._rule, self._limits, seed)
 
     def kind(self, tile: DepthwiseTile) -> bool:
-        """See `TileRule`: whether what windows see is an image."""
+        """See `TileRule`: whether the input is read as an image."""
         return tile.image
 
     def decisions(self, tile: DepthwiseTile) -> Sequence[str]:
@@ -74,20 +74,21 @@ class Windows:
         items = side_items(self._limits)
         last = joined_consumers(sch, block, items)
         if tile.image:
-            # Filters are few, and would have to have rows as long as the planes'.
+            # Filters are not read as images: they are few, and their image would need rows as long as the planes'
+            # rows.
             for operand in sch.get_producers(block)[: 2 if tiles.window.filters else 1]:
                 sch.annotate(operand, IMAGE, 1)
         if tiles.window.filters:
             _filters(sch, block, cuts, items)
         else:
             _images(sch, block, cuts)
-        # At the end: to move a block takes its guard away.
+        # At the end, because moving a block removes its guard.
         sch.reverse_compute_inline(last)
         return sch
 
 
 def _images(sch: Any, block: Any, cuts: Sequence[Any]) -> None:
-    """Images: a work-item makes neighbouring pixels of one plane."""
+    """Schedules a kernel whose result is images: a work-item makes neighbouring pixels of one plane."""
     planes, row_items, own_rows, column_items, own_columns = cuts
     written = sch.cache_write(block, 0, "local")
     operands = sch.get_producers(block)
@@ -113,7 +114,7 @@ def _images(sch: Any, block: Any, cuts: Sequence[Any]) -> None:
 
 
 def _filters(sch: Any, block: Any, cuts: Sequence[Any], items: int) -> None:
-    """Filters: a work-group sums some planes of one channel."""
+    """Schedules a kernel whose result is filters: a work-group sums some planes of one channel."""
     planes, row_items, own_rows, column_items, own_columns = cuts
     parts, _ = sch.split(sch.get_loops(block)[3], [None, planes])
     group = sch.rfactor(parts, 0)

@@ -1,9 +1,9 @@
-"""The schedule rule of convolutions of images of few channels: windows in registers, taps in local memory.
+"""The schedule rule for convolutions of images with few channels: windows in registers, taps in local memory.
 
-A product would gather each element for few multiply-adds. Here a work-item reads what the windows of some
-neighbouring positions see into registers once, and multiplies that by taps that all work-items read from local
-memory at the same time, as vectors: of a data gradient the taps of a row of the filter, of a forward pass those of
-several filters. A kernel of its own puts the taps into that order first.
+A product would use each gathered element for few multiply-adds. Here a work-item reads the inputs under the windows
+of some neighbouring positions into registers once. It multiplies them by taps that all work-items read from local
+memory at the same time, as vectors: for a data gradient, the taps of one row of the filter; for a forward pass,
+those of several filters. A separate kernel first puts the taps into this order.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from autotune.compiler.tiles import LAYER_DECISIONS, Layer, LayerTile, LayerTile
 
 
 class FewChannelLayers:
-    """The rule as a `TileRule`.
+    """The `TileRule` of convolutions of images with few channels.
 
     Args:
-        rule: The choices.
-        limits: What a work-group may use.
+        rule: The allowed values.
+        limits: Limits of a work-group.
     """
 
     mark = FEW_CHANNELS
@@ -51,7 +51,7 @@ class FewChannelLayers:
         return LayerTiles(layer, self._rule, self._limits, seed)
 
     def kind(self, tile: LayerTile) -> bool:
-        """See `TileRule`: whether what windows see is an image."""
+        """See `TileRule`: whether the input is read as an image."""
         return tile.image
 
     def decisions(self, tile: LayerTile) -> Sequence[str]:
@@ -76,13 +76,13 @@ class FewChannelLayers:
             sch.annotate(seen, IMAGE, 1)
         _cut(sch, block, cuts, tiles)
         among_items(sch, sch.get_loops(taps), items)
-        # At the end: to move a block takes its guard away.
+        # At the end, because moving a block removes its guard.
         sch.reverse_compute_inline(last)
         return sch
 
 
 def _cut(sch: Any, block: Any, cuts: dict[str, Any], tiles: LayerTiles) -> None:
-    """Shares positions and channels among work-items, and brings what each of them needs."""
+    """Splits positions and channels among work-items, and stages the operands of each work-item."""
     written = sch.cache_write(block, 0, "local")
     seen, _ = sch.get_producers(block)
     gradient = tiles.layer.gradient
@@ -95,7 +95,7 @@ def _cut(sch: Any, block: Any, cuts: dict[str, Any], tiles: LayerTiles) -> None:
     ]
     groups, shared, (channel, row, column) = zip(*cut, strict=True)
     steps, step = sch.split(k, [None, cuts["deep"]])
-    # What is read in the last loop of the outer ones is used by all of the inner ones; taps come at e.
+    # Inputs are read in the innermost outer loop, and used by all inner loops. Taps are read in loop e.
     if gradient:
         outer, inner = [steps, step], [channel, u, e, row, column, v, f]
     else:
@@ -123,7 +123,7 @@ def _cut(sch: Any, block: Any, cuts: dict[str, Any], tiles: LayerTiles) -> None:
 
 
 def _stage(sch: Any, taps: Any, steps: Any, items: Sequence[tuple[Any, str]], vector: int) -> None:
-    """Gathers taps into local memory, all work-items together."""
+    """Gathers taps into local memory, shared by all work-items of a group."""
     before = len(sch.get_loops(taps))
     sch.compute_at(taps, steps, preserve_unit_loops=True)
     whole = sch.fuse(*sch.get_loops(taps)[-before:])

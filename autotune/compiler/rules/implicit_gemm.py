@@ -1,10 +1,10 @@
-"""The schedule rule of products: tiles of work-groups, work-items and registers, staged in local memory.
+"""The schedule rule for products: tiles of work-groups, work-items and registers, staged in local memory.
 
-A product is a block that a `gemm` formulation marks. Its operands are gathered tile by tile into local memory,
+A product is a block that a `gemm` formulation marks. Its operands are gathered tile by tile into local memory, and
 each work-item keeps a tile of the result in registers (Volkov and Demmel, "Benchmarking GPUs to tune dense linear
-algebra", SC 2008). Where the result is small and the reduction long, it is shared: by work-groups, and a second
-kernel adds their parts (split-K), and by the work-items of a group, which add theirs in local memory (sliced-K,
-as in NVIDIA's CUTLASS).
+algebra", SC 2008). If the result is small and the reduction long, the reduction is shared: by work-groups, whose
+parts a second kernel adds up (split-K), and by the work-items of a group, which add up theirs in local memory
+(sliced-K, as in NVIDIA's CUTLASS).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from autotune.compiler.tiles import (
 
 _PIPELINE = "software_pipeline_stage"
 _ITEMS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
-"""Work-items along the columns, along the rows, and the slices of a reduction."""
+"""Work-items along the columns, along the rows, and along the slices of a reduction."""
 _SIDES = {"row": 1, "column": 2}
-"""What the block of an operand that is an image is annotated with."""
+"""Values of the `IMAGE` annotation: which operand is read as an image."""
 
 
 class Products:
-    """The rule as a `TileRule`: a sketch for each way to share the reduction and to overlap loads.
+    """The `TileRule` of products, with one sketch for each way to share the reduction and to overlap loads.
 
     Args:
-        rule: The choices.
-        limits: What a work-group may use.
+        rule: The allowed values.
+        limits: Limits of a work-group.
     """
 
     mark = PRODUCT
@@ -68,7 +68,7 @@ class Products:
         return ProductTiles(product, self._rule, self._limits, seed)
 
     def kind(self, tile: ProductTile) -> tuple[bool, ...]:
-        """See `TileRule`: how a reduction is shared, and what is not sampled."""
+        """See `TileRule`: how a reduction is shared, and the flags, which are not sampled."""
         return tile.parts > 1, tile.slices > 1, *(getattr(tile, name) for name in FLAGS)
 
     def decisions(self, tile: ProductTile) -> Sequence[str]:
@@ -82,7 +82,7 @@ class Products:
         pipelined = any(str(one.attrs[0]) == _PIPELINE for one in notes)
         images = {int(one.inputs[1]) for one in notes if str(one.attrs[0]) == IMAGE}
         scopes = [str(one.attrs[1]) for one in trace.insts if one.kind.name == "SetScope"]
-        if pipelined:  # What a work-item reads follows from the rest.
+        if pipelined:  # These follow from the other decisions.
             decided = decided[: -len(SHARES)]
         rows_scope, columns_scope = scopes[-2:]
         sliced = any(_ITEMS[2] in map(str, one.attrs) for one in trace.insts)
@@ -105,7 +105,7 @@ class Products:
 
 
 class _Sketch:
-    """A sketch in the making, by the decisions of one tile; `items` are those of a group in kernels beside it."""
+    """Builds a sketch by the decisions of one tile. `items` are the work-items of a group in additional kernels."""
 
     def __init__(self, sch: Any, tiles: ProductTiles, tile: ProductTile, items: int) -> None:
         self._sch = sch
@@ -116,10 +116,10 @@ class _Sketch:
         self._items = items
 
     def made(self, block: Any) -> Any:
-        """Schedules everything; the schedule."""
+        """Schedules everything, and returns the schedule."""
         sch = self._sch
         transforms = _transforms(sch)
-        # The result: the product, or what its transform makes of it.
+        # The result block: the product, or what its transform computes from it.
         last = joined_consumers(sch, transforms[-1] if transforms else block, self._items)
         for transform in transforms:
             _in_registers(sch, transform, self._items)
@@ -131,7 +131,7 @@ class _Sketch:
             add_parts(sch, block, self._items)
         else:
             self._cut(block)
-        # At the end: to move a block takes its guard away.
+        # At the end, because moving a block removes its guard.
         sch.reverse_compute_inline(last)
         return sch
 
@@ -140,7 +140,7 @@ class _Sketch:
         return sampled(self._sch, values, getattr(self._tile, name))
 
     def _cut(self, block: Any) -> None:
-        """Cuts the product into tiles, and gathers its operands where a work-group uses them."""
+        """Splits the product into tiles, and gathers its operands where a work-group uses them."""
         sch = self._sch
         slices = [self._decided("slices")] if self._tile.slices > 1 else []
         cuts = [
@@ -189,12 +189,13 @@ class _Sketch:
             sch.unroll(written_column)
         sch.decompose_reduction(block, steps)
         if prefetches:
-            # Each operand's reads and its way into local memory, then the product, in the order of the body.
+            # The stages of each operand are its reads and its copy into local memory; then the product. In the
+            # body's order.
             sch.annotate(steps, _PIPELINE, [0, 0, 0, 0, 1])
             sch.annotate(steps, "software_pipeline_order", [0, 3, 1, 4, 2])
 
     def _whole(self, block: Any, cuts: Sequence[Sequence[Any]], deep: Any) -> Any:
-        """Gives each work-item a part of the product; the block that writes the result."""
+        """Gives each work-item a part of the product, and returns the block that writes the result."""
         sch = self._sch
         written = sch.cache_write(block, 0, "local")
         _, rows, columns, (depth,) = self._in_groups(block, cuts)
@@ -206,12 +207,12 @@ class _Sketch:
     def _sliced(
         self, block: Any, cuts: Sequence[Sequence[Any]], deep: Any, items: Sequence[Any]
     ) -> tuple[Any, Any]:
-        """Gives each work-item a part of the product of one slice, and then a part of the slices' sum.
+        """Gives each work-item a part of one slice's product, and then a part of the sum over slices.
 
-        Slices share what is gathered at once.
+        Slices split the steps that are gathered at once.
 
         Returns:
-            The block of a slice's product, and that which writes it into local memory.
+            The block of a slice's product, and the block that writes it into local memory.
         """
         sch = self._sch
         _, within = sch.split(sch.get_loops(block)[-1], [None, deep])
@@ -224,7 +225,7 @@ class _Sketch:
         sch.unroll(added)
         sch.reverse_compute_at(summed, shares[-1], preserve_unit_loops=True)
         written = sch.cache_write(product, 0, "local")
-        # Moved while its scope is that of a work-item: what is shared is moved out of the parts.
+        # Moved while its scope is local to a work-item, because shared memory would be moved out of the parts.
         sch.set_scope(written, 0, "local")
         sch.compute_at(written, part, preserve_unit_loops=True)
         sch.set_scope(written, 0, "shared")
@@ -240,11 +241,11 @@ class _Sketch:
     def _in_groups(
         self, block: Any, cuts: Sequence[Sequence[Any]]
     ) -> tuple[Any, list[Any], list[Any], list[Any]]:
-        """Cuts a block's result into tiles of work-groups, and those into parts that lie apart.
+        """Splits a block's result into tiles of work-groups, and each tile into strided parts.
 
         Returns:
-            The innermost loop over those, the loops over a part's rows and over its columns, first those that
-            work-items share, and the loops of the reduction.
+            The innermost loop over the strided parts; the loops over a part's rows; the loops over its columns (for
+            both, first the loop that work-items share); and the loops of the reduction.
         """
         sch = self._sch
         batch, rows, columns, *inner = sch.get_loops(block)
@@ -262,30 +263,30 @@ class _Sketch:
         return column_part, own_rows, own_columns, reduction
 
     def _in_items(self, rows: Sequence[Any], columns: Sequence[Any], *slices: Any) -> Any:
-        """Gives the rows and columns of a part to work-items; the loop over those along the columns."""
+        """Gives a part's rows and columns to work-items, and returns the loop over work-items along the columns."""
         (row_item, row), (column_item, column) = rows, columns
         self._sch.reorder(*slices, row_item, column_item, row, column)
         self._bind([*slices, row_item, column_item])
         return column_item
 
     def _bind(self, loops: Sequence[Any]) -> None:
-        """Makes work-items of loops, of the last one neighbours."""
+        """Binds loops to work-items; those of the last loop are neighbours."""
         for loop, axis in zip(reversed(loops), _ITEMS, strict=False):
             self._sch.bind(loop, axis)
 
     def _keep(self, operand: Any) -> None:
-        """What an operand is kept in on its way, in local memory or before it is gathered."""
+        """Marks an operand's staged copy to be in half precision, if the tile asks for it."""
         if self._tile.half:
             self._sch.annotate(operand, HALF, 1)
 
     def _pack(self, operand: Any) -> None:
-        """Puts what an operand is gathered from into global memory in half precision, in a kernel of its own."""
+        """Copies an operand's source into global memory in half precision, in a separate kernel."""
         packed = self._sch.cache_read(operand, 0, "global")
         self._keep(packed)
         among_items(self._sch, self._sch.get_loops(packed), self._items)
 
     def _gather(self, operand: Any, within: Any, *, along_depth: bool) -> None:
-        """Gathers what a work-item needs for some steps into its registers, vectors of neighbours in memory."""
+        """Gathers a work-item's operands of some steps into its registers, as vectors of contiguous elements."""
         sch = self._sch
         sch.set_scope(operand, 0, "local")
         across, along = self._moved(operand, within, along_depth=along_depth)
@@ -293,7 +294,7 @@ class _Sketch:
         sch.vectorize(along)
 
     def _moved(self, block: Any, loop: Any, *, along_depth: bool) -> tuple[Any, Any]:
-        """Computes an operand's block in a loop; its loops, that over neighbours in memory last."""
+        """Computes an operand's block in a loop, and returns its loops; the last runs over contiguous elements."""
         sch = self._sch
         sch.compute_at(block, loop, preserve_unit_loops=True)
         deep, wide = sch.get_loops(block)[-2:]
@@ -312,9 +313,9 @@ class _Sketch:
         *,
         along_depth: bool,
     ) -> None:
-        """Reads an operand's next tile into registers while one is multiplied, and then moves it into local memory.
+        """Reads the next tile into registers while the current one is multiplied, then copies it to local memory.
 
-        A work-item reads a block of it, so that its registers are all that it holds.
+        A work-item reads one rectangular block of it, so that no registers are wasted.
         """
         sch = self._sch
         each, load = block_of
@@ -335,7 +336,7 @@ class _Sketch:
     def _stage(
         self, operand: Any, steps: Any, items: Sequence[Any], load: Any, *, along_depth: bool
     ) -> None:
-        """Gathers an operand's tile into local memory, all work-items together, neighbours in memory first."""
+        """Gathers an operand's tile into local memory by all work-items, contiguous elements first."""
         sch = self._sch
         sch.set_scope(operand, 0, "shared")
         self._keep(operand)
@@ -348,13 +349,13 @@ class _Sketch:
 
 
 def _transforms(sch: Any) -> list[Any]:
-    """The blocks that transform tiles, in the order of the program."""
+    """Returns the blocks that transform tiles, in program order."""
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
     return [block for block in blocks if TRANSFORM in sch.get(block).annotations]
 
 
 def _in_registers(sch: Any, transform: Any, items: int) -> None:
-    """A work-item transforms one tile: it reads the tile, transforms its columns, and then its rows."""
+    """Makes a work-item transform one tile: it reads the tile, transforms its columns, and then its rows."""
     sch.unannotate(transform, TRANSFORM)
     row, column, *tile = sch.get_loops(transform)
     sch.reorder(*tile, row, column)

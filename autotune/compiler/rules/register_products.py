@@ -1,9 +1,9 @@
-"""The schedule rule of matrix products on a CPU: tiles of results stay in vector registers over a reduction.
+"""The schedule rule for matrix products on a CPU: tiles of results stay in vector registers during a reduction.
 
-A step of the reduction multiplies a vector of neighbouring columns by one element of each of a tile's rows (the
-innermost kernel of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008). A long
-reduction is cut into parts, as there: all tiles of a thread's share add up one part, whose operands then stay in a
-cache, before the next. Which tile is fastest depends on the registers and on what lies in which cache, so a few
+A step of the reduction multiplies a vector of neighbouring columns by one element of each row of a tile (the
+innermost kernel of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008). As in
+that paper, a long reduction is split into parts: all tiles of a thread's share add up one part before the next, so
+that the part's operands stay in a cache. Which tile is fastest depends on the registers and on the caches, so a few
 numbers are searched.
 """
 
@@ -19,16 +19,16 @@ from autotune.compiler.target import RegisterProduct
 from autotune.compiler.tiles import REGISTER_DECISIONS, RegisterTile, RegisterTiles, Sums
 
 _RESULT, _SUMMED = 0, 2
-"""Kinds of a block's axes, as TVM numbers them."""
+"""Kinds of a block's axes, in TVM's numbering."""
 _LINE = 16
-"""Floats of a cache line."""
+"""Number of floats in a cache line."""
 
 
 class RegisterProducts(PlainTiles):
-    """The rule as a `TileRule`.
+    """The `TileRule` of matrix products on a CPU.
 
     Args:
-        rule: The choices.
+        rule: The allowed values.
     """
 
     mark = REGISTER_PRODUCT
@@ -69,11 +69,11 @@ class RegisterProducts(PlainTiles):
 
 
 _Made = tuple[list[list[Any]], list[tuple[Any, Any]]]
-"""Nests of loops that threads share, and blocks that sum with the outermost loop of each sum."""
+"""Loop nests that threads share, and blocks that sum, each with the outermost loop of its sum."""
 
 
 def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any) -> _Made:
-    """A tile's whole reduction, and all that follows it, before the next tile."""
+    """Schedules a tile's whole reduction, and all blocks that follow it, before the next tile."""
     shape = _extents(sch.get(block), _RESULT)
     written = sch.cache_write(block, 0, "local")
     loops = sch.get_loops(block)
@@ -94,7 +94,7 @@ def _at_once(sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile,
 def _in_parts(
     sch: Any, block: Any, following: Sequence[Any], tile: RegisterTile, cut: Any
 ) -> _Made:
-    """A part of the reduction in all tiles of a share, each added to its results, before the next part."""
+    """Schedules one part of the reduction in all tiles of a share, added to their results, before the next part."""
     shape = _extents(sch.get(block), _RESULT)
     *around, k = sch.get_loops(block)[len(shape) :]
     part = []
@@ -111,7 +111,7 @@ def _in_parts(
     sch.reorder(part, *tiles, *own)
     sch.compute_at(summed, tiles[-1], preserve_unit_loops=True)
     sch.set_scope(summed, 0, "local")
-    # Only now, so that what is computed there is told by loops that nothing has rewritten.
+    # Fused only now, because compute_at needs loops that have not been rewritten.
     job, at = sch.split(sch.fuse(*tiles), [cut["jobs"], None])
     sch.reorder(job, part, at)
     _, *inside = sch.get_loops(summed)[len(sch.get_loops(block)) - len(own) :]
@@ -127,7 +127,7 @@ def _in_parts(
 
 
 def _apart(sch: Any, block: Any, shape: list[int], vector: int) -> list[Any]:
-    """Schedules what follows a product whose parts are all added up by then; the loops that it leaves to share."""
+    """Schedules a block that follows a product in parts, and returns its loops for threads to share."""
     sums = _extents(sch.get(block), _SUMMED)
     if len(sch.get_consumers(block)) == 1 and not sums and not is_result(sch, block):
         sch.compute_inline(block)
@@ -142,7 +142,10 @@ def _apart(sch: Any, block: Any, shape: list[int], vector: int) -> list[Any]:
 
 
 def _copy(sch: Any, operand: Any) -> list[Any]:
-    """Schedules what copies an operand, a transposition by squares whose lines stay in a cache; loops to share."""
+    """Schedules the copy of an operand, and returns its loops for threads to share.
+
+    A transposition is done in squares, whose cache lines stay in a cache.
+    """
     outer: list[Any]
     *outer, a, b = sch.get_loops(operand)
     if _transposes(sch.get(operand)):
@@ -153,7 +156,7 @@ def _copy(sch: Any, operand: Any) -> list[Any]:
 
 
 def _tiled(sch: Any, loops: Sequence[Any], tile: RegisterTile, cut: Any) -> tuple[Any, list[Any]]:
-    """Cuts the loops over results: those over tiles, in their order, and those of a tile."""
+    """Splits the loops over results into those over tiles, in their order, and those of a tile."""
     *outer, i, j = loops
     i, row = sch.split(i, [None, cut["rows"]])
     j, lane = sch.split(j, [None, cut["lanes"]])
@@ -165,7 +168,7 @@ def _tiled(sch: Any, loops: Sequence[Any], tile: RegisterTile, cut: Any) -> tupl
 
 
 def _straight(sch: Any, own: Sequence[Any], vector: int) -> None:
-    """Makes straight-line code of a tile, in vectors that LLVM keeps in registers: not in any of other lengths."""
+    """Makes straight-line code of a tile, in vectors of the only length that LLVM keeps in registers."""
     *rows, lane = own
     one, lane = sch.split(lane, [None, vector])
     for loop in (*rows, one):
@@ -174,24 +177,24 @@ def _straight(sch: Any, own: Sequence[Any], vector: int) -> None:
 
 
 def _extents(block: Any, kind: int) -> list[int]:
-    """Extents of a block's axes of a kind."""
+    """Returns the extents of a block's axes of one kind."""
     return [int(var.dom.extent) for var in block.iter_vars if int(var.iter_type) == kind]
 
 
 def _transposes(block: Any) -> bool:
-    """Whether what a block copies has the last two of its axes the other way round."""
+    """Returns whether a block's copy swaps the last two axes."""
     *_, row, column = (axis.var for axis in block.iter_vars)
     read = [axis.min for axis in block.reads[0].region]
     return bool(row.same_as(read[-1]) and any(column.same_as(one) for one in read[:-1]))
 
 
 def _side(sch: Any, loop: Any) -> int:
-    """Length of a square's side along a loop."""
+    """Returns the side length of a square along a loop."""
     return math.gcd(int(sch.get(loop).extent), _LINE)
 
 
 def _in_order(sch: Any, block: Any) -> list[Any]:
-    """The blocks that follow one, each after those it reads."""
+    """Returns the blocks that follow a block, each after those that it reads."""
     found = followers(sch, block)
     names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
     return [found[name] for name in names if name in found]

@@ -28,8 +28,8 @@ NO_SCHEDULE = "the search space makes no schedule of this size"
 def no_tensor_intrinsics() -> Iterator[None]:
     """Keeps `TuneContext` from importing `tvm.s_tir.tensor_intrin`.
 
-    That module parses every CUDA, Hexagon and Arm intrinsic, at 20 to 60 seconds of processor time;
-    none of our rules uses one.
+    That module parses all CUDA, Hexagon and Arm intrinsics, which takes 20 to 60 seconds of processor time.
+    None of our rules uses them.
     """
     name = "tvm.s_tir.tensor_intrin"
     import tvm.s_tir
@@ -47,7 +47,7 @@ def no_tensor_intrinsics() -> Iterator[None]:
 
 
 def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
-    """The rule of a kind of formulation of its own, which the space has, for the device that it knows."""
+    """Returns the space's rule of a kind that schedules its own formulations."""
     (rule,) = (rule for rule in space.rules if rule.kind == kind)
     if isinstance(rule, spaces.ColumnReduction):
         return ColumnReductionRule(rule)
@@ -67,7 +67,7 @@ def tile_rule(space: spaces.Space, kind: str) -> tile_rules.TileRule:
 
 
 def cuts(space: spaces.Space, kernel: Kernel, formulation: Formulation) -> bool:
-    """Whether a formulation has any schedule in the space, where a rule of its own makes them; True elsewhere."""
+    """Returns whether a formulation has any schedule in the space; always True if it has no rule of its own."""
     import tvm
 
     if not formulation.rule:
@@ -82,8 +82,8 @@ def space_generator(space: spaces.Space, own: tile_rules.TileRule | None = None)
 
     Args:
         space: The search space.
-        own: The rule of the program's own, which then schedules it by itself, and only checks it here; else all the
-            others do.
+        own: The program's own rule. It then makes the schedules elsewhere, and here only checks them. None for the
+            general rules of the space.
     """
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
@@ -97,15 +97,18 @@ def space_generator(space: spaces.Space, own: tile_rules.TileRule | None = None)
 
 
 def design_spaces(program: Any, target: Any, space: spaces.Space) -> list[Any]:
-    """All sketches of a program: those of each variant of the space, one after the other.
+    """Returns all sketches of a program, those of each variant of the space in turn.
 
-    TVM's tiling rule can leave caching of the result open, but not of the operands; a space that asks for
-    operands that `may` be cached is explored as two, unless local memory is ordinary memory.
+    In TVM's tiling rule, caching may be optional for the result, but not for the operands. So a space in which
+    operands `may` be cached is explored as two variants, unless local memory is ordinary memory.
 
     Args:
         program: The unscheduled program.
         target: The TVM target.
         space: The search space.
+
+    Raises:
+        ToolchainError: The space makes no schedule.
     """
     from tvm.s_tir.meta_schedule import TuneContext
 
@@ -132,10 +135,10 @@ def design_spaces(program: Any, target: Any, space: spaces.Space) -> list[Any]:
 
 
 def _fallbacks(space: spaces.Space) -> list[spaces.Space]:
-    """The space, and the same without the rules that some programs make TVM fail on.
+    """Returns the space, and the same space without the rules that make TVM fail on some programs.
 
-    Its cross-thread reduction moves a producer into its consumer without asking whether the producer
-    is an output of the program, which pooling's maximum is.
+    TVM's cross-thread reduction moves a producer into its consumer without checking whether the producer is an
+    output of the program. The maximum of a pooling kernel is such an output.
     """
     safe = tuple(r for r in space.rules if not isinstance(r, spaces.CrossThreadReduction))
     return [space] if safe == space.rules else [space, space.model_copy(update={"rules": safe})]
@@ -150,7 +153,7 @@ def _variants(space: spaces.Space) -> list[spaces.Space]:
             continue
         plain = space.limits is not None and space.limits.local_memory == "global"
         choices: list[spaces.Reuse | None] = []
-        copied = plain and reuse.scope == "shared"  # What is staged in plain memory is only copied.
+        copied = plain and reuse.scope == "shared"  # It would only be copied.
         if reuse.required == "may" or copied:
             choices.append(None)
         if not copied:

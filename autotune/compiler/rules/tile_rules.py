@@ -1,7 +1,7 @@
-"""Rules that cut one kind of formulation into tiles, and what MetaSchedule needs to search them.
+"""Rules that tile one kind of formulation, and their interface to MetaSchedule.
 
-Such a formulation marks its main block. Its rule makes a sketch of each kind of schedule, whose decisions are
-categorical samples in a fixed order: a tile.
+Such a formulation marks its main block. Its rule makes a sketch for each kind of schedule. The sketch's decisions
+are categorical samples in a fixed order; together they are a tile.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _ITEMS = 128
 
 
 class TileRule(Protocol):
-    """How one kind of formulation is cut."""
+    """How one kind of formulation is tiled."""
 
     mark: str
-    """Annotation of the block that is cut."""
+    """Annotation of the block that is tiled."""
 
     def tiles(self, block: Any, seed: int) -> TileSpace[Any]:
-        """The tiles of a marked block."""
+        """Returns the tiles of a marked block."""
 
     def kind(self, tile: Any) -> Any:
-        """What sets the sketches of two tiles apart, beside their decisions."""
+        """Returns a key of the tile's sketch. Tiles with equal keys share a sketch; only their decisions differ."""
 
     def decisions(self, tile: Any) -> Sequence[str]:
-        """Names of a sketch's decisions, in the order of its trace."""
+        """Returns the names of a sketch's decisions, in the order of its trace."""
 
     def tile(self, decided: Sequence[int], trace: Any) -> Any:
-        """The tile of a trace, from what it decides."""
+        """Returns the tile of a trace, from its decisions."""
 
     def sketch(self, sch: Any, block: Any, tiles: Any, tile: Any) -> Any:
-        """Schedules everything; the schedule."""
+        """Schedules everything, and returns the schedule."""
 
 
 class PlainTiles:
-    """What rules have in common whose sketches decide every field of a tile."""
+    """Base class of rules whose sketches sample every field of a tile."""
 
     made: type[Any]
     """The class of the tiles."""
@@ -59,7 +59,7 @@ class PlainTiles:
 
 
 def check(rule: TileRule) -> Any:
-    """A `Postproc` that refuses tiles which do not divide the kernel, or are too large for the device."""
+    """Returns a `Postproc` that refuses tiles that do not divide the kernel, or are too large for the device."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.postproc import PyPostproc
 
@@ -78,12 +78,12 @@ def check(rule: TileRule) -> Any:
 
 
 def tiles_of(rule: TileRule, module: Any, seed: int) -> TileSpace[Any]:
-    """The tiles of an unscheduled program that a formulation of the rule made."""
+    """Returns the tiles of an unscheduled program whose formulation belongs to the rule."""
     return rule.tiles(_marked(rule, module), seed)
 
 
 def _marked(rule: TileRule, module: Any) -> Any:
-    """The block of an unscheduled program that the rule cuts."""
+    """Returns the block of an unscheduled program that the rule tiles."""
     from tvm.s_tir import Schedule
 
     sch = Schedule(module)
@@ -93,7 +93,7 @@ def _marked(rule: TileRule, module: Any) -> Any:
 
 
 def tile_of(rule: TileRule, trace: Any) -> Any:
-    """The tile that a trace of the rule makes."""
+    """Returns the tile of one of the rule's traces."""
     return rule.tile(
         [
             int(instruction.attrs[0][int(trace.get_decision(instruction))])
@@ -104,10 +104,10 @@ def tile_of(rule: TileRule, trace: Any) -> Any:
 
 
 def recorded_tile(rule: TileRule, trace: Any) -> Any:
-    """The tile of a trace in plain JSON data, as records have it; no schedule is made for it.
+    """Returns the tile of a trace in plain JSON data, as records store it, without making a schedule.
 
     Raises:
-        RecordError: It is no trace of the rule's.
+        RecordError: The trace does not belong to the rule.
     """
     try:
         written, decisions = trace
@@ -123,22 +123,22 @@ def recorded_tile(rule: TileRule, trace: Any) -> Any:
 
 
 def _samples(trace: Any) -> list[Any]:
-    """The instructions of a trace that decide."""
+    """Returns the instructions of a trace that make decisions."""
     return [one for one in trace.insts if one.kind.name == "SampleCategorical"]
 
 
 def sampled(sch: Any, values: Sequence[int], value: int) -> Any:
-    """Makes a decision of the search a part of a sketch: a value among those that there are."""
+    """Adds a decision to a sketch: one of the allowed values."""
     values = [int(one) for one in values]
     chances = [1.0 / len(values)] * len(values)
     return sch.sample_categorical(values, chances, decision=values.index(value))
 
 
 def joined_consumers(sch: Any, block: Any, items: int) -> Any:
-    """Makes one block of what follows a block, element by element; the block.
+    """Joins the element-wise blocks that follow a block into one, and returns it.
 
-    Where that is no chain, or has results on its way, as an update with moments has, the rest become kernels of
-    their own, with so many work-items in a group.
+    If they are not a chain, or have results in between (as an update with moments has), the rest become separate
+    kernels, with `items` work-items in a group.
     """
     last = joined_chain(sch, block)
     for one in followers(sch, last).values():
@@ -147,7 +147,7 @@ def joined_consumers(sch: Any, block: Any, items: int) -> Any:
 
 
 def joined_chain(sch: Any, block: Any) -> Any:
-    """Makes one block of the chain that follows a block, up to a result or a fork; the block."""
+    """Joins the chain that follows a block, up to a result or a fork, into one block, and returns it."""
     (last,) = sch.get_consumers(block)
     while len(following := sch.get_consumers(last)) == 1 and not is_result(sch, last):
         sch.compute_inline(last)
@@ -156,7 +156,7 @@ def joined_chain(sch: Any, block: Any) -> Any:
 
 
 def followers(sch: Any, block: Any) -> dict[str, Any]:
-    """The blocks that follow one, near ones first, by their names."""
+    """Returns the blocks that follow a block, nearest first, by name."""
     found: dict[str, Any] = {}
     waiting = list(sch.get_consumers(block))
     while waiting:
@@ -169,19 +169,19 @@ def followers(sch: Any, block: Any) -> dict[str, Any]:
 
 
 def is_result(sch: Any, block: Any) -> bool:
-    """Whether a block writes a result of the program."""
+    """Returns whether a block writes a result of the program."""
     written = sch.get(block).writes[0].source
     return any(written.same_as(one) for one in sch.mod["main"].params)
 
 
 def side_items(limits: Limits) -> int:
-    """Work-items of a group in kernels beside the product or the windows: a power of two."""
+    """Returns the work-items of a group in kernels other than the main one: a power of two."""
     most = min(_ITEMS, limits.max_threads_per_block, limits.max_item_sizes[0])
     return 1 << most.bit_length() - 1
 
 
 def add_parts(sch: Any, block: Any, items: int) -> None:
-    """The second kernel of a shared reduction: a work-item adds the parts of one element."""
+    """Schedules the second kernel of a shared reduction: a work-item adds up the parts of one element."""
     *result, part = sch.get_loops(block)
     written = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(written, among_items(sch, result, items), preserve_unit_loops=True)
@@ -189,7 +189,7 @@ def add_parts(sch: Any, block: Any, items: int) -> None:
 
 
 def into_registers(sch: Any, operands: Sequence[Any], loop: Any) -> None:
-    """Reads operands into registers, as much of them as an iteration of a loop needs."""
+    """Reads operands into registers, as much as one iteration of a loop needs."""
     for operand in operands:
         before = len(sch.get_loops(operand))
         sch.set_scope(operand, 0, "local")
@@ -199,7 +199,7 @@ def into_registers(sch: Any, operands: Sequence[Any], loop: Any) -> None:
 
 
 def among_items(sch: Any, loops: Sequence[Any], items: int) -> Any:
-    """Shares outer loops among groups of so many work-items, or fewer; the loop of an item."""
+    """Splits outer loops into groups of `items` work-items, or fewer, and returns the loop of a work-item."""
     extent = math.prod(int(sch.get(loop).extent) for loop in loops)
     groups, item = sch.split(sch.fuse(*loops), [None, math.gcd(extent, items)])
     sch.bind(groups, "blockIdx.x")
@@ -208,7 +208,7 @@ def among_items(sch: Any, loops: Sequence[Any], items: int) -> Any:
 
 
 class Sketches:
-    """Makes schedules of tiles from a rule's sketches, each of which is made when the first tile of its kind is.
+    """Makes schedules of tiles from a rule's sketches. A sketch is made for the first tile of its kind.
 
     Args:
         rule: The rule.
@@ -224,7 +224,7 @@ class Sketches:
         self._traces: dict[Any, Any] = {}
 
     def schedule(self, tile: Any) -> Any:
-        """The schedule with every decision as the tile has it."""
+        """Returns the schedule with the tile's decisions."""
         from tvm.s_tir import Schedule
 
         kind = self._rule.kind(tile)

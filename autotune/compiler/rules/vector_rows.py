@@ -1,8 +1,8 @@
-"""The schedule rule of depthwise convolutions on a CPU: rows of a plane are vectors, summed in registers.
+"""The schedule rule for depthwise convolutions on a CPU: rows of a plane are vectors, summed in registers.
 
-With channels first a row's pixels are neighbours in memory, so vectors of them meet one weight at a time. A thread
-copies a plane with zeros around it into memory of its own, which stays in the cache, so that no vector asks where
-the image ends; the sums of some rows are kept in registers over all taps.
+With channels first, a row's pixels are contiguous in memory, so a vector of pixels is multiplied by one weight at a
+time. A thread copies a plane, with zeros around it, into its own memory, which stays in the cache. So vector code
+needs no bounds tests. The sums of some rows are kept in registers over all taps.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from autotune.compiler.tiles import VECTOR_ROW_DECISIONS, Planes, VectorRowTile,
 
 
 class RowsOfPlanes(PlainTiles):
-    """The rule as a `TileRule`.
+    """The `TileRule` of depthwise convolutions in vector rows.
 
     Args:
-        rule: The choices.
+        rule: The allowed values.
     """
 
     mark = VECTOR_ROWS
@@ -59,9 +59,9 @@ class RowsOfPlanes(PlainTiles):
             sch.parallel(job)
         sch.decompose_reduction(block, r)
         if tiles.planes.phases == 1:
-            # A copy of the rows without what pads them: vectors are faster than a guard for each element.
+            # Copies the rows without their padding: vectors are faster than a guard for each element.
             sch.reverse_compute_at(last, y, preserve_unit_loops=True)
         else:
-            # At the end: to move a block takes its guard away.
+            # At the end, because moving a block removes its guard.
             sch.reverse_compute_inline(last)
         return sch

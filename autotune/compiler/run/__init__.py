@@ -1,4 +1,4 @@
-"""A kernel run from request to result: budget, trials, warm start, final benchmark, records, resume."""
+"""One kernel run from request to result: budget, trials, warm start, final benchmark, records, resume."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A kernel that is timed again every so often, to see whether its device still runs as fast as before."""
+"""Times a kernel again at intervals, to see whether its device still runs as fast as before."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from autotune.records import Drift
 
 _SHARE = 0.02
 _LEAST = 0.03
-"""A smaller shift is what loading the same library once more brings."""
+"""Smallest shift that counts. Loading the same library again causes smaller ones."""
 _CONFIDENCE = 0.99
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A reference run.
+    """A run of the reference kernel.
 
     Attributes:
-        outcome: What became of it.
-        drift: How much slower it was than before; None where it was not.
+        outcome: Its outcome.
+        drift: How much slower it was than before; None if it was not.
     """
 
     outcome: Outcome
@@ -31,16 +31,16 @@ class Reference:
 
 
 class DriftWatch:
-    """Compares reference runs with the last ones that were alike, for each device.
+    """Compares each reference run with the previous one on the same device.
 
-    Reference runs take 2 % of the time at most. After a drift its run is what later ones are compared with, so that
-    each drift is told once.
+    Reference runs take at most 2 % of the time. After a drift, later runs are compared with the drifted run, so
+    that each drift is reported once.
 
     Args:
         run: Times the reference kernel once on each device.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
         kernel: Name of the reference kernel.
-        clock: Seconds that pass.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class DriftWatch:
         self.drifts: list[Drift] = []
 
     def restore(self, events: Iterable[dict[str, Any]]) -> None:
-        """Takes up what an earlier part of the run has seen, so that what changed since is told, too."""
+        """Restores the state of an earlier part of the run, so that changes since then are reported too."""
         latest: dict[str, Sequence[float]] = {}
         for event in events:
             if (
@@ -79,10 +79,10 @@ class DriftWatch:
                     self._before[drift.serial] = latest[drift.serial]
 
     def look(self, trials: int) -> list[Reference]:
-        """Times the reference where its share of the time allows it.
+        """Times the reference kernel if its share of the time allows it.
 
         Args:
-            trials: Trials so far.
+            trials: Number of trials so far.
         """
         now = self._clock()
         if self._spent_s > _SHARE * (now - self._began):

@@ -1,4 +1,4 @@
-"""What records tell of a run's kernels: those that are known, and those that are like known ones."""
+"""Finds what records know about a run's kernels: the same kernels, and similar ones."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from autotune.workloads import parse_kernel
 from autotune.workloads.operators import Kernel, Operator
 
 _NEAREST = 3
-# What is known of other sizes is worth so many trials of a kernel's own.
+# Knowledge of other sizes is worth this share of the kernel's own trials.
 _WORTH_OF_SIMILAR = 0.5
 
 
 @dataclass(frozen=True)
 class KnownKernel:
-    """A kernel that records know.
+    """A kernel in the records.
 
     Attributes:
         kernel: The kernel.
-        searched: What became of it in each run.
-        schedules: Its schedules, the fastest first.
+        searched: Its result in each run.
+        schedules: Its schedules, fastest first.
     """
 
     kernel: Kernel
@@ -32,12 +32,12 @@ class KnownKernel:
 
     @property
     def best_s(self) -> float:
-        """The least seconds that are known."""
+        """The shortest known time in seconds."""
         return self.schedules[0].best_s
 
     @property
     def default_s(self) -> float | None:
-        """Seconds of the untuned default; None where it failed."""
+        """Seconds of the untuned default; None if it failed."""
         times = [one.default_s for one in self.searched if one.default_s is not None]
         return min(times, default=None)
 
@@ -48,32 +48,32 @@ class KnownKernel:
 
     @property
     def formulations(self) -> list[str]:
-        """Those that were tried, sorted."""
+        """Formulations that were tried, sorted by name."""
         return sorted({one.formulation for one in self.schedules})
 
     def of(self, formulation: str) -> list[Schedule]:
-        """Its schedules in one formulation, the fastest first."""
+        """Returns its schedules in one formulation, fastest first."""
         return [one for one in self.schedules if one.formulation == formulation]
 
 
 @dataclass(frozen=True)
 class Experience:
-    """What is known of a kernel that is to be tuned.
+    """Knowledge about a kernel that is to be tuned.
 
     Attributes:
-        equal: Whether it is the kernel itself that is known.
-        known: It alone, or the known kernels that are most alike, the nearest first.
+        equal: Whether the kernel itself is known.
+        known: Only this kernel, or the most similar known kernels, nearest first.
     """
 
     equal: bool
     known: tuple[KnownKernel, ...]
 
     def told(self, formulation: str) -> KnownKernel | None:
-        """The nearest known kernel that was tried in a formulation."""
+        """Returns the nearest known kernel that was tried in a formulation; None if there is none."""
         return next((one for one in self.known if one.of(formulation)), None)
 
     def trials(self, formulation: str) -> int:
-        """How many trials of the kernel's own in a formulation this knowledge is worth."""
+        """Returns how many of the kernel's own trials in a formulation this knowledge is worth."""
         told = self.told(formulation)
         if told is None:
             return 0
@@ -81,23 +81,23 @@ class Experience:
         return count if self.equal else math.ceil(count * _WORTH_OF_SIMILAR)
 
     def expected(self, formulation: str) -> float | None:
-        """Time that a formulation takes over the best one's; None where nobody has tried it."""
+        """Returns a formulation's time relative to the best formulation's; None if it was never tried."""
         told = self.told(formulation)
         return None if told is None else told.of(formulation)[0].best_s / told.best_s
 
     def formulations(self) -> list[str]:
-        """The formulations that are known, what was fastest first."""
+        """Returns the known formulations, fastest first."""
         names = {name for known in self.known for name in known.formulations}
         return sorted(names, key=lambda name: (self.expected(name) or math.inf, name))
 
 
 @dataclass(frozen=True)
 class Experiences:
-    """What records tell a run.
+    """Knowledge from records for a run.
 
     Attributes:
-        of: What is known of its kernels, by their names; of some it may be nothing.
-        known: All kernels that are known, by their names.
+        of: Knowledge about the run's kernels, by name. Kernels without any are absent.
+        known: All known kernels, by name.
     """
 
     of: Mapping[str, Experience]
@@ -105,10 +105,10 @@ class Experiences:
 
 
 def experiences(kernels: Sequence[Kernel], database: Database) -> Experiences:
-    """What a database tells a run.
+    """Returns what a database knows for a run.
 
     Args:
-        kernels: Those that are to be tuned.
+        kernels: The kernels to be tuned.
         database: Records of the same device, cores, driver, TVM and target.
     """
     known: dict[str, KnownKernel] = {}
@@ -118,7 +118,7 @@ def experiences(kernels: Sequence[Kernel], database: Database) -> Experiences:
             continue
         try:
             kernel = parse_kernel(searched[0].spec, searched[0].role)
-        except UsageError:  # Of a newer version, which has kernels that this one has not.
+        except UsageError:  # From a newer version, with kernels unknown here.
             continue
         known[name] = KnownKernel(kernel, searched, tuple(schedules))
     kinds: dict[object, list[KnownKernel]] = {}
@@ -136,7 +136,7 @@ def experiences(kernels: Sequence[Kernel], database: Database) -> Experiences:
 
 
 def _kind(kernel: Kernel) -> object:
-    """Equal for kernels that differ in sizes only: operator, role, layout and the like, and what follows."""
+    """Returns a key that is equal for kernels that differ only in sizes: operator, role, flags and epilogue."""
     operator = kernel.operator
     flags = tuple(getattr(operator, f.name) for f in fields(operator) if f.type == "bool")
     grouped = getattr(operator, "groups", 1) > 1

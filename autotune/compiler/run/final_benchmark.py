@@ -1,4 +1,4 @@
-"""The final benchmark: a task's best few candidates against the untuned default, interleaved."""
+"""The final benchmark: the best candidates of a task and the untuned default, interleaved."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Finalist:
     """A built candidate in the final benchmark.
 
     Attributes:
-        digest: The candidate's.
-        library: Where it is.
-        seconds: Its median from the search.
-        half: Whether it keeps operands in half precision.
+        digest: Digest of the candidate.
+        library: Path of its library.
+        seconds: Its median time in the search.
+        half: Whether it stores operands in half precision.
     """
 
     digest: str
@@ -39,21 +39,21 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the final benchmark found.
+    """The result of the final benchmark.
 
     Attributes:
-        winner: Digest of the winner; the default's own where nothing beat it.
+        winner: Digest of the winner; the default's digest if no candidate beat it.
         default_s: Median seconds of the default; None if it could not be timed.
         winner_s: Median seconds of the winner; None if nothing could be timed.
-        speedup: Default over winner; exactly 1 when the default wins, None without a default.
+        speedup: Time of the default over that of the winner; exactly 1 if the default wins, None without a default.
         max_rel_error: The winner's largest relative error.
-        samples: Seconds by digest, a sample a block, from the first block on.
+        samples: Seconds by digest, one sample per block, beginning with the first block.
         message: Why there is no verdict; empty otherwise.
-        movement_s: Median seconds of what the winner only moves: padding, packing, copies; None if not measured.
-        ties: Of the default and the second best, those that cannot be told from the winner.
-        right: Digests of those whose result was right; of all where nothing was computed.
-        doubt: What the device was not as it should be in; see `Comparison`.
-        rejected: Samples of comparisons that do not count, as `samples`.
+        movement_s: Median seconds of the winner's data movement (padding, packing, copies); None if not measured.
+        ties: The default and the second best, each only if it cannot be distinguished from the winner.
+        right: Digests of finalists with a correct result; of all finalists if nothing was computed.
+        doubt: Conditions that the device did not meet; see `Comparison`.
+        rejected: Samples of comparisons that do not count, in the form of `samples`.
     """
 
     winner: str
@@ -78,10 +78,10 @@ def benchmark_finalists(
     measure: Measure,
     seed: int,
 ) -> Verdict:
-    """Times tuned and default in interleaved blocks of random order and picks the winner.
+    """Times tuned candidates and the default in interleaved blocks of random order, and picks the winner.
 
     A candidate wins only if the confidence interval of its speed-up over the default lies above 1, the speed-up is
-    1 % at least, and its result is right once more; otherwise the default is kept.
+    at least 1 %, and its result is correct again. Otherwise the default is kept.
     """
     finalists = [*([default] if default else []), *tuned]
     message = "neither the default nor any candidate has a valid time"
@@ -109,10 +109,10 @@ def benchmark_finalists(
 
 
 def _blocks(seconds: Sequence[float], measure: Measure) -> tuple[int, ...]:
-    """Blocks that each contestant is in: all those that may win in the same ones, few where one of them is slow.
+    """Returns each finalist's number of blocks. All possible winners are in the same blocks; few if one is slow.
 
-    One that is slow and takes ten times as long as the fastest cannot be mistaken for it, and would take most of
-    the time: it is in the first three.
+    A slow finalist that takes ten times as long as the fastest cannot win, and would take most of the time. It is
+    in the first three blocks only.
     """
     far = max(_SLOW_S, _FAR_SLOWER * min(seconds))
     slow = any(_SLOW_S <= one <= far for one in seconds)
@@ -138,7 +138,7 @@ def _request(
 
 
 def _survives(runner: Runner, finalist: Finalist, data: Path, measure: Measure, seed: int) -> bool:
-    """Whether a contestant runs alone; asked when one of several brought the process down."""
+    """Returns whether a finalist runs alone. Called after one of several ended the process."""
     try:
         runner.compare(_request([finalist], data, (1,), measure, seed))
     except WorkerLost:
@@ -151,7 +151,7 @@ def _by_digest(finalists: Sequence[Finalist], timed: Comparison) -> dict[str, tu
 
 
 def _ties(verdict: Verdict, default: Finalist | None, seed: int) -> tuple[str, ...]:
-    """Those of the default and the second best that cannot be told from the winner."""
+    """Returns the default and the second best, each only if it cannot be distinguished from the winner."""
     rows = dict(verdict.samples)
     if verdict.winner not in rows:
         return ()
@@ -164,12 +164,12 @@ def _ties(verdict: Verdict, default: Finalist | None, seed: int) -> tuple[str, .
 
 
 def _alike(found: verdicts.Verdict) -> bool:
-    """Whether two finalists are a tie: a gain under 1 % is none, however sure it is."""
+    """Returns whether two finalists are a tie. A gain under 1 % is a tie, even if it is significant."""
     return found.winner == "tie" or found.alike or abs(found.ratio.estimate - 1) < TIE
 
 
 def _judged(first: Sequence[float], second: Sequence[float], seed: int) -> verdicts.Verdict:
-    """Which of two is faster, by the blocks that both are in."""
+    """Returns which of two is faster, by their common blocks."""
     both = min(len(first), len(second))
     return judge(first[:both], second[:both], seed=seed, confidence=_CONFIDENCE)
 
@@ -215,7 +215,7 @@ def _judge(
 
 
 def _right(finalists: Sequence[Finalist], timed: Comparison, measure: Measure) -> set[str]:
-    """Digests of those whose result is right; of all where a model told the times."""
+    """Returns the digests of finalists with a correct result; of all finalists if a model computed the times."""
     return {
         finalist.digest
         for finalist, error in zip(finalists, timed.max_rel_errors, strict=True)
@@ -225,6 +225,6 @@ def _right(finalists: Sequence[Finalist], timed: Comparison, measure: Measure) -
 
 
 def finalists(outcomes: Sequence[tuple[str, float]], count: int) -> list[tuple[str, float]]:
-    """The best distinct candidates by median seconds: (digest, seconds), failures left out."""
+    """Returns the best distinct candidates by median seconds, as (digest, seconds), without failures."""
     valid = {digest: seconds for digest, seconds in outcomes if math.isfinite(seconds)}
     return sorted(valid.items(), key=lambda item: item[1])[:count]

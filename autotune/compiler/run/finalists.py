@@ -1,4 +1,4 @@
-"""The last part of a run: finalists are built again, timed, and described."""
+"""The last part of a run: finalists are rebuilt, timed and described."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Traits = dict[str, dict[str, Any] | None]
 
 
 def default_finalist(executor: CandidateExecutor, state: TaskState) -> Finalist | None:
-    """A task's untuned default, built where it is not there; None where it has no valid time."""
+    """Returns a task's untuned default, built if needed; None if it has no valid time."""
     outcome = state.default_outcome
     if outcome is None or not outcome.ok:
         return None
@@ -34,9 +34,9 @@ class FinalRound:
     """Times the finalists of a run's tasks.
 
     Args:
-        request: What is tuned.
+        request: The run's request.
         runner: The device.
-        executor: Builds and measures.
+        executor: Builds and measures candidates.
     """
 
     def __init__(self, request: TuneRequest, runner: Runner, executor: CandidateExecutor) -> None:
@@ -45,7 +45,7 @@ class FinalRound:
         self._executor = executor
 
     def verdict(self, state: TaskState) -> Verdict:
-        """Which of a task's finalists is the fastest, and what it takes for moving data alone."""
+        """Returns the verdict on a task's finalists, with the time that the winner takes to move data."""
         verdict = benchmark_finalists(
             self._runner,
             self._executor.data(state.task.kernel),
@@ -57,7 +57,7 @@ class FinalRound:
         return replace(verdict, movement_s=self._movement(state, verdict))
 
     def traits(self, states: list[TaskState], verdicts: dict[str, Verdict]) -> Traits:
-        """What the loops of the pools' schedules tell, by digest; nothing of programs for a GPU."""
+        """Returns the traits of the pools' schedules, by digest; empty for GPU programs."""
         if self._request.target.family != "cpu":
             return {}
         defaults: list[Candidate] = []
@@ -73,7 +73,7 @@ class FinalRound:
         }
 
     def _finalists(self, state: TaskState) -> list[Finalist]:
-        """A task's best candidates, built again."""
+        """Returns a task's best candidates, rebuilt."""
         leaders = state.leaders(self._request.space.measure.finalists)
         built = self._executor.build([state.trials[digest].candidate for digest, _ in leaders])
         return [
@@ -83,7 +83,7 @@ class FinalRound:
         ]
 
     def _movement(self, state: TaskState, verdict: Verdict) -> float | None:
-        """Seconds that the winner takes for moving data alone; None where they could not be measured."""
+        """Returns the seconds that the winner takes only to move data; None if they could not be measured."""
         if verdict.winner_s is None:
             return None
         untuned = verdict.winner == state.default.digest

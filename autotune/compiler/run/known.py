@@ -1,4 +1,4 @@
-"""What earlier runs know of a run's kernels: their best schedules, which it tries first."""
+"""Knowledge from earlier runs about a run's kernels: their best schedules, which are tried first."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from autotune.reading import reading
 from autotune.records import is_run, read_run
 
 Known = Mapping[tuple[str, str], Sequence[tuple[str, Any]]]
-"""Digests and traces by kernel and formulation, those that were fastest first."""
+"""Digests and traces by kernel and formulation, fastest first."""
 _Pooled = tuple[str, str, str, float, Any]  # Kernel, formulation, digest, time, trace.
 
 
 def known_schedules(paths: Sequence[Path], target: TargetSpec) -> Known:
-    """The pools of finished runs, and as many schedules of records, of whatever device.
+    """Returns the pools of finished runs, and the same number of schedules per kernel from records, of any device.
 
     Args:
-        paths: Folders of runs; files of records, or folders of them.
-        target: What is tuned for now.
+        paths: Folders of runs; files of records, or folders of such files.
+        target: The present target.
 
     Raises:
-        UsageError: One is no finished run of kernels and no records, or is for another kind of processor.
-        RecordError: It is damaged.
+        UsageError: A path is neither a finished kernel run nor records, or is for another kind of processor.
+        RecordError: One is damaged.
     """
     found: dict[tuple[str, str], dict[str, tuple[float, Any]]] = {}
     for path in paths:
         pools = _of_run(path, target) if is_run(path) else _of_records(path, target)
         for kernel, formulation, digest, seconds, trace in pools:
             found.setdefault((kernel, formulation), {}).setdefault(digest, (seconds, trace))
-    # Times of different devices or cores do not compare, but of one kernel they are in the same order mostly.
+    # Times on different devices or cores are not comparable, but for one kernel they mostly have the same order.
     return {
         key: [
             (digest, trace) for digest, (_, trace) in sorted(own.items(), key=lambda one: one[1][0])

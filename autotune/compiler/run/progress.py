@@ -1,4 +1,4 @@
-"""What a run tells its user while it works; the CLI draws it, tests collect it."""
+"""Milestones that a run reports. The CLI shows them; tests collect them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives the milestones of a run. Seconds unless the name says otherwise."""
+    """Receives the milestones of a run. Times are in seconds unless the name says otherwise."""
 
     def notice(self, text: str) -> None:
-        """A line the user should see, such as that a stand-in is measured."""
+        """Reports a line that the user should see, such as that a stand-in is measured."""
 
     def phase(self, name: str, total: int) -> None:
-        """A phase of `total` steps begins."""
+        """Begins a phase of `total` steps."""
 
     def step(self, done: int, text: str) -> None:
-        """So many steps of the phase are done, the last of which `text` describes."""
+        """Reports that `done` steps of the phase are done; `text` describes the last one."""

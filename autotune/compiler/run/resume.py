@@ -1,4 +1,4 @@
-"""Taking a run up again: its trials are replayed from their schedules, and none is measured twice."""
+"""Resumes a run: its trials are replayed from their schedules, and none is measured twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autotune.records import Run
 
 @dataclass(frozen=True)
 class Replayed:
-    """One search's earlier trials."""
+    """The earlier trials of one search."""
 
     searcher: FormulationSearch
     candidates: list[Candidate]
@@ -25,7 +25,7 @@ class Replayed:
 
 
 def outcome_fields(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as fields of an event."""
+    """Returns an outcome as fields of an event."""
     fields: dict[str, Any] = {
         "status": outcome.status,
         "samples_s": list(outcome.samples),
@@ -42,7 +42,7 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
 
 
 def restore(task_states: Sequence[TaskState], run: Run) -> tuple[list[Replayed], float]:
-    """Gives the entries their earlier trials back, and teaches the searches and the cost model.
+    """Restores the tasks' earlier trials, and trains the searches and the cost model with them.
 
     Returns:
         The replayed trials by search, and the seconds that the earlier parts of the run took.
@@ -58,7 +58,7 @@ def restore(task_states: Sequence[TaskState], run: Run) -> tuple[list[Replayed],
             epoch += 1
         elif event["event"] == DEFAULT:
             outcome = _outcome(event, run.path)
-            if not outcome.of_device:  # Else it is measured again.
+            if not outcome.of_device:  # Otherwise it is measured again.
                 _task_state(by_name, event, run.path).note_default(outcome)
         elif event["event"] == "trial":
             task_state = _task_state(by_name, event, run.path)
@@ -76,7 +76,7 @@ def restore(task_states: Sequence[TaskState], run: Run) -> tuple[list[Replayed],
 
 
 def _working_seconds(run: Run) -> float:
-    """Seconds between the start of each earlier part of the run and its last event."""
+    """Returns the total seconds from the start of each earlier part of the run to its last event."""
     total, began, last = 0.0, 0.0, 0.0
     for event in run.events:
         if event["event"] == "started":
@@ -93,7 +93,7 @@ def _candidate(searcher: FormulationSearch, event: dict[str, Any], path: Path) -
         raise RecordError(
             f"{path}: trial {event.get('digest')}: {error.message}", hint=error.hint
         ) from None
-    except Exception as error:  # TVM raises whatever its parser meets first
+    except Exception as error:  # TVM raises its parser's first error.
         reason = str(error).strip().splitlines()[-1]
         raise RecordError(
             f"{path}: the schedule of trial {event.get('digest')} is damaged: {reason}",

@@ -1,4 +1,4 @@
-"""Runs read as databases of records, and where databases are found."""
+"""Reads runs as databases of records, and finds databases."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from autotune.records import (
 
 
 def identity_of(request: TuneRequest, device: Mapping[str, Any], tvm: str) -> tuple[Identity, str]:
-    """Whose times a run takes, and on which cores.
+    """Returns the identity that a run's times belong to, and the cores.
 
     Args:
-        request: What the run was asked to do.
-        device: The device, as `run.json` has it.
+        request: The run's request.
+        device: The device, as in `run.json`.
         tvm: Version of TVM.
     """
     name, cluster = str(device["name"]), request.cores.cluster if request.cores else "all"
     if request.fleet is not None:
-        name = name.removesuffix(f"-{cluster}")  # The key that the cluster's servers have.
+        name = name.removesuffix(f"-{cluster}")  # The cluster's servers have such a key.
     target, details = request.target, device.get("details") or {}
     threads = details.get("threads") or dict(target.tvm).get("num-cores") or details.get("cores")
     identity = Identity(
@@ -50,15 +50,15 @@ def identity_of(request: TuneRequest, device: Mapping[str, Any], tvm: str) -> tu
 
 
 def target_words(target: TargetSpec) -> str:
-    """The kind of processor that a target's schedules are for, as records have it."""
+    """Returns the kind of processor that a target's schedules are for, as in records."""
     return " ".join(filter(None, (target.family, target.triple)))
 
 
 def database_of_run(run: Run) -> Database:
-    """What a run of kernels has measured, finished or not: its valid trials.
+    """Returns the valid trials of a kernel run as a database, whether the run is finished or not.
 
     Raises:
-        RecordError: It is no run of kernels, or its records are damaged.
+        RecordError: Its records are damaged.
     """
     request = TuneRequest.of_run(run)
     with reading(run.path):
@@ -69,7 +69,7 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
     began = run.events[0]["time"] if run.events else 0.0
     text = json.dumps([{**run.about, "schema_version": 1}, began], sort_keys=True)
     source = hashlib.sha256(text.encode()).hexdigest()[:16]
-    # The final benchmark, interleaved and of the best few, beats what the search saw.
+    # Times of the final benchmark, which is interleaved, replace those of the search.
     settled = {
         (task["name"], one["digest"]): one["ms"] / 1e3
         for task in (run.result or {"tasks": ()})["tasks"]
@@ -123,12 +123,12 @@ def _of_run(run: Run, request: TuneRequest) -> Database:
 
 
 def databases_at(path: Path) -> list[tuple[Path, Database]]:
-    """The databases that a path holds: a database file, a run, or a folder of both.
+    """Returns the databases at a path: a database file, a run, or a folder of both.
 
-    Runs of other commands than `autotune kernels` are passed over in folders.
+    In folders, runs of commands other than `autotune kernels` are skipped.
 
     Raises:
-        UsageError: There is nothing of the kind.
+        UsageError: There are none.
         RecordError: One is damaged.
     """
     if path.is_file():

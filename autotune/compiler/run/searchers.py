@@ -1,4 +1,4 @@
-"""The searches of a run: one for each formulation of each kernel, with the cost models that they share."""
+"""The searches of a run, one per formulation of each kernel, and the cost models that they share."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from autotune.workloads import Task
 from autotune.workloads.operators import Kernel
 
 _COMMITTEE = 4
-"""Members of a cost model of tiles."""
+"""Number of members of a cost model of tiles."""
 
 
 class Searchers:
     """Makes the searches of a run.
 
     Args:
-        request: What is tuned.
-        known: Schedules of its kernels that other runs found, which are tried first.
+        request: The run's request.
+        known: Schedules of its kernels from other runs, which are tried first.
         target: TVM's target.
-        threads: Threads that sample.
+        threads: Threads for sampling.
     """
 
     def __init__(self, request: TuneRequest, known: Known, target: Any, threads: int) -> None:
@@ -38,7 +38,7 @@ class Searchers:
         self._rankers: dict[str, ScheduleRanker] = {}
 
     def of_task(self, index: int, task: Task) -> TaskSearches:
-        """The searches of a task, by its number in the request."""
+        """Returns the searches of a task; `index` is its number in the request."""
         request, kernel = self._request, task.kernel
         search = request.space.search
         made = [
@@ -54,10 +54,10 @@ class Searchers:
         return TaskSearches(task.count, math.inf, warmup, made)
 
     def separate(self, kernel: Kernel, formulation: str) -> FormulationSearch:
-        """A search that is none of the run's, for what records know of other kernels.
+        """Returns a search that is not one of the run's, for records about other kernels.
 
         Raises:
-            UsageError: This version, or the space, has no such formulation.
+            UsageError: This version, or the space, does not have the formulation.
         """
         (chosen,) = formulations(kernel, [formulation])
         if chosen.rule and chosen.rule not in {rule.kind for rule in self._request.space.rules}:
@@ -65,7 +65,7 @@ class Searchers:
         return self._searcher(kernel, chosen, self._request.seed)
 
     def _formulations(self, kernel: Kernel) -> Sequence[Formulation]:
-        """Those to try: what the space prefers, unless no schedule of it fits the kernel and the device."""
+        """Returns the formulations to try: those that the space prefers, if any of them has a fitting schedule."""
         space = self._request.space
         names = space.formulations.get(f"{kernel.operator.name}.{kernel.role}")
         fitting = formulations(kernel, names, {rule.kind for rule in space.rules})
@@ -88,7 +88,7 @@ class Searchers:
         )
 
     def _ranker(self, rule: str) -> ScheduleRanker:
-        """The cost model of the formulations that a rule of their own schedules, or of all the others."""
+        """Returns the cost model of the formulations of one tile rule, or of all formulations without one."""
         if rule not in self._rankers:
             self._rankers[rule] = ScheduleRanker(
                 seed=self._request.seed,

@@ -1,4 +1,4 @@
-"""A task of a run with everything that is known of it, and what becomes of it in the result."""
+"""The state of a task in a run, and its entry in the result."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from autotune.workloads import Task
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate of a task that was tried.
+    """A candidate that was tried.
 
     Attributes:
-        candidate: It.
-        searcher: The search that it is from.
-        outcome: What became of it.
-        epoch: Drifts that were seen before it.
+        candidate: The candidate.
+        searcher: The search that proposed it.
+        outcome: Its outcome.
+        epoch: Number of drifts seen before it.
     """
 
     candidate: Candidate
@@ -35,15 +35,15 @@ class Trial:
 
 @dataclass
 class TaskState:
-    """A task of the run.
+    """The state of a task in the run.
 
     Attributes:
         task: The kernel with its count.
-        searchers: Its searches, and what the budget knows of them.
+        searchers: Its searches, with their state for the budget.
         default: The untuned default.
         default_outcome: Its outcome; None before it was measured.
-        default_library: Its library, where this process has built it.
-        trials: Every trial by the candidate's digest.
+        default_library: Its library, if this process has built it.
+        trials: All trials, by the candidate's digest.
     """
 
     task: Task
@@ -54,15 +54,15 @@ class TaskState:
     trials: dict[str, Trial] = field(default_factory=dict)
 
     def note_default(self, outcome: Outcome) -> None:
-        """Takes down what became of the untuned default."""
+        """Records the outcome of the untuned default."""
         self.default_outcome = outcome
         self.searchers.default_s = outcome.seconds
 
     def leaders(self, count: int) -> list[tuple[str, float]]:
-        """The best candidates so far: (digest, seconds).
+        """Returns the best candidates so far, as (digest, seconds).
 
-        Times from both sides of a drift cannot be compared, so that the best of each side comes along, as long as
-        there are no more of them than `count`.
+        Times before and after a drift are not comparable. So the best candidate of each side of a drift is added,
+        at most `count` of them.
         """
         times = [(digest, trial.outcome.seconds) for digest, trial in self.trials.items()]
         found = finalists(times, count)
@@ -74,10 +74,10 @@ class TaskState:
         return found + left[:count]
 
     def pool(self, verdict: Verdict, count: int) -> list[tuple[str, float]]:
-        """The task's best schedules, fastest first: (digest, seconds).
+        """Returns the task's best schedules as (digest, seconds), fastest first.
 
-        Those of the final benchmark with the right result, and the next best of the search up to `count`, whose
-        times are scaled as the fastest one's was.
+        They are those of the final benchmark with a correct result, then the best of the search, up to `count`.
+        Times from the search are scaled by the ratio of the two times of the fastest finalist.
         """
         times = {d: median(verdict.samples[d]) for d in verdict.right if d in verdict.samples}
         first = min((d for d in times if d in self.trials), key=lambda d: times[d], default=None)
@@ -88,18 +88,18 @@ class TaskState:
         return sorted(times.items(), key=lambda one: one[1])
 
     def candidate(self, digest: str) -> Candidate:
-        """A candidate of the task, by its digest."""
+        """Returns a candidate of the task by its digest."""
         return self.default if digest == self.default.digest else self.trials[digest].candidate
 
     def result(
         self, verdict: Verdict, traits: Mapping[str, dict[str, Any] | None], count: int
     ) -> TaskResult:
-        """The task's line in the result.
+        """Returns the task's entry in the result.
 
         Args:
-            verdict: Of the final benchmark.
-            traits: What is known of the loops of the pool's schedules, by digest.
-            count: Schedules in its pool.
+            verdict: Verdict of the final benchmark.
+            traits: Traits of the pool's schedules, by digest.
+            count: Number of schedules in its pool.
         """
         kernel = self.task.kernel
         outcomes = [trial.outcome for trial in self.trials.values()]

@@ -1,4 +1,4 @@
-"""The search of a run: rounds of candidates, while the device measures the round before."""
+"""The search of a run: it prepares a round of candidates while the device measures the previous round."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Round:
     outcomes: list[tuple[Candidate, Outcome]] = field(default_factory=list)
 
     def learn(self) -> None:
-        """Tells the search what became of the candidates."""
+        """Reports the outcomes to the search."""
         self.searcher.observe(self.outcomes)
 
 
@@ -46,15 +46,15 @@ class TrialLoop:
     """Spends the trials of a run.
 
     Args:
-        request: What is tuned.
+        request: The run's request.
         folder: The run's folder.
         runner: The device.
-        progress: Is told of milestones.
-        interrupted: Asked between trials; True ends the search early.
+        progress: Receives milestones.
+        interrupted: Called between trials; True ends the search early.
         states: The run's tasks.
         database: TVM's own files.
-        executor: Builds and measures.
-        done: Trials of an earlier part of the run.
+        executor: Builds and measures candidates.
+        done: Number of trials in earlier parts of the run.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class TrialLoop:
 
     @property
     def drift(self) -> DriftWatch | None:
-        """The kernel that is timed again and again; None where none has a valid time."""
+        """The watch on the reference kernel; None if no kernel has a valid time."""
         return self._drift
 
     def run(self, earlier: Run | None) -> None:
         """Spends the trials.
 
-        While the workers build a round, the one before it is learnt from, and the next one is chosen and sampled.
-        Nothing is built while the device measures where it is this very processor; while another device
-        measures, the next round is built.
+        While the workers build a round, the search learns from the previous one, and the next one is chosen and
+        sampled. If the device is this host's processor, nothing is built while it measures. If it is another
+        device, the next round is built meanwhile.
         """
         self._progress.phase("search", self._request.trials)
         self._progress.step(self.done, "")
@@ -108,7 +108,7 @@ class TrialLoop:
             self._progress.notice(self._exhausted())
 
     def _watch_drift(self, earlier: Run | None) -> DriftWatch | None:
-        """Takes the untuned default of a kernel with little data that is not lost in noise as the reference."""
+        """Takes as the reference a default with little data that takes long enough to stand out from noise."""
         timed = [e for e in self._states if e.default_outcome is not None and e.default_outcome.ok]
         if not timed or self._interrupted():
             return None
@@ -148,7 +148,7 @@ class TrialLoop:
         )
 
     def _propose(self, on_their_way: int = 0) -> Round | None:
-        """The next round; None when the budget is spent, every search is exhausted, or at an interrupt."""
+        """Returns the next round; None if the budget is spent, every search is exhausted, or at an interrupt."""
         request = self._request
         tasks = [state.searchers for state in self._states]
         while not self._interrupted():
@@ -220,5 +220,5 @@ class TrialLoop:
 
 
 def device_fields(runner: Runner) -> dict[str, Any]:
-    """What an event says of the device."""
+    """Returns an event's fields about the device."""
     return {"device": runner.device.name, "stand_in": runner.device.stand_in}

@@ -1,4 +1,4 @@
-"""One round of trials: candidates are built in parallel, then checked and timed, one at a time on each device."""
+"""One round of trials: candidates are built in parallel, then checked and timed, one at a time per device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from autotune.measurement import Outcome, median
 from autotune.workloads.operators import Kernel
 
 _DEFAULT_PATIENCE = 3.0
-# Of a default that takes longer, one execution tells enough: the final benchmark takes it again.
+# A default that takes longer is executed once only: the final benchmark times it again.
 _SLOW_DEFAULT_S = 0.25
 _PATIENCE_S = 0.5
 _BLOCKS = 5
@@ -38,7 +38,7 @@ _MOST_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class BuildTargets:
-    """A target as JSON text: with the space's compiler options, and without for untuned programs; its limits."""
+    """A target as JSON text, with the space's compiler options and without (for untuned programs); its limits."""
 
     tuned: str
     untuned: str
@@ -47,31 +47,31 @@ class BuildTargets:
 
 @dataclass(frozen=True)
 class Building:
-    """Candidates on their way through the build workers."""
+    """Candidates that the build workers are building."""
 
     candidates: tuple[Candidate, ...]
     _paths: tuple[Path, ...]
     _failures: Future[list[Outcome | None]]
 
     def ready(self, timeout: float) -> bool:
-        """Whether all are built; waits for it `timeout` seconds at most."""
+        """Returns whether all are built, after waiting for at most `timeout` seconds."""
         return bool(wait([self._failures], timeout=timeout).done)
 
     def libraries(self) -> list[Outcome | Path]:
-        """Waits until all are built; a path to each library, or the failure.
+        """Waits until all are built; returns the path of each library, or the failure.
 
         Raises:
             RecordError: A disk is full.
         """
         failures = self._failures.result()
         for failure in filter(None, failures):
-            # That says nothing of the candidate.
+            # A full disk says nothing about the candidate.
             check_disks(failure.message, [self._paths[0].parent.parent])
         return [failure or path for failure, path in zip(failures, self._paths, strict=True)]
 
 
 class CandidateExecutor:
-    """Builds and measures candidates; owns their artifacts.
+    """Builds and measures candidates, and owns their artifacts.
 
     Args:
         builder: Build workers.
@@ -79,7 +79,7 @@ class CandidateExecutor:
         data: Inputs and references.
         measure: Limits and sample counts.
         targets: The targets as JSON text.
-        folder: Where libraries go, one folder each.
+        folder: Parent of the libraries' folders.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class CandidateExecutor:
         self._measure = measure
         self._targets = targets
         self._folder = folder
-        # Kept for the whole run: a worker process dies with the thread that started it.
+        # Kept for the whole run, because a worker process dies with the thread that started it.
         self._threads = ThreadPoolExecutor(_MOST_AT_ONCE)
 
     def close(self) -> None:
-        """Lets go of what waits for devices; to be called when the runner has stopped."""
+        """Releases what waits for devices. Call it after the runner has stopped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def start(
@@ -110,9 +110,9 @@ class CandidateExecutor:
         """Begins to build candidates in parallel, and returns at once.
 
         Args:
-            candidates: What to build.
-            untuned: Build the programs as TVM does that nobody has tuned.
-            traits: Write what their loops tell, instead of libraries.
+            candidates: The candidates to build.
+            untuned: Build the programs as TVM does without tuning.
+            traits: Write the traits of their loops instead of libraries.
         """
         traits = traits or self._runner.models
         name = "traits.json" if traits else "kernel.so"
@@ -138,13 +138,13 @@ class CandidateExecutor:
     def build(
         self, candidates: Sequence[Candidate], *, untuned: bool = False
     ) -> list[Outcome | Path]:
-        """Builds candidates in parallel; a path to the library, or the failure."""
+        """Builds candidates in parallel; returns the path of each library, or the failure."""
         return self.start(candidates, untuned=untuned).libraries()
 
     def traits(
         self, candidates: Sequence[Candidate], *, untuned: bool = False
     ) -> dict[str, dict[str, Any] | None]:
-        """What the loops of candidates tell, by digest; None where they cannot be read. See `ScheduleTraits`."""
+        """Returns the traits of candidates by digest; None if they cannot be read. See `ScheduleTraits`."""
         found = self.start(candidates, untuned=untuned, traits=True).libraries()
         return {
             candidate.digest: None if isinstance(path, Outcome) else json.loads(path.read_bytes())
@@ -152,17 +152,17 @@ class CandidateExecutor:
         }
 
     def data(self, kernel: Kernel) -> Path:
-        """Folder of a kernel's inputs and reference."""
+        """Returns the folder of a kernel's inputs and reference."""
         return self._data.of(kernel)
 
     def run(self, kernel: Kernel, library: Path, best_s: float, *, half: bool = False) -> Outcome:
         """Checks and times one built candidate.
 
         Args:
-            kernel: What it computes.
+            kernel: The kernel that it computes.
             library: The candidate's library.
             best_s: Best known seconds of the kernel; infinity before the first.
-            half: Whether it keeps operands in half precision.
+            half: Whether it stores operands in half precision.
         """
         limits = self._measure
         default = not math.isfinite(best_s)
@@ -179,7 +179,7 @@ class CandidateExecutor:
         )
 
     def reference(self, kernel: Kernel, library: Path) -> list[Outcome]:
-        """Times a library once on each device, as many as there are now."""
+        """Times a library once on each device that is present now."""
         request = MeasureRequest(
             library=library,
             data=self._data.of(kernel),
@@ -193,7 +193,7 @@ class CandidateExecutor:
         return list(self._threads.map(self._runner.measure, requests))
 
     def seconds(self, kernel: Kernel, library: Path) -> float | None:
-        """Median seconds of a library on a kernel's operands, whatever it computes; None without a valid time."""
+        """Returns the median seconds of a library on a kernel's operands; None without a valid time."""
         request = CompareRequest(
             (library,), self._data.of(kernel), (_BLOCKS,), self._measure.final_min_repeat_ms, seed=1
         )
@@ -211,17 +211,17 @@ class CandidateExecutor:
         done: Callable[[Candidate, Outcome], None],
         interrupted: Callable[[], bool],
     ) -> None:
-        """Waits until all candidates are built, then measures as many at once as there are devices.
+        """Waits until all candidates are built, then measures as many in parallel as there are devices.
 
-        `done` hears of every outcome at once, in this thread. Ends early when `interrupted` says so; the candidates
-        left were not tried.
+        `done` is called with every outcome at once, in this thread. Ends early if `interrupted` returns True; the
+        remaining candidates are then not tried.
         """
         while not building.ready(_PATIENCE_S):
             if interrupted():
                 return
         waiting = list(zip(building.candidates, building.libraries(), strict=True))
         waiting.reverse()
-        self._data.of(kernel)  # Made here once, not by the first few threads.
+        self._data.of(kernel)  # Made here once, before several threads need it.
         at_once = min(self._runner.at_once(), _MOST_AT_ONCE)
         failure: DeviceError | None = None
         running: dict[Future[Outcome], Candidate] = {}
@@ -237,7 +237,7 @@ class CandidateExecutor:
                 candidate = running.pop(finished)
                 try:
                     outcome = finished.result()
-                except DeviceError as error:  # The others may still have something to say.
+                except DeviceError as error:  # The others may still have results.
                     failure = error
                     continue
                 best_s = min(best_s, outcome.seconds)

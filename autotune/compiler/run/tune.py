@@ -39,14 +39,14 @@ class KernelRun:
     """Tunes the kernels of one request, and records everything in a run folder.
 
     Args:
-        request: What to tune.
+        request: The request.
         folder: The run folder, open for writing.
         runner: The device; started and stopped here.
-        progress: Is told of milestones.
-        interrupted: Asked between trials; True ends the search early.
-        earlier: The same run read back, to be carried on; None for a new one.
-        known: Schedules of its kernels that other runs found, which are tried first.
-        experiences: What records tell; None where none were asked.
+        progress: Receives milestones.
+        interrupted: Called between trials; True ends the search early.
+        earlier: The same run read back, to be continued; None for a new run.
+        known: Schedules of its kernels from other runs, which are tried first.
+        experiences: Knowledge from records; None if no records are used.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class KernelRun:
         self._warm: WarmStart | None = None
 
     def run(self) -> Result | None:
-        """Carries the request out; None when it was interrupted before the final benchmark.
+        """Carries out the request; returns None if it was interrupted before the result.
 
         Raises:
             RecordError: The run folder could not be written; what was recorded is intact.
@@ -109,7 +109,7 @@ class KernelRun:
 
     @contextmanager
     def _executor(self) -> Iterator[tuple[CandidateExecutor, Any]]:
-        """Starts the workers, and imports TVM here while they do; what executes candidates, and TVM's target."""
+        """Starts the workers, imports TVM meanwhile, and yields the executor of candidates and TVM's target."""
         request, measure = self._request, self._request.space.measure
         scratch = Scratch("run")
         builder = Builder(
@@ -141,12 +141,12 @@ class KernelRun:
             scratch.close()
 
     def _tell_kill(self, text: str) -> None:
-        """Records that a worker was killed by somebody else; called in the thread that it belongs to."""
+        """Records that a worker was killed from outside. Called in the thread that owns the worker."""
         self._folder.event("worker_killed", message=text)
         self._progress.notice(text)
 
     def _take_up(self) -> tuple[int, float]:
-        """Takes up the trials of an earlier part of the run: how many, and the seconds that it took."""
+        """Restores the trials of earlier parts of the run; returns their number, and the seconds that they took."""
         if self._earlier is None:
             return 0, 0.0
         replayed, wall_s = restore(self._states, self._earlier)
@@ -175,7 +175,7 @@ class KernelRun:
             self._progress.step(done, state.task.kernel.name)
 
     def _begin_with_records(self, searchers: Searchers) -> None:
-        """Gives the searches what records tell, where the run has some."""
+        """Seeds the searches with the knowledge from records, if the run has any."""
         if self._experiences is None:
             return
         self._warm = WarmStart(self._experiences, searchers.separate)
@@ -188,7 +188,7 @@ class KernelRun:
             )
 
     def _benchmark(self, final: FinalRound) -> dict[str, Verdict] | None:
-        """Times the finalists of every task; None at an interrupt."""
+        """Times the finalists of every task; returns None at an interrupt."""
         self._progress.phase("final benchmark", len(self._states))
         verdicts: dict[str, Verdict] = {}
         for done, state in enumerate(self._states, start=1):

@@ -14,7 +14,7 @@ from autotune.records import RunFolder
 class TuningDatabase:
     """Appends to `database_workload.json` and `database_tuning_record.json`.
 
-    The events are what counts; these files are for TVM's own tools.
+    The run's events are authoritative. These files are for TVM's own tools.
 
     Args:
         folder: The run folder, open for writing.
@@ -33,9 +33,9 @@ class TuningDatabase:
         self._folder.database_record(index, searcher.tuning_record(candidate, outcome))
 
     def rewrite(self, replayed: Sequence[Replayed]) -> None:
-        """Writes both files anew from the trials of a run that is taken up again.
+        """Rewrites both files from the trials of a resumed run.
 
-        A kill can leave them behind the events, so they are not trusted.
+        After a kill they can lag behind the events, so they are not trusted.
         """
         self._folder.clear_database()
         self._workloads = {}

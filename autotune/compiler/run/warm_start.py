@@ -1,4 +1,4 @@
-"""A run's searches begin with what records know of their kernels, or of kernels like them."""
+"""Starts a run's searches from what records know about its kernels, or about similar kernels."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from autotune.records import RecordsUse, spread
 from autotune.workloads.operators import Kernel
 
 _NEAR = 1.05
-"""What is within 5 % of the best counts as found."""
+"""A schedule within 5 % of the best counts as found."""
 _MOST_RECALLED = 32
 MOST_TAUGHT = 64
 """Schedules of each kernel and formulation that a cost model of tiles learns from."""
 _REPEATED = 2
-# A similar kernel tries one schedule for so much of the untuned step, and none if it takes next to nothing.
+# A similar kernel tries one schedule per this share of the untuned step's time, and none if its share is
+# negligible.
 _SHARE_OF_ONE = 0.004
 _MOST_ADAPTED = 4
-# Formulations that are tried for it, as long as none is so many times slower than the best.
+# Number of formulations to try for it, except those that are slower than the best by `_MUCH_SLOWER`.
 _FORMULATIONS = 2
 _MUCH_SLOWER = 1.5
 _NEGLIGIBLE = 0.0005
@@ -36,13 +37,14 @@ Report = Callable[[int, str], None]
 class WarmStart:
     """Seeds the searches of a run.
 
-    - A kernel that is known: its best schedules are measured once more, the others breed and teach the cost model.
-    - A kernel like known ones: their best schedules are made to fit its sizes and measured first.
-    - Formulations that are known need no warm-up: what was slow there waits until the rest has had its trials.
-    - A cost model of tiles learns from whatever kernels are known that its rule cuts.
+    - For a known kernel, the best schedules are measured once more. The others become parents and train the cost
+      model.
+    - For a kernel similar to known ones, their best schedules are adapted to its sizes and measured first.
+    - Known formulations need no warm-up: those that were slow wait until the others have had their trials.
+    - A cost model of tiles learns from all known kernels that its rule tiles.
 
     Args:
-        experiences: What records tell.
+        experiences: Knowledge from records.
         lane_of: Makes a search that shares the run's cost model, for a kernel that is not the run's own.
     """
 
@@ -51,28 +53,28 @@ class WarmStart:
         self._lane_of = lane_of
         self._recalled: dict[tuple[str, str], list[Candidate]] = {}
         self.taught: dict[str, int] = {}
-        """Schedules of other kernels that the cost model of each rule has learnt from."""
+        """Number of schedules of other kernels that each rule's cost model has learnt from."""
 
     def steps(self, task_states: Sequence[TaskState]) -> int:
-        """How many steps `begin` reports."""
+        """Returns the number of steps that `begin` reports."""
         return len(self._experiences.known) + 2 * len(task_states)
 
     def begin(
         self, task_states: Sequence[TaskState], report: Report, interrupted: Callable[[], bool]
     ) -> None:
-        """Brings the records into the searches.
+        """Seeds the searches from the records.
 
         Args:
-            task_states: The run's kernels; trials of an earlier part of the run are in them.
-            report: Hears of steps done: one a kernel of the records, and two a kernel of the run.
-            interrupted: Asked between kernels; True ends it early.
+            task_states: The run's kernels, with trials of earlier parts of the run.
+            report: Called after each step: one per kernel of the records, and two per kernel of the run.
+            interrupted: Called between kernels; True ends it early.
         """
         own = {
             (task_state.task.kernel.name, searcher.formulation.name): searcher
             for task_state in task_states
             for searcher in task_state.searchers.searchers
         }
-        # All is learnt and recalled before anything is ranked.
+        # All learning and recalling comes before any ranking.
         self._teach(own, report, interrupted)
         lessons = len(self._experiences.known)
         for done, task_state in enumerate(task_states, start=1 + lessons):
@@ -107,7 +109,7 @@ class WarmStart:
         searcher = own.get(key) or self._separate_searcher(known.kernel, formulation)
         if searcher is None:
             return
-        taught = searcher.formulation.rule and key not in own  # By its lesson.
+        taught = searcher.formulation.rule and key not in own  # It has learnt from its lesson.
         some = spread(known.of(formulation), _MOST_RECALLED)
         self._recalled[key] = searcher.recall(some, learn=not taught)
 
@@ -117,7 +119,7 @@ class WarmStart:
         report: Report,
         interrupted: Callable[[], bool],
     ) -> None:
-        """Teaches the cost models of tiles; what is known of the run's own kernels is learnt as it is recalled."""
+        """Trains the cost models of tiles. Knowledge about the run's own kernels is learnt when it is recalled."""
         pupils = {
             searcher.formulation.rule: searcher
             for searcher in own.values()
@@ -141,7 +143,7 @@ class WarmStart:
                 self.taught[rule] = count
 
     def _separate_searcher(self, kernel: Kernel, formulation: str) -> FormulationSearch | None:
-        """A search of a kernel that is not the run's own; None where this version, or the space, has none."""
+        """Returns a search of a kernel that is not the run's own; None if this version, or the space, has none."""
         try:
             return self._lane_of(kernel, formulation)
         except UsageError:
@@ -185,7 +187,7 @@ class WarmStart:
             if name in searchers and (told.expected(name) or math.inf) <= _MUCH_SLOWER
         ][: min(most, _FORMULATIONS)]
         if any(searcher.state.trials for searcher in searchers.values()):
-            return  # The run goes on, and has had them.
+            return  # The run was resumed, and has tried them.
         made = 0
         for number, name in enumerate(names):
             alike = [
@@ -198,11 +200,11 @@ class WarmStart:
         if made:
             return
         if not all(known.default_is_best for known in told.known):
-            for searcher in searchers.values():  # Nothing fits: its search begins as any other.
+            for searcher in searchers.values():  # Nothing fits: its search starts like any other.
                 searcher.state.credit, searcher.state.expected = 0, None
 
     def use(self, task_states: Sequence[TaskState]) -> RecordsUse:
-        """What the records were good for, once the run has ended."""
+        """Returns what use the records were, once the run has ended."""
         equal = similar = saved = 0
         for task_state in task_states:
             told = self._experiences.of.get(task_state.task.kernel.name)
@@ -215,7 +217,7 @@ class WarmStart:
 
 
 def _expected_s(told: Experience, task_state: TaskState) -> float:
-    """Seconds that records let expect: the best that is known, or the nearest kernel's gain over its default."""
+    """Returns the seconds expected by records: the best known, or by the nearest kernel's gain over its default."""
     nearest = told.known[0]
     if told.equal:
         return nearest.best_s
@@ -224,9 +226,9 @@ def _expected_s(told: Experience, task_state: TaskState) -> float:
 
 
 def _saved(told: Experience, task_state: TaskState) -> int:
-    """Trials that a kernel took less than the nearest known one until it was as good; 0 where it never was.
+    """Returns how many fewer trials than the nearest known kernel it took to be as good; 0 if it never was.
 
-    A similar kernel is as good where it gained as much over its untuned default.
+    A similar kernel is as good if its gain over its untuned default is as large.
     """
     nearest = told.known[0]
     goal = _NEAR * _expected_s(told, task_state)

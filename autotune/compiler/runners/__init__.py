@@ -1,4 +1,4 @@
-"""What builds and measures candidates: on this machine, under qemu-user, over an RPC tracker, or by a model."""
+"""Builds and measures candidates: here, under qemu-user, on devices behind a tracker, or with a model."""
 
 import lazy_loader
 

@@ -1,9 +1,8 @@
 """A build worker: turns scheduled programs into shared libraries, or into their traits, one request at a time.
 
-Request: `{"program": TVM JSON, "target": target JSON, "untuned": bool, "traits": bool, "programs": bool,
-"limits": JSON of `Limits` or null, "output": path}`, where `programs` asks for OpenCL programs to be compiled too,
-into the folder that keeps them.
-Answer: `{}` or `{"error": text}`.
+Request: `{"program": TVM JSON, "target": target JSON, "untuned": bool, "traits": bool, "programs": bool, "limits":
+JSON of `Limits` or null, "output": path}`. With `programs`, it also compiles OpenCL programs into the folder that
+keeps them. Answer: `{}` or `{"error": text}`.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ def _target(text: str) -> Any:
 
 
 def linker(triple: str, *, fast: bool) -> Linker:
-    """The `fcompile` that links object files into a shared library for a triple.
+    """Returns the `fcompile` that links object files into a shared library for a triple.
 
     Args:
         triple: LLVM triple; empty for this machine.
-        fast: Calls the bare linker, a third of the compiler driver's time; its libraries are only
-            meant to be loaded into a process that has the C library already.
+        fast: Calls the linker directly, which takes a third of the compiler driver's time. The library may then be
+            loaded only into a process that already has the C library.
 
     Raises:
-        ToolchainError: No linker for the triple.
+        ToolchainError: There is no linker for the triple.
     """
     prefix = f"{ARM_TRIPLE}-" if ARM_TRIPLE in triple else ""
     tools = (
@@ -89,8 +88,8 @@ def build(request: Message) -> Message:
         Path(request["output"]).write_text(json.dumps(traits(program).to_json()), encoding="utf-8")
         return {}
     limits = request["limits"] and Limits.model_validate_json(json.dumps(request["limits"]))
-    # The argument checks of the packed interface take as long to compile as a small kernel; they
-    # are kept in exported libraries only.
+    # The argument checks of the packed interface take as long to compile as a small kernel, so only exported
+    # libraries have them.
     with (
         checked(limits, {"tirx.disable_assert": True}),
         nullcontext() if request["untuned"] else improved_source(program),

@@ -22,10 +22,10 @@ class BuildRequest:
     Attributes:
         program: Scheduled program as TVM JSON.
         target: The target as JSON text; see `target_text`.
-        output: Where the shared library goes; its folder exists.
+        output: Path of the shared library. Its folder exists.
         untuned: Apply the target's default schedule first.
         traits: Write the schedule's traits as JSON, instead of a library.
-        limits: What the device can launch; a program that needs more is not built.
+        limits: What the device can launch. A program that needs more is not built.
     """
 
     program: str
@@ -40,12 +40,12 @@ class Builder:
     """A pool of build workers.
 
     Args:
-        workers: Most processes; no more than there are cores.
-        timeout_s: Seconds after which a compile is killed, and its worker replaced.
-        temporary: Folder for the workers' temporary files, which a killed compile leaves behind.
-        programs: Folder that this host's OpenCL programs are kept in, which are then compiled by the workers;
-            None leaves that to whoever runs them.
-        told: Is told of workers that were killed by somebody else, in a thread of its own.
+        workers: Most processes; at most the number of cores.
+        timeout_s: Limit of a compilation in seconds. After that it is killed, and its worker is replaced.
+        temporary: Folder for the workers' temporary files, which a killed compilation leaves behind.
+        programs: Folder of this host's compiled OpenCL programs; the workers then compile them. None leaves this to
+            the process that runs them.
+        told: Called, in another thread, with a message for each worker that was killed from outside.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Builder:
         self._timeout_s = timeout_s
         self._programs = programs is not None
         environment = {
-            # The OpenCL part stays source text until a device loads it: no driver in a build worker.
+            # OpenCL code stays source text until a device loads it, so a build worker needs no driver.
             "TVM_COMPILE_FORCE_FALLBACK": "1",
             "OMP_NUM_THREADS": "1",
             "TMPDIR": str(temporary),
@@ -71,7 +71,7 @@ class Builder:
             workers,
             told,
         )
-        # One thread for the whole run: Linux ends a worker together with the thread that started it.
+        # One thread for the whole run, because Linux ends a worker together with the thread that started it.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="build")
 
     def start(self) -> None:
@@ -79,7 +79,7 @@ class Builder:
         self._thread.submit(self._pool.start)
 
     def submit(self, requests: Sequence[BuildRequest]) -> Future[list[Outcome | None]]:
-        """Begins to build all requests; None where the library was written, else the failure."""
+        """Begins to build all requests. The future has None for each success, an outcome for each failure."""
         jobs = [
             Job(
                 {
@@ -98,14 +98,14 @@ class Builder:
         return self._thread.submit(lambda: [_failure(answer) for answer in self._pool.run(jobs)])
 
     def stop(self) -> None:
-        """Kills the workers; what was being built is given up."""
+        """Kills the workers. Builds in progress are abandoned."""
         self._pool.cancel()
         self._thread.shutdown(cancel_futures=True)
         self._pool.stop()
 
 
 def target_text(target: Any) -> str:
-    """A target as JSON text that a build worker can read."""
+    """Returns a target as JSON text that a build worker can read."""
     from autotune.compiler.programs import plain
 
     content = plain(target.export())
@@ -113,7 +113,7 @@ def target_text(target: Any) -> str:
 
 
 def _described(content: dict[str, Any]) -> dict[str, Any]:
-    """Drops what TVM derives itself and refuses to be told."""
+    """Removes keys that TVM derives itself and does not accept."""
     kept = {
         key: value
         for key, value in content.items()

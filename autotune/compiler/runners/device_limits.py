@@ -1,4 +1,4 @@
-"""What OpenCL kernels may use: asked from the device where there is one, else what the target's devices have."""
+"""Limits of OpenCL kernels: from the device if there is one, otherwise those of the target's devices."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from autotune.compiler.runners.runner import DeviceFingerprint
 from autotune.compiler.target import Limits, TargetSpec, TuneRequest, given_limits
 
-# On Mali local memory is plain memory (Arm, "Mali GPU OpenCL Developer Guide", on the use of local memory).
+# On Mali, local memory is ordinary memory (Arm, "Mali GPU OpenCL Developer Guide", on the use of local memory).
 _PLAIN_LOCAL_MEMORY = ("mali",)
-# What drivers of Adreno 6xx and 7xx answer for CL_DEVICE_IMAGE_MAX_BUFFER_SIZE; the least of OpenCL 1.2 is 65536.
+# The value that Adreno 6xx and 7xx drivers give for CL_DEVICE_IMAGE_MAX_BUFFER_SIZE. OpenCL 1.2 guarantees 65536.
 _IMAGE_TEXELS = {"adreno": 1 << 27}
 
 
 def with_device_limits(request: TuneRequest, device: DeviceFingerprint) -> TuneRequest:
-    """A request whose space has the limits of the device that it is measured on.
+    """Returns a request whose space has the limits of the measured device.
 
-    A device that only stands in for the target's narrows what the target's devices are assumed to allow. What the
-    request's own space or target gives narrows it further.
+    A stand-in can only narrow the limits that the target's devices are assumed to have. Limits in the request's
+    space or target narrow them further.
     """
     if request.target.family != "opencl":
         return request
@@ -27,7 +27,7 @@ def with_device_limits(request: TuneRequest, device: DeviceFingerprint) -> TuneR
     if "max_work_group_size" in told:
         here = _told(told)
         if device.stand_in and "device" in dict(request.target.tvm):
-            # That a stand-in's local memory is plain says nothing of the target's.
+            # A stand-in with ordinary local memory says nothing about the target's.
             here = here.model_copy(update={"local_memory": limits.local_memory})
         limits = limits.within(here) if device.stand_in else here
     for narrower in (request.space.limits, given_limits(dict(request.target.tvm))):
@@ -37,7 +37,7 @@ def with_device_limits(request: TuneRequest, device: DeviceFingerprint) -> TuneR
 
 
 def assumed(target: TargetSpec) -> Limits:
-    """What an OpenCL target's devices have, as long as none is asked."""
+    """Returns the limits that an OpenCL target's devices are assumed to have."""
     maker = dict(target.tvm).get("device", "")
     return Limits(
         local_memory="global" if maker in _PLAIN_LOCAL_MEMORY else "local",
@@ -46,7 +46,7 @@ def assumed(target: TargetSpec) -> Limits:
 
 
 def _told(told: dict[str, Any]) -> Limits:
-    """What a device's fingerprint tells."""
+    """Returns the limits in a device's fingerprint."""
     return Limits(
         max_threads_per_block=told["max_work_group_size"],
         max_item_sizes=(*told["max_work_item_sizes"], 1, 1)[:3],

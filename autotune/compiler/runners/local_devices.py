@@ -1,4 +1,4 @@
-"""This machine's devices, and the runner of a target on it."""
+"""This machine's devices, and the runner of a target on them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def runner_for(target: TargetSpec, cpus: Sequence[int] = ()) -> Runner:
-    """The runner of a target on this machine; a stand-in where the real device is absent.
+    """Returns the runner of a target on this machine; a stand-in if the real device is absent.
 
     Args:
-        target: What to measure.
-        cpus: This host's cores that kernels may use; all where it is empty.
+        target: The target to measure.
+        cpus: This host's cores that kernels may use; empty for all.
 
     Raises:
-        ToolchainError: What the target needs here (an OpenCL driver, qemu, a cross compiler) is missing.
+        ToolchainError: Something that the target needs here (an OpenCL driver, qemu, a cross compiler) is missing.
     """
     if target.family == "opencl":
         return LocalRunner(_opencl_device(target))
@@ -33,7 +33,7 @@ def runner_for(target: TargetSpec, cpus: Sequence[int] = ()) -> Runner:
 
 
 def host_device(cpus: Sequence[int] = ()) -> DeviceFingerprint:
-    """This host's processor, or some cores of it."""
+    """Returns the fingerprint of this host's processor, or of some of its cores."""
     return DeviceFingerprint(
         _processor_name(),
         "cpu",
@@ -56,12 +56,12 @@ def _opencl_device(target: TargetSpec) -> DeviceFingerprint:
 
 
 def opencl_fingerprint(target: TargetSpec, found: OpenCLDevice) -> DeviceFingerprint:
-    """An OpenCL device as what a target is measured on; a stand-in unless it is of the target's maker."""
+    """Returns the fingerprint of an OpenCL device for a target; a stand-in unless the target's maker made it."""
     vendor = f"{found.vendor} {found.name}".lower()
     wanted = {"adreno": ("qualcomm", "adreno"), "mali": ("mali", "arm ")}.get(
         dict(target.tvm).get("device", ""), ()
     )
-    # PoCL may give a processor's maker, which makes graphics processors too, as the vendor.
+    # PoCL may report the processor's maker as the vendor, and that maker may make graphics processors too.
     real = found.type != "cpu" and (not wanted or any(word in vendor for word in wanted))
     return DeviceFingerprint(
         found.name,
@@ -97,7 +97,7 @@ def _processor_name() -> str:
 
 
 def stand_in_notice(target: TargetSpec, device: DeviceFingerprint) -> str | None:
-    """The line that tells a user that times are not the target's own; None where they are."""
+    """Returns a message that times are not the target's own; None if they are."""
     if not device.stand_in:
         return None
     if device.kind == MODEL_KIND:

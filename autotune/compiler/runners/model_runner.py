@@ -1,4 +1,4 @@
-"""The runner of an emulated device: nothing runs, and a model tells the times from the schedules' traits."""
+"""The runner of an emulated device: no kernel runs, and a model computes the times from schedules' traits."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from autotune.measurement import Outcome
 from autotune.workloads import ScheduleTraits
 
 NOISE = 0.02
-"""Relative standard deviation of a sample, as of a step of the emulated step runner."""
+"""Relative standard deviation of a sample, the same as in the emulated step runner."""
 
 
 class ModelRunner:
-    """Asks a model instead of a device. Results are not checked, since nothing is computed.
+    """Uses a model instead of a device. Results are not checked, since nothing is computed.
 
     Args:
-        name: What the model is of.
-        details: Cores and the like, by name.
-        seconds: Tells how long a schedule takes.
-        seed: Of the noise, which depends on nothing else but the candidate.
+        name: Name of the modelled device.
+        details: Number of cores and so on, by name.
+        seconds: Returns the time of a schedule.
+        seed: Seed of the noise, which otherwise depends only on the candidate.
     """
 
     apart = True

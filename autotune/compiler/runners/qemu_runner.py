@@ -1,4 +1,4 @@
-"""Checks aarch64 kernels on another processor, under qemu-user: right results, meaningless times."""
+"""Checks aarch64 kernels on other processors, under qemu-user. Results are correct, but times mean nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _DTYPES = {"float32": "f32", "int32": "i32"}
 
 
 class QemuRunner:
-    """Runs each candidate in a process of its own under qemu-user.
+    """Runs each candidate in a separate process under qemu-user.
 
     Raises:
         ToolchainError: qemu-user or the cross compiler is missing.
@@ -66,17 +66,17 @@ class QemuRunner:
         )
 
     def at_once(self) -> int:
-        """One: every candidate is to have this machine for itself."""
+        """Returns 1: each candidate has this machine to itself."""
         return 1
 
     def start(self) -> None:
-        """Nothing to begin: every candidate is a process of its own."""
+        """Does nothing: each candidate is a separate process."""
 
     def interrupt(self) -> None:
-        """Nothing is waited for."""
+        """Does nothing: there is no waiting."""
 
     def stop(self) -> None:
-        """Nothing to free."""
+        """Does nothing: there is nothing to free."""
 
     def measure(self, request: MeasureRequest) -> Outcome:
         """Checks and times one candidate."""
@@ -119,7 +119,7 @@ class QemuRunner:
     def _execute(
         self, library: Path, data: Path, flags: Sequence[str], timeout_s: float
     ) -> tuple[dict[str, Any], float]:
-        """One process: its JSON answer, and the largest relative error of its outputs."""
+        """Runs one process; returns its JSON answer, and the largest relative error of its outputs."""
         expected = _arrays(data, "expected")
         arguments = [*self._command, str(library), _SYMBOL, "--threads", "1", *flags]
         for index, array in enumerate(_arrays(data, "input")):
@@ -139,7 +139,7 @@ class QemuRunner:
         return answer, error
 
     def _run(self, arguments: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-        """Runs a process, and once more where it was killed by somebody else.
+        """Runs a process, and again if it was killed from outside.
 
         Raises:
             WorkerLost: It was killed too often.
@@ -165,7 +165,7 @@ def _answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def _stored(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as a kernel writes it: references are float64, outputs float32."""
+    """Returns the array in the type that kernels write: references are float64, outputs float32."""
     return array.astype(np.float32) if np.issubdtype(array.dtype, np.floating) else array
 
 

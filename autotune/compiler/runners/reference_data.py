@@ -13,16 +13,16 @@ from autotune.workloads.operators import Kernel
 from autotune.workloads.references import random_inputs, reference
 
 TOLERANCE = Measure().tolerance
-"""Largest relative error of a right result, unless a space asks for another; see `Measure`."""
+"""Largest relative error that counts as correct, unless a space sets another; see `Measure`."""
 
 
 class ReferenceData:
-    """Makes each kernel's data once, in a folder of its own.
+    """Makes each kernel's data once, in a separate folder.
 
     Args:
-        folder: Where the folders go.
+        folder: Parent of the folders.
         seed: Seed of the inputs; each kernel derives its own.
-        needed: Whether kernels run, and so need any; else the folders are only named.
+        needed: Whether kernels run and so need data. If not, no files are made.
     """
 
     def __init__(self, folder: Path, seed: int, *, needed: bool = True) -> None:
@@ -31,7 +31,7 @@ class ReferenceData:
         self._needed = needed
 
     def of(self, kernel: Kernel) -> Path:
-        """The kernel's folder with `input<i>.npy` and `expected<i>.npy`."""
+        """Returns the kernel's folder with `input<i>.npy` and `expected<i>.npy`."""
         path = self._folder / kernel.name
         if path.is_dir() or not self._needed:
             return path

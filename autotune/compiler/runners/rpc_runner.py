@@ -1,4 +1,4 @@
-"""The runner for devices behind a tracker: any number of them, which may crash, hang and go away."""
+"""The runner for devices behind a tracker. There may be several, and they may crash, hang or disappear."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _LINK_FAILURES = 5
 
 
 class RpcRunner:
-    """Measures on the devices that a tracker has under a key, as many at once as there are.
+    """Measures on all devices that a tracker has under a key, in parallel.
 
-    A session that is lost has a cause. Where the device's server has seen the candidate kill it, the candidate
-    is tried once more and then quarantined; a candidate that ran into its time limit is given up at once. Where
-    it has seen nothing of the kind, the link was cut or the device went away, and the candidate is measured
-    again when a device is back. No candidate counts twice.
+    If a session is lost, the cause is determined. If the device's server saw the candidate kill it, the candidate
+    is tried once more, and then quarantined. A candidate that exceeded its time limit is given up at once.
+    Otherwise the link failed or the device went away, and the candidate is measured again when a device is back. No
+    candidate is counted twice.
 
     Args:
         tracker: The tracker.
         key: Key of the devices.
-        device: What they are.
-        make: Gives a worker; a process of its own by default.
-        waits: How long it waits for what.
+        device: Fingerprint of the devices.
+        make: Makes a worker; by default, a child process.
+        waits: Time limits of its waits.
         limits: When a measurement counts.
     """
 
@@ -75,7 +75,7 @@ class RpcRunner:
         self._waits = waits
         self._stopped = threading.Event()
         self.give_up: Callable[[], bool] = lambda: False
-        """Asked while it waits for a device: whether nobody wants the measurement any more."""
+        """Called while it waits for a device; returns whether the measurement is no longer wanted."""
         self._sessions = Sessions(tracker, key, make or self._process, waits, self._wanted)
         self._ends = SessionEnds(lambda: tracker.served(key), waits.verdict_s, self._stopped)
         self._steady = StabilityWatch(device.kind, limits, self._wanted)
@@ -96,7 +96,7 @@ class RpcRunner:
         )
 
     def at_once(self) -> int:
-        """Devices under the key now, at least 1; see `Runner.at_once`."""
+        """Returns the number of devices under the key now, at least 1; see `Runner.at_once`."""
         return self._sessions.at_once()
 
     def start(self) -> None:
@@ -105,10 +105,10 @@ class RpcRunner:
         self._ends.forget()
 
     def opencl_device(self) -> OpenCLDevice | None:
-        """The devices' first OpenCL device, asked over a session; None where the server is not ours.
+        """Returns the devices' first OpenCL device, asked over a session; None if the server is not ours.
 
         Raises:
-            TransientDeviceError: No device is free within half a minute, or its session was lost.
+            TransientDeviceError: No device is free within `open_s` (30 s by default), or its session was lost.
             ToolchainError: The device has no OpenCL.
         """
         self._sessions.at_once()
@@ -134,7 +134,7 @@ class RpcRunner:
         self._sessions.stop()
 
     def measure(self, request: MeasureRequest) -> Outcome:
-        """See `Runner.measure`. May be called by several threads.
+        """See `Runner.measure`. Several threads may call it.
 
         Raises:
             TransientDeviceError: No device came back in time.
@@ -168,10 +168,10 @@ class RpcRunner:
     def _carried_out(
         self, message: Message, data: Path, timeout_s: float, *, rest: bool = True
     ) -> tuple[Message, str]:
-        """The answer, and the device that gave it, which may have rested first. Goes on over lost links.
+        """Returns the answer, and the device that gave it. The device may rest first. Lost links are retried.
 
         Raises:
-            SessionLost: By the candidate's own fault.
+            SessionLost: The candidate was at fault.
         """
         candidate, failures = message["candidate"], 0
         until = time.monotonic() + self._waits.patience_s
@@ -179,7 +179,7 @@ class RpcRunner:
             with self._sessions.one(until) as session:
                 serial = session.serial
                 if failures:
-                    # A server that was taken down tells of it only when it is there again.
+                    # A server that went down reports this only when it is back.
                     self._ends.late(candidate, serial)
                 try:
                     if rest:

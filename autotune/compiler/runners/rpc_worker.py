@@ -1,12 +1,12 @@
-"""An RPC worker: checks and times kernels on a device behind a tracker, in a session that it opens and keeps.
+"""An RPC worker: checks and times kernels on a device behind a tracker, in a session that it keeps open.
 
 Arguments: `cpu` or `opencl`, and a JSON object with `host`, `port`, `key` and `session_timeout_s`. Requests are
-those of `run_worker`, with the candidate's name in `candidate`, and `{"op": "open"}`, `{"op": "close"}`,
-`{"op": "opencl"}` and `{"op": "conditions"}`. Answers to what runs a candidate have `conditions`: what the device
-told before and after, as far as its server does.
+those of `run_worker`, with the candidate's name in `candidate`, and `{"op": "open"}`, `{"op": "close"}`, `{"op":
+"opencl"}` and `{"op": "conditions"}`. Answers to requests that run a candidate have `conditions`: the device's
+conditions before and after, as far as its server reports them.
 
-An answer `{"lost": text}` says that the session is gone, or that its device does nothing any more. TVM's client
-does not recover from that: the worker is to be replaced.
+The answer `{"lost": text}` means that the session is gone, or that its device no longer works. TVM's client cannot
+recover from this, so the worker must be replaced.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from autotune.reading import parse_json
 
 _PRIORITY = 1
 _LONGER_THAN_THE_WAY_S, _FAR_LONGER = 0.03, 20
-"""What takes so long, and so many times as long as the way to the device and back, may be timed from here."""
+"""A run is timed from here if it takes at least this long, and this many times the round trip to the device."""
 
 
 class Session:
-    """One session at a time, opened when asked.
+    """One session at a time, opened on request.
 
     Args:
         kind: The device's kind.
-        about: Where the tracker is, the key, and how long a session may take in seconds.
+        about: Address of the tracker, the key, and the longest time of a session in seconds.
     """
 
     def __init__(self, kind: str, about: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class Session:
         return answer
 
     def _timed(self, bench: KernelTimer, request: Message) -> Message:
-        """Carries out a request that runs a candidate, and asks for the conditions on both sides of it."""
+        """Carries out a request that runs a candidate, and reads the conditions before and after it."""
         self._say(request["candidate"])
         before = self._conditions()
         answer = bench.carry_out(request)
@@ -75,7 +75,7 @@ class Session:
         return {**answer, "conditions": before + self._conditions()}
 
     def _conditions(self) -> list[Any]:
-        """What the device tells of heat, clocks and cores: one reading; none from another server than ours."""
+        """Returns one reading of the device's temperatures, clocks and cores; empty if the server is not ours."""
         function = self._function("autotune.server.conditions")
         return [parse_json(str(function()))] if function else []
 
@@ -94,12 +94,12 @@ class Session:
         return {"info": parse_json(str(info())) if info else {}}
 
     def _opencl(self) -> Message:
-        """The session's OpenCL devices, as the sidecar lists them; null where the server has none."""
+        """Returns the session's OpenCL devices, as the sidecar lists them; null if the server has none."""
         devices = self._function("autotune.opencl.devices")
         return {"device": parse_json(str(devices())) if devices else None}
 
     def _function(self, name: str) -> Any:
-        """A function of our own server, asked for once a session; None on another one."""
+        """Returns a function of our own server, looked up once per session; None if the server is not ours."""
         if name not in self._functions:
             try:
                 self._functions[name] = self._session.get_function(name)
@@ -108,13 +108,13 @@ class Session:
         return self._functions[name]
 
     def _say(self, candidate: str) -> None:
-        """Tells the server what runs next, so that it can say what killed it."""
+        """Tells the server which candidate runs next, so that it can name the one that killed it."""
         function = self._function("autotune.server.candidate")
         if function is not None:
             function(candidate)
 
     def _alive(self) -> bool:
-        """Whether the session still answers: an error may be the kernel's, or the session's own end."""
+        """Returns whether the session still answers: after an error, kernel or session may be at fault."""
         if self._session is None:
             return False
         try:
@@ -133,22 +133,23 @@ class SessionBench(KernelTimer):
         self._session = session
 
     def _load(self, path: str) -> tuple[Any, Any]:
-        # One folder a candidate here, one folder for all there: the folder's name becomes the file's.
+        # Here, each candidate has its own folder; on the device, all share one. So the folder's name becomes the
+        # file's.
         name = f"{Path(path).parent.name}.so"
         self._session.upload(path, target=name)
         library = self._session.load_module(name)
-        self._session.remove(name)  # What is loaded stays; what was tried fills no phone.
+        self._session.remove(name)  # It stays loaded; this saves space on the phone.
         return library, library["main"]
 
     def _once(self, library: Any, function: Any) -> float:
-        # Not the first execution, for which a GPU's driver compiles.
+        # Not the first execution, in which a GPU's driver compiles.
         taken = self._execute(function)
         start = time.perf_counter()
         self._device.sync()
         way = time.perf_counter() - start
         if taken > max(_LONGER_THAN_THE_WAY_S, _FAR_LONGER * way):
             return taken
-        # On the device's own clock: the way there and back takes longer than many kernels.
+        # On the device's own clock, because the round trip takes longer than many kernels.
         return self._long(library, function)
 
     def _long(self, library: Any, function: Any) -> float:

@@ -1,8 +1,7 @@
 """A run worker: loads built kernels on this host's CPU or OpenCL device, checks them and times them.
 
-It holds only TVM's runtime. Arguments: the device kind, `cpu` or `opencl`, and the cores to use, or none for
-all. Requests:
-
+It has only TVM's runtime. Arguments: the device kind, `cpu` or `opencl`, and the cores to use, or none for all.
+Requests:
 - `{"op": "load", "data"}`
 - `{"op": "measure", "library", "data", "outputs", "repeats", "min_repeat_ms", "give_up_s", "tolerance"}`
 - `{"op": "compare", "libraries": [...], "data", "blocks": [...], "min_repeat_ms", "seed", "known": [...]}`
@@ -28,18 +27,18 @@ from autotune.workloads.references import max_relative_error
 
 _POISON_INT = 0x7F7F7F7F
 _SHORT_S, _ROUGHLY_MS, _LEAST = 2e-3, 2.0, 10
-"""What takes less, with its launch and the wait for it, is timed roughly by so many executions in a row."""
+"""A kernel that takes less, including launch and wait, is timed roughly by several executions in a row."""
 _LONG_S = 0.1
-"""What takes longer is timed by one execution in a block, without one before it that is not timed."""
+"""A kernel that takes longer is timed by one execution per block, without an untimed one before it."""
 _SURELY_LONG_S = 1.0
-"""What took longer before is long, whatever becomes of the device."""
+"""A kernel that took longer than this before is long, whatever the state of the device."""
 
 
 class KernelTimer:
-    """A device, and the data of the kernel that is being measured.
+    """A device, and the data of the kernel that is measured.
 
     Args:
-        device: TVM's device, of this host or of a session.
+        device: TVM's device, on this host or in a session.
     """
 
     def __init__(self, device: Any) -> None:
@@ -49,16 +48,16 @@ class KernelTimer:
         self._device = device
         self._wall_s = 0.0
         self._ran: Any = None
-        """The last kernel that ran on the data that is loaded."""
+        """The last kernel that ran on the loaded data."""
         self._failures = 0
-        """Errors since a kernel ran."""
+        """Number of errors since a kernel last ran."""
         self._folder: Path | None = None
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
         self._expected: list[NDArray[Any]] = []
 
     def handle(self, request: Message) -> Message:
-        """Carries out one request; ends the process where the device does nothing any more afterwards."""
+        """Carries out one request. Ends the process if the device no longer works afterwards."""
         try:
             return self.carry_out(request)
         except Exception as error:
@@ -67,10 +66,10 @@ class KernelTimer:
             sys.exit(f"{type(error).__name__}: {error}")
 
     def works(self) -> bool:
-        """Whether the device still takes data, and runs the kernel that it ran before; to be asked after an error.
+        """Returns whether the device still accepts data and runs the previous kernel. Call it after an error.
 
-        A kernel that runs astray may leave an OpenCL context in which every later call fails, or each launch.
-        Where none has run on this data yet, a second error in a row counts as such an end.
+        A faulty kernel may leave an OpenCL context in which every later call or launch fails. If no kernel has run
+        on this data yet, a second error in a row counts as such a failure.
         """
         self._failures += 1
         try:
@@ -93,7 +92,7 @@ class KernelTimer:
         return self._compare(request)
 
     def _open(self, folder: Path, *, fresh: bool) -> None:
-        """Loads a kernel's data onto the device, unless it is there already."""
+        """Loads a kernel's data onto the device, unless they are already there."""
         if folder == self._folder and not fresh:
             return
         self._folder = folder
@@ -115,7 +114,7 @@ class KernelTimer:
         return self._tvm.runtime.tensor(np.ascontiguousarray(array), device=self._device)
 
     def _error(self, function: Any) -> float:
-        """Runs the kernel once into poisoned outputs; the largest relative error."""
+        """Runs the kernel once into poisoned outputs, and returns the largest relative error."""
         for tensor, array in zip(self._outputs, self._expected, strict=True):
             tensor.copyfrom(_poison(array.shape, array.dtype))
         self._execute(function)
@@ -125,7 +124,7 @@ class KernelTimer:
         )
 
     def _execute(self, function: Any) -> float:
-        """Runs the kernel once; the wall time in seconds, launch and synchronisation included."""
+        """Runs the kernel once, and returns the wall time in seconds, including launch and synchronisation."""
         start = time.perf_counter()
         function(*self._inputs, *self._outputs)
         self._device.sync()
@@ -134,14 +133,14 @@ class KernelTimer:
         return self._wall_s
 
     def _once(self, library: Any, function: Any) -> float:
-        """Seconds of one execution with its launch; the kernel has been executed before."""
+        """Returns the seconds of one execution with its launch. The kernel must have been executed before."""
         return self._execute(function)
 
     def _roughly(self, library: Any, function: Any) -> float:
-        """Seconds of one execution, roughly; the kernel has been executed before.
+        """Returns the approximate seconds of one execution. The kernel must have been executed before.
 
-        To launch a short kernel on a GPU and to wait for it takes longer than the kernel: one execution would say
-        of each that it is as slow as that.
+        Launching a short kernel on a GPU and waiting for it take longer than the kernel. So all short kernels would
+        look equally slow in a single execution.
         """
         seconds = self._once(library, function)
         if seconds < _SHORT_S:
@@ -154,7 +153,7 @@ class KernelTimer:
         return library, library["main"]
 
     def _long(self, library: Any, function: Any) -> float:
-        """Seconds of one execution that takes long, by itself."""
+        """Returns the seconds of one execution of a long kernel."""
         return self._execute(function)
 
     def _time(self, library: Any, *, number: int, repeats: int) -> list[float]:
@@ -175,7 +174,7 @@ class KernelTimer:
         return {"samples": samples, "max_rel_error": error}
 
     def _compare(self, request: Message) -> Message:
-        """Times several libraries in interleaved blocks, each block in a new random order."""
+        """Times several libraries in interleaved blocks. Each block has a new random order."""
         loaded = [self._load(path) for path in request["libraries"]]
         errors: dict[int, float] = {}
         roughly = list(request["known"])
@@ -194,7 +193,7 @@ class KernelTimer:
                 number = _executions(roughly[index], request["min_repeat_ms"])
                 (seconds,) = self._time(library, number=number, repeats=1)
             samples[index].append(seconds)
-        # After all executions, where one more takes no time.
+        # After all executions, when one more costs no time.
         found = [
             errors[index] if index in errors else self._error(function)
             for index, (_, function) in enumerate(loaded)
@@ -206,12 +205,12 @@ class KernelTimer:
 
 
 def _executions(seconds: float, min_repeat_ms: float) -> int:
-    """Executions that fill the shortest allowed repeat."""
+    """Returns the number of executions that fill the shortest allowed repeat."""
     return max(1, min(10_000, math.ceil(min_repeat_ms / 1e3 / max(seconds, 1e-8))))
 
 
 def _poison(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """What an output holds before a checked run, so that an element never written is noticed."""
+    """Returns the content of an output before a checked run, so that elements never written are noticed."""
     if np.issubdtype(dtype, np.floating):
         return np.full(shape, np.nan, dtype=np.float32)
     return np.full(shape, _POISON_INT, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Runners: what measures built candidates, and the device behind them."""
+"""Runners, which measure built candidates, and the devices behind them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ Look = Callable[[], Conditions]
 
 @dataclass(frozen=True)
 class DeviceFingerprint:
-    """The device a record was measured on.
+    """The device that a record was measured on.
 
     Attributes:
         name: Model name, such as the processor's or the OpenCL device's.
-        kind: `cpu`, `opencl` or `qemu-user` here; `rpc-cpu` or `rpc-opencl` behind a tracker; `model` where
-            nothing runs.
-        driver: Driver, or what emulates the device; empty for a processor.
-        details: Cores, limits and the like, by name.
-        stand_in: Whether it only stands in for the target's real device.
+        kind: `cpu`, `opencl` or `qemu-user` here; `rpc-cpu` or `rpc-opencl` behind a tracker; `model` if no kernel
+            runs.
+        driver: Driver or emulator of the device; empty for a processor.
+        details: Number of cores, limits and so on, by name.
+        stand_in: Whether it is a stand-in for the target's real device.
     """
 
     name: str
@@ -57,10 +57,10 @@ class MeasureRequest:
     Attributes:
         library: The shared library.
         data: Folder with `input<i>.npy` and `expected<i>.npy`.
-        repeats: Samples to take.
+        repeats: Number of samples.
         min_repeat_ms: Shortest time of a sample; a fast kernel runs several times in each.
         give_up_s: A candidate slower than this is timed only once.
-        tolerance: Largest relative error of a right result.
+        tolerance: Largest relative error that counts as correct.
         timeout_s: Limit for the whole request.
     """
 
@@ -80,11 +80,11 @@ class CompareRequest:
     Attributes:
         libraries: The kernels.
         data: Folder with `input<i>.npy` and `expected<i>.npy`.
-        blocks: How many blocks each of them is in, from the first one on.
+        blocks: Number of blocks of each library, beginning with the first block.
         min_repeat_ms: Shortest time of a sample; a fast kernel runs several times in each.
-        seed: Of the order.
-        known: Seconds that each took before; empty where that is not known. What is known to be long is not
-            executed once more to find that out, nor to be checked.
+        seed: Seed of the order.
+        known: Earlier times of each library in seconds; empty if unknown. A library that is known to be long gets
+            no extra executions to estimate its time or to check it.
     """
 
     libraries: tuple[Path, ...]
@@ -97,16 +97,16 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Libraries timed against each other.
+    """The result of timing libraries against each other.
 
     Attributes:
-        samples: Seconds by library and block, from the first block on.
-        max_rel_errors: Each library's largest relative error; None where it is not finite, or nothing was computed.
+        samples: Seconds by library and block, beginning with the first block.
+        max_rel_errors: Each library's largest relative error; None if it is not finite, or nothing was computed.
         device: Serial of the device; see `Outcome`.
-        conditions: What the device told before and after it; see `Outcome`.
-        doubt: What the device was not as it should be in; empty where all held. Ratios of a block still hold.
-        rejected: Comparisons before this one that do not count.
-        computed: Whether the kernels ran; False where a model told their times.
+        conditions: The device's conditions before and after; see `Outcome`.
+        doubt: Conditions that the device did not meet; empty if it met all. Ratios within a block are still valid.
+        rejected: Earlier comparisons that do not count.
+        computed: Whether the kernels ran; False if a model computed their times.
     """
 
     samples: tuple[tuple[float, ...], ...]
@@ -123,22 +123,22 @@ class Runner(Protocol):
 
     device: DeviceFingerprint
     apart: bool
-    """Whether the device is not this host: it may then measure while this host builds."""
+    """Whether the device is separate from this host, so that it can measure while this host builds."""
     models: bool
-    """Whether nothing runs: times follow from a schedule's traits, which is what is built then."""
+    """Whether no kernel runs: times are computed from a schedule's traits, and only the traits are built."""
     programs: Path | None
-    """Where OpenCL programs for the device are kept, which build workers compile; None where they cannot."""
+    """Folder of the device's OpenCL programs, which build workers compile; None if they cannot."""
     told: Told
-    """Is told of a process of this host that was killed by somebody else; its request is made again."""
+    """Called with a message when a process of this host was killed from outside; its request is then repeated."""
 
     def at_once(self) -> int:
-        """How many candidates can be measured at the same time; asked again for every round."""
+        """Returns the number of candidates that can be measured in parallel; asked again for each round."""
 
     def start(self) -> None:
-        """Begins what takes long, without waiting for it."""
+        """Begins slow preparations, without waiting for them."""
 
     def measure(self, request: MeasureRequest) -> Outcome:
-        """Checks one candidate against its reference and times it; a failure is an outcome."""
+        """Checks one candidate against its reference and times it. A failure is an outcome."""
 
     def compare(self, request: CompareRequest) -> Comparison:
         """Times libraries against each other.
@@ -148,7 +148,7 @@ class Runner(Protocol):
         """
 
     def interrupt(self) -> None:
-        """Ends every wait for a device; what runs on one is finished. May be called from any thread."""
+        """Ends every wait for a device. A running measurement is finished. Any thread may call it."""
 
     def stop(self) -> None:
         """Frees the device."""
@@ -158,9 +158,9 @@ class LocalRunner:
     """Measures on this host's processor or OpenCL device, in a process that is replaced when it is lost.
 
     Args:
-        device: What this host is.
-        cpus: Cores that kernels may use; all where it is empty.
-        look: What the host tells of itself.
+        device: Fingerprint of this host's device.
+        cpus: Cores that kernels may use; empty for all.
+        look: Returns this host's conditions.
     """
 
     models = False
@@ -184,7 +184,7 @@ class LocalRunner:
         self._look = look
         self._stopped = threading.Event()
         self.give_up: Callable[[], bool] = lambda: False
-        """Asked while the device rests: whether nobody wants the measurement any more."""
+        """Called while the device rests; returns whether the measurement is no longer wanted."""
         self.told: Told = warn
         self._steady = StabilityWatch(
             device.kind, USUAL, lambda: not (self._stopped.is_set() or self.give_up())
@@ -229,7 +229,7 @@ class LocalRunner:
         self._stopped.set()
 
     def renew(self) -> None:
-        """Ends the process that measures, with what a driver keeps for it; the next measurement starts another."""
+        """Ends the measuring process, with its driver's state. The next measurement starts a new one."""
         self._worker.stop()
 
     def stop(self) -> None:
@@ -240,7 +240,7 @@ class LocalRunner:
 
 
 def outcome_of(held: StableMeasurement[Outcome]) -> Outcome:
-    """What became of a candidate that was measured until it counts."""
+    """Returns the outcome of a candidate that was measured until a measurement counted."""
     if held.value is not None:
         return replace(held.value, rejected=held.rejected)
     status: Status = "throttled" if any(one.hot for one in held.broken) else "unstable"
@@ -257,11 +257,11 @@ def outcome_of(held: StableMeasurement[Outcome]) -> Outcome:
 def comparison_of(
     held: StableMeasurement[Comparison], anyway: Callable[[], Comparison]
 ) -> Comparison:
-    """What a comparison came to that was made until it counts; one that never did is in doubt.
+    """Returns a comparison that was repeated until one counted. If none did, the result has `doubt`.
 
     Args:
         held: The comparisons.
-        anyway: Makes one whatever the device is like.
+        anyway: Makes a comparison whatever the device's conditions.
     """
     if held.value is not None:
         return replace(held.value, rejected=held.rejected)
@@ -271,7 +271,7 @@ def comparison_of(
 
 
 def measurement_message(request: MeasureRequest) -> Message:
-    """A request to check and time one candidate, as `run_worker` takes it."""
+    """Returns the `run_worker` message to check and time one candidate."""
     return {
         "op": "measure",
         "library": str(request.library),
@@ -284,7 +284,7 @@ def measurement_message(request: MeasureRequest) -> Message:
 
 
 def measured(answer: Message, tolerance: float, *, device: str = "") -> Outcome:
-    """What became of a candidate, from the answer of `run_worker`."""
+    """Returns the outcome of a candidate, from the answer of `run_worker`."""
     if "error" in answer:
         return Outcome("run_error", message=str(answer["error"])[:2000], device=device)
     error = math.inf if answer["max_rel_error"] is None else answer["max_rel_error"]
@@ -298,13 +298,13 @@ def _conditions(answer: Message) -> tuple[Conditions, ...]:
 
 
 def lost_outcome(lost: WorkerLost, *, device: str = "") -> Outcome:
-    """What became of a candidate that took its process along."""
+    """Returns the outcome of a candidate whose process was lost."""
     status: Status = "timeout" if lost.timed_out else "run_error"
     return Outcome(status, message=f"run: {lost}", device=device)
 
 
 def comparison_message(request: CompareRequest) -> Message:
-    """A request to time libraries against each other, as `run_worker` takes it."""
+    """Returns the `run_worker` message to time libraries against each other."""
     return {
         "op": "compare",
         "libraries": [str(path) for path in request.libraries],
@@ -317,7 +317,7 @@ def comparison_message(request: CompareRequest) -> Message:
 
 
 def comparison(answer: Message, *, device: str = "") -> Comparison:
-    """The samples of an answer of `run_worker`.
+    """Returns the comparison from an answer of `run_worker`.
 
     Raises:
         WorkerLost: The answer is an error.
@@ -333,7 +333,7 @@ def comparison(answer: Message, *, device: str = "") -> Comparison:
 
 
 def wrong_result(error: float, tolerance: float) -> Outcome:
-    """The outcome of a candidate whose result is not right."""
+    """Returns the outcome of a candidate whose result is wrong."""
     if not math.isfinite(error):
         text = "the output holds NaN, infinity or elements that were never written"
         return Outcome("wrong_result", message=text)

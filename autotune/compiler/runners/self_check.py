@@ -1,6 +1,6 @@
-"""Program: tries TVM or OpenCL out on a tiny kernel. Run by `autotune doctor`.
+"""Program that tries TVM or OpenCL on a tiny kernel. `autotune doctor` runs it.
 
-TVM crashes where its packages do not fit together, and OpenCL drivers crash: hence a program.
+It is a separate program because TVM crashes if its packages do not match, and OpenCL drivers may crash.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SIZE = 16
 
 
 def main(what: str) -> None:
-    """Prints what was found as one line of JSON; raises or crashes where it does not work.
+    """Prints the findings as one line of JSON. Raises or crashes if something does not work.
 
     Args:
         what: `tvm` for `{version, cpu}`; `opencl` for a list of `{name, type, platform, driver}`
@@ -25,7 +25,7 @@ def main(what: str) -> None:
 
 
 def _try_tvm() -> dict[str, str]:
-    """Compiles, saves, loads, schedules and runs a kernel: what a wrong pair of packages breaks."""
+    """Compiles, saves, loads, schedules and runs a kernel, which fails if the TVM packages do not match."""
     import tvm
     from tvm.s_tir import Schedule
     from tvm.s_tir import meta_schedule as ms
@@ -48,7 +48,7 @@ def _try_tvm() -> dict[str, str]:
 
 
 def _try_opencl() -> list[dict[str, str]] | dict[str, str]:
-    """Lists the devices, and compiles and runs a kernel on the first, which is tuned on."""
+    """Lists the devices. Compiles and runs a kernel on the first one, which is used for tuning."""
     import tvm
     from tvm.s_tir import Schedule
 
@@ -77,7 +77,7 @@ def _try_opencl() -> list[dict[str, str]] | dict[str, str]:
 
 
 def _module() -> Any:
-    """A module with `main`: y = 2 x + 1."""
+    """Returns a module with `main`: y = 2 x + 1."""
     import tvm
     from tvm import te
 

@@ -1,4 +1,4 @@
-"""Whose fault it was that a session ended: what the devices' servers tell, counted for each candidate."""
+"""Finds out why a session ended, from the reports of the devices' servers, and counts this per candidate."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ LOGGER = logging.getLogger("autotune.devices")
 CLIENT_GONE = "client gone"
 WENT_DOWN = "server or device went down"
 _DEADLY_TIMES = 2
-_NAME_BYTES = 255  # what the server keeps of a candidate's name
+_NAME_BYTES = 255  # The server keeps this much of a candidate's name.
 _LOOK_S = 0.3
 
 Mark = tuple[str, int, int]
-"""Tells one crash from every other: the device, the session, and when."""
+"""Identifies a crash: device, session and time."""
 
 
 class SeenCrash(Protocol):
-    """A session that a device's server saw die."""
+    """A session whose death a device's server saw."""
 
     @property
     def session(self) -> int: ...
@@ -38,7 +38,7 @@ class SeenCrash(Protocol):
 
 
 class SeenServer(Protocol):
-    """A device server as the tracker tells of it."""
+    """A device server, as the tracker reports it."""
 
     @property
     def serial(self) -> str: ...
@@ -57,12 +57,12 @@ class SessionLost(WorkerLost):
 
 
 class SessionEnds:
-    """Tells a candidate's own faults from those of links and devices. May be used by several threads.
+    """Distinguishes a candidate's own faults from those of links and devices. Several threads may use it.
 
     Args:
-        served: The device servers, as the tracker tells of them.
-        patience_s: How long a server's word of an end is waited for.
-        stopped: Ends that wait.
+        served: Returns the device servers, as the tracker reports them.
+        patience_s: How long to wait for a server's report of an end, in seconds.
+        stopped: Ends this wait.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class SessionEnds:
         self._deaths: Counter[str] = Counter()
 
     def forget(self) -> None:
-        """What was told until now is of others."""
+        """Ignores all crashes reported so far: they belong to other runs."""
         self._known.update(mark for mark, _ in self._crashes())
 
     def blame(self, candidate: str, lost: SessionLost) -> bool:
-        """Counts a session that a candidate has lost, where that was its own fault; returns whether it was.
+        """Counts a lost session if its candidate was at fault, and returns whether it was.
 
         Raises:
-            SessionLost: With its cause: the candidate ran into its limit, or has killed two sessions.
+            SessionLost: The candidate exceeded its time limit, or has killed two sessions. The text has the cause.
         """
         verdict = self._verdict(candidate, lost)
         if verdict is None:
@@ -96,7 +96,7 @@ class SessionEnds:
         return True
 
     def late(self, candidate: str, serial: str) -> None:
-        """Counts what servers that are there again tell of a candidate; raises as `blame` does."""
+        """Counts crashes of a candidate that servers report after they are back; raises like `blame`."""
         for cause in self._fresh(candidate):
             lost = SessionLost("session lost", timed_out=False, serial=serial)
             verdict = _blamed(cause, lost)
@@ -114,14 +114,14 @@ class SessionEnds:
             )
 
     def _verdict(self, candidate: str, lost: SessionLost) -> SessionLost | None:
-        """The candidate's own fault, with its cause; None where the link or the device was at fault."""
+        """Returns the candidate's fault, with its cause; None if the link or the device was at fault."""
         served = self._servers()
         if served and not any(server.ours for server in served):
-            # TVM's own server remembers nothing: the candidate is all there is to blame.
+            # TVM's own server keeps no reports, so the candidate is blamed.
             return lost
         deadline = time.monotonic() + self._patience_s
         while not self._stopped.is_set():
-            # Of this candidate only: another thread may be waiting to hear of another one's end.
+            # For this candidate only: another thread may be waiting for the report of another candidate's end.
             fresh = self._fresh(candidate)
             if fresh:
                 return _blamed(fresh[-1], lost)
@@ -131,7 +131,7 @@ class SessionEnds:
         return None
 
     def _fresh(self, candidate: str) -> list[str]:
-        """Causes of a candidate's ends that were not known yet."""
+        """Returns the causes of a candidate's crashes that were not yet known."""
         found = [
             (mark, crash.cause)
             for mark, crash in self._crashes()
@@ -141,7 +141,7 @@ class SessionEnds:
         return [cause for _, cause in found]
 
     def _crashes(self) -> list[tuple[Mark, SeenCrash]]:
-        """What servers have told the tracker of sessions that died."""
+        """Returns the sessions that died, as servers reported them to the tracker."""
         return [
             ((server.serial, crash.session, crash.unix_s), crash)
             for server in self._servers()
@@ -156,9 +156,9 @@ class SessionEnds:
 
 
 def _blamed(cause: str, lost: SessionLost) -> SessionLost | None:
-    """What a server's word of a session's end says of the candidate that ran in it."""
+    """Returns what a server's report of a session's end means for its candidate; None if it was not at fault."""
     if cause == CLIENT_GONE:
-        # This host ended the session at the candidate's limit, or the link did it.
+        # Either this host ended the session at the candidate's limit, or the link failed.
         return lost if lost.timed_out else None
     if cause == WENT_DOWN:
         return SessionLost(

@@ -24,7 +24,7 @@ _MOST = 64
 
 
 class Tracker(Protocol):
-    """The tracker that devices are asked from."""
+    """The tracker that provides devices."""
 
     @property
     def host(self) -> str: ...
@@ -32,14 +32,14 @@ class Tracker(Protocol):
     def port(self) -> int: ...
 
     def served(self, key: str | None = None) -> Sequence[SeenServer]:
-        """The device servers of a key.
+        """Returns the device servers of a key.
 
         Raises:
             TransientDeviceError: The tracker does not answer.
         """
 
     def free(self, key: str) -> int:
-        """Devices of a key that wait for a client.
+        """Returns the number of devices of a key that wait for a client.
 
         Raises:
             TransientDeviceError: The tracker does not answer.
@@ -47,29 +47,29 @@ class Tracker(Protocol):
 
 
 class Asked(Protocol):
-    """What carries requests to a session: a worker process, or an emulated one."""
+    """Carries requests to a session: a worker process, or an emulated one."""
 
     def ask(self, request: Message, *, timeout: float) -> Message:
         """Sends a request and waits for its answer.
 
         Raises:
-            WorkerLost: It crashed, or its time was over.
+            WorkerLost: It crashed, or exceeded the time limit.
         """
 
     def stop(self) -> None:
-        """Ends it; the next request begins anew."""
+        """Ends it. The next request starts it again."""
 
 
 @dataclass(frozen=True)
 class SessionWaits:
-    """How long sessions are waited for, in seconds.
+    """Time limits of waits for sessions, in seconds.
 
     Attributes:
         patience_s: For a device to come (back), before the run is given up.
         open_s: For a session that the tracker has promised.
-        verdict_s: For a server's word of why a session ended.
+        verdict_s: For a server's report of why a session ended.
         retry_s: Between two looks for a device.
-        turn_s: A session is kept so long; then whoever else waits for the device gets it.
+        turn_s: How long a session is kept. After that, other waiting clients get the device.
         session_s: The longest session; the server ends it.
     """
 
@@ -85,15 +85,15 @@ WAITS = SessionWaits()
 
 
 class Session:
-    """One session at a time, on whatever device the tracker gives.
+    """One session at a time, on any device that the tracker assigns.
 
     Args:
         worker: Carries the requests.
-        open_s: For the tracker's promise, and for short questions.
+        open_s: Limit in seconds for opening a session, and for short requests.
 
     Attributes:
-        serial: The device of the open session; empty where none is open.
-        opened_s: When it was opened, by the monotonic clock; None where none is.
+        serial: The device of the open session; empty if none is open.
+        opened_s: When it was opened, by the monotonic clock; None if none is open.
     """
 
     def __init__(self, worker: Asked, open_s: float) -> None:
@@ -104,7 +104,7 @@ class Session:
         self.opened_s: float | None = None
 
     def open(self, key: str) -> str:
-        """Opens a session; why there is none, or nothing."""
+        """Opens a session. Returns the reason if it fails, otherwise an empty string."""
         try:
             answer = self._worker.ask({"op": "open"}, timeout=self._open_s)
         except WorkerLost as lost:
@@ -118,12 +118,12 @@ class Session:
         return ""
 
     def end(self) -> None:
-        """Gives the device back."""
+        """Ends the session and gives the device back."""
         self._worker.stop()
         self.serial, self.opened_s, self._loaded = "", None, None
 
     def load(self, data: Path) -> None:
-        """Brings a kernel's data to the device, unless it is there.
+        """Copies a kernel's data to the device, unless they are already there.
 
         Raises:
             SessionLost: The session ended.
@@ -136,7 +136,7 @@ class Session:
         self._loaded = data
 
     def look(self) -> Conditions:
-        """What the device tells of itself now.
+        """Returns the device's conditions now.
 
         Raises:
             SessionLost: The session ended.
@@ -145,10 +145,10 @@ class Session:
         return Conditions.from_json(found[0]) if found else Conditions()
 
     def ask(self, message: Message, timeout_s: float) -> Message:
-        """The answer to a request.
+        """Sends a request and returns its answer.
 
         Raises:
-            SessionLost: The session ended before there was one.
+            SessionLost: The session ended before the answer.
         """
         serial = self.serial
         try:
@@ -163,14 +163,14 @@ class Session:
 
 
 class Sessions:
-    """As many sessions as there are devices. May be used by several threads.
+    """One session per device. Several threads may use it.
 
     Args:
         tracker: The tracker.
         key: Key of the devices.
-        make: Gives what carries a session's requests.
-        waits: How long it waits for what.
-        wanted: Asked while it waits for a device: whether anybody still wants one.
+        make: Makes the worker that carries a session's requests.
+        waits: Time limits of its waits.
+        wanted: Called while it waits for a device; returns whether one is still wanted.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Sessions:
         self._returned = threading.Condition()
 
     def at_once(self) -> int:
-        """Devices under the key now, at least 1."""
+        """Returns the number of devices under the key now, at least 1."""
         try:
             found = len(self._tracker.served(self._key))
         except TransientDeviceError:
@@ -204,16 +204,16 @@ class Sessions:
         return wanted
 
     def stop(self) -> None:
-        """Ends all of them."""
+        """Ends all sessions."""
         for session in self._all:
             session.end()
 
     @contextmanager
     def one(self, until: float) -> Iterator[Session]:
-        """An open session.
+        """Yields an open session.
 
         Args:
-            until: When it is given up to wait for one, by the monotonic clock.
+            until: When to give up waiting for one, by the monotonic clock.
 
         Raises:
             TransientDeviceError: None could be opened in time.
@@ -222,12 +222,12 @@ class Sessions:
             session = self._take()
             opened = session.opened_s
             if opened is not None and time.monotonic() - opened > self._waits.turn_s:
-                # Others wait at the same tracker: whoever is next gets the device.
+                # Others may wait at the same tracker; the next one gets the device.
                 session.end()
             if session.opened_s is not None or self._open(session):
                 break
             self._put(session)
-            with self._returned:  # Another may become free before this one finds a device.
+            with self._returned:  # Another session may become idle before a device is free.
                 self._returned.wait(self._waits.retry_s)
             if not self._wanted() or time.monotonic() > until:
                 raise TransientDeviceError(
@@ -252,7 +252,7 @@ class Sessions:
         return not reason
 
     def _take(self) -> Session:
-        """An idle one, open where there is one that is."""
+        """Takes an idle session, preferably an open one."""
         with self._returned:
             while not self._idle:
                 self._returned.wait()

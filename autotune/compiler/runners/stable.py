@@ -1,4 +1,4 @@
-"""Measurements that count only where their device was as at its best: else they are made again, once it is."""
+"""Measurements that count only if their device was in good condition. Otherwise they are repeated once it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOGGER = logging.getLogger("autotune.devices")
 
 
 class Timed(Protocol):
-    """What was measured, with what its device told before and after it; nothing where it tells nothing."""
+    """A measurement with its device's conditions before and after it (empty if the device reports none)."""
 
     @property
     def samples(self) -> tuple[object, ...]: ...
@@ -31,14 +31,14 @@ T = TypeVar("T", bound=Timed)
 
 @dataclass(frozen=True)
 class Limits:
-    """When a measurement counts, and how long its device is waited for.
+    """When a measurement counts, and how long to wait for its device.
 
     Attributes:
-        band_k: How far above its coolest the body of a device may be.
-        again: How often a measurement that does not count is made again.
-        rest_s: Longest wait for a device to be as it was.
-        look_s: Between two looks at it.
-        in_vain: After so many measurements in a row that came to nothing, the run is given up.
+        band_k: Largest allowed temperature of a device's body above its coolest, in kelvins.
+        again: How often a measurement that does not count is repeated.
+        rest_s: Longest wait for a device to recover, in seconds.
+        look_s: Seconds between two readings of its conditions.
+        in_vain: Number of successive measurements without a result after which the run is given up.
     """
 
     band_k: float = 10.0
@@ -53,13 +53,13 @@ USUAL = Limits()
 
 @dataclass(frozen=True)
 class StableMeasurement(Generic[T]):
-    """A measurement, and what it took.
+    """A measurement and its rejected attempts.
 
     Attributes:
-        value: The one that counts; None where none does.
+        value: The measurement that counts; None if none does.
         serial: The device.
-        broken: Why none does.
-        rejected: Those that do not count.
+        broken: Why none counts.
+        rejected: Measurements that do not count.
     """
 
     value: T | None
@@ -69,12 +69,12 @@ class StableMeasurement(Generic[T]):
 
     @property
     def why(self) -> str:
-        """Why none counts, in words."""
+        """Why none counts, as text."""
         return _words(self.broken)
 
 
 class UnstableDevice(Exception):  # noqa: N818  # what happened
-    """A device was not as it was when its rest was over."""
+    """A device did not recover within its rest."""
 
     def __init__(self, serial: str, broken: Sequence[Broken]) -> None:
         super().__init__(serial)
@@ -83,12 +83,13 @@ class UnstableDevice(Exception):  # noqa: N818  # what happened
 
 
 class StabilityWatch:
-    """Watches the devices of a run. May be used by several threads, a device by one at a time.
+    """Watches the devices of a run. Several threads may use it, but only one per device.
 
     Args:
-        kind: The devices' kind; clocks of their cores count, and of a graphics processor where it is at work.
-        limits: What counts.
-        wanted: Asked while a device rests: whether anybody still wants the measurement.
+        kind: The devices' kind. Clocks of their cores count; those of a graphics processor only if kernels run on
+            it.
+        limits: When a measurement counts.
+        wanted: Called while a device rests; returns whether the measurement is still wanted.
     """
 
     def __init__(self, kind: str, limits: Limits, wanted: Callable[[], bool]) -> None:
@@ -102,13 +103,13 @@ class StabilityWatch:
         self._in_vain = 0
 
     def hold(self, measure: Callable[[], T]) -> StableMeasurement[T]:
-        """Measures until it counts, a few times at most.
+        """Measures until a measurement counts, or the attempts are used up.
 
         Args:
             measure: Measures once, after `rest`.
 
         Raises:
-            TransientDeviceError: The devices have not been as they should for several measurements.
+            TransientDeviceError: Several successive measurements gave no result because of the devices' conditions.
         """
         rejected: list[T] = []
         serial, broken = "", tuple[Broken, ...]()
@@ -133,7 +134,7 @@ class StabilityWatch:
         return StableMeasurement(None, serial, broken, tuple(rejected))
 
     def _judge(self, timed: Timed) -> tuple[Broken, ...]:
-        """What was wrong before or after a measurement; nothing of one that failed by itself."""
+        """Returns what was wrong before or after a measurement; empty if the measurement itself failed."""
         serial = timed.device
         if not timed.samples:
             return ()
@@ -156,15 +157,15 @@ class StabilityWatch:
             return self._best.setdefault(serial, Best(self._limits.band_k, self._kind))
 
     def rest(self, serial: str, look: Callable[[], Conditions]) -> None:
-        """Waits until a device is as it was, where it was not when it was last seen.
+        """Waits until a device has recovered, if it was in bad condition when last seen.
 
         Args:
             serial: The device.
-            look: Asks it.
+            look: Reads its conditions.
 
         Raises:
-            UnstableDevice: It is not within the limit.
-            TransientDeviceError: Nobody wants it any more.
+            UnstableDevice: It did not recover within `rest_s`.
+            TransientDeviceError: The measurement is no longer wanted.
         """
         if not self._resting.get(serial):
             return

@@ -1,7 +1,6 @@
 """TVM's RPC tracker as one process that dies with its parent. Arguments: address, port.
 
-`python -m tvm.exec.rpc_tracker` leaves the process that does the work behind when it is killed, and with it the
-port.
+When `python -m tvm.exec.rpc_tracker` is killed, its child process survives and keeps the port.
 """
 
 from __future__ import annotations

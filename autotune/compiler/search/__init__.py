@@ -1,6 +1,6 @@
 """The search for a kernel's schedule.
 
-One formulation's search, the XGBoost cost model, and schedules made from those of similar kernels.
+It has the search of one formulation, the XGBoost cost model, and schedules derived from those of similar kernels.
 """
 
 import lazy_loader

@@ -1,13 +1,13 @@
 """The XGBoost cost model that ranks schedules before they are measured.
 
-Features are MetaSchedule's per-store features (Zheng et al., "Ansor", OSDI 2020), reduced to one vector a
-schedule: the sum and the maximum over its stores. The label is the speed relative to the best seen of the same
-kernel, so that one model learns from all kernels of a run.
+Features are MetaSchedule's per-store features (Zheng et al., "Ansor", OSDI 2020), reduced to one vector per
+schedule: the sum and the maximum over its stores. The label is the speed relative to the fastest schedule of the
+same kernel so far. So one model learns from all kernels of a run.
 
-Of tiles, whose features are few and cheap, a committee learns: each member from its own resample of what was
-measured, and a tile counts as fast as the members say on average, and some of what they differ by, for where they
-differ something may be found (upper confidence bounds of bagged trees, as in Hutter et al., "SMAC", LION 2011).
-What is measured together is chosen with more and less of such hope (Hutter et al., "Parallel algorithm
+Features of tiles are few and cheap, so a committee learns from them. Each member learns from its own resample of
+the measurements. A tile's score is the members' mean plus a multiple of their standard deviation, because members
+disagree where there is something to find (upper confidence bounds of bagged trees, as in Hutter et al., "SMAC",
+LION 2011). The candidates of one round are chosen with different multiples (Hutter et al., "Parallel algorithm
 configuration", LION 2012).
 """
 
@@ -24,16 +24,16 @@ from autotune.compiler.programs import program_hash
 
 _ROUNDS = 60
 _LEAST_WEIGHT = 0.2
-"""What a measurement counts for beside its speed, so that slow ones tell something too."""
+"""Weight of any measurement, added to its relative speed, so that slow ones count too."""
 _WORTH = 256
-"""What all lessons count for together, in measurements of a run's own, where there are more lessons than that."""
+"""Total weight of all lessons, in measurements of the run's own, if there are more lessons than that."""
 _HOPE = 1.5
 """Standard deviations of a committee's scores that are added to their mean."""
 _FRESH_SHARE = 0.15
-"""Measurements since it last learnt that make it learn anew, over all those before."""
+"""Share of new measurements, relative to those of the last training, after which it trains again."""
 _FRESH_SHARE_OF_COMMITTEE = 0.03
-"""The same of a committee, whose features are few: nearly every round."""
-# One thread: the data is small, and XGBoost's threads spin while the build workers need the cores.
+"""The same for a committee, which has few features: it trains nearly every round."""
+# One thread: the data is small, and XGBoost's idle threads would spin while the build workers need the cores.
 _PARAMETERS = {
     "max_depth": 6,
     "eta": 0.15,
@@ -49,11 +49,11 @@ _PARAMETERS = {
 
 @dataclass(frozen=True)
 class Lesson:
-    """What was measured of one kernel, before the run.
+    """Measurements of one kernel from before the run.
 
     Attributes:
-        features: A vector for each schedule.
-        seconds: What each of them took.
+        features: A feature vector for each schedule.
+        seconds: Time of each schedule.
     """
 
     features: Sequence[NDArray[np.float32]]
@@ -61,12 +61,12 @@ class Lesson:
 
 
 class ScheduleRanker:
-    """Learns which schedules are fast, and predicts it for new ones.
+    """Learns which schedules are fast, and predicts this for new ones.
 
     Args:
-        seed: Seed of the model and of the random scores before it has learnt.
+        seed: Seed of the model, and of the random scores before its first training.
         warmup: Measurements needed before its predictions are used.
-        members: Boosters that learn from a resample each; a single one learns from everything.
+        members: Number of boosters. Several learn from a resample each; a single one learns from all measurements.
     """
 
     def __init__(self, *, seed: int, warmup: int, members: int = 1) -> None:
@@ -85,18 +85,18 @@ class ScheduleRanker:
 
     @property
     def version(self) -> int:
-        """Changes whenever it has learnt anew; 0 while its scores are random."""
+        """A number that changes with each training; 0 while its scores are random."""
         return self._version
 
     @property
     def measurements(self) -> int:
-        """How many measurements it has seen."""
+        """Number of measurements that it has seen."""
         return sum(len(times) for times in self._seconds.values())
 
     def learn(
         self, kernel: str, features: Sequence[NDArray[np.float32]], seconds: Sequence[float]
     ) -> None:
-        """Adds measurements of one kernel; a failure is given as infinity. Trains again when due."""
+        """Adds measurements of one kernel, with infinity for a failure. Trains again when due."""
         self._features.setdefault(kernel, []).extend(features)
         self._seconds.setdefault(kernel, []).extend(seconds)
         total = self.measurements
@@ -106,9 +106,9 @@ class ScheduleRanker:
             self._trained_on = total if self._boosters else 0
 
     def teach(self, lessons: Sequence[Lesson]) -> None:
-        """Has it learn what was measured of other kernels before the run; it needs no warm-up then.
+        """Trains with measurements of other kernels from before the run. It then needs no warm-up.
 
-        They take the place of earlier lessons.
+        They replace earlier lessons.
         """
         told = [one for one in lessons if one.seconds]
         if not told:
@@ -119,7 +119,7 @@ class ScheduleRanker:
         self._train()
 
     def score(self, features: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
-        """Predicted relative speeds, higher is faster; random until enough has been learnt."""
+        """Returns predicted relative speeds; higher is faster. They are random before the first training."""
         if not self._boosters:
             return self.random_scores(len(features))
         (hoped,) = self.hoped(features, (_HOPE,))
@@ -128,10 +128,16 @@ class ScheduleRanker:
     def hoped(
         self, features: Sequence[NDArray[np.float32]], hopes: Sequence[float]
     ) -> NDArray[np.float64]:
-        """Predicted relative speeds, with each of so many standard deviations of the members'; it must have learnt.
+        """Returns predicted relative speeds, with a multiple of the members' standard deviation added.
+
+        It must have been trained.
+
+        Args:
+            features: A feature vector for each schedule.
+            hopes: The multiples.
 
         Returns:
-            A row for each hope, of shape [hopes, features].
+            Speeds of shape [hopes, features].
         """
         rows = np.stack(features)
         said = np.stack([one.inplace_predict(rows) for one in self._boosters]).astype(np.float64)
@@ -139,7 +145,7 @@ class ScheduleRanker:
         return np.maximum(hoped, 1e-6)
 
     def random_scores(self, count: int) -> NDArray[np.float64]:
-        """Scores of a model that knows nothing."""
+        """Returns the random scores of an untrained model."""
         return self._random.uniform(size=count)
 
     def _train(self) -> None:
@@ -174,24 +180,24 @@ class ScheduleRanker:
         self._version += 1
 
     def _taken(self, count: int) -> NDArray[np.int64]:
-        """The measurements that a booster learns from: a single one from all of them, a member from a resample."""
+        """Returns the measurements to train a booster with: all for a single one, a resample for a member."""
         if self._members == 1:
             return np.arange(count)
         return self._resampling.integers(count, size=count)
 
 
 class FeatureExtractor:
-    """One feature vector a schedule: sum and maximum of its per-store features.
+    """Computes one feature vector per schedule: sum and maximum of its per-store features.
 
-    Extraction lowers the schedule, which takes milliseconds, and the search asks for the same schedules again
-    and again; so what was extracted is kept by the program's structural hash.
+    Extraction lowers the schedule, which takes milliseconds, and the search asks for the same schedules many times.
+    So results are cached by the program's structural hash.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, NDArray[np.float32]] = {}
 
     def __call__(self, context: Any, candidates: Sequence[Any]) -> list[NDArray[np.float32]]:
-        """Feature vectors of `MeasureCandidate`s of one tuning context, in their order."""
+        """Returns the feature vectors of `MeasureCandidate`s of one tuning context, in order."""
         from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 
         hashes = [program_hash(candidate.sch.mod) for candidate in candidates]
@@ -215,7 +221,7 @@ def _reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def metaschedule_model(ranker: ScheduleRanker, features: FeatureExtractor) -> Any:
-    """Wraps a ranker as the `CostModel` that MetaSchedule's evolutionary search asks."""
+    """Wraps a ranker as the `CostModel` that MetaSchedule's evolutionary search uses."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.cost_model import PyCostModel
 
@@ -228,7 +234,7 @@ def metaschedule_model(ranker: ScheduleRanker, features: FeatureExtractor) -> An
             raise NotImplementedError("the model is trained again from a run's records")
 
         def update(self, context: Any, candidates: Any, results: Any) -> None:
-            """Learning happens in `FormulationSearch.observe`, which knows the failures too."""
+            """Does nothing. Learning happens in `FormulationSearch.observe`, which also knows about failures."""
 
         def predict(self, context: Any, candidates: Any) -> NDArray[np.float64]:
             if not ranker.version:

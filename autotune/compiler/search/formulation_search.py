@@ -1,4 +1,4 @@
-"""One formulation's search: which schedules are proposed next, and what is learnt from their outcomes."""
+"""The search of one formulation: it proposes schedules and learns from their outcomes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _EMPTY_ROUNDS = 3
 
 @dataclass
 class SearchState:
-    """What the budget needs to know of a search.
+    """State of a search that the budget needs.
 
     Attributes:
-        trials: Candidates handed out: measured, failed or on their way.
-        best_s: Best time, in seconds; infinity before the first valid one.
+        trials: Number of candidates proposed: measured, failed or in flight.
+        best_s: Best time in seconds; infinity before the first valid one.
         recent_gain_s: Seconds saved per trial in the last round.
-        empty_rounds: Rounds in a row that found nothing new.
-        exhausted: Whether the space holds nothing new.
-        failure: Why the space makes no schedule at all; empty when it does.
-        credit: Trials of its own that records are worth; the budget takes them as spent.
-        expected: Time that records let expect, over that of the kernel's best formulation; None without records.
+        empty_rounds: Number of successive rounds that found nothing new.
+        exhausted: Whether the space has nothing new.
+        failure: Why the space makes no schedule at all; empty if it does.
+        credit: Number of trials that records replace; the budget counts them as spent.
+        expected: Expected time by the records, relative to the kernel's best formulation; None without records.
     """
 
     trials: int = 0
@@ -49,7 +49,7 @@ class SearchState:
 
     @property
     def tried(self) -> int:
-        """Trials, with those that records are worth."""
+        """Number of trials, including those that records replace."""
         return self.trials + self.credit
 
 
@@ -57,11 +57,11 @@ class FormulationSearch:
     """Proposes schedules of one kernel in one formulation, and learns from their outcomes.
 
     Args:
-        kernel: What to compute.
-        formulation: How to compute it.
+        kernel: The kernel to compute.
+        formulation: The way to compute it.
         space: The search space.
         target: The TVM target.
-        ranker: The cost model that all searches share whose formulations one rule schedules.
+        ranker: The cost model. Searches whose formulations the same rule schedules share it.
         seed: Seed of the search, at least 1.
         threads: Threads that sampling may use.
     """
@@ -105,39 +105,39 @@ class FormulationSearch:
 
     @property
     def outlook(self) -> float:
-        """What its best time is multiplied with where formulations compete; see `Search.outlook`."""
+        """Factor on its best time when formulations compete for trials; see `Search.outlook`."""
         return self._space.search.outlook.get(self.formulation.name, 1.0)
 
     def workload_record(self) -> Any:
-        """The unscheduled program as a line of TVM's `database_workload.json`."""
+        """Returns the unscheduled program as a line of TVM's `database_workload.json`."""
         return self._context.workload_record()
 
     def tuning_record(self, candidate: Candidate, outcome: Outcome) -> Any:
-        """A valid trial as TVM's `TuningRecord` in plain JSON data."""
+        """Returns a valid trial as TVM's `TuningRecord` in plain JSON data."""
         return self._context.tuning_record(candidate, outcome)
 
     def samples(self) -> tuple[int, dict[str, int]]:
-        """Fresh samples that passed all checks since the last call, and those rejected by check."""
+        """Returns the number of fresh samples that passed all checks since the last call, and rejections."""
         return self._context.sample_counts()
 
     def give(self, known: Sequence[tuple[str, Any]]) -> None:
-        """Takes schedules that other runs found, which are proposed before anything else.
+        """Adds schedules that other runs found. They are proposed before anything else.
 
         Args:
-            known: The digest and the trace of each. A trace that makes another program than its digest says is left
-                out.
+            known: Digest and trace of each. A trace whose program has another digest is left out.
         """
         self._given += known
 
     @property
     def given(self) -> int:
-        """How many of those are left."""
+        """Number of given schedules that are not yet proposed."""
         return len(self._given)
 
     def lesson(self, known: Sequence[Schedule]) -> Lesson:
-        """What a cost model of tiles may learn from schedules of this kernel that were measured before.
+        """Returns what a cost model of tiles can learn from earlier measurements of this kernel.
 
-        None of them is made, which would take milliseconds each; what is no tile of the rule's is left out.
+        No schedule is made, which would take milliseconds each. Schedules that are not tiles of the rule are left
+        out.
         """
         assert self._rule is not None
         tiles = tiles_of(self._rule, prim_func(self.kernel, self.formulation), self._seed)
@@ -154,19 +154,18 @@ class FormulationSearch:
         return Lesson(features, seconds)
 
     def teach(self, lessons: Sequence[Lesson]) -> None:
-        """Teaches the cost model, which all searches of this rule share, what was measured of other kernels."""
+        """Trains the cost model, which all searches of this rule share, with measurements of other kernels."""
         self._ranker.teach(lessons)
 
     def recall(self, known: Sequence[Schedule], *, learn: bool = True) -> list[Candidate]:
-        """Takes up schedules that were measured before, on an equal device: they breed, and teach the cost model.
+        """Adds schedules that were measured before on an equal device: as parents, and as data for the cost model.
 
         Args:
             known: The schedules.
-            learn: Whether they teach the cost model.
+            learn: Whether they train the cost model.
 
         Returns:
-            Those that still make the program that was measured, in their order. None of them is proposed again,
-            unless by `repeat`.
+            Those that still make the measured program, in order. They are proposed again only by `repeat`.
         """
         fitting: list[Candidate] = []
         fresh: list[tuple[Candidate, float]] = []
@@ -185,21 +184,21 @@ class FormulationSearch:
         return fitting
 
     def repeat(self, candidates: Sequence[Candidate]) -> None:
-        """Proposes schedules that were recalled before anything else: they are to be measured once more."""
+        """Proposes recalled schedules before anything else, so that they are measured once more."""
         self._seen.difference_update(one.digest for one in candidates)
         self._given += candidates
 
     def adapt(self, known: Sequence[Candidate], variants: int, count: int) -> int:
-        """Makes schedules after those of similar kernels; they are proposed before anything else.
+        """Derives schedules from those of similar kernels. They are proposed before anything else.
 
         Args:
             known: Schedules of similar kernels in the same formulation, the most promising first.
-            variants: How many to make of each.
-            count: How many to propose: the first that fits, and those that the cost model likes best. The others
-                compete with fresh samples later.
+            variants: Number of schedules to derive from each.
+            count: Number of schedules to propose: the first that fits, and those that the cost model ranks highest.
+                The others compete with fresh samples later.
 
         Returns:
-            How many are proposed.
+            The number of schedules that are proposed.
         """
         made: dict[str, Candidate] = {}
         for one in known:
@@ -217,11 +216,11 @@ class FormulationSearch:
         return len(ranked[:count])
 
     def propose(self, count: int) -> list[Candidate]:
-        """Up to `count` distinct schedules that were never measured; empty when none was found.
+        """Returns up to `count` distinct schedules that were never measured; empty if none was found.
 
-        MetaSchedule proposes a whole round at once; what is over `count` waits for the next call, where it
-        competes with fresh proposals if the cost model has learnt something since.
-        A search that finds nothing new in several rounds is exhausted, and so is one whose space makes no schedule.
+        MetaSchedule proposes a whole round at once. Proposals beyond `count` wait for the next call. If the cost
+        model has been trained since, they then compete with fresh proposals. A search is exhausted if several
+        rounds find nothing new, or if its space makes no schedule.
         """
         if given := self._taken_of_given(count):
             self.state.trials += len(given)
@@ -242,7 +241,7 @@ class FormulationSearch:
         return taken
 
     def observe(self, tried: Sequence[tuple[Candidate, Outcome]]) -> None:
-        """Feeds outcomes back: valid ones breed, and all that say something of a candidate teach the cost model."""
+        """Learns from outcomes: valid schedules become parents; outcomes not due to the device train the model."""
         told = [(candidate, outcome) for candidate, outcome in tried if not outcome.of_device]
         if not told:
             return
@@ -255,7 +254,7 @@ class FormulationSearch:
         self._note(seconds)
 
     def replay(self, trace: Any) -> Candidate:
-        """Makes the candidate of an earlier trial from its trace, and will not propose it again."""
+        """Rebuilds the candidate of an earlier trial from its trace. It will not be proposed again."""
         candidate = self._context.replayed(trace)
         self._seen.add(candidate.digest)
         self.state.trials += 1

@@ -1,4 +1,4 @@
-"""How many samples MetaSchedule's checks reject, read from its log."""
+"""Counts the samples that MetaSchedule's checks reject, from its log."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _SAMPLED = re.compile(r"Sampled (\d+) candidate")
 
 
 class RejectionCounter(logging.Handler):
-    """Sums MetaSchedule's counts of samples that each check rejected.
+    """Sums MetaSchedule's counts of rejected samples, by check.
 
-    The counts exist in its log only. Each summary is cumulative over one batch of samples, and a batch that is
-    repeated until enough samples are valid is logged again, so only the last one of a kind in a row counts.
+    The counts exist only in its log. Each summary is cumulative over one batch of samples. A batch is repeated
+    until enough samples are valid, and logged each time, so only the last of successive summaries of a kind counts.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class RejectionCounter(logging.Handler):
                 self.rejected[check] = self.rejected.get(check, 0) + count
 
     def take(self) -> tuple[int, dict[str, int]]:
-        """Fresh samples accepted, and samples rejected by check, since the last call."""
+        """Returns the number of fresh samples accepted since the last call, and of samples rejected by check."""
         self._add(self._pending)
         taken = self._accepted, self.rejected
         self._accepted, self.rejected, self._pending = 0, {}, {}

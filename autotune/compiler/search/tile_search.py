@@ -1,4 +1,4 @@
-"""The search over tiles: a population that the cost model judges, evolved between measurements."""
+"""The search over tiles: a population is evolved with the cost model between measurements."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _PARENTS = 64
 _CHILDREN = 192
 _GENERATIONS = 4
 _HOPES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
-"""Standard deviations of a committee's scores, of which each tile of a round is chosen with one."""
+"""Multiples of the committee's standard deviation. Each tile of a round is chosen with one of them."""
 _BREEDING_HOPE = 3.0
-"""Those with which tiles are bred."""
+"""The multiple that is used to select parents."""
 
 
 class TileSearch(Generic[Tile]):
     """Proposes tiles that were not proposed before.
 
     Args:
-        tiles: The tiles that there are.
-        ranker: The cost model; it learns of `TileSpace.features`.
-        explore: Share of a round that is taken at random.
-        seed: Seed of what is random.
+        tiles: The available tiles.
+        ranker: The cost model, trained on `TileSpace.features`.
+        explore: Share of a round that is chosen at random.
+        seed: Seed of random choices.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class TileSearch(Generic[Tile]):
         self._scored_by = 0
 
     def propose(self, count: int, best: Sequence[Tile]) -> list[Tile]:
-        """Up to `count` new tiles; fewer where the space holds no more.
+        """Returns up to `count` new tiles; fewer if the space has no more.
 
         Args:
-            count: Tiles wanted.
-            best: The fastest that were measured, which breed.
+            count: Number of tiles wanted.
+            best: The fastest measured tiles, as parents.
         """
         fresh = self._new(self._tiles.drawn(_FRESH))
         chosen = self._random.sample(fresh, min(count, len(fresh)))
@@ -64,7 +64,7 @@ class TileSearch(Generic[Tile]):
         return [tile for tile in dict.fromkeys(tiles) if tile not in self._proposed]
 
     def _promising(self, tiles: Sequence[Tile], count: int) -> list[Tile]:
-        """Up to `count` tiles, each the most promising by a hope of its own that is like none before it."""
+        """Returns up to `count` tiles, each the best for its own multiple and unlike those before it."""
         hopes = self._random.sample(_HOPES * -(-count // len(_HOPES)), count)
         if not tiles or not hopes:
             return []
@@ -78,14 +78,14 @@ class TileSearch(Generic[Tile]):
         return [*found.values()]
 
     def _unlike(self, tiles: Sequence[Tile]) -> list[Tile]:
-        """The tiles, first those that are like none before them: one of those that are alike tells enough."""
+        """Returns the tiles, with those unlike any before them first: one of several similar tiles tells enough."""
         first: dict[Tile, Tile] = {}
         for tile in tiles:
             first.setdefault(self._tiles.plainest(tile), tile)
         return [*dict.fromkeys([*first.values(), *tiles])]
 
     def _evolved(self, population: list[Tile]) -> list[Tile]:
-        """The population after some generations, the most promising first."""
+        """Returns the population after some generations, the most promising tiles first."""
         for _ in range(_GENERATIONS):
             population = self._ranked(population)[:_PARENTS]
             weights = self._score(population)

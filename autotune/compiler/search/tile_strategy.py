@@ -1,7 +1,7 @@
-"""MetaSchedule's search over tiles: they are searched, and only those chosen become schedules.
+"""MetaSchedule's search over tiles. Only the chosen tiles become schedules.
 
-A tile costs microseconds, a schedule some ten milliseconds; TVM's evolutionary search makes a schedule of every
-sample, of which nine in ten do not fit.
+A tile costs microseconds, a schedule about ten milliseconds. TVM's evolutionary search makes a schedule of every
+sample, and nine of ten do not fit.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _BREEDING = 24
 
 
 def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) -> Any:
-    """The search as TVM's `SearchStrategy`.
+    """Returns the search as a `SearchStrategy` of TVM.
 
     Args:
-        rule: The rule that cuts the program.
-        explore: Share of a round that is taken at random.
+        rule: The rule that tiles the program.
+        explore: Share of a round that is chosen at random.
         ranker: The cost model; see `TileFeatures`.
-        seed: Seed of what is random.
+        seed: Seed of random choices.
     """
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule import MeasureCandidate
@@ -52,7 +52,7 @@ def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) 
             self._search = TileSearch(self._tiles, ranker, explore, seed)
 
         def post_tuning(self) -> None:
-            """Nothing is to be undone."""
+            """Does nothing: there is nothing to undo."""
 
         def generate_measure_candidates(self) -> Any:
             known = self._database.get_top_k(self._workload, _BREEDING)
@@ -65,12 +65,12 @@ def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) 
         def _made(self, tile: Any) -> Any | None:
             try:
                 return self._sketches.schedule(tile)
-            except Exception as error:  # TVM raises whatever does not fit first.
+            except Exception as error:  # TVM raises the first mismatch.
                 LOGGER.warning("no schedule of %s: %s", tile, str(error).strip().splitlines()[-1])
                 return None
 
         def notify_runner_results(self, candidates: Any, results: Any) -> None:
-            """The search keeps the database and teaches the cost model."""
+            """Does nothing: `FormulationSearch` updates the database and trains the cost model."""
 
         def clone(self) -> Any:
             return Strategy()
@@ -79,14 +79,14 @@ def strategy(rule: TileRule, explore: float, ranker: ScheduleRanker, seed: int) 
 
 
 class TileFeatures:
-    """Feature vectors of schedules of one program, from their tiles."""
+    """Computes feature vectors of one program's schedules from their tiles."""
 
     def __init__(self, rule: TileRule) -> None:
         self._rule = rule
         self._tiles: TileSpace[Any] | None = None
 
     def __call__(self, context: Any, candidates: Sequence[Any]) -> list[NDArray[np.float32]]:
-        """Feature vectors of `MeasureCandidate`s of the program's tuning context, in their order."""
+        """Returns the feature vectors of `MeasureCandidate`s of the program's tuning context, in order."""
         if self._tiles is None:
             self._tiles = tiles_of(self._rule, context.mod, seed=1)
         tiles = [tile_of(self._rule, one.sch.trace) for one in candidates]

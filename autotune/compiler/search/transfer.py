@@ -1,8 +1,8 @@
-"""A schedule of one kernel made into one of a similar kernel of other sizes.
+"""Adapts a schedule of one kernel to a similar kernel of other sizes.
 
-Its instructions are applied again; only the decisions that depend on sizes are made anew. A loop is cut as it was
-there: the inner parts as near to what they were as its new extent can be divided, the outermost takes the rest.
-Then the space's own checks run, as on every sample of the search.
+Its instructions are applied again. Only the decisions that depend on sizes are made anew. A loop is split in the
+same way: the inner factors are as close to the known ones as the new extent allows, and the outermost factor is the
+rest. Then the space's checks run, as for every sample of the search.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _CHOICES = 6
 
 
 def nearest_tiles(extent: int, factors: Sequence[int], limit: int, count: int) -> list[Factors]:
-    """Ways to cut a loop of another extent as one was cut.
+    """Returns ways to split a loop of another extent like a known loop.
 
-    The outermost factor is what is left, so that a longer loop gets more tiles of the same size.
+    The outermost factor is the rest, so a longer loop gets more tiles of the same size.
 
     Args:
-        extent: The new loop's extent.
-        factors: Those of the known loop, outermost first; their product was its extent.
-        limit: The largest innermost factor that the space allows.
-        count: Ways at most.
+        extent: Extent of the new loop.
+        factors: Factors of the known loop, outermost first; their product is its extent.
+        limit: Largest innermost factor that the space allows.
+        count: Most ways to return.
 
     Returns:
-        Factors whose product is the extent, the nearest first: the sum of the inner factors' distances as ratios.
-        Never empty.
+        Factors whose product is the extent, nearest first. The distance is the sum of the logarithms of the inner
+        factors' ratios. Never empty.
     """
     divisors = _divisors(extent)
     choices = []
@@ -53,19 +53,19 @@ def _divisors(number: int) -> tuple[int, ...]:
 
 
 def adapted(context: Any, known: Any, variant: int) -> Any | None:
-    """The schedule of a program after the trace of a similar one.
+    """Returns the schedule of a program, adapted from the trace of a similar program.
 
     Args:
         context: The tuning context of the program, which has the program and the space's checks.
         known: The known schedule's `Trace`.
-        variant: 0 cuts loops as near to the known ones as can be. Others are one step away in one loop each: loop
-            by loop its next nearest cut.
+        variant: 0 splits all loops as closely to the known ones as possible. Each other variant takes the next
+            closest split of one loop.
 
     Returns:
-        A `Schedule`; None where it does not pass the checks, or there is no such variant.
+        A `Schedule`; None if it does not pass the checks, or there is no such variant.
 
     Raises:
-        Exception: TVM raises whatever it meets first where the trace's instructions do not fit.
+        Exception: The trace's instructions do not fit. TVM raises its first error.
     """
     from tvm.s_tir import Schedule
 
@@ -79,7 +79,7 @@ def adapted(context: Any, known: Any, variant: int) -> Any | None:
 
 
 def passes(context: Any, schedule: Any) -> bool:
-    """Whether a schedule passes the space's checks."""
+    """Returns whether a schedule passes the space's checks."""
     return all(check.apply(schedule) for check in context.space_generator.postprocs)
 
 

@@ -1,4 +1,4 @@
-"""MetaSchedule's tuning context of one kernel in one formulation: what makes its schedules, and keeps the best."""
+"""MetaSchedule's tuning context of one kernel in one formulation: it makes schedules and keeps the best."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _MAX_TRIALS = 1 << 30
 
 
 class TuningContext:
-    """Makes schedules of one program: samples, bred ones, replayed traces.
+    """Makes schedules of one program: samples, offspring of earlier ones, and replayed traces.
 
-    TVM's context is made at the first use, so that a search without budget costs nothing.
+    TVM's context is created at its first use, so that a search without budget costs nothing.
 
     Args:
-        kernel: What to compute.
-        formulation: How to compute it.
+        kernel: The kernel to compute.
+        formulation: The way to compute it.
         space: The search space.
         target: The TVM target.
-        rule: Our own rule that schedules the formulation; None where MetaSchedule's rules do.
+        rule: Our own rule that schedules the formulation; None if MetaSchedule's rules do.
         ranker: The cost model.
         seed: Seed of the search, at least 1.
         threads: Threads that sampling may use.
@@ -81,29 +81,29 @@ class TuningContext:
         self._samples = False
 
     def workload_record(self) -> Any:
-        """The unscheduled program as a line of TVM's `database_workload.json`."""
+        """Returns the unscheduled program as a line of TVM's `database_workload.json`."""
         return plain(self._workload.as_json())
 
     def tuning_record(self, candidate: Candidate, outcome: Outcome) -> Any:
-        """A valid trial as TVM's `TuningRecord` in plain JSON data."""
+        """Returns a valid trial as TVM's `TuningRecord` in plain JSON data."""
         return plain(self._record(candidate, outcome).as_json())
 
     def remember(self, candidate: Candidate, outcome: Outcome) -> None:
-        """Keeps a valid trial in the database, from which evolution breeds."""
+        """Adds a valid trial to the database, from which evolution takes parents."""
         self._database.commit_tuning_record(self._record(candidate, outcome))
 
     def features(self, candidates: Sequence[Candidate]) -> list[NDArray[np.float32]]:
-        """Feature vectors for the cost model, in the candidates' order."""
+        """Returns feature vectors for the cost model, in the candidates' order."""
         found: list[NDArray[np.float32]] = self._features(
             self._context, [one.schedule for one in candidates]
         )
         return found
 
     def prepare_sampling(self) -> None:
-        """Makes ready to sample.
+        """Prepares for sampling.
 
-        While the cost model knows nothing, evolution would only pick at random what sampling picks at random for
-        less. So the context is made again, with generations, once the model has learnt.
+        Before the cost model is trained, evolution would only choose at random, which sampling does at lower cost.
+        So the context is created again, with generations, after the first training.
 
         Raises:
             ToolchainError: The space makes no schedule.
@@ -111,7 +111,7 @@ class TuningContext:
         if self._samples and (self._evolves or not self._ranker.version):
             return
         self._open()
-        # Sketches that samples are of; of tiles they are made with the first of a kind.
+        # The sketches to sample from. For tiles, each is made with the first tile of its kind.
         self._opened.pre_tuning(
             _MAX_TRIALS,
             self._space.search.trials_per_round,
@@ -122,41 +122,42 @@ class TuningContext:
         self._samples = True
 
     def sample(self) -> list[Candidate] | None:
-        """A round of candidates; None where MetaSchedule has no more."""
+        """Returns a round of candidates; None if MetaSchedule has no more."""
         proposed = self._context.generate_measure_candidates()
         return None if proposed is None else [self._candidate(one) for one in proposed]
 
     def sample_counts(self) -> tuple[int, dict[str, int]]:
-        """Fresh samples that passed all checks since the last call, and those rejected by check.
+        """Returns the number of fresh samples that passed all checks since the last call, and rejections by check.
 
-        The rejected ones count mutations of earlier schedules too.
+        Rejections include mutations of earlier schedules.
         """
         return self._rejections.take()
 
     def replayed(self, trace: Any) -> Candidate:
-        """The candidate of a trace.
+        """Returns the candidate of a trace.
 
         Raises:
-            RecordError: The trace holds what our searches do not make.
-            Exception: TVM raises whatever does not fit first.
+            RecordError: The trace has something that our searches do not make.
+            Exception: The trace does not fit. TVM raises its first error.
         """
         from tvm.s_tir import Schedule
 
         schedule = Schedule(self._context.mod)
         replay_trace(schedule, trace)
-        # A trace of TVM's own rules has been through the checks, which change the schedule; a tile's only looks.
+        # A trace of TVM's own rules includes the checks, which change the schedule. The check of a tile only
+        # inspects it.
         if self._rule and not passes(self._context, schedule):
             raise ValueError("the tile does not fit the program")
         return self._measurable(schedule)
 
     def known(self, digest: str, trace: Any) -> Candidate | None:
-        """The candidate that another run measured; None, and a warning, where the trace makes another program."""
+        """Returns the candidate that another run measured; warns and returns None if it makes another program."""
         try:
             candidate = self.replayed(trace)
         except RecordError as error:
             LOGGER.warning("%s: %s", self._name, error.message)
             return None
-        except Exception:  # TVM raises whatever does not fit first.
+        except Exception:  # TVM raises its first error.
             candidate = None
         if candidate is None or candidate.digest != digest:
             LOGGER.warning("%s: a known schedule does not fit any more", self._name)
@@ -164,12 +165,12 @@ class TuningContext:
         return candidate
 
     def variants(self, known: Candidate, count: int) -> list[Candidate]:
-        """Up to `count` schedules after one of a similar kernel, without those that fail the space's checks."""
+        """Returns up to `count` schedules derived from one of a similar kernel, all of which pass the checks."""
         made = []
         for variant in range(count):
             try:
                 schedule = adapted(self._context, known.schedule.sch.trace, variant)
-            except Exception:  # TVM raises whatever does not fit first.
+            except Exception:  # TVM raises its first error.
                 break
             if schedule is not None:
                 made.append(self._measurable(schedule))

@@ -1,4 +1,4 @@
-"""The calls of a step that a GPU can make, with kernels that runs have tuned for its OpenCL."""
+"""The calls of a step that a GPU can make, with kernels that runs have tuned for OpenCL."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ VARIANT = "gpu"
 
 @dataclass(frozen=True)
 class GpuSide:
-    """What a GPU can do of a step.
+    """The part of a step that a GPU can run.
 
     Attributes:
-        kernels: The GPU's kernel by the number of the call that it can make.
-        orders: How it has a tensor, by name, where that is not as the CPU has it.
+        kernels: The GPU's kernel, by the number of the call that it can make.
+        orders: The order of a tensor on the GPU, by name, if it differs from the CPU's.
         variant: The kernels.
-        tuned_on: The OpenCL device's name then; empty where it is not known.
+        tuned_on: Name of the OpenCL device that they were tuned on; empty if unknown.
     """
 
     kernels: Mapping[int, ExportedKernel]
@@ -40,7 +40,7 @@ class GpuSide:
         """Writes the sources and the launch table of the kernels into a folder.
 
         Raises:
-            AutotuneError: A kernel cannot be said by a launch table.
+            AutotuneError: A launch table cannot express a kernel.
         """
         used = {one.kernel.name: one for one in self.kernels.values()}
         variant = replace(self.variant, kernels=tuple(used.values()))
@@ -49,26 +49,26 @@ class GpuSide:
 
 @dataclass(frozen=True)
 class GpuRuns:
-    """Finished kernel runs for a GPU: the fastest that is known of each kernel.
+    """Finished kernel runs for a GPU: the fastest known schedule of each kernel.
 
     Attributes:
         variant: The kernels.
-        tuned_on: The OpenCL device's name; empty where it is not known.
+        tuned_on: Name of the OpenCL device; empty if unknown.
     """
 
     variant: Variant
     tuned_on: str
 
     def side(self, graph: StepGraph, others: Sequence[StepGraph]) -> GpuSide:
-        """What a GPU can do of a step with these kernels.
+        """Returns the part of a step that a GPU can run with these kernels.
 
         Args:
             graph: The step.
-            others: The same step in the layouts that the kernels may be for; of those in which they make equally
-                many calls, the first counts.
+            others: The same step in the layouts that the kernels may be for. The layout in which they make most
+                calls is taken; of several such layouts, the first.
 
         Raises:
-            UsageError: The runs know no kernel of the step.
+            UsageError: The runs have no kernel of the step.
         """
         known = {one.kernel.name: one for one in self.variant.kernels}
         best = max(
@@ -99,13 +99,13 @@ class GpuRuns:
 
 
 def gpu_runs(paths: Sequence[Path]) -> GpuRuns:
-    """What finished runs know of a step on a GPU.
+    """Reads finished runs for a GPU.
 
     Args:
         paths: Folders of the runs, at least one.
 
     Raises:
-        UsageError: One does not exist or has not ended, is no OpenCL run, or the runs are for several targets.
+        UsageError: A run does not exist, has not ended or is not for OpenCL, or the runs are for several targets.
         RecordError: A run's records are damaged.
     """
     variants = variants_of_runs(paths, allow_stand_in=True)

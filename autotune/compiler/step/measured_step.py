@@ -1,4 +1,4 @@
-"""A step measured untuned, tuned and in PyTorch, in turns, beside what was predicted of it."""
+"""Measures a step untuned, tuned and in PyTorch, in interleaved blocks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from autotune.workloads import StepGraph, TrainingStep, generated_feeds
 
 BLOCKS = 12
 _LIMIT_S = 50.0
-"""Seconds after which no further block begins."""
+"""Seconds after which no new block begins."""
 _LONGEST_S = 10.0
-"""A step that takes longer than this untuned is not run untuned."""
+"""Limit in seconds: a slower untuned step is not run."""
 _TURN_S, _MOST_STEPS = 0.2, 5
-"""A turn of a side takes about as long as this, of one to so many steps."""
-_SETTLE_S = 0.05  # The threads of the side before still spin.
+"""Approximate time of a turn of a side in seconds, and its most steps; it has at least one."""
+_SETTLE_S = 0.05  # The threads of the previous side still spin.
 _TIMEOUT_S = 300.0
 _SEED = 1
 Report = Callable[[str, int, int], None]
@@ -34,7 +34,7 @@ _Turn = Callable[[int], list[float]]
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """What a step takes on this machine, as it was measured.
+    """Measured times of a step on this machine.
 
     Attributes:
         seconds: By side (`untuned`, `tuned`, `pytorch`): the median step of each block, in seconds. All sides have
@@ -46,17 +46,17 @@ class MeasuredStep:
     left_out: Mapping[str, str]
 
     def time_s(self, side: str) -> Interval | None:
-        """Seconds of a step; None for a side that is missing."""
+        """Returns the seconds of a step; None for a missing side."""
         found = self.seconds.get(side)
         return bootstrap_median(found, positive=True, seed=_SEED) if found else None
 
     def speedup(self, over: str) -> Interval | None:
-        """How many times as fast as another side the tuned step is; None where that is missing."""
+        """Returns the speed-up of the tuned step over another side; None if that side is missing."""
         found = self.seconds.get(over)
         return paired_speedup(found, self.seconds["tuned"], seed=_SEED) if found else None
 
     def to_json(self) -> dict[str, Any]:
-        """The object `measured_step` of a result; see `docs/result-schema.md`."""
+        """Returns the object `measured_step` of a result; see `docs/result-schema.md`."""
         sides: dict[str, Any] = {}
         for side in ("untuned", "tuned", "pytorch"):
             taken, faster = self.time_s(side), self.speedup(side)
@@ -87,15 +87,15 @@ def measure_step(
 ) -> MeasuredStep:
     """Runs a step with a run's kernels, with untuned ones, and in PyTorch, in interleaved blocks.
 
-    It takes less than a minute after compiling; one block at least is measured, whatever it takes.
+    After compilation it takes less than a minute, except that at least one block is measured.
 
     Args:
         wanted: The step.
-        graph: The same in the form whose kernels were tuned.
-        runs: What tuned them.
-        predicted_untuned_s: Seconds that an untuned step is predicted to take; None where that is not known. A step
-            that may take long is not run untuned.
-        report: Hears of what is done, how far it is, and of how much; what it raises ends the measurement.
+        graph: The same step in the form whose kernels were tuned.
+        runs: The runs that tuned them.
+        predicted_untuned_s: Predicted seconds of an untuned step; None if unknown. The untuned side is left out if
+            this is unknown or too long.
+        report: Receives the activity, its progress and its total. If it raises, the measurement ends.
 
     Raises:
         AutotuneError: The step cannot be compiled or run.
@@ -132,7 +132,7 @@ def measure_step(
 
 
 def _no_eager(wanted: TrainingStep) -> str:
-    """Why PyTorch cannot run a step; empty where it can."""
+    """Returns why PyTorch cannot run a step; empty if it can."""
     if importlib.util.find_spec("torch") is None:
         return "PyTorch is not installed"
     if wanted.module is not None:
@@ -141,8 +141,8 @@ def _no_eager(wanted: TrainingStep) -> str:
 
 
 def _too_long(untuned_s: float | None) -> str:
-    """Why an untuned step that is predicted to take so long is not run; empty where it is."""
-    if untuned_s is None:  # It may be minutes.
+    """Returns why an untuned step with this predicted time is not run; empty if it is run."""
+    if untuned_s is None:  # It could take minutes.
         return "how long it takes is not known, since a kernel has no valid time untuned"
     return f"an untuned step takes about {untuned_s:.0f} s" if untuned_s > _LONGEST_S else ""
 
@@ -153,7 +153,7 @@ def _turn(session: StepSession, graph: StepGraph) -> _Turn:
 
 
 def _in_turns(sides: Mapping[str, _Turn], report: Report) -> dict[str, tuple[float, ...]]:
-    """The median step of each side in each block."""
+    """Returns the median step of each side in each block."""
     names = list(sides)
     began = time.monotonic()
     steps = {}
@@ -175,13 +175,13 @@ def _in_turns(sides: Mapping[str, _Turn], report: Report) -> dict[str, tuple[flo
         report("measuring the step", turn, BLOCKS * len(names))
         name = names[chosen]
         time.sleep(_SETTLE_S)
-        cold = int(steps[name] > 1)  # The first step of a turn finds cold caches.
+        cold = int(steps[name] > 1)  # Caches are cold in the first step of a turn.
         seconds[name].append(median(sides[name](steps[name] + cold)[cold:]))
     return {name: tuple(some) for name, some in seconds.items()}
 
 
 class _EagerWorker:
-    """The step in PyTorch, in a process of its own; it loads while kernels are compiled."""
+    """The step in PyTorch, in a separate process, which loads while kernels are compiled."""
 
     def __init__(self, wanted: TrainingStep) -> None:
         self._worker = Worker("autotune.compiler.step.torch_worker")
@@ -202,14 +202,14 @@ class _EagerWorker:
             self._problem = str(lost)
 
     def problem(self) -> str:
-        """Why there is no such step; empty where there is one. Waits until its first step is done."""
+        """Returns why the step cannot run, empty if it can. Waits until its first step is done."""
         try:
             return self._problem or self._error(self._worker.receive())
         except WorkerLost as lost:
             return str(lost)
 
     def run(self, steps: int) -> list[float]:
-        """Seconds of each of so many steps.
+        """Runs some steps, and returns the seconds of each.
 
         Raises:
             AutotuneError: PyTorch failed.

@@ -1,4 +1,4 @@
-"""A kernel's temporaries: the large ones become operands that a step plans like any other, the rest are counted."""
+"""A kernel's temporaries: large ones become operands that a step plans like any other; the rest are counted."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SHUFFLES, _STEPS = 16, 2
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a kernel asks the runtime for while it runs, in bytes.
+    """Memory that a kernel requests from the runtime while it runs, in bytes.
 
     Attributes:
-        alone: By the thread that calls it.
-        shared: By each thread of its parallel loops.
+        alone: Requests of the calling thread.
+        shared: Requests of each thread in parallel loops.
     """
 
     alone: tuple[int, ...] = ()
@@ -30,10 +30,11 @@ class Workspace:
 
 
 def held_bytes(calls: Sequence[Workspace], threads: int) -> int:
-    """What the runtime's pools come to hold at most: a thread keeps what it once asked for, and gives it out again.
+    """Returns the largest size of the runtime's pools. A thread keeps requested memory, and reuses it later.
 
-    The thread that calls the kernels takes part in their parallel loops. Lowering may change the order in which a
-    kernel asks, and with it which block serves which request, so the largest of several orders counts.
+    The thread that calls the kernels also works in their parallel loops. Lowering may change the order of a
+    kernel's requests, and so which block serves which request. Therefore the largest result of several orders is
+    taken.
 
     Args:
         calls: The kernels' workspaces in the order of their calls.
@@ -57,7 +58,7 @@ def _most_held(calls: Sequence[tuple[int, ...]]) -> int:
 
 
 def _pool(calls: Sequence[Sequence[int]]) -> int:
-    """Bytes of a pool after some steps: it gives the smallest free block that fits, or else grows the largest."""
+    """Returns the bytes of a pool after some steps. It gives the smallest fitting block, or grows the largest."""
     free: list[int] = []
     for sizes in [*calls] * _STEPS:
         taken = []
@@ -71,16 +72,16 @@ def _pool(calls: Sequence[Sequence[int]]) -> int:
 
 
 def with_scratch_operands(function: Any) -> tuple[Any, tuple[TensorSpec, ...]]:
-    """Moves the temporaries that one thread fills for all behind a kernel's outputs.
+    """Turns the temporaries that one thread fills for all threads into operands after a kernel's outputs.
 
-    Those inside a parallel loop stay, since each thread needs its own, and so do those that lowering makes smaller:
-    tiles.
+    Temporaries inside a parallel loop stay, since each thread needs its own. Temporaries that lowering shrinks
+    (tiles) stay too.
 
     Args:
         function: A scheduled `tvm.tirx.PrimFunc`.
 
     Returns:
-        The function with the new parameters, and what they are.
+        The function with the new parameters, and the specifications of these parameters.
     """
     from tvm import tirx
     from tvm.s_tir import SBlock, SBlockRealize
@@ -123,7 +124,7 @@ def _type_of(buffer: Any) -> DType:
 
 
 def workspace(function: Any) -> Workspace:
-    """The temporaries that a scheduled function keeps, at the sizes that lowering leaves them."""
+    """Returns the temporaries that remain in a scheduled function, in their sizes after lowering."""
     sizes = [
         (-(-size // _PAGE_BYTES) * _PAGE_BYTES, parallel)
         for size, parallel in _lowered_sizes(function).values()
@@ -136,7 +137,7 @@ def workspace(function: Any) -> Workspace:
 
 
 def _lowered_sizes(function: Any) -> dict[str, tuple[int, bool]]:
-    """By the name of a temporary: its bytes after lowering, and whether it lies in a parallel loop."""
+    """Returns the bytes of each temporary after lowering, and whether it is in a parallel loop, by name."""
     import tvm
     from tvm.s_tir import transform
 

@@ -1,4 +1,4 @@
-"""Runs training steps with a run's tuned kernels: plan, compile, load, execute."""
+"""Runs training steps with a run's tuned kernels: plans, compiles, loads and executes them."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from autotune.scratch import Scratch
 from autotune.workloads import MemoryPlan, StepGraph, plan_memory
 
 _TIMEOUT_S = 3600.0
-# Stacks and small buffers: 2 to 24 kB were seen.
+# Stacks and small buffers: 2 to 24 kB were observed.
 _RUNTIME_BYTES = 32 * 1024
 Arrays = Mapping[str, NDArray[Any]]
 
 
 def predicted_bytes(plan: MemoryPlan, calls: Sequence[Workspace]) -> int:
-    """Peak memory of a step on this machine: its arena, and what the runtime keeps for its calls of kernels."""
+    """Returns the peak memory of a step on this machine: its arena, and the runtime's memory for its kernels."""
     return plan.arena_bytes + held_bytes(calls, kernel_threads()) + _RUNTIME_BYTES
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """What some steps gave.
+    """Results of some steps.
 
     Attributes:
         losses: Loss of each step.
-        seconds: Wall time of each step: data and masks put in place, all kernels, the loss read.
-        peak_bytes: By how much the step's memory made the process grow.
-        high_water_bytes: The same by the kernel's high-water mark; None where that cannot be reset.
+        seconds: Wall time of each step: storing data and masks, all kernels, and reading the loss.
+        peak_bytes: Growth of the process by the step's memory.
+        high_water_bytes: The same by the Linux kernel's high-water mark; None if that cannot be reset.
     """
 
     losses: tuple[float, ...]
@@ -52,13 +52,13 @@ class StepTimes:
 
 
 class StepSession:
-    """A step loaded in a process of its own, with its parameters.
+    """A step loaded in a separate process, with its parameters.
 
     Args:
         graph: The step.
-        library: Its kernels, compiled.
-        plan: Its memory.
-        values: First value of each tensor that lasts: parameters, states, constants.
+        library: Its compiled kernels.
+        plan: Its memory plan.
+        values: First value of each persistent tensor: parameters, states, constants.
         worker: The process.
         work: Folder for files that pass values.
     """
@@ -85,7 +85,7 @@ class StepSession:
         self._ask({"op": "start", "values": self._first_values(values)})
 
     def run(self, feeds: Sequence[Arrays]) -> StepTimes:
-        """Runs a step for each of ``feeds``: the data, labels and masks by tensor name.
+        """Runs one step for each of ``feeds``: data, labels and masks by tensor name.
 
         Raises:
             AutotuneError: A kernel failed.
@@ -100,9 +100,9 @@ class StepSession:
         )
 
     def read(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Tensors as they are now, in the model's own shape and order.
+        """Returns the present values of tensors, in the model's own shape and order.
 
-        Only lasting tensors, and what replaces them, keep their values to the end of a step.
+        Only persistent tensors, and tensors that replace them, keep their values until the end of a step.
         """
         indices = [self._index[name] for name in names]
         self._ask({"op": "read", "tensors": indices, "folder": str(self._work)})
@@ -140,7 +140,7 @@ class StepSession:
         return folder
 
     def _first_values(self, values: Arrays) -> list[Any]:
-        """Writes the lasting tensors' first values; index and file of each."""
+        """Writes the first values of persistent tensors; returns index and file of each."""
         written = []
         for index in self._program.values:
             tensor = self._graph.tensors[index]
@@ -152,15 +152,15 @@ class StepSession:
 
 @contextmanager
 def open_step(graph: StepGraph, library: StepLibrary, values: Arrays) -> Iterator[StepSession]:
-    """Loads a step into a process of its own.
+    """Loads a step into a separate process.
 
     Args:
         graph: The step.
-        library: Its kernels, compiled.
-        values: First value of each lasting tensor, in the stored shape and order.
+        library: Its compiled kernels.
+        values: First value of each persistent tensor, in the stored shape and order.
 
     Raises:
-        AutotuneError: It cannot be loaded.
+        AutotuneError: The step cannot be loaded.
     """
     made = Scratch("run")
     worker = Worker("autotune.compiler.step.step_worker", [], runtime_environment())

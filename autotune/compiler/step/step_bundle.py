@@ -1,4 +1,4 @@
-"""A step as files that `autotune_step_runner` runs on a device without TVM (format: `rpc/step_runner/plan.h`)."""
+"""Writes a step as files that `autotune_step_runner` runs without TVM (format: `rpc/step_runner/plan.h`)."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def runner(abi: str, *, android: bool, gpu: bool = False, log: Log | None = None
     """Builds the program for a device unless the cache has it.
 
     Args:
-        abi: The device's.
+        abi: The device's ABI.
         android: Whether it is an Android device.
-        gpu: Whether a GPU is to share in steps.
-        log: Is told what takes time.
+        gpu: Whether a GPU is to run parts of steps.
+        log: Receives one line before each slow step.
 
     Raises:
-        ToolchainError: A tool for the build is missing, or there is no such program for the device.
+        ToolchainError: A build tool is missing, or the program cannot be built for the device.
     """
     part = _GPU_PART if gpu else _PART
     return native_build.ensure_built(for_platform(part, platform_of(abi, android=android)), log)
@@ -67,13 +67,13 @@ def write_bundle(
     """Writes a step's files.
 
     Args:
-        folder: Where to; it must exist.
+        folder: Folder to write to; it must exist.
         graph: The step.
         library: Its kernels, compiled for the device.
-        values: First value of each lasting tensor, in the stored shape and order.
-        feeds: Data, labels and masks of some steps by tensor name; after the last the first comes again.
-        gpu: What a GPU can do of the step; None leaves everything to the CPU.
-        report: Hears how far the GPU's kernels are.
+        values: First value of each persistent tensor, in the stored shape and order.
+        feeds: Data, labels and masks of some steps, by tensor name. After the last, the first is used again.
+        gpu: The part of the step that a GPU can run; None leaves everything to the CPU.
+        report: Receives the progress of compiling the GPU's kernels.
 
     Returns:
         The files.
@@ -102,7 +102,7 @@ def write_bundle(
 
 
 def plan_text(program: StepProgram) -> str:
-    """The plan of a step on the CPU, a line a thing."""
+    """Returns the plan of a step on the CPU, with one item per line."""
     kernels = {symbol: number for number, symbol in enumerate(program.symbols)}
     lines = [f"step {program.name.replace(' ', '_')}", f"arena {program.arena_bytes}"]
     lines += [f"library {_part(number)}" for number in range(len(program.libraries))]

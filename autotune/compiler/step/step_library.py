@@ -1,4 +1,4 @@
-"""The libraries of a step: every distinct kernel compiled, with its large temporaries as operands."""
+"""The libraries of a step: every distinct kernel, compiled with its large temporaries as operands."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class StepLibrary:
-    """A step's kernels, compiled.
+    """A step's compiled kernels.
 
     Attributes:
         parts: Shared libraries.
-        symbols: Where each kernel is, by its symbol: an index of ``parts``. The symbol of its first schedule is its
-            name; see `symbol`.
-        scratch: Scratch operands that a kernel takes after its outputs, by symbol; none where it is missing.
-        workspaces: What each kernel asks the runtime for while it runs, by symbol.
-        untuned: Names of the kernels that have no tuned schedule.
-        schedules: How many schedules of a kernel there are, by its name; 1 where it is missing.
+        symbols: Index in ``parts`` of each kernel, by its symbol. The symbol of a kernel's first schedule is the
+            kernel's name; see `symbol`.
+        scratch: Scratch operands that a kernel takes after its outputs, by symbol; a missing one takes none.
+        workspaces: Memory that each kernel requests from the runtime while it runs, by symbol.
+        untuned: Names of the kernels without a tuned schedule.
+        schedules: Number of schedules of a kernel, by name; 1 if it is missing.
     """
 
     parts: tuple[Path, ...]
@@ -49,7 +49,7 @@ class StepLibrary:
     schedules: Mapping[str, int] = field(default_factory=dict)
 
     def scratch_bytes(self) -> dict[str, tuple[int, ...]]:
-        """Sizes of the scratch operands by kernel name: of all its schedules the largest."""
+        """Returns the sizes of the scratch operands by kernel name; each is the largest over all its schedules."""
         found: dict[str, list[int]] = {}
         for name, specs in self.scratch.items():
             sizes = found.setdefault(kernel_of(name), [])
@@ -61,23 +61,23 @@ class StepLibrary:
 
 
 def symbol(kernel: str, schedule: int) -> str:
-    """The symbol of a kernel's schedule: the kernel's name, and for further ones their number behind it."""
+    """Returns the symbol of a kernel's schedule: the kernel's name, followed by the schedule's number unless 0."""
     return f"{kernel}{_SCHEDULE}{schedule}" if schedule else kernel
 
 
 def kernel_of(symbol_: str) -> str:
-    """The name of the kernel that a symbol is of."""
+    """Returns the name of a symbol's kernel."""
     return symbol_.partition(_SCHEDULE)[0]
 
 
 @dataclass(frozen=True)
 class StepFunction:
-    """A kernel as a step calls it.
+    """A kernel in the form that a step calls.
 
     Attributes:
         function: The scheduled `tvm.tirx.PrimFunc`.
         scratch: Operands that it takes after its outputs.
-        workspace: What it asks the runtime for beside them.
+        workspace: Memory that it requests from the runtime besides them.
     """
 
     function: Any
@@ -86,7 +86,7 @@ class StepFunction:
 
 
 def step_function(kernel: Kernel, winner: Winner | None, target: Any) -> StepFunction:
-    """A kernel as its winner, or the untuned default, computes it in a step."""
+    """Returns a kernel for a step, computed by its winner or by the untuned default."""
     program = winner.program(kernel, target) if winner else untuned_program(kernel, target)
     function, scratch_operands = with_scratch_operands(program["main"])
     return StepFunction(function, scratch_operands, workspace(function))
@@ -105,14 +105,14 @@ def step_library(
 
     Args:
         kernels: Distinct kernels.
-        winners: How each is to be computed, in one or several ways; one that is missing gets the untuned default.
-        target: What to compile for.
+        winners: One or more schedules of each kernel; a missing kernel gets the untuned default.
+        target: The target to compile for.
         space: Its space: limits and compiler options.
-        cache: Folder that keeps the libraries; None, or one that cannot be written, compiles them anew.
-        report: Hears of libraries done, of all.
+        cache: Folder that keeps the libraries. If it is None or cannot be written, they are compiled each time.
+        report: Receives the number of libraries done, and their total.
 
     Yields:
-        The libraries, valid inside the context.
+        The libraries, which exist inside the context.
 
     Raises:
         AutotuneError: A kernel could not be compiled.
@@ -174,14 +174,14 @@ def _name(number: int) -> str:
 
 
 def _compiled(parts: Sequence[_Part], cache: Path | None, work: Path, report: Report) -> Path:
-    """The folder with the libraries: the cache's where it has them or takes them, else a temporary one."""
+    """Returns the libraries' folder: in the cache if it has them or can be written, otherwise a temporary one."""
     text = version("apache-tvm") + "".join(part.target + part.module for part in parts)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     if cache is not None and (cache / digest).is_dir():
         return cache / digest
     made = None
     if cache is not None:
-        with suppress(OSError):  # a run that may only be read is compiled elsewhere
+        with suppress(OSError):  # Compiled elsewhere if the run is read-only.
             cache.mkdir(exist_ok=True)
             made = Scratch("new", cache)
     fresh = work / digest if made is None else made.path
@@ -190,7 +190,7 @@ def _compiled(parts: Sequence[_Part], cache: Path | None, work: Path, report: Re
         _compile(parts, fresh, work, report)
         if made is None:
             return fresh
-        with suppress(OSError):  # another process was faster
+        with suppress(OSError):  # Another process was first.
             fresh.rename(made.path.parent / digest)
         return made.path.parent / digest
     finally:
@@ -203,7 +203,7 @@ def _compile(parts: Sequence[_Part], folder: Path, work: Path, report: Report) -
         BuildRequest(part.module, part.target, folder / _name(number))
         for number, part in enumerate(parts)
     ]
-    linker("", fast=True)  # says so here where there is none
+    linker("", fast=True)  # Raises here if there is none.
     limit = _TIMEOUT_S_A_KERNEL * _KERNELS_A_PART
     builder = Builder(workers=cores(), timeout_s=limit, temporary=work)
     try:

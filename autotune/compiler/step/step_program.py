@@ -1,4 +1,4 @@
-"""A step as numbers: where its tensors lie, and which kernel is called with which of them, in order."""
+"""A step as numbers: the places of its tensors, and the kernel calls with their tensors, in order."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from autotune.workloads.operators import DType
 
 Shape = tuple[int, ...]
 Operand = tuple[int, Shape]
-"""A tensor, and the shape that a kernel sees it in."""
+"""A tensor, and its shape as the kernel sees it."""
 Operands = tuple[tuple[Operand, ...], tuple[Operand, ...], tuple[Operand, ...]]
-"""Inputs, outputs and scratch."""
+"""Inputs, outputs and scratch operands."""
 
 
 @dataclass(frozen=True)
 class StepProgram:
-    """What whoever runs a step has to know of it; tensors are named by their index.
+    """Everything needed to run a step. Tensors are given by their index.
 
     Attributes:
-        name: The step's.
+        name: The step's name.
         libraries: Shared libraries with its kernels.
-        symbols: Where each kernel is: an index of ``libraries``.
-        arena_bytes: Size of the memory that all tensors lie in.
+        symbols: Index in ``libraries`` of each kernel.
+        arena_bytes: Size of the memory that contains all tensors.
         tensors: Offset in bytes, shape and element type of each.
         calls: Kernel, and its operands.
-        variants: Other ways to make calls: number of the call, and the rest as in ``calls``.
-        copies: Source and target, after the calls.
-        values: Tensors that last, and need a first value.
-        feeds: Tensors that are given afresh for each step.
+        variants: Other ways to make calls: number of the call, then as in ``calls``.
+        copies: Source and target of the copies after the calls.
+        values: Persistent tensors, which need a first value.
+        feeds: Tensors that are given for each step.
         loss: The loss.
     """
 
@@ -49,7 +49,7 @@ class StepProgram:
     loss: int
 
     def to_json(self) -> dict[str, Any]:
-        """As the step worker reads it."""
+        """Returns the form that the step worker reads."""
         return {
             "libraries": [str(path) for path in self.libraries],
             "symbols": self.symbols,
@@ -63,7 +63,7 @@ class StepProgram:
 
 
 def step_program(graph: StepGraph, library: StepLibrary, plan: MemoryPlan) -> StepProgram:
-    """Numbers a step's tensors: the graph's in order, then each call's scratch."""
+    """Numbers a step's tensors: the graph's tensors in order, then each call's scratch."""
     index = {tensor.name: at for at, tensor in enumerate(graph.tensors)}
     tensors = [(plan.offsets[t.name], t.shape, t.dtype) for t in graph.tensors]
     calls, variants = [], []

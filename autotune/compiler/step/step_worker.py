@@ -1,14 +1,15 @@
 """A step worker: holds a step's memory and kernels on this host's processor, and runs steps.
 
-It holds only TVM's runtime. Requests:
+It has only TVM's runtime. Requests:
 
 - `{"op": "load", "program"}`: the path of a program (see `step.py`).
-- `{"op": "start", "values"}`: index and file of each lasting tensor's first value.
-- `{"op": "run", "feeds", "steps"}`: a folder with `<index>.bin` for each tensor that is given afresh, one value a
-  step; answers loss and seconds of each step, and by how many bytes this process has grown since "start". All
-  that a step asks for stays with the process (the arena, the runtime's pools), so that is its peak; mapped files,
-  such as the libraries, are not counted. `high_water` is the same as the kernel's high-water mark of all resident
-  memory tells it, which is how other frameworks' steps are measured too; null where it cannot be reset.
+- `{"op": "start", "values"}`: index and file of each persistent tensor's first value.
+- `{"op": "run", "feeds", "steps"}`: a folder with `<index>.bin` for each tensor that is given per step, with one
+  value per step. The answer has loss and seconds of each step, and `bytes`: the growth of this process since
+  "start". All memory that a step requests stays with the process (the arena, the runtime's pools), so this is the
+  peak. Mapped files, such as the libraries, are not counted. `high_water` is the growth by the Linux kernel's
+  high-water mark of resident memory, which is how steps of other frameworks are measured too; null if the mark
+  cannot be reset.
 - `{"op": "read", "tensors", "folder"}`: writes tensors, by index, as `<index>.npy`.
 """
 
@@ -33,7 +34,7 @@ _OF_ITS_OWN_BYTES = 32 * 1024
 
 
 def _memory(key: str) -> int:
-    """A figure of /proc/self/status, in bytes."""
+    """Returns a value of /proc/self/status in bytes."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
@@ -41,7 +42,7 @@ def _memory(key: str) -> int:
 
 
 class HighWater:
-    """By how much this process has grown at the most since this was made, mapped files apart; Linux only."""
+    """Measures the peak growth of this process since creation, without mapped files. Linux only."""
 
     def __init__(self) -> None:
         self._resident, self._files = _memory("VmRSS"), _memory("RssFile")
@@ -51,7 +52,7 @@ class HighWater:
             self._resident = -1
 
     def bytes(self) -> int | None:
-        """The growth; None where the mark cannot be reset."""
+        """Returns the growth; None if the mark cannot be reset."""
         if self._resident < 0:
             return None
         return _memory("VmHWM") - self._resident - (_memory("RssFile") - self._files)
@@ -90,7 +91,7 @@ class Step:
         functions = {
             symbol: self._libraries[part][symbol] for symbol, part in program["symbols"].items()
         }
-        # Pages of its own, none of them in memory yet; a page begins where any vector may.
+        # Separate pages, none of them in memory yet. A page's start is aligned for any vector.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         arena = np.frombuffer(mmap.mmap(-1, program["arena_bytes"], flags=flags), np.uint8)
         for offset, shape, dtype in program["tensors"]:
@@ -113,11 +114,11 @@ class Step:
         return {}
 
     def _start(self, values: list[tuple[int, str]]) -> Message:
-        """Gives lasting tensors their first values. Before that, nothing of the arena takes memory."""
-        self._tvm.get_global_func("runtime.NumThreads")()  # starts the threads
+        """Gives persistent tensors their first values. Until then, the arena takes no memory."""
+        self._tvm.get_global_func("runtime.NumThreads")()  # Starts the threads.
         gc.collect()
         c_library = ctypes.CDLL(None)
-        # What the runtime's pools outgrow goes back to the system, rather than into holes of the heap.
+        # Blocks that the runtime's pools outgrow go back to the system, not into holes of the heap.
         c_library.mallopt(_M_MMAP_THRESHOLD, _OF_ITS_OWN_BYTES)
         c_library.malloc_trim(0)
         self._before = _memory("RssAnon")
@@ -127,7 +128,7 @@ class Step:
         return {}
 
     def _fill(self, index: int, path: Path, number: int) -> None:
-        """Reads the array with this number in a file of equal ones straight into a tensor."""
+        """Reads array `number` of a file of equal arrays straight into a tensor."""
         array = self._arrays[index]
         with path.open("rb", buffering=0) as file:
             file.seek(number * array.nbytes)

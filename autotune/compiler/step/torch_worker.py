@@ -1,9 +1,9 @@
-"""A worker that trains in PyTorch, eager, as a user of PyTorch would, and times its steps.
+"""A worker that trains in PyTorch, in eager mode, as a PyTorch user would, and times its steps.
 
 Requests:
 
-- `{"op": "load", "step", "threads"}`: fields of a `TrainingStep`, and threads that PyTorch may use; runs one step.
-- `{"op": "run", "steps"}`: answers the seconds of each step, batch in and loss out.
+- `{"op": "load", "step", "threads"}`: fields of a `TrainingStep`, and threads that PyTorch may use. Runs one step.
+- `{"op": "run", "steps"}`: returns the seconds of each step, from batch in to loss out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autotune.workloads import Optimizer, TrainingStep, generated_feeds
 
 
 class _Loaded:
-    """A step in PyTorch, and the data that it is given."""
+    """A step in PyTorch, with its data."""
 
     def __init__(self, wanted: TrainingStep, threads: int) -> None:
         from autotune.workloads.capture import ModuleStep, TorchStep, torch
@@ -34,7 +34,7 @@ class _Loaded:
         self._given = generated_feeds(graph, wanted.seed)
 
     def run(self, steps: int) -> list[float]:
-        """Seconds of each of so many steps."""
+        """Runs some steps, and returns the seconds of each."""
         seconds = []
         for _ in range(steps):
             given = next(self._given)

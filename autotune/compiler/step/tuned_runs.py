@@ -1,4 +1,4 @@
-"""What tuned runs know of a step: their winners, one target, and how long a step would take."""
+"""Reads tuned runs for a step: their winners, their target, and the expected time of the step."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from autotune.workloads import (
 )
 from autotune.workloads.operators import Kernel
 
-# A kernel of a kind that nobody has measured is guessed at, with TVM's default schedule on one core in mind.
+# Rates to guess the time of kernels that were never measured, based on TVM's default schedule on one core.
 _GUESSED_FLOPS_A_SECOND = 1e9
 _GUESSED_BYTES_A_SECOND = 2e9
 
@@ -53,9 +53,9 @@ class StepRuns:
     """Finished kernel runs for one target.
 
     Attributes:
-        target: What their kernels were compiled for.
-        space: The space that they were found in.
-        winners: The fastest that is known of each kernel, by its name.
+        target: The target that their kernels were compiled for.
+        space: Their search space.
+        winners: The fastest known schedule of each kernel, by the kernel's name.
         cache: Folder that keeps compiled steps; None without a run.
     """
 
@@ -74,17 +74,17 @@ class StepRuns:
 
         Args:
             graph: The step.
-            report: Hears of libraries done, of all.
-            schedules: How kernels are to be computed, where it is not as the winners are.
+            report: Receives the number of libraries done, and their total.
+            schedules: Schedules of kernels that are not to be computed by their winners.
         """
         kernels = [task.kernel for task in tasks(graph)]
         chosen = {name: [winner] for name, winner in self.winners.items()} | dict(schedules or {})
         return step_library(kernels, chosen, self.target, self.space, self.cache, report)
 
     def seconds(self, graph: StepGraph) -> float:
-        """About how long a step takes: tuned kernels by their times, others by their size.
+        """Returns the approximate seconds of a step: tuned kernels by their times, others by their sizes.
 
-        Others run at the pace that was measured for untuned kernels of their operator and role, if it was.
+        The others run at the measured pace of untuned kernels of their operator and role, if there is one.
         """
         return sum(task.count * self._kernel_seconds(task.kernel) for task in tasks(graph))
 
@@ -96,7 +96,7 @@ class StepRuns:
 
     @cached_property
     def _untuned_pace(self) -> dict[tuple[str, str], float]:
-        """Measured over guessed time of untuned kernels, by operator and role."""
+        """Ratio of measured to guessed time of untuned kernels, by operator and role."""
         measured: defaultdict[tuple[str, str], float] = defaultdict(float)
         guessed: defaultdict[tuple[str, str], float] = defaultdict(float)
         for winner in self.winners.values():
@@ -107,15 +107,15 @@ class StepRuns:
         return {kind: seconds / guessed[kind] for kind, seconds in measured.items()}
 
     def layout(self, wanted: TrainingStep, parts: int = 1, segments: int = 0) -> LayoutName:
-        """The layout in which the whole step is fastest, of those whose kernels the runs all know.
+        """Returns the layout in which the whole step is fastest, among those whose kernels the runs all have.
 
         Args:
             wanted: The step.
-            parts: Micro-batches.
-            segments: Segments that are computed again.
+            parts: Number of micro-batches.
+            segments: Number of recomputed segments.
 
         Returns:
-            That layout; the target's usual one if neither is known in full.
+            This layout; the target's usual one if the runs have all kernels of none.
 
         Raises:
             UsageError: The step cannot be built.
@@ -140,11 +140,11 @@ def _kind(kernel: Kernel) -> tuple[str, str]:
 
 
 def step_runs(paths: Sequence[Path], *, triple: str = "") -> StepRuns:
-    """Reads runs; where two know a kernel, the faster schedule counts.
+    """Reads runs. If two have the same kernel, the faster schedule is taken.
 
     Args:
-        paths: Folders of finished kernel runs; without any, nothing is tuned.
-        triple: LLVM triple of the processor that the step is for: empty for this machine's, or ``ARM_TRIPLE``.
+        paths: Folders of finished kernel runs; if empty, nothing is tuned.
+        triple: LLVM triple of the step's processor: empty for this machine's, or ``ARM_TRIPLE``.
 
     Raises:
         UsageError: A run does not exist or has not ended, or the runs are for several targets or compiler options,
@@ -187,7 +187,7 @@ def _ms(winner: Winner) -> float:
 
 
 class _Sizes:
-    """Predicted peaks of a step's forms; a kernel is scheduled once for all of them."""
+    """Predicts the peak memory of a step's forms. A kernel is scheduled once for all of them."""
 
     def __init__(self, runs: StepRuns) -> None:
         self._runs = runs
@@ -195,7 +195,7 @@ class _Sizes:
         self._known: dict[str, StepFunction] = {}
 
     def of(self, graph: StepGraph) -> int:
-        """Bytes that a step needs at its peak."""
+        """Returns the peak memory of a step in bytes."""
         names = [task.kernel.name for task in tasks(graph)]
         for task in tasks(graph):
             name = task.kernel.name
@@ -210,7 +210,7 @@ class _Sizes:
 def form_sizes(
     wanted: TrainingStep, runs: StepRuns, layout: LayoutName
 ) -> list[tuple[StepForm, StepGraph, int]]:
-    """Every form of a step, the plain one first, with its predicted peak memory in bytes."""
+    """Returns every form of a step, the plain one first, with its predicted peak memory in bytes."""
     sizes = _Sizes(runs)
     return [(form, graph, sizes.of(graph)) for form, graph in wanted.forms(layout)]
 
@@ -226,10 +226,10 @@ def fitting_form(
 
     Args:
         wanted: The step.
-        runs: What is known of its kernels.
-        layouts: Layouts of the forms to choose from; a later one counts where no form of an earlier one fits.
-        limit: Bytes.
-        report: Hears of forms planned so far.
+        runs: Runs with its kernels.
+        layouts: Layouts of the forms. A later layout is used only if no form of an earlier one fits.
+        limit: Limit in bytes.
+        report: Receives the number of forms planned so far.
 
     Raises:
         UsageError: No form fits.

@@ -1,6 +1,6 @@
-"""What kernels are tuned for: targets, the search spaces of `search_spaces/`, limits of a device, and requests.
+"""Defines what kernels are tuned for: targets, search spaces (`search_spaces/`), device limits and requests.
 
-Plain data that a command can read without TVM."""
+It holds plain data, which a command can read without TVM."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What a kernel run was asked to do, frozen, and its form in `run.json`."""
+"""The request of a kernel run, frozen, and its form in `run.json`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autotune.workloads import Task, parse_kernel
 
 @dataclass(frozen=True)
 class Fleet:
-    """Devices behind a tracker: its address as `HOST:PORT`, and the key that it has them under."""
+    """Devices behind a tracker: its address as `HOST:PORT`, and the key under which it lists them."""
 
     tracker: str
     key: str
@@ -29,8 +29,8 @@ class Cores:
 
     Attributes:
         cluster: Name of a cluster, or `hybrid` for all of them.
-        cpus: Their numbers.
-        emulated: The emulated device whose model tells the times; empty where kernels run.
+        cpus: Numbers of the cores.
+        emulated: Name of the emulated device whose model computes the times; empty if kernels really run.
     """
 
     cluster: str
@@ -40,20 +40,20 @@ class Cores:
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """A kernel run.
+    """The request of one kernel run.
 
     Attributes:
         target: What to compile for.
         space: The search space.
-        workload: Name for people and for the folder: the model's, or the operator's.
+        workload: Name for display and for the run's folder: that of the model or of the operator.
         batch: Batch size, as the user gave it; None for a single operator.
         tasks: Distinct kernels with their counts.
-        trials: Candidates to measure in all.
+        trials: Total number of candidates to measure.
         seed: Seed of everything random, between 1 and 2^31-1.
-        fleet: Where the devices are; None for this host, or what stands in for the target on it.
-        cores: The cores that kernels are tuned for; None for all that there are.
-        start_from: Folders of earlier runs, whose best schedules of the same kernels are tried first.
-        records: Where databases of records are; empty without any.
+        fleet: The devices; None for this host, or for the stand-in of the target on this host.
+        cores: The cores that kernels are tuned for; None for all cores.
+        start_from: Folders of earlier runs. Their best schedules of the same kernels are tried first.
+        records: Paths of databases of records; may be empty.
     """
 
     target: TargetSpec
@@ -69,7 +69,7 @@ class TuneRequest:
     records: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, enough to carry the run on later."""
+        """Returns plain data, enough to continue the run later."""
         return {
             "kind": "kernels",
             "target": {
@@ -102,10 +102,10 @@ class TuneRequest:
 
     @classmethod
     def of_run(cls, run: Run) -> TuneRequest:
-        """What a run was asked to do.
+        """Returns the request of a run.
 
         Raises:
-            UsageError: It is no run of kernels.
+            UsageError: The run is not a kernel run.
             RecordError: Its request is damaged.
         """
         content = run.about.get("request", {})
@@ -121,7 +121,7 @@ class TuneRequest:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> TuneRequest:
-        """Reads what `to_json` wrote.
+        """Reads the output of `to_json`.
 
         Raises:
             RecordError: It is not the request of a kernel run, or it is damaged.
@@ -175,7 +175,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Written:
-    """A request as `run.json` has it."""
+    """A request as it is stored in `run.json`."""
 
     target: _Target
     space: Space

@@ -1,4 +1,4 @@
-"""Search spaces as data: `search_spaces/*.toml`, validated, with errors that say file, key and reason."""
+"""Search spaces as data: reads and validates `search_spaces/*.toml`. Errors name file, key and reason."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from autotune.reading import read_toml
 if TYPE_CHECKING:
     from autotune.compiler.formulations import Formulation
 
-_LARGEST = 2**53 - 1  # What JSON keeps exactly.
+_LARGEST = 2**53 - 1  # The largest integer that JSON represents exactly.
 PositiveInt = Annotated[int, Field(gt=0, le=_LARGEST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=_LARGEST)]
 Times = Annotated[int, Field(gt=0, le=100_000)]
-"""A number of schedules or of measurements; beyond that no search would end."""
+"""A number of schedules or of measurements. The limit keeps a search from running forever."""
 Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=256)]
 Vectors = Annotated[tuple[Literal[1, 2, 4, 8, 16], ...], Field(min_length=1)]
-"""Widths that OpenCL has vectors of, without three, whose neighbours lie four apart."""
+"""OpenCL's vector widths, except 3: vectors of three elements lie four elements apart."""
 Flags = Annotated[tuple[bool, ...], Field(min_length=1)]
 ThreadAxis = Literal["blockIdx.x", "blockIdx.y", "vthread.x", "threadIdx.x", "threadIdx.y"]
 
@@ -143,7 +143,7 @@ class ByGroups(ByTiles):
     )
 
     def image_choices(self, limits: Limits) -> Sequence[bool]:
-        """Whether an operand may be read as an image on such a device."""
+        """Returns the choices for reading an operand as an image on a device with such limits."""
         return self.images if limits.image_buffer_max else (False,)
 
 
@@ -417,7 +417,7 @@ class Limits(_Strict):
     )
 
     def refused(self, group: Sequence[int], local_bytes: int, buffer_bytes: int = 0) -> str:
-        """What of a launch the device does not allow, in words; empty where it can run it.
+        """Returns the reason why the device cannot run a launch; an empty string if it can.
 
         Args:
             group: Work-items of a work-group in each dimension.
@@ -460,7 +460,7 @@ class Limits(_Strict):
         return ", ".join(filter(None, parts))
 
     def within(self, other: Limits) -> Limits:
-        """What both allow."""
+        """Returns the limits that satisfy both."""
         given = other.model_fields_set
         narrower = {
             "max_threads_per_block": min(self.max_threads_per_block, other.max_threads_per_block),
@@ -514,7 +514,7 @@ class Compile(_Strict):
     )
 
     def llvm_options(self) -> list[str]:
-        """The options as TVM's `cl-opt` wants them."""
+        """Returns the options in the form of TVM's `cl-opt`."""
         options = []
         if self.llvm_unroll_threshold is not None:
             options.append(f"-unroll-threshold-aggressive:uint={self.llvm_unroll_threshold}")
@@ -607,7 +607,7 @@ class Measure(_Strict):
     )
 
     def allowed(self, *, half: bool) -> float:
-        """Largest relative error of a right result."""
+        """Returns the largest relative error that counts as correct."""
         return max(self.tolerance, self.half_tolerance) if half else self.tolerance
 
 
@@ -636,26 +636,26 @@ class Space(_Strict):
     )
 
     def preferred(self, fitting: Sequence[Formulation]) -> Sequence[Formulation]:
-        """The formulations to try of those that fit a kernel."""
+        """Returns the formulations to try, out of those that fit a kernel."""
         alone = {rule.kind for rule in self.rules if isinstance(rule, ByTiles) and rule.alone}
         return [one for one in fitting if one.rule in alone] or fitting
 
     @property
     def tolerance(self) -> float:
-        """Largest relative error of any right result of the space."""
+        """The largest relative error that counts as correct for any kernel of the space."""
         half = any(isinstance(rule, ImplicitGemm) and any(rule.half) for rule in self.rules)
         return self.measure.allowed(half=half)
 
     def without_threads(self) -> Space:
-        """The same space for kernels too small to share among threads."""
+        """Returns the same space without threads, for kernels too small to share among threads."""
         rules = tuple(map(_without_threads, self.rules))
         return self.model_copy(update={"rules": rules})
 
     def with_half_storage(self) -> Space:
-        """The same space with kernels that keep operands in half precision.
+        """Returns the same space, with kernels that may store operands in half precision.
 
         Raises:
-            UsageError: It has no rule that does so.
+            UsageError: No rule of the space can do so.
         """
         if not any(isinstance(rule, ImplicitGemm) for rule in self.rules):
             raise UsageError(
@@ -672,7 +672,7 @@ class Space(_Strict):
 
 
 def folder() -> Path:
-    """The folder of the shipped spaces: in the wheel, or at the root of a checkout."""
+    """Returns the folder of the shipped spaces: in the wheel, or at the root of a checkout."""
     packaged = Path(__file__).parents[2] / "_search_spaces"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "search_spaces"
 
@@ -723,5 +723,5 @@ def _without_threads(rule: Rule) -> Rule:
 
 
 def schema_text() -> str:
-    """The JSON Schema of a search-space file, as shipped in `search_spaces/schema.json`."""
+    """Returns the JSON Schema of a search-space file, as shipped in `search_spaces/schema.json`."""
     return json.dumps(Space.model_json_schema(), indent=2, sort_keys=True) + "\n"

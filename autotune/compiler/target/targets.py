@@ -1,4 +1,4 @@
-"""The targets a user can name, and the TVM target each becomes."""
+"""The targets that a user can name, and the TVM target of each."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from autotune.reading import SMALL, read_json
 
 Family = Literal["cpu", "opencl"]
 ARM_TRIPLE = "aarch64-linux-gnu"
-# TVM's names of an OpenCL device's limits; work-items of a work-group have two.
+# TVM's names for an OpenCL device's limits. There are two for the number of work-items of a work-group.
 _WORK_ITEMS = ("max_threads_per_block", "max_num_threads")
 _LOCAL_MEMORY = "max_shared_memory_per_block"
 _SUB_GROUP = "thread_warp_size"
-# What a file may say of a target: attributes that describe the device. TVM and LLVM have others, some of which load
-# code (`cl-opt`, `libs`).
+# Attributes that a target file may set: those that describe the device. TVM and LLVM have others, some of which
+# load code (`cl-opt`, `libs`).
 _WHOLE = range(-1, 1 << 31)
 _ATTRIBUTES: Mapping[str, type | range] = {
     "kind": str,
@@ -49,15 +49,15 @@ _WORD = re.compile(r"[+\-]?[\w.,/()@ -]{0,100}")
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """A target by name, before TVM has seen it.
+    """A named target, before TVM checks it.
 
     Attributes:
-        name: What the user types after `--target`.
+        name: Its name on the command line, after `--target`.
         family: `cpu` for LLVM code, `opencl` for OpenCL C.
-        space_file: Name of its file in `search_spaces/`.
+        space_file: Name of its search-space file in `search_spaces/`.
         description: One line for `autotune targets`.
         triple: LLVM triple of the host code; empty means this machine's.
-        tvm: TVM target as a dictionary; host features and limits are filled in by `tvm_target`.
+        tvm: TVM target as a dictionary; `tvm_target` adds host features and limits.
     """
 
     name: str
@@ -192,7 +192,7 @@ def check_attributes(tvm: Mapping[str, Any]) -> None:
         tvm: The target as a dictionary, from a file.
 
     Raises:
-        UsageError: An attribute is not known here, or has a value of another form.
+        UsageError: An attribute is unknown, or its value has the wrong type or range.
     """
     for key, value in tvm.items():
         _check_attribute(key, value)
@@ -221,7 +221,7 @@ def _check_attribute(key: str, value: Any) -> None:
 
 
 def given_limits(tvm: Mapping[str, Any]) -> spaces.Limits:
-    """The limits that an OpenCL target's own description gives."""
+    """Returns the limits that an OpenCL target's description contains."""
     given = {
         "max_threads_per_block": min((tvm[key] for key in _WORK_ITEMS if key in tvm), default=None),
         "max_local_memory_bytes": tvm.get(_LOCAL_MEMORY),
@@ -231,17 +231,17 @@ def given_limits(tvm: Mapping[str, Any]) -> spaces.Limits:
 
 
 def on_cores(spec: TargetSpec, count: int) -> TargetSpec:
-    """The target with as many cores as kernels may use: the rules cut parallel loops by their number."""
+    """Returns the target with a number of cores. The rules split parallel loops by this number."""
     return replace(spec, tvm=tuple({**dict(spec.tvm), "num-cores": count}.items()))
 
 
 def same_code(one: TargetSpec, other: TargetSpec) -> bool:
-    """Whether two targets' kernels go into one step or library: they may be for unlike numbers of cores."""
+    """Returns whether kernels of two targets can be in one step or library. Their numbers of cores may differ."""
     return on_cores(one, 1) == on_cores(other, 1)
 
 
 def _from_tag(path: Path, tag: str) -> dict[str, Any]:
-    """What a tag of TVM's stands for."""
+    """Returns the TVM target of one of TVM's tags, as a dictionary."""
     from tvm.target import Target
 
     try:
@@ -260,7 +260,7 @@ def _from_tag(path: Path, tag: str) -> dict[str, Any]:
 
 
 def _processor(path: Path, content: dict[str, Any]) -> TargetSpec:
-    """The target whose space and runner fit an LLVM target."""
+    """Returns the target whose space and runner fit an LLVM target."""
     triple = str(content.get("mtriple", ""))
     parts = triple.split("-")
     if not triple or (parts[0] == platform.machine() and "linux" in parts):
@@ -275,7 +275,7 @@ def _processor(path: Path, content: dict[str, Any]) -> TargetSpec:
 
 
 def _defaults(base: TargetSpec) -> dict[str, Any]:
-    """What a file need not say."""
+    """Returns values for keys that a target file may omit."""
     cores = dict(base.tvm).get("num-cores")
     return {} if cores is None else {"num-cores": cores}
 
@@ -297,9 +297,9 @@ def _known_processor(mcpu: str, triple: str) -> bool:
 
 
 def host_features() -> dict[str, Any]:
-    """LLVM's name of this processor, and the features it should have by that name but lacks here.
+    """Returns LLVM's name of this processor, the number of cores, and features that it lacks despite that name.
 
-    Virtual machines hide features of the processor they run on; code that used them would die by SIGILL.
+    Virtual machines hide features of their processor. Code that uses a hidden feature would be killed by SIGILL.
     """
     from tvm.target import Target, codegen
 
@@ -334,11 +334,11 @@ def _cpuinfo_flags() -> set[str]:
 def tvm_target(
     spec: TargetSpec, limits: spaces.Limits | None, options: spaces.Compile | None = None
 ) -> Any:
-    """Builds the `tvm.target.Target`, host included.
+    """Builds the `tvm.target.Target`, with its host.
 
     Args:
         spec: The target.
-        limits: Work-group limits of an OpenCL target's space; they do not override the target's own.
+        limits: Work-group limits of an OpenCL target's space. The target's own limits have precedence.
         options: How tuned kernels are compiled; None for untuned ones.
 
     Raises:
@@ -356,7 +356,8 @@ def tvm_target(
     if limits is not None:
         content.setdefault("max_threads_per_block", limits.max_threads_per_block)
         content.setdefault("max_shared_memory_per_block", limits.max_local_memory_bytes)
-        # With more, TVM 0.27 adds up a sub-group's items with barriers that other items never reach: a deadlock.
+        # With a larger value, TVM 0.27 adds up a sub-group's items with barriers that other items never reach: a
+        # deadlock.
         content["thread_warp_size"] = 1
     if "mcpu" in content and not _known_processor(content["mcpu"], spec.triple):
         raise UsageError(

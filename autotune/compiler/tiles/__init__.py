@@ -1,7 +1,7 @@
-"""Tiles: the decisions of our own schedule rules, as plain numbers. No TVM here.
+"""Tiles: the decisions of our own schedule rules, as plain numbers. This package does not import TVM.
 
-Each module has the tiles of one rule: what can be drawn and changed, what fits a device, and features for the
-cost model."""
+Each module has the tiles of one rule: how they are drawn and changed, which fit a device, and their features for
+the cost model."""
 
 import lazy_loader
 

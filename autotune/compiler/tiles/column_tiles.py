@@ -1,4 +1,4 @@
-"""Tiles of sums over rows on a CPU: no TVM here."""
+"""Tiles of column reductions on a CPU. This module does not import TVM."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from autotune.compiler.tiles.tile_space import TileSpace, dividing, names_of
 
 @dataclass(frozen=True)
 class Rows:
-    """Sums over the rows of a matrix, block by block.
+    """The sizes of sums over the rows of a matrix, block by block.
 
     Attributes:
-        blocks: Blocks of rows, which are summed on their own.
-        sums: Sums that are taken at once.
-        columns: Columns, which are neighbours in memory.
-        rows: Rows of a block.
+        blocks: Number of blocks of rows. Each block is summed on its own.
+        sums: Number of sums that are computed together.
+        columns: Number of columns, which are contiguous in memory.
+        rows: Number of rows in a block.
     """
 
     blocks: int
@@ -31,11 +31,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class ColumnTile:
-    """Every decision of the schedule.
+    """All decisions of a column reduction's schedule.
 
     Attributes:
         columns: Neighbouring columns whose sums are kept in registers, as vectors.
-        unrolled: Rows that are straight-line code.
+        unrolled: Rows that are unrolled into straight-line code.
     """
 
     columns: int
@@ -46,12 +46,12 @@ ROW_DECISIONS = names_of(ColumnTile)
 
 
 class ColumnTiles(TileSpace[ColumnTile]):
-    """The tiles of sums over rows that a rule has.
+    """The tiles that a rule allows for a column reduction.
 
     Args:
-        rows: What is cut.
-        rule: The choices.
-        seed: Seed of what is drawn.
+        rows: The sizes to tile.
+        rule: The allowed values.
+        seed: Seed of the random draws.
     """
 
     def __init__(self, rows: Rows, rule: ColumnReduction, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Tiles of a depthwise convolution and its gradients on a GPU: no TVM here."""
+"""Tiles of a depthwise convolution and its gradients on a GPU. This module does not import TVM."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from autotune.compiler.tiles.tile_space import TileSpace, dividing, names_of
 
 @dataclass(frozen=True)
 class Window:
-    """A depthwise kernel, each of whose planes (a channel of an image) is computed by itself.
+    """The sizes of a depthwise kernel. Each plane (one channel of one image) is computed by itself.
 
     Attributes:
-        filters: Whether its result is filters, summed over all pixels; else images.
-        channels: Filters of the result; 1 for images, whose planes are all alike.
-        planes: Planes: of the images, or those that are summed to a filter.
-        rows, columns: Of a plane, padded; with a strided data gradient, of one of its phases.
-        phases: Pixels of a position: rows and columns of the stride with a data gradient, else 1 and 1.
-        taps: Rows and columns of the filter that a pixel takes.
-        stride, dilation: Steps from a pixel to the next in what is read, and from a tap to the next.
+        filters: Whether the result is filters, summed over all pixels; otherwise it is images.
+        channels: Number of filters in the result; 1 for images, since all their planes are alike.
+        planes: Number of planes of the images, or of planes that are summed into one filter.
+        rows, columns: Padded size of a plane; for a strided data gradient, of one of its phases.
+        phases: Pixels of a position, as rows and columns: the stride for a data gradient, otherwise 1 and 1.
+        taps: Rows and columns of the filter that contribute to a pixel.
+        stride, dilation: Steps in the input from one pixel to the next, and from one tap to the next.
     """
 
     filters: bool
@@ -39,13 +39,13 @@ class Window:
 
 @dataclass(frozen=True)
 class DepthwiseTile:
-    """Every decision of a depthwise kernel's schedule.
+    """All decisions of a depthwise kernel's schedule.
 
     Attributes:
-        planes: Planes of a work-group: side by side where images are made, one after the other where filters are.
-        row_items, column_items: Work-items along a plane.
+        planes: Planes of a work-group: in parallel if the result is images, one after the other if it is filters.
+        row_items, column_items: Work-items along the rows and columns of a plane.
         rows, columns: Neighbouring positions of a work-item.
-        image: Whether what windows see is read as an image, and of a sum over planes dy too; see `image_reads`.
+        image: Whether the input is read as an image; for a sum over planes, also dy. See `image_reads`.
     """
 
     planes: int
@@ -57,17 +57,17 @@ class DepthwiseTile:
 
 
 WINDOW_DECISIONS = names_of(DepthwiseTile, "image")
-"""Decisions that a sketch samples."""
+"""Decisions that are sampled in a sketch."""
 
 
 class DepthwiseTiles(TileSpace[DepthwiseTile]):
-    """The tiles of a depthwise kernel that a rule has and a device can run.
+    """The tiles that a rule allows for a depthwise kernel and that a device can run.
 
     Args:
-        window: What is cut.
-        rule: The choices.
-        limits: What a work-group may use.
-        seed: Seed of what is drawn.
+        window: The sizes to tile.
+        rule: The allowed values.
+        limits: Limits of a work-group.
+        seed: Seed of the random draws.
     """
 
     def __init__(self, window: Window, rule: Depthwise, limits: Limits, seed: int) -> None:
@@ -82,27 +82,27 @@ class DepthwiseTiles(TileSpace[DepthwiseTile]):
         super().__init__(DepthwiseTile, choices, seed)
         self.window = window
         self._limits = limits
-        # A large filter fills the registers for a single pixel.
+        # A large filter fills the registers even for a single pixel.
         self._most = max(rule.most_registers, self.registers(DepthwiseTile(1, 1, 1, 1, 1)))
-        # A small plane has no more items than pixels.
+        # A small plane cannot have more work-items than pixels.
         along = () if window.filters else ("planes",)
         most = math.prod(max(choices[name]) for name in (*along, "row_items", "column_items"))
         self._fewest = min(most, max(rule.fewest_items, limits.sub_group_size))
 
     def items(self, tile: DepthwiseTile) -> int:
-        """Work-items of a work-group."""
+        """Returns the number of work-items in a work-group."""
         along = 1 if self.window.filters else tile.planes
         return along * tile.row_items * tile.column_items
 
     def registers(self, tile: DepthwiseTile) -> int:
-        """Values that a work-item holds: what it reads, what it multiplies that by, and what it sums."""
+        """Returns the number of values that a work-item holds: its inputs, its filter values and its sums."""
         window = self.window
         own = tile.rows * tile.columns * math.prod(window.phases)
         filters = math.prod(window.taps) * math.prod(window.phases)
         return self.seen(tile) + own + filters
 
     def seen(self, tile: DepthwiseTile) -> int:
-        """Elements under the windows of a work-item's positions."""
+        """Returns the number of input elements under the windows of a work-item's positions."""
         window = self.window
         return math.prod(
             (size - 1) * stride + (taps - 1) * dilation + phases
@@ -118,8 +118,8 @@ class DepthwiseTiles(TileSpace[DepthwiseTile]):
         items = self.items(tile)
         sizes = (tile.column_items, tile.row_items, tile.planes)
         if window.filters:
-            # One dimension: a tree adds up what all items have. With a single item along an axis, TVM makes one
-            # loop of that axis' steps and neighbours.
+            # The group has one dimension, because a tree adds up the values of all work-items. With a single item
+            # along an axis, TVM merges that axis' steps and neighbours into one loop.
             if tile.row_items == 1 or tile.column_items == 1:
                 return False
             sizes = (items, 1, 1)

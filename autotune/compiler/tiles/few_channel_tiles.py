@@ -1,4 +1,4 @@
-"""Tiles of convolutions of images of few channels, and of their data gradients, on a GPU: no TVM here."""
+"""Tiles of convolutions of images with few channels, and their data gradients, on a GPU. No TVM import here."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ _VECTOR = 4
 
 @dataclass(frozen=True)
 class Layer:
-    """What makes an image of another one, by positions: pixels, or the stride's phases with a data gradient.
+    """The sizes of a kernel that computes one image from another, position by position.
+
+    A position is a pixel; for a data gradient, it is one pixel for each phase of the stride.
 
     Attributes:
-        gradient: Whether it is a data gradient, all of whose phases share a window.
+        gradient: Whether the kernel is a data gradient. Then all phases share a window.
         images, channels: Of the result.
-        rows, columns: Positions, padded.
-        phases: Rows and columns of pixels of a position; 1 and 1 of a forward pass.
-        summed: Channels of what is read.
-        window: Rows and columns of it that a position takes.
+        rows, columns: Number of positions, padded.
+        phases: Rows and columns of pixels of a position; 1 and 1 for a forward pass.
+        summed: Number of input channels, which are summed over.
+        window: Rows and columns of the input that a position uses.
         taps: Rows and columns of the filter.
-        stride: Steps from one position to the next in what is read.
+        stride: Steps in the input from one position to the next.
     """
 
     gradient: bool
@@ -44,14 +46,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class LayerTile:
-    """Every decision of a schedule.
+    """All decisions of a schedule for few channels.
 
     Attributes:
-        channels: Channels of the result that a work-item has.
+        channels: Channels of the result that a work-item computes.
         channel_items, row_items, column_items: Work-items of a work-group along channels and positions.
         rows, columns: Neighbouring positions of a work-item.
-        deep: Channels of what is read whose taps are gathered at once.
-        image: Whether what windows see is read as an image; see `image_reads`.
+        deep: Input channels whose taps are gathered at once.
+        image: Whether the input is read as an image; see `image_reads`.
     """
 
     channels: int
@@ -65,22 +67,22 @@ class LayerTile:
 
     @property
     def items(self) -> int:
-        """Work-items of a work-group."""
+        """Number of work-items in a work-group."""
         return self.channel_items * self.row_items * self.column_items
 
 
 LAYER_DECISIONS = names_of(LayerTile, "image")
-"""Decisions that a sketch samples."""
+"""Decisions that are sampled in a sketch."""
 
 
 class LayerTiles(TileSpace[LayerTile]):
-    """The tiles of such a layer that a rule has and a device can run.
+    """The tiles that a rule allows for a layer with few channels and that a device can run.
 
     Args:
-        layer: What is cut.
-        rule: The choices.
-        limits: What a work-group may use.
-        seed: Seed of what is drawn.
+        layer: The sizes to tile.
+        rule: The allowed values.
+        limits: Limits of a work-group.
+        seed: Seed of the random draws.
     """
 
     def __init__(self, layer: Layer, rule: FewChannels, limits: Limits, seed: int) -> None:
@@ -100,51 +102,51 @@ class LayerTiles(TileSpace[LayerTile]):
         super().__init__(LayerTile, choices, seed)
         self.layer = layer
         self.staged = limits.local_memory == "local"
-        """Whether taps go through local memory, rather than straight into registers."""
+        """Whether taps go through local memory; otherwise they go straight into registers."""
         self._limits = limits
         neighbours = (layer.phases[1] * layer.window[1],) if layer.gradient else choices["channels"]
         self.vector = math.gcd(*neighbours, _VECTOR)
-        """Taps that are read at once."""
-        # Many phases fill the registers for a single position, and a large filter the program.
+        """Number of taps that are read at once."""
+        # Many phases fill the registers even for a single position. A large filter makes the program too long.
         least = LayerTile(**{name: min(choices[name]) for name in LAYER_DECISIONS}, image=False)
         self._most_registers = max(rule.most_registers, self.registers(least))
         self._most_unrolled = max(rule.most_unrolled, self.multiplied(least))
-        # A small image has no more items than positions.
+        # A small image cannot have more work-items than positions.
         most = max(choices["row_items"]) * max(choices["column_items"])
         self._fewest = min(most, max(rule.fewest_items, limits.sub_group_size))
 
     def results(self, tile: LayerTile) -> int:
-        """Results of a work-item."""
+        """Returns the number of results of a work-item."""
         return tile.channels * tile.rows * tile.columns * math.prod(self.layer.phases)
 
     def seen(self, tile: LayerTile) -> int:
-        """Elements that a work-item reads at once: under its windows, or under one column of them."""
+        """Returns the number of elements that a work-item reads at once: its windows, or one column of them."""
         layer = self.layer
         high = (tile.rows - 1) * layer.stride[0] + layer.window[0]
         wide = (tile.columns - 1) * layer.stride[1] + 1
         return high * (wide + layer.window[1] - 1 if layer.gradient else wide)
 
     def registers(self, tile: LayerTile) -> int:
-        """Values that a work-item holds: results, what its windows see, and the taps that meet a row of it."""
+        """Returns the number of values that a work-item holds: results, inputs, and taps for one row of inputs."""
         layer = self.layer
         taps = layer.phases[1] * layer.window[1] if layer.gradient else tile.channels
         return self.results(tile) + self.seen(tile) + taps
 
     def multiplied(self, tile: LayerTile) -> int:
-        """Multiply-adds of a work-item in straight-line code."""
+        """Returns the number of multiply-adds of a work-item in straight-line code."""
         high, wide = self.layer.taps
         return (
             tile.channels * tile.rows * tile.columns * high * (wide if self.layer.gradient else 1)
         )
 
     def gathered(self, tile: LayerTile) -> int:
-        """Taps that a work-group gathers at once, with those that no pixel has."""
+        """Returns the number of taps that a work-group gathers at once, including taps that no pixel uses."""
         layer = self.layer
         channels = tile.channels * tile.channel_items
         return tile.deep * channels * math.prod(layer.phases) * math.prod(layer.window)
 
     def local_bytes(self, tile: LayerTile) -> int:
-        """Local memory of a work-group."""
+        """Returns the bytes of local memory of a work-group."""
         return self.gathered(tile) * _FLOAT_BYTES if self.staged else 0
 
     def fits(self, tile: LayerTile) -> bool:

@@ -1,4 +1,4 @@
-"""Tiles of a matrix product on a GPU, and what they ask of a device: no TVM here, so they cost microseconds."""
+"""Tiles of a matrix product on a GPU, and what they need from a device. Without TVM, they cost microseconds."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from autotune.compiler.target import ImplicitGemm, Limits
 from autotune.compiler.tiles.tile_space import Choices, TileSpace, dividing, names_of
 
 PADDING, BANKS = 4, 16
-"""Rows of a tile in local memory are so much longer than a multiple of the banks, where they are written across."""
+"""Rows of a tile in local memory are padded to `PADDING` floats beyond a multiple of `BANKS`, if written across."""
 
 SHARES = ("row_each", "column_each")
-"""Loads of a work-item from each operand's tile, of a tile that is pipelined."""
+"""Number of loads of a work-item from each operand's tile, if the tile is pipelined."""
 
 EACH = (1, 2, 3, 4, 6, 8, 12, 16)
-"""What those may be."""
+"""Allowed values of `SHARES`."""
 
 _FLOAT_BYTES = 4
 _ALIKE = 16
-"""Times that arrays may differ in size where TVM puts one in the place of another."""
+"""Largest ratio of the sizes of two arrays for which TVM places one in the memory of the other."""
 _SMALL = 1 << 18
-"""Most results of a product whose work-items may share a reduction."""
+"""Largest number of results of a product whose work-items may share a reduction."""
 _MANY = 256
-"""Columns beside few rows, below which nothing is gained by another way of theirs."""
+"""Fewest columns, beside few rows, for which a separate path for the columns can pay off."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product: batch x rows x columns sums over depth, all padded to lengths that tiles divide.
+    """The sizes of a product: batch x rows x columns sums over depth. All are padded to lengths that tiles divide.
 
     Attributes:
-        rows_along, columns_along: Whether an operand's neighbours in memory follow the reduction.
-        batch: Products of equal sizes.
+        rows_along, columns_along: Whether the operand is contiguous in memory along the reduction.
+        batch: Number of products of equal size.
         rows, columns, depth: Extents of the result and of the reduction.
-        transformed: Whether its operands are transforms, which kernels of their own have put into memory.
+        transformed: Whether the operands are transforms, which separate kernels have written to memory.
     """
 
     rows_along: bool
@@ -53,22 +53,24 @@ class Product:
 
 @dataclass(frozen=True)
 class ProductTile:
-    """Every decision of a product's schedule. A work-group has strided x items x vector rows, and as many columns.
+    """All decisions of a product's schedule.
+
+    A work-group computes strided x items x vector rows, and columns likewise.
 
     Attributes:
         parts: Work-groups that share a reduction.
-        slices: Work-items that share what a work-group gathers of it at once.
-        row_strided, column_strided: Parts of a work-item's rows and columns that lie apart.
-        row_items, column_items: Work-items along them.
-        row_vector, column_vector: Neighbours in each part.
+        slices: Work-items that share the part of the reduction that a work-group gathers at once.
+        row_strided, column_strided: Separate (strided) parts of a work-item's rows and columns.
+        row_items, column_items: Work-items along rows and columns.
+        row_vector, column_vector: Neighbouring rows or columns in each part.
         deep: Steps of the reduction that are gathered at once.
-        unrolled: Those of them that are straight-line code.
+        unrolled: How many of these steps are straight-line code.
         row_load, column_load: Elements of a load from global memory.
-        staged: Whether operands go through local memory, rather than straight into registers.
-        pipelined: Whether the next tile is gathered, into registers, while one is multiplied.
-        straight: Whether the columns go straight into registers though the rows are staged.
+        staged: Whether operands go through local memory; otherwise they go straight into registers.
+        pipelined: Whether the next tile is gathered into registers while the current one is multiplied.
+        straight: Whether the columns go straight into registers although the rows are staged.
         row_image, column_image: Whether an operand is read as an image; see `image_reads`.
-        half: Whether operands are kept in half precision on their way; see `half_storage`.
+        half: Whether operands are stored in half precision on their way; see `half_storage`.
     """
 
     parts: int
@@ -92,32 +94,32 @@ class ProductTile:
 
     @cached_property
     def items(self) -> int:
-        """Work-items of a work-group."""
+        """Number of work-items in a work-group."""
         return self.slices * self.row_items * self.column_items
 
     @cached_property
     def rows(self) -> int:
-        """Rows of a work-group."""
+        """Number of rows of a work-group."""
         return self.row_strided * self.row_items * self.row_vector
 
     @cached_property
     def columns(self) -> int:
-        """Columns of a work-group."""
+        """Number of columns of a work-group."""
         return self.column_strided * self.column_items * self.column_vector
 
     @property
     def own_rows(self) -> int:
-        """Rows of a work-item."""
+        """Number of rows of a work-item."""
         return self.row_strided * self.row_vector
 
     @property
     def own_columns(self) -> int:
-        """Columns of a work-item."""
+        """Number of columns of a work-item."""
         return self.column_strided * self.column_vector
 
     @property
     def accumulators(self) -> int:
-        """Results that a work-item keeps in registers."""
+        """Number of results that a work-item keeps in registers."""
         return self.own_rows * self.own_columns
 
     @property
@@ -127,7 +129,7 @@ class ProductTile:
 
     @property
     def registers(self) -> int:
-        """Values that a work-item keeps in registers: results, operands of unrolled steps, what is read ahead."""
+        """Number of values that a work-item keeps in registers: results, unrolled operands, and prefetches."""
         row_steps = 1 if self.staged else self.unrolled
         column_steps = 1 if self.columns_staged else self.unrolled
         operands = self.own_rows * row_steps + self.own_columns * column_steps
@@ -135,13 +137,13 @@ class ProductTile:
         return self.accumulators + operands + (ahead if self.pipelined else 0)
 
     def shared_evenly(self) -> bool:
-        """Whether the work-items of a work-group gather equal shares of the operands' tiles."""
+        """Returns whether the work-items of a work-group gather equal shares of the operands' tiles."""
         return self.deep * self.rows % (self.items * self.row_load) == 0 and (
             self.straight or self.deep * self.columns % (self.items * self.column_load) == 0
         )
 
     def summed_evenly(self) -> bool:
-        """Whether the slices' work-items add equal shares of what these found, whole rows or parts of one."""
+        """Returns whether the work-items of slices add equal shares of the sums: whole rows or parts of one."""
         row = self.column_vector
         for items in (self.row_items, self.slices):
             if row % items and items % row:
@@ -151,16 +153,16 @@ class ProductTile:
 
     @property
     def row_each(self) -> int:
-        """Loads of a work-item from the tile of the rows."""
+        """Number of loads of a work-item from the tile of the rows."""
         return self.deep * self.rows // (self.items * self.row_load)
 
     @property
     def column_each(self) -> int:
-        """Loads of a work-item from the tile of the columns."""
+        """Number of loads of a work-item from the tile of the columns."""
         return self.deep * self.columns // (self.items * self.column_load)
 
     def prefetched_in_blocks(self, product: Product) -> bool:
-        """Whether what a work-item reads ahead is a block of each operand's tile."""
+        """Returns whether each work-item prefetches a rectangular block of each operand's tile."""
         sides = (
             (product.rows_along, self.rows, self.row_load, self.row_each),
             (product.columns_along, self.columns, self.column_load, self.column_each),
@@ -173,12 +175,12 @@ class ProductTile:
         )
 
     def groups(self, product: Product) -> int:
-        """Work-groups of the launch."""
+        """Returns the number of work-groups of the launch."""
         tiles = (product.rows // self.rows) * (product.columns // self.columns)
         return tiles * product.batch * self.parts
 
     def local_bytes(self, product: Product) -> int:
-        """Local memory of a work-group."""
+        """Returns the bytes of local memory of a work-group."""
         row = _padded(self.rows) if product.rows_along else self.rows
         column = _padded(self.columns) if product.columns_along else self.columns
         gathered = [
@@ -187,15 +189,16 @@ class ProductTile:
         ]
         if self.slices == 1:
             return sum(gathered) * _FLOAT_BYTES
-        # Each part that lies apart has sums of the whole tile.
+        # Each separate (strided) part has sums of the whole tile.
         apart = self.row_strided * self.column_strided
         sums = self.slices * self.rows * self.columns * apart
-        # TVM puts them where operands of their type were, unless one is too small or too large for the other.
+        # TVM puts them into memory of operands of the same type, unless one is much smaller or larger than the
+        # other.
         alike = [one for one in gathered if sums <= _ALIKE * one and one <= _ALIKE * sums]
         return (sum(gathered) + sums - min(sums, max(alike, default=0))) * _FLOAT_BYTES
 
     def features(self, product: Product) -> NDArray[np.float32]:
-        """What a cost model needs to know, sizes as logarithms to the base 2."""
+        """Returns features for a cost model. Sizes are logarithms to base 2."""
         groups, items = self.groups(product), self.items
         loads = self.deep * (self.rows / self.row_load + self.columns / self.column_load)
         sizes = (
@@ -218,28 +221,28 @@ class ProductTile:
 
 
 def _padded(extent: int) -> int:
-    """Floats from one row of a tile in local memory to the next, so that rows begin in different banks."""
+    """Returns the row stride, in floats, of a tile in local memory, so that rows begin in different banks."""
     return extent + (PADDING - extent) % BANKS
 
 
 FLAGS = ("staged", "pipelined", "straight", "row_image", "column_image", "half")
-"""Decisions that make another sketch."""
+"""Decisions that need a different sketch."""
 
 SHARED = ("parts", "slices")
-"""Decisions that only a sketch samples where a reduction is shared so."""
+"""Decisions that are sampled only in sketches whose reduction is shared in this way."""
 
 OWN = names_of(ProductTile, *SHARED, *FLAGS)
-"""Decisions that every sketch samples."""
+"""Decisions that are sampled in every sketch."""
 
 
 class ProductTiles(TileSpace[ProductTile]):
-    """The tiles of a product that a rule has and a device can run.
+    """The tiles that a rule allows for a product and that a device can run.
 
     Args:
-        product: What is cut.
-        rule: The choices.
-        limits: What a work-group may use.
-        seed: Seed of what is drawn.
+        product: The sizes to tile.
+        rule: The allowed values.
+        limits: Limits of a work-group.
+        seed: Seed of the random draws.
     """
 
     def __init__(self, product: Product, rule: ImplicitGemm, limits: Limits, seed: int) -> None:
@@ -247,7 +250,7 @@ class ProductTiles(TileSpace[ProductTile]):
         self.product = product
         self._rule = rule
         self._limits = limits
-        # A small product has no more items than results, nor than what they gather.
+        # A small product cannot have more work-items than results, or than elements to gather.
         most = max(self.choices["row_items"]) * max(self.choices["column_items"])
         if any(self.choices["staged"]):
             most = min(most, max(self.choices["deep"]) * min(product.rows, product.columns))
@@ -259,7 +262,7 @@ class ProductTiles(TileSpace[ProductTile]):
         return tile.features(self.product)
 
     def together(self) -> Mapping[tuple[str, ...], Callable[..., bool]]:
-        """See `TileSpace`: cuts without rest; an uneven one would take the guard off the result's stores."""
+        """See `TileSpace`: even splits. An uneven one would remove the guard on the result's stores."""
         rows, columns, depth = self.product.rows, self.product.columns, self.product.depth
         return {
             ("row_strided", "row_items", "row_vector"): lambda *cut: rows % math.prod(cut) == 0,
@@ -272,18 +275,18 @@ class ProductTiles(TileSpace[ProductTile]):
         }
 
     def settled(self, tile: ProductTile) -> ProductTile:
-        """See `TileSpace`: with straight columns, a work-item shares its columns with none."""
+        """See `TileSpace`: with straight columns, a work-item shares its columns with no other."""
         if not tile.straight:
             return tile
         return replace(tile, row_items=1, column_load=1, pipelined=False, half=False)
 
     def plainest(self, tile: ProductTile) -> ProductTile:
-        """See `TileSpace`: what goes straight into registers is read for as many steps as are unrolled."""
+        """See `TileSpace`: operands that go straight into registers are read for all unrolled steps at once."""
         unrolled = 1 if tile.columns_staged else tile.unrolled
         return replace(tile, unrolled=unrolled, row_load=1, column_load=1)
 
     def fits(self, tile: ProductTile) -> bool:
-        """Whether the product can be cut so, and a work-group of the device can run it."""
+        """Returns whether the tile divides the product, and the device can run its work-groups."""
         rule, limits = self._rule, self._limits
         return (
             tile.items >= self._fewest
@@ -295,19 +298,19 @@ class ProductTiles(TileSpace[ProductTile]):
             and tile.accumulators * tile.unrolled <= rule.most_unrolled
             and tile.registers <= rule.most_registers
             and (tile.slices == 1 or tile.summed_evenly())
-            # Records may have what nobody asked for now.
+            # Records may contain half precision although it was not requested.
             and tile.half in self.choices["half"]
             and not (tile.half and self._halves_sums(tile))
             and (self._staged_well(tile) if tile.staged else self._straight(tile))
-            and self.goes_together(tile)  # Last: what is drawn does.
+            and self.goes_together(tile)  # Last, because drawn tiles always satisfy it.
         )
 
     def _halves_sums(self, tile: ProductTile) -> bool:
-        """Whether TVM would put sums where operands in half precision were: of slices, or of transforms' parts."""
+        """Returns whether TVM would put sums into half-precision operands: of slices or transforms' parts."""
         return tile.slices > 1 or (tile.parts > 1 and self.product.transformed)
 
     def _staged_well(self, tile: ProductTile) -> bool:
-        """Whether a tile's way through local memory is one."""
+        """Returns whether a staged tile can go through local memory."""
         return (
             tile.shared_evenly()
             and (not tile.straight or self._alone(tile))
@@ -315,11 +318,11 @@ class ProductTiles(TileSpace[ProductTile]):
         )
 
     def _alone(self, tile: ProductTile) -> bool:
-        """Whether no other work-item of any group needs the columns of one, and nothing is decided of their way."""
+        """Returns whether no two work-items read the same columns, and decisions about reading them are settled."""
         return tile.rows == self.product.rows and tile == self.settled(tile)
 
     def _straight(self, tile: ProductTile) -> bool:
-        """Whether a tile without local memory decides nothing that only such memory has."""
+        """Returns whether a tile without local memory leaves all decisions about local memory at their defaults."""
         return (
             (tile.row_load, tile.column_load) == (1, 1)
             and not (tile.pipelined or tile.straight)
@@ -328,9 +331,9 @@ class ProductTiles(TileSpace[ProductTile]):
 
 
 def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
-    """What each decision may be; see `ProductTile`. Only what divides the product.
+    """Returns the allowed values of each decision of `ProductTile`. Sizes must divide the product.
 
-    Nothing goes through local memory where that is ordinary memory: it would only be copied.
+    If local memory is ordinary memory, nothing goes through it, since that would only add a copy.
     """
     staged = rule.staged if limits.local_memory == "local" else (False,)
     through_local = any(staged)
@@ -360,7 +363,7 @@ def choices(product: Product, rule: ImplicitGemm, limits: Limits) -> Choices:
 
 
 def _slices(product: Product, rule: ImplicitGemm, limits: Limits) -> Sequence[int]:
-    """Work-items that may share a reduction: of small results only, for others have work-items enough without."""
+    """Returns how many work-items may share a reduction: only 1 for large results, which have enough items."""
     small = product.batch * product.rows * product.columns <= _SMALL
     if not small or limits.local_memory != "local":
         return (1,)
@@ -368,9 +371,9 @@ def _slices(product: Product, rule: ImplicitGemm, limits: Limits) -> Sequence[in
 
 
 def _thin(product: Product, rule: ImplicitGemm) -> bool:
-    """Whether there are few rows, and so many columns that a work-group may have its own.
+    """Returns whether there are few rows, and so many columns that a work-group may have its own.
 
-    Then it has one work-item along the rows, and loads single columns; see `ProductTiles.settled`.
+    Such a work-group has one work-item along the rows, and loads single columns; see `ProductTiles.settled`.
     """
     single = 1 in rule.row_items and 1 in rule.loads
     return single and product.rows <= rule.thin and product.columns >= _MANY

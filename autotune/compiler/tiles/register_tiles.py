@@ -1,4 +1,4 @@
-"""Tiles of a matrix product on a CPU, each kept in vector registers: no TVM here."""
+"""Tiles of a matrix product on a CPU, each kept in vector registers. This module does not import TVM."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from autotune.compiler.tiles.tile_space import Choices, TileSpace, dividing, nam
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of products over a reduction.
+    """The sizes of sums of products over a reduction.
 
     Attributes:
-        outer: Matrices of results.
-        rows, columns: Of each; columns are neighbours in memory.
+        outer: Number of result matrices.
+        rows, columns: Size of each matrix. Columns are contiguous in memory.
         depth: Steps of the innermost reduction.
-        around: Steps of all others.
-        stacked: Matrices along the innermost of their axes.
+        around: Steps of all other reductions together.
+        stacked: Number of matrices along the innermost of their axes.
         whole: Whether tiles have all columns.
     """
 
@@ -36,16 +36,16 @@ class Sums:
 
 @dataclass(frozen=True)
 class RegisterTile:
-    """Every decision of the schedule.
+    """All decisions of a register product's schedule.
 
     Attributes:
-        jobs: Shares of the tiles, which threads take.
-        stack: Matrices of which a tile has a part.
-        rows, lanes: Its rows of each, and its columns as vectors.
+        jobs: Shares of the tiles, which are distributed over threads.
+        stack: Number of matrices of which a tile has a part.
+        rows, lanes: Rows of the tile in each matrix, and its columns as vectors.
         steps: Steps of the reduction that are straight-line code.
-        along: Whether the next tile lies along the columns, rather than the rows.
-        parts, cuts: Parts of the outer reduction and of the innermost one. A share's tiles all add up one part
-            before the next, so that what they read of it stays in a cache.
+        along: Whether the next tile follows along the columns; otherwise along the rows.
+        parts, cuts: Parts of the outer reductions and of the innermost one. All tiles of a share add up one part
+            before the next, so that the operands of this part stay in a cache.
     """
 
     jobs: int
@@ -59,32 +59,32 @@ class RegisterTile:
 
     @property
     def results(self) -> int:
-        """Results of a tile."""
+        """Number of results of a tile."""
         return self.stack * self.rows * self.lanes
 
     @property
     def parted(self) -> bool:
-        """Whether the reduction has parts."""
+        """Whether the reduction is split into parts."""
         return self.parts * self.cuts > 1
 
     @property
     def vector(self) -> int:
-        """Lanes of a vector: a power of two, and as many as divide a tile's."""
+        """Number of lanes of a vector: the largest power of two, up to `_WIDEST`, that divides the tile's lanes."""
         return math.gcd(self.lanes, _WIDEST)
 
 
 _WIDEST = 16
-"""Lanes of a vector: those of the widest registers that there are. Narrower ones share them among several."""
+"""Lanes of the widest vector registers. A CPU with narrower registers uses several for one vector."""
 REGISTER_DECISIONS = names_of(RegisterTile)
 
 
 class RegisterTiles(TileSpace[RegisterTile]):
-    """The tiles of a product that a rule has.
+    """The tiles that a rule allows for a product.
 
     Args:
-        sums: What is cut.
-        rule: The choices.
-        seed: Seed of what is drawn.
+        sums: The sizes to tile.
+        rule: The allowed values.
+        seed: Seed of the random draws.
     """
 
     def __init__(self, sums: Sums, rule: RegisterProduct, seed: int) -> None:
@@ -101,16 +101,17 @@ class RegisterTiles(TileSpace[RegisterTile]):
         super().__init__(RegisterTile, choices, seed)
         self.sums = sums
         self._rule = rule
-        # A small product has no tile of so many results, or only one tile, which is no work for two threads.
+        # A small product has no tile with so many results. Or it has only one tile, which gives no work to a second
+        # thread.
         most = math.prod(max(choices[name]) for name in ("stack", "rows", "lanes"))
         self._fewest = min(rule.fewest_accumulators, most // 2)
 
     def tiles(self, tile: RegisterTile) -> int:
-        """Tiles of all results."""
+        """Returns the number of tiles of all results."""
         return self.sums.outer * self.sums.rows * self.sums.columns // tile.results
 
     def alike(self, tile: RegisterTile) -> Choices:
-        """What the decisions of a tile may be in schedules of its kind."""
+        """Returns the allowed values of the decisions in schedules of the same kind as the tile's."""
         lanes = [one for one in self.choices["lanes"] if math.gcd(one, _WIDEST) == tile.vector]
         same = {
             name: [n for n in self.choices[name] if (n > 1) == (getattr(tile, name) > 1)]
@@ -119,7 +120,7 @@ class RegisterTiles(TileSpace[RegisterTile]):
         return {**self.choices, "lanes": lanes, **same}
 
     def steps_of_a_part(self, tile: RegisterTile) -> int:
-        """Steps of the reduction in a part."""
+        """Returns the number of steps of the reduction in a part."""
         return self.sums.around * self.sums.depth // (tile.parts * tile.cuts)
 
     def fits(self, tile: RegisterTile) -> bool:
@@ -152,7 +153,7 @@ class RegisterTiles(TileSpace[RegisterTile]):
 
 
 def _spaced_divisors(extent: int) -> list[int]:
-    """Divisors of an extent that are nearest to 1, 2, 4 and so on."""
+    """Returns the divisors of an extent that are nearest to 1, 2, 4 and so on."""
     divisors = [one for one in range(1, extent + 1) if extent % one == 0]
     powers = range(extent.bit_length())
     return sorted({min(divisors, key=lambda one: abs(math.log2(one) - power)) for power in powers})

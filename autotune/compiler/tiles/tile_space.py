@@ -1,4 +1,4 @@
-"""Tiles as a search sees them: what can be drawn, changed, and told to a cost model. No TVM here."""
+"""Tiles as the search uses them: drawn, changed, and described to a cost model. This module does not import TVM."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TRIES = 20_000
-"""Draws after which a search for tiles that fit gives up; and most combinations of which each is looked at."""
+"""Draws after which the search for fitting tiles gives up; also the most combinations that are all enumerated."""
 _MUTATION_TRIES = 40
 
 Choices = Mapping[str, Sequence[Any]]
-"""Values of each decision, by its name."""
+"""Allowed values of each decision, by its name."""
 
 Tile = TypeVar("Tile", bound=Hashable)
 """A frozen dataclass whose fields are the decisions of a schedule."""
 
 
 def names_of(tile: type[Any], *without: str) -> tuple[str, ...]:
-    """Names of a tile's decisions, in their order, but for some."""
+    """Returns the names of a tile's decisions, in order, except those in `without`."""
     return tuple(field.name for field in fields(tile) if field.name not in without)
 
 
 def dividing(values: Sequence[int], extent: int) -> Sequence[int]:
-    """Those of the values that divide an extent; 1 where none does."""
+    """Returns the values that divide an extent, or 1 if none does."""
     return [value for value in values if extent % value == 0] or [1]
 
 
 class TileSpace(ABC, Generic[Tile]):
-    """The tiles of one kernel that a rule has and a device can run.
+    """The tiles that a rule allows for one kernel and that a device can run.
 
     Args:
         make: The class of the tiles.
-        choices: What each decision may be; one that is left out is the tiles' usual.
-        seed: Seed of what is drawn.
+        choices: Allowed values of each decision. A decision that is left out has the default of the class.
+        seed: Seed of the random draws.
     """
 
     def __init__(self, make: type[Tile], choices: Choices, seed: int) -> None:
@@ -51,10 +51,10 @@ class TileSpace(ABC, Generic[Tile]):
 
     @abstractmethod
     def fits(self, tile: Tile) -> bool:
-        """Whether the kernel can be cut so, and a work-group of the device can run it."""
+        """Returns whether the tile divides the kernel's sizes, and the device can run its work-groups."""
 
     def has(self, tile: Tile) -> bool:
-        """Whether a tile fits, and all that it decides is among the choices; records may hold others."""
+        """Returns whether a tile fits and all its decisions are allowed. Records may have other values."""
         return all(
             getattr(tile, field.name) in self.choices.get(field.name, (field.default,))
             for field in fields(tile)  # type: ignore[arg-type]  # dataclasses
@@ -62,18 +62,24 @@ class TileSpace(ABC, Generic[Tile]):
 
     @abstractmethod
     def features(self, tile: Tile) -> NDArray[np.float32]:
-        """What a cost model needs to know, sizes as logarithms to the base 2."""
+        """Returns features for a cost model. Sizes are logarithms to base 2."""
 
     def settled(self, tile: Tile) -> Tile:
-        """The tile, with the decisions that follow from others."""
+        """Returns the tile with those decisions set that follow from others."""
         return tile
 
     def plainest(self, tile: Tile) -> Tile:
-        """The tile without what changes its speed little; a round has no two alike so, while there are others."""
+        """Returns the tile with decisions reset that change its speed little.
+
+        A round does not measure two tiles that are equal in this form while there are others.
+        """
         return tile
 
     def together(self) -> Mapping[tuple[str, ...], Callable[..., bool]]:
-        """Decisions that are drawn together, and whether values of theirs fit: else most draws would not."""
+        """Returns groups of decisions that are drawn together, each with a test of their values.
+
+        Drawn independently, most tiles would not fit.
+        """
         return {}
 
     @cached_property
@@ -81,14 +87,14 @@ class TileSpace(ABC, Generic[Tile]):
         return self.together()
 
     def goes_together(self, tile: Tile) -> bool:
-        """Whether a tile's decisions are such that go together."""
+        """Returns whether a tile's decisions pass the tests of `together`."""
         return all(
             fit(*(getattr(tile, name) for name in names)) for names, fit in self._together.items()
         )
 
     @cached_property
     def _drawn_from(self) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
-        """Decisions, alone or together, and their values."""
+        """Decisions, alone or in groups, with their allowed values."""
         found = []
         for names, fit in self._together.items():
             values = product(*(self.choices[name] for name in names))
@@ -98,7 +104,7 @@ class TileSpace(ABC, Generic[Tile]):
         return [*found, *(((name,), [(one,) for one in self.choices[name]]) for name in alone)]
 
     def _of(self, values: Iterable[tuple[Any, ...]]) -> Tile:
-        """The tile with such values of `_drawn_from`."""
+        """Returns the tile with these values of `_drawn_from`."""
         decided: dict[str, Any] = {}
         for (names, _), some in zip(self._drawn_from, values, strict=True):
             decided.update(zip(names, some, strict=True))
@@ -106,14 +112,14 @@ class TileSpace(ABC, Generic[Tile]):
 
     @cached_property
     def _every(self) -> list[Tile] | None:
-        """All tiles that fit; None where there are too many to look at each."""
+        """All tiles that fit; None if there are too many to enumerate."""
         values = [some for _, some in self._drawn_from]
         if math.prod(map(len, values)) > _TRIES:
             return None
         return [tile for tile in map(self._of, product(*values)) if self.fits(tile)]
 
     def drawn(self, count: int) -> Iterator[Tile]:
-        """Up to `count` tiles at random, perhaps with doubles; fewer where hardly any fits."""
+        """Yields up to `count` random tiles, possibly with duplicates; fewer if hardly any fits."""
         if self._every is not None:
             yield from self._random.sample(self._every, min(count, len(self._every)))
             return
@@ -126,7 +132,7 @@ class TileSpace(ABC, Generic[Tile]):
                 yield tile
 
     def mutated(self, tile: Tile) -> Tile:
-        """A tile that differs in one or two decisions; the same, where none was found that fits."""
+        """Returns a tile that differs in one to three decisions, or the same tile if none was found that fits."""
         names = [name for name, values in self.choices.items() if len(values) > 1]
         for _ in range(_MUTATION_TRIES if names else 0):
             changed = self._random.sample(

@@ -1,4 +1,4 @@
-"""Tiles of depthwise convolutions on a CPU, whose rows are vectors: no TVM here."""
+"""Tiles of depthwise convolutions on a CPU, with rows as vectors. This module does not import TVM."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from autotune.compiler.tiles.tile_space import TileSpace, dividing, names_of
 
 @dataclass(frozen=True)
 class Planes:
-    """The planes (a channel of an image) of a depthwise kernel, each computed by itself.
+    """The sizes of a depthwise kernel. Each plane (one channel of one image) is computed by itself.
 
     Attributes:
-        planes: How many.
-        rows, columns: Of a plane, columns padded; with a strided data gradient, of one of its phases.
-        phases: Pixels of a position: of the stride with a data gradient, else 1.
-        taps: Taps of the filter that a pixel takes.
+        planes: Number of planes.
+        rows, columns: Size of a plane, with columns padded; for a strided data gradient, of one of its phases.
+        phases: Pixels of a position: the number of the stride's phases for a data gradient, otherwise 1.
+        taps: Number of the filter's taps that contribute to a pixel.
     """
 
     planes: int
@@ -32,12 +32,12 @@ class Planes:
 
 @dataclass(frozen=True)
 class VectorRowTile:
-    """Every decision of the schedule.
+    """All decisions of the schedule.
 
     Attributes:
-        jobs: Shares of the planes, which threads take; the planes of one use the same memory.
+        jobs: Shares of the planes, which are distributed over threads. The planes of a share use the same memory.
         rows: Neighbouring rows whose results are in registers at once.
-        lanes: Neighbouring columns of them, as vectors.
+        lanes: Neighbouring columns, as vectors.
     """
 
     jobs: int
@@ -49,12 +49,12 @@ VECTOR_ROW_DECISIONS = names_of(VectorRowTile)
 
 
 class VectorRowTiles(TileSpace[VectorRowTile]):
-    """The tiles of a depthwise kernel that a rule has.
+    """The tiles that a rule allows for a depthwise kernel.
 
     Args:
-        planes: What is cut.
-        rule: The choices.
-        seed: Seed of what is drawn.
+        planes: The sizes to tile.
+        rule: The allowed values.
+        seed: Seed of the random draws.
     """
 
     def __init__(self, planes: Planes, rule: VectorRows, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Child processes that do one request at a time, and whose fault it is when one ends."""
+"""Child processes that handle one request at a time, and the causes of their ends."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Whose fault it is that a process ended: a crash, a kill from outside, or the system's out-of-memory killer."""
+"""Finds the cause of a process's end: a crash, a kill from outside, or the system's out-of-memory killer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Literal
 
 LOGGER = logging.getLogger("autotune.workers")
 Kill = Literal["", "outside", "memory"]
-"""How a process ended that did nothing wrong: by a signal from outside, or by the out-of-memory killer."""
+"""How an innocent process ended: by a signal from outside, or by the out-of-memory killer. Empty for other ends."""
 Told = Callable[[str], None]
 MOST_KILLS = 3
-"""Kills from outside that a request survives."""
+"""Number of kills from outside after which a request fails."""
 MOST_MEMORY_KILLS = 2
-"""Kills by the out-of-memory killer, with nothing else at work, that tell that a request needs too much memory."""
+"""Number of kills by the out-of-memory killer, with no other job running, after which a request fails."""
 _FROM_OUTSIDE = frozenset(
     {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
 )
@@ -24,17 +24,17 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def warn(text: str) -> None:
-    """Tells of a kill in the log."""
+    """Logs a kill as a warning."""
     LOGGER.warning("%s", text)
 
 
 def of_outside(code: int | None) -> bool:
-    """Whether an exit code, as `subprocess` gives it, is that of a kill from outside, not of a crash."""
+    """Returns whether an exit code, as in `subprocess`, is that of a kill from outside, not of a crash."""
     return code is not None and code < 0 and -code in _FROM_OUTSIDE
 
 
 def oom_kills() -> int:
-    """Processes that the out-of-memory killer has ended: of this control group, or of the system without one."""
+    """Returns the number of out-of-memory kills in this control group, or in the system if there is no group."""
     for path in _counters():
         try:
             for line in path.read_text(encoding="ascii").splitlines():
@@ -48,7 +48,7 @@ def oom_kills() -> int:
 
 @cache
 def _counters() -> tuple[Path, ...]:
-    """Files that tell it, the nearest first: of control groups of either version, then of the system."""
+    """Returns the files with this count, nearest first: of control groups (both versions), then of the system."""
     found = []
     try:
         groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()

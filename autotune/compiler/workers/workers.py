@@ -1,7 +1,7 @@
-"""Worker processes that live for a whole run, and are killed and replaced when they hang or crash.
+"""Worker processes that live for a whole run. They are killed and replaced when they hang or crash.
 
-A worker is a Python module run as a child process. Requests and answers are JSON objects over a private
-socket, so nothing that a compiler or a driver prints can be taken for an answer, and nothing is unpickled.
+A worker is a Python module that runs as a child process. Requests and answers are JSON objects over a private
+socket. So output of a compiler or driver cannot be mistaken for an answer, and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _START_TIMEOUT_S = 120.0
 _TAIL_BYTES = 2000
 _CANCEL_POLL_S = 0.2
 _START_S = 2.5
-"""What it takes a worker to import TVM, about."""
+"""Approximate time that a worker needs to import TVM."""
 _JOB_S = 0.5
-"""What is taken for the seconds of a job before one was done."""
+"""Assumed time of a job before one is finished."""
 _RECENT_JOBS = 4
-"""Jobs that the mean of their seconds goes over, about."""
+"""Approximate number of jobs in the running mean of their times."""
 
 
 class WorkerLost(Exception):  # noqa: N818  # what happened, as KeyboardInterrupt is
-    """The worker crashed, was killed at its time limit, or by somebody else; the text says which."""
+    """A worker crashed, or was killed: at its time limit, or from outside. The text says which."""
 
     def __init__(self, message: str, *, timed_out: bool, killed: Kill = "") -> None:
         super().__init__(message)
@@ -85,24 +85,24 @@ class Worker:
 
     @property
     def connection(self) -> Connection[Any, Any]:
-        """The socket to wait on; only valid after `send`."""
+        """The socket to wait on. It is valid only after `send`."""
         if self._connection is None:
             raise RuntimeError("the worker has not been started")
         return self._connection
 
     @property
     def deadline(self) -> float:
-        """`time.monotonic()` at which the request in flight is given up, or the start."""
+        """The `time.monotonic()` at which the present request or start-up is given up."""
         return self._deadline
 
     @property
     def started(self) -> bool:
-        """Whether there is a process, which may have ended meanwhile."""
+        """Whether a process was started. It may have ended since."""
         return self._process is not None
 
     @property
     def ready(self) -> bool:
-        """Whether its process has taken a request."""
+        """Whether its process has accepted a request."""
         return self._ready
 
     def start(self) -> None:
@@ -127,10 +127,10 @@ class Worker:
         self._deadline = time.monotonic() + _START_TIMEOUT_S
 
     def send(self, request: Message, *, timeout: float) -> None:
-        """Sends a request; the answer must come within `timeout` seconds (start-up comes on top).
+        """Sends a request. The answer must come within `timeout` seconds, not counting start-up.
 
         Raises:
-            WorkerLost: The process is gone and could not be started again.
+            WorkerLost: The process is gone, and could not be restarted.
         """
         self._oom_kills = oom_kills()
         self.start()
@@ -145,7 +145,7 @@ class Worker:
         """Waits for the answer to the request in flight.
 
         Raises:
-            WorkerLost: The process died, or the time was over and it was killed.
+            WorkerLost: The process died, or was killed at its time limit.
         """
         remaining = max(0.0, self._deadline - time.monotonic())
         return self._read(remaining)
@@ -156,15 +156,15 @@ class Worker:
         return self.receive()
 
     def ask_again(self, request: Message, *, timeout: float, told: Told = warn) -> Message:
-        """As `ask`, and once more where the worker was killed by somebody else.
+        """Like `ask`, but repeats the request if the worker was killed from outside.
 
         Args:
             request: The request.
-            timeout: Seconds for each answer.
-            told: Is told of kills.
+            timeout: Limit for each answer in seconds.
+            told: Called with a message for each kill.
 
         Raises:
-            WorkerLost: It crashed, its time was over, or it was killed too often.
+            WorkerLost: It crashed, exceeded its time limit, or was killed too often.
         """
         kills = Kills()
         while True:
@@ -176,7 +176,7 @@ class Worker:
     def stop(self) -> None:
         """Kills the process, if there is one, and closes the socket."""
         if self._process is not None:
-            with suppress(ProcessLookupError):  # its session has a process group of its own
+            with suppress(ProcessLookupError):  # Its session has its own process group.
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         if self._connection is not None:
@@ -233,11 +233,11 @@ def _death(code: int | None) -> str:
 
 
 def killed_by(code: int, before: int) -> WorkerLost:
-    """A process that a signal from outside has ended.
+    """Returns the error for a process that a signal from outside has ended.
 
     Args:
-        code: Its exit code, as `subprocess` gives it.
-        before: What `oom_kills` told before it was started.
+        code: Its exit code, as in `subprocess`.
+        before: Result of `oom_kills` before its start.
     """
     return _killed(f"process was killed by {_death(code)}", before)
 
@@ -255,15 +255,15 @@ class Kills:
         self._all = self._alone = 0
 
     def count(self, lost: WorkerLost, told: Told, *, alone: bool) -> None:
-        """Counts a lost worker; returns where the request is to be made once more, and tells that.
+        """Counts a lost worker, and reports it. Returns if the request is to be repeated.
 
         Args:
-            lost: What became of the worker.
-            told: Is told of a kill.
-            alone: Whether no other request was at work, which may have taken the memory.
+            lost: How the worker was lost.
+            told: Called with a message for a kill.
+            alone: Whether no other request was running that may have used the memory.
 
         Raises:
-            WorkerLost: It was no kill, or one too many.
+            WorkerLost: It was not a kill, or one kill too many.
         """
         if not lost.killed:
             raise lost
@@ -292,9 +292,10 @@ class WorkerPool:
 
     Args:
         make: Makes a worker.
-        size: How many at most.
-        told: Is told of workers that were killed by somebody else.
-        start_s: Seconds that it takes to start one; further ones are started where the waiting jobs take longer.
+        size: Most workers.
+        told: Called with a message for workers that were killed from outside.
+        start_s: Start-up time of a worker in seconds. Another worker is started if the waiting jobs would take
+            longer.
     """
 
     def __init__(
@@ -315,10 +316,10 @@ class WorkerPool:
         self._workers[0].start()
 
     def run(self, jobs: Iterable[Job]) -> list[Message | WorkerLost]:
-        """Carries out all jobs, and returns their answers in order; a lost worker is an answer too.
+        """Runs all jobs, and returns their answers in order. A lost worker is an answer too.
 
-        A job whose worker was killed by somebody else is done again; where memory had run out, after the others and
-        with no other at work.
+        A job is repeated if its worker was killed from outside. If memory had run out, it is repeated after all
+        others, with no other job running.
 
         Raises:
             CancelledError: `cancel` was called meanwhile.
@@ -348,7 +349,7 @@ class WorkerPool:
                 raise CancelledError
             if not pending and not flying and alone:
                 apart = True
-                for worker in (*idle, *coming):  # What they hold of memory is free then.
+                for worker in (*idle, *coming):  # This frees their memory.
                     worker.stop()
                 cold += coming
                 coming = []
@@ -388,11 +389,11 @@ class WorkerPool:
         return [answers[index] for index in range(len(waiting))]
 
     def _wants_another(self, waiting: int, there: int) -> bool:
-        """Whether one more worker would be ready before those that are there have done what waits."""
+        """Returns whether one more worker would be ready before the present workers have done the waiting jobs."""
         return waiting > 0 and (not there or waiting * self._job_s > self._start_s * there)
 
     def cancel(self) -> None:
-        """Makes `run` give up, in whatever thread it is; the pool is only good for `stop` then."""
+        """Makes `run` give up, in whichever thread it is. After that, only `stop` may be called."""
         self._cancelled.set()
 
     def stop(self) -> None:
@@ -402,11 +403,11 @@ class WorkerPool:
 
 
 def serve(argv: list[str], handle: Callable[[Message], Message]) -> None:
-    """The loop of a worker process: answers requests until its parent goes away.
+    """Runs the loop of a worker process: answers requests until its parent ends.
 
     Args:
         argv: Command-line arguments of the process; the first is the socket's file descriptor.
-        handle: Maps a request to an answer; exceptions become `{"error": text}`.
+        handle: Maps a request to an answer. An exception becomes `{"error": text}`.
     """
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -431,7 +432,7 @@ def _requests(connection: Connection[Any, Any]) -> Iterator[Message]:
 
 
 def die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent dies, so that none outlives a killed run."""
+    """Asks Linux to kill this process when its parent dies, so that no worker outlives a killed run."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)

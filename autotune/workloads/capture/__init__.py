@@ -1,4 +1,4 @@
-"""Turns a user's PyTorch module into a training step; the only place that imports torch, and only when called."""
+"""Turns a user's PyTorch module into a training step. Only this package imports torch, and only when called."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""From a module, or the name of what makes one, to a training step with its present values."""
+"""From a module, or a reference to its factory, to a training step with the module's present values."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def capture(
 ) -> Captured:
     """Captures what a user's own function makes; this runs the user's code.
 
-    What that code prints goes to stderr. A file is imported once in a process as long as it stays the same, and the
-    function is called once for each seed.
+    Output of that code goes to stderr. A file is imported once per process unless it changes, and the factory is
+    called once per seed.
 
     Args:
         reference: ``package.module:factory`` or ``path/to/file.py:factory``. The factory takes no arguments, or one
@@ -64,11 +64,11 @@ def capture(
         channels_last: As in ``capture_module``.
 
     Returns:
-        The step, named like the factory, and the module's values.
+        The step, named after the factory, and the module's values.
 
     Raises:
         UsageError: torch is missing; there is no such file, module or factory; the factory fails or returns
-            something else; or anything that ``capture_module`` raises.
+            something else; or any error of ``capture_module``.
     """
     name = reference.rpartition(":")[2].strip()
     with contextlib.redirect_stdout(sys.stderr):
@@ -185,7 +185,7 @@ def _values(module: Any) -> dict[str, NDArray[Any]]:
 
 
 def _check_wrappers(name: str, module: Any) -> None:
-    """Refuses modules that only wrap the model; a step has one device and its own compiler."""
+    """Refuses modules that only wrap the model: a step has one device and its own compiler."""
     torch = import_torch()
     wrappers = (
         (torch.nn.DataParallel, "nn.DataParallel", "model.module"),

@@ -1,4 +1,4 @@
-"""Finds and calls the user's function that makes a module."""
+"""Finds and calls the user's factory of a module."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Any
 
 from autotune.errors import UsageError, pip_install
 
-LONGEST = 300  # characters of another program's message that are passed on
+LONGEST = 300  # Number of characters of another program's message that are passed on.
 
 _MADE: dict[tuple[Any, ...], Any] = {}
 """What factories have made, by seed, and by batch where they take it."""
 _FILES: dict[tuple[Path, int, int], ModuleType] = {}
-"""Files that were imported: where they are, when they were last written, how long they are."""
+"""Imported files, by path, time of the last change, and size."""
 
 
 def import_torch() -> Any:
     """Returns the package torch.
 
     Raises:
-        UsageError: It is not installed or cannot be loaded.
+        UsageError: It is not installed, or cannot be loaded.
     """
     try:
         import torch
@@ -113,7 +113,7 @@ def _file(path: Path) -> ModuleType:
     version = (at, status.st_mtime_ns, status.st_size)
     if (known := _FILES.get(version)) is not None:
         return known
-    # registered under a name of its own: dataclasses and pickle look their module up by name
+    # Registered under a unique name, because dataclasses and pickle look up their module by name.
     name = f"autotune_model_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -132,7 +132,7 @@ def _file(path: Path) -> ModuleType:
 
 
 def _search_also(folder: Path) -> None:
-    """Makes the modules of a folder importable, those beside the model too; what is installed comes first."""
+    """Makes the modules in a folder importable, such as those beside the model. Installed ones have precedence."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
@@ -156,7 +156,7 @@ def _package(name: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _told(doing: str, hint: str) -> Iterator[None]:
-    """Whatever the user's code raises becomes a refusal that says what was being done; Ctrl-C passes."""
+    """Turns any exception of the user's code into a UsageError that says what was being done. Ctrl-C passes."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Finds what a trace of the forward pass does not show: gradients that are not those of its operators."""
+"""Finds what a trace of the forward pass does not show: gradients that differ from those of its operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HINT = "a captured step has the gradients of its operators: remove it"
 
 
 def check_hooks(name: str, module: Any) -> None:
-    """Refuses a module with hooks on the gradients of its parts or parameters.
+    """Refuses a module with hooks on the gradients of its submodules or parameters.
 
     Raises:
         UsageError: There is such a hook; the message names its place.
@@ -27,9 +27,9 @@ def check_hooks(name: str, module: Any) -> None:
 
 
 def check_gradients(name: str, module: Any, shape: tuple[int, ...]) -> None:
-    """Refuses a forward pass that puts hooks on gradients or has functions with a backward pass of their own.
+    """Refuses a forward pass that hooks gradients, or has functions with their own backward pass.
 
-    The module runs once more on tensors without memory, and PyTorch's own record of it is read.
+    The module runs once more on tensors without memory, and PyTorch's autograd record of it is read.
 
     Args:
         name: The model's name, for messages.
@@ -74,7 +74,7 @@ def check_gradients(name: str, module: Any, shape: tuple[int, ...]) -> None:
 
 
 def _history(last: Any) -> Iterator[Any]:
-    """Yields every step that PyTorch would take backward."""
+    """Yields every node of PyTorch's backward pass."""
     seen, waiting = set(), [last]
     while waiting:
         step = waiting.pop()

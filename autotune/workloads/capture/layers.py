@@ -1,4 +1,4 @@
-"""How each supported ATen operator becomes a layer of the builder."""
+"""Converts each supported ATen operator to a layer of the builder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotune.workloads.capture.program import Operation, Reference
 
 Pair = tuple[int, int]
 
-MOST_JOINED = 4  # tensors that one concat takes
+MOST_JOINED = 4  # Number of tensors that one concat takes.
 
 
 def _conv(lowering: Lowering, operation: Operation) -> Value:
@@ -234,7 +234,7 @@ def _cat(lowering: Lowering, operation: Operation) -> Value:
 
 
 def _pair(value: object) -> Pair:
-    """Reads a size that PyTorch takes as one number, a list of one or a list of two."""
+    """Reads a size that PyTorch takes as one number, a list of one, or a list of two."""
     numbers = value if isinstance(value, tuple | list) else (value,)
     return _whole(numbers[0]), _whole(numbers[-1])
 

@@ -1,4 +1,4 @@
-"""Calls the builder's layers for a traced program; backward pass and updates are the builder's."""
+"""Appends the layers of a traced program; the builder adds backward pass and updates."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def lower(name: str, program: Program, builder: StepBuilder) -> Value:
         The logits, [n, classes].
 
     Raises:
-        UsageError: An operator, or the way it is used, is not supported, or its result is not used; the message
-            names the operator and its place.
+        UsageError: An operator, or the way in which it is used, is not supported, or its result is not used. The
+            message names the operator and its place.
     """
     lowering = Lowering(name, program, builder)
     for operation in program.operations:

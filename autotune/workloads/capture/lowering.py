@@ -1,4 +1,4 @@
-"""What has been computed of a traced program, while its layers are appended to a step."""
+"""State of a traced program's computation, while its layers are appended to a step."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ Layer = Callable[["Lowering", Operation], Value]
 class Lowering:
     """What has been computed so far.
 
-    A view shares the storage of what it views, and an operation in place changes what every view of the
-    storage reads from then on. So a name stands for a storage, and a storage for its present content.
+    A view shares the storage of its source, and an in-place operation changes what all views of the storage read
+    afterwards. So each name refers to a storage, and each storage to its present content.
 
     Args:
         name: The model's name, for messages.
@@ -65,7 +65,7 @@ class Lowering:
 
         Args:
             operation: The operation.
-            layer: How it becomes a layer of the builder; None where that is not known.
+            layer: Converts it to a layer of the builder; None if there is no conversion.
         """
         view = operation.name in self._fused or is_view(operation)
         if operation.dtype not in ("", "float32"):
@@ -102,14 +102,14 @@ class Lowering:
         self._content[storage] = value
 
     def read(self, name: str) -> Value:
-        """Returns the present content of what a name stands for, in its shape."""
+        """Returns the present content of a name's storage, in the name's shape."""
         return replace(self._content[self._storage[name]], shape=self._shape[name])
 
     def argument(self, operation: Operation, value: object) -> Value:
-        """Returns an argument that must be computed from the input.
+        """Returns an argument, which must be computed from the input.
 
         Raises:
-            UsageError: It is a parameter, a buffer or a number.
+            UsageError: The argument is a parameter, a buffer or a number.
         """
         if isinstance(value, Reference) and value.name in self._storage:
             return self.read(value.name)
@@ -118,10 +118,10 @@ class Lowering:
         )
 
     def parameter(self, operation: Operation, argument: str) -> str:
-        """Returns the name of a parameter that an operation takes.
+        """Returns the name of the parameter that an operation takes.
 
         Raises:
-            UsageError: It is something else.
+            UsageError: The argument is not a parameter.
         """
         value = operation.arguments[argument]
         if isinstance(value, Reference) and value.name in self.program.parameters:
@@ -131,20 +131,20 @@ class Lowering:
         )
 
     def activation(self, operation: Operation) -> str:
-        """Returns the activation that is all that reads an operation's result: relu, relu6 or nothing."""
+        """Returns the activation that is an operation's only reader: relu, relu6 or an empty text."""
         reader = self._by_name.get(operation.readers[0]) if len(operation.readers) == 1 else None
         return activation(reader) if reader is not None else ""
 
     def fuse(self, operation: Operation) -> None:
-        """Makes the one reader of an operation a part of it."""
+        """Fuses the only reader of an operation into it."""
         self._fused.add(operation.readers[0])
 
     def place(self, operation: Operation, owner: str = "") -> str:
-        """Returns a name for the layer that no other has.
+        """Returns a unique name for the layer.
 
         Args:
             operation: The operation.
-            owner: Path of the module whose parameters it uses, which is then the place if it is free.
+            owner: Path of the module whose parameters it uses; this is the place if it is free.
         """
         own = owner or (operation.module if operation.is_layer else "")
         label = operation.operator.split(".")[1].rstrip("_")
@@ -157,7 +157,7 @@ class Lowering:
         return place
 
     def refused(self, operation: Operation, what: str, hint: str) -> UsageError:
-        """Returns the error that names what the user wrote, its line, and the operator that PyTorch made of it."""
+        """Returns an error that names the user's code, its line, and the operator that PyTorch made from it."""
         found = f"{operation.what} in {operation.where}"
         if operation.written and not operation.layer:
             found = f"{operation.written} ({found})"

@@ -1,4 +1,4 @@
-"""What a traced operation is, by its name and arguments: a view, a copy, an activation."""
+"""Classifies a traced operation by its name and arguments: a view, a copy, an activation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONVERSIONS = ("to", "type_as", "contiguous", "alias", "lift_fresh", "_to_copy"
 
 
 def is_copy(operation: Operation) -> bool:
-    """Whether an operation makes a tensor equal to its first argument: a clone, a product with 1, a sum with 0."""
+    """Returns whether an operation copies its first argument: a clone, a product with 1, a sum with 0."""
     family, _, _ = operation.operator.removeprefix("aten.").partition(".")
     if family == "clone" or (family in _CONVERSIONS and operation.arguments.get("copy") is True):
         return True
@@ -28,9 +28,9 @@ def is_copy(operation: Operation) -> bool:
 
 
 def is_view(operation: Operation) -> bool:
-    """Whether an operation only sees its argument in another shape; dropout that drops nothing does.
+    """Returns whether an operation only views its argument in another shape. Dropout that drops nothing does.
 
-    So do conversions of float32 to float32 and to the same device, which PyTorch leaves as they are.
+    So do conversions of float32 to float32, and to the same device, which PyTorch ignores.
     """
     family, _, _ = operation.operator.removeprefix("aten.").partition(".")
     if family in _CONVERSIONS:

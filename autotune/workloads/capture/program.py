@@ -1,4 +1,4 @@
-"""A module's forward pass as plain data: what tracing gives and lowering takes."""
+"""A module's forward pass as plain data: the result of tracing, and the input of lowering."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Reference:
     """An argument that is a tensor: an operation's result, the input, a parameter or a buffer.
 
     Attributes:
-        name: The name of what computes it, or of a source; unique in the program.
+        name: The name of the operation that computes it, or of a source; unique in the program.
     """
 
     name: str
@@ -22,19 +22,20 @@ class Reference:
 
 @dataclass(frozen=True)
 class Operation:
-    """One ATen operator at work.
+    """One call of an ATen operator.
 
     Attributes:
-        name: Unique in the program, such as ``relu_1``.
+        name: Unique name in the program, such as ``relu_1``.
         operator: Such as ``aten.relu.default``.
-        arguments: Every argument by the name in the operator's schema, defaults included; tensors are references.
+        arguments: All arguments by their names in the operator's schema, including defaults. Tensors are
+            references.
         module: Path of the innermost module that it runs in; empty for the model itself.
-        layer: That layer as the user writes it, such as ``nn.LSTM``; empty for other modules.
-        written: The line of the user's code that it comes from, and its place; empty where PyTorch does not tell.
-        shape: Sizes of the result; empty where there is not one tensor.
-        dtype: Element type of the result, such as ``float32``; empty where there is not one tensor.
-        readers: Names of the operations that take the result; the model's output is one of them.
-        in_place: Whether it writes its result over its first argument.
+        layer: This layer as the user writes it, such as ``nn.LSTM``; empty for other modules.
+        written: The line of the user's code that it comes from, and its place; empty if PyTorch does not record it.
+        shape: Sizes of the result; empty if the result is not one tensor.
+        dtype: Element type of the result, such as ``float32``; empty if the result is not one tensor.
+        readers: Names of the operations that read the result. The model's output is one of them.
+        in_place: Whether its result overwrites its first argument.
     """
 
     name: str
@@ -50,12 +51,12 @@ class Operation:
 
     @property
     def is_layer(self) -> bool:
-        """Whether it runs in one of PyTorch's own layers, which then gives the place its name."""
+        """Whether it runs in one of PyTorch's own layers, which then names the place."""
         return bool(self.layer)
 
     @property
     def what(self) -> str:
-        """The operation for messages: what the user wrote, and the operator that PyTorch made of it."""
+        """The operation for messages: what the user wrote, and the operator that PyTorch made from it."""
         regions = {
             "wrap_with_set_grad_enabled": "torch.no_grad() or torch.set_grad_enabled()",
             "wrap_with_autocast": "torch.autocast()",
@@ -81,12 +82,12 @@ class Program:
 
     Attributes:
         input: Name of the data.
-        parameters: Name of a source -> name in the ``state_dict``; shared ones have one name there.
-        buffers: Name of a source -> name in the ``state_dict``.
-        modules: Paths of all modules, for places that must not be named like one.
-        operations: In order of execution.
+        parameters: Names in the ``state_dict`` by source name. A shared parameter has one name there.
+        buffers: Names in the ``state_dict`` by source name.
+        modules: Paths of all modules, which places must not be named after.
+        operations: All operations, in order of execution.
         output: Name of the logits.
-        values: Present parameters and buffers by their name in the ``state_dict``.
+        values: Present parameters and buffers by their names in the ``state_dict``.
     """
 
     input: str

@@ -1,6 +1,6 @@
-"""Training steps in PyTorch, eager: of a step graph, or of a user's module, as a PyTorch user would run them.
+"""Training steps in PyTorch, in eager mode: of a step graph, or of a user's module, run as users run them.
 
-Importing this loads PyTorch, and raises `UsageError` where there is none.
+Importing this module loads PyTorch, and raises `UsageError` if it is missing.
 """
 
 from __future__ import annotations
@@ -80,19 +80,19 @@ def _update(parameters: list[Any], optimizer: Optimizer) -> Any:
 class TorchStep:
     """One training step, repeated: zero the gradients, forward, backward, SGD.
 
-    Convolution and bias are one ``conv2d``, matmul and bias one ``linear``; statistics, normalisation and running
-    averages are one ``batch_norm``; activations are in place. What to call is settled here once, so that a step
+    Convolution and bias are one ``conv2d``; matmul and bias are one ``linear``. Statistics, normalisation and
+    running averages are one ``batch_norm``. Activations are in place. The calls are prepared once, so that a step
     costs no more Python than that of an ``nn.Module``.
 
     Args:
         graph: The step.
-        values: One array for each source but the data, masks and labels; the rest is ignored. They are copied.
+        values: One array for each source except data, masks and labels; others are ignored. They are copied.
         dtype: ``torch.float32`` or ``torch.float64``.
-        channels_last: Keep images and filters with their channels innermost in memory.
-        compiled: Let ``torch.compile`` make the forward and backward passes; the first step waits for it.
+        channels_last: Keep images and filters with channels last in memory.
+        compiled: Compile the forward and backward passes with ``torch.compile``; the first step waits for it.
 
     Raises:
-        UsageError: A value is missing, or the graph has an operator or an update that is not known here.
+        UsageError: A value is missing, or the graph has an operator or an update that is unknown here.
     """
 
     def __init__(
@@ -141,9 +141,9 @@ class TorchStep:
         """Trains on one batch.
 
         Args:
-            images: [n, c, h, w], the graph's sizes.
+            images: [n, c, h, w], with the graph's sizes.
             labels: [n], classes from 0.
-            masks: The dropout masks by the names of their tensors: 0 or ``1 / (1 - p)``.
+            masks: Dropout masks by tensor name: 0 or ``1 / (1 - p)``.
 
         Returns:
             The loss before the update.
@@ -166,7 +166,7 @@ class TorchStep:
         return {name: tensor.numpy().copy() for name, tensor in self._statistics.items()}
 
     def gradients(self) -> dict[str, Array]:
-        """Returns copies of the last step's gradients by the names of their parameters.
+        """Returns copies of the last step's gradients by parameter name.
 
         Raises:
             UsageError: No step has been run.
@@ -237,7 +237,7 @@ class TorchStep:
                 raise self._reader.error(f"has an operator {unknown.name} that is not known here")
 
     def _wide(self, name: str, operand: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the tensor's own shape where it is that of the operand [n, c, s] with s split up."""
+        """Returns the tensor's own shape if it is the operand's [n, c, s] with s split; otherwise the operand's."""
         shape = self._reader.shape(name)
         return shape if shape[:2] == operand[:2] else operand
 
@@ -286,7 +286,7 @@ class TorchStep:
         output: str,
         produced: tuple[int, ...] | None = None,
     ) -> None:
-        """Appends a call that takes operands in ``shapes``; ``produced`` is the result's, if not the output's."""
+        """Appends a call on operands in ``shapes``; ``produced`` is the result's shape if not the output's."""
         sources = tuple(map(self._seen, names, shapes))
         self._calls.append((function, sources, self._slot(output)))
         shape = self._reader.shape(output)

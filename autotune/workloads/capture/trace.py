@@ -11,7 +11,7 @@ from autotune.workloads.capture.factory import import_torch
 from autotune.workloads.capture.messages import quiet, untraceable, written_line
 from autotune.workloads.capture.program import Operation, Program, Reference
 
-COUNTER = "num_batches_tracked"  # read only by batch norms without momentum, which are refused
+COUNTER = "num_batches_tracked"  # Read only by batch norms without momentum, which are refused.
 
 
 def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
@@ -45,7 +45,7 @@ def trace(name: str, module: Any, shape: tuple[int, ...]) -> Program:
 
 @contextmanager
 def _inference_regions(torch: Any) -> Iterator[list[Any]]:
-    """Yields a list of the `torch.inference_mode` regions that are entered; torch.export does not tell of them."""
+    """Yields a list of entered `torch.inference_mode` regions, since torch.export does not report them."""
     entered: list[Any] = []
     enter = torch.inference_mode.__enter__
 
@@ -108,7 +108,7 @@ def _program(name: str, module: Any, exported: Any, batch: int) -> Program:
         for node in exported.graph.nodes
         if node.op == "call_function"
         and not _counts_batches(node, counters)
-        and "_assert_" not in str(node.target)  # What holds once holds for every batch.
+        and "_assert_" not in str(node.target)  # True once, true for every batch.
     )
     return Program(
         input=signature.user_inputs[0],
@@ -126,7 +126,7 @@ def _program(name: str, module: Any, exported: Any, batch: int) -> Program:
 
 
 def _first_names(sources: Mapping[str, str], named: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Gives a tensor that the module holds under several names the first of them."""
+    """Returns each source's name in the module; a tensor with several names has the first."""
     by_path = dict(named)
     first: dict[int, str] = {}
     for path, tensor in by_path.items():
@@ -135,7 +135,7 @@ def _first_names(sources: Mapping[str, str], named: Iterable[tuple[str, Any]]) -
 
 
 def _counts_batches(node: Any, counters: set[str]) -> bool:
-    """Whether a node is a batch norm's count of batches; it then joins the counters."""
+    """Returns whether a node is a batch norm's count of batches; such a node is added to the counters."""
     if str(node.target) != "aten.add_.Tensor" or node.args[0].name not in counters:
         return False
     counters.add(node.name)
@@ -194,7 +194,7 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 
 def _plain(value: Any) -> object:
-    """Replaces graph nodes by references, inside lists too."""
+    """Replaces graph nodes by references, also inside lists."""
     if isinstance(value, list | tuple):
         return tuple(_plain(item) for item in value)
     return Reference(value.name) if hasattr(value, "users") else value

@@ -1,4 +1,4 @@
-"""The models, one file for each family, registered in ``MODELS``."""
+"""The models, one file per family, registered in ``MODELS``."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def build_model(
 
     Args:
         name: A model's name, one of ``MODELS``.
-        batch: Samples in a step, at least 1.
-        classes: Classes, at least 1.
-        optimizer: What updates the parameters; plain SGD unless told.
+        batch: Number of samples in a step, at least 1.
+        classes: Number of classes, at least 1.
+        optimizer: The optimiser; plain SGD by default.
 
     Returns:
         The validated step: forward, mean cross entropy, backward and updates.

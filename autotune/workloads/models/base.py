@@ -1,4 +1,4 @@
-"""What a model is registered with."""
+"""The registration of a model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class ModelInfo:
     """A model that can be trained.
 
     Attributes:
-        name: What ``--model`` takes.
+        name: Its name for ``--model``.
         input_shape: Channels, height and width of a sample.
         description: One line.
-        layers: Appends the forward pass; takes a builder and the number of classes and returns
-            the logits, [n, classes].
+        layers: Appends the forward pass. It takes a builder and the number of classes, and returns the logits,
+            [n, classes].
     """
 
     name: str
@@ -30,6 +30,6 @@ class ModelInfo:
 
     @property
     def parameters(self) -> int:
-        """Number of trained values with 10 classes; computed by building the model."""
+        """Number of trained values with 10 classes, computed by building the model."""
         builder = StepBuilder(self.name, 1, self.input_shape)
         return builder.finish(self.layers(builder, DEFAULT_CLASSES)).parameter_count

@@ -6,7 +6,7 @@ from autotune.workloads.autodiff import Value
 from autotune.workloads.builder import StepBuilder
 from autotune.workloads.models.base import ModelInfo
 
-# Channels of an Inception module: 1x1; 3x3 reduced and out; the second 3x3 reduced and out; pool projection.
+# Channels of an Inception module: 1x1; 3x3 reduced and output; the second 3x3 reduced and output; pool projection.
 Channels = tuple[int, int, int, int, int, int]
 _EPSILON_MILLIONTHS = 1000
 
@@ -14,13 +14,13 @@ _EPSILON_MILLIONTHS = 1000
 def _convolve(
     builder: StepBuilder, place: str, x: Value, channels: int, kernel: int, *, stride: int = 1
 ) -> Value:
-    """Appends a convolution without bias that keeps the size at stride 1, then batch norm and ReLU."""
+    """Appends a convolution without bias (same size at stride 1), then batch norm and ReLU."""
     x = builder.conv(place, x, channels, kernel, stride=stride, pad=kernel // 2, bias=False)
     return builder.batch_norm(f"{place}.norm", x, epsilon_millionths=_EPSILON_MILLIONTHS, relu=True)
 
 
 def _inception(builder: StepBuilder, place: str, x: Value, channels: Channels) -> Value:
-    """Appends four branches and joins them. The paper's 5x5 branch has 3x3 filters in torchvision."""
+    """Appends four branches and joins them. The paper's 5x5 branch has 3x3 filters, as in torchvision."""
     pointwise, reduced3, out3, reduced5, out5, projected = channels
     first = _convolve(builder, f"{place}.branch1", x, pointwise, 1)
     second = _convolve(builder, f"{place}.branch2.reduce", x, reduced3, 1)

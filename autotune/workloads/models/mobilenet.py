@@ -29,7 +29,7 @@ def _convolve(
     groups: int = 1,
     relu6: bool = True,
 ) -> Value:
-    """Appends a convolution without bias that keeps the size at stride 1, then batch norm and ReLU6."""
+    """Appends a convolution without bias (same size at stride 1), then batch norm and ReLU6."""
     x = builder.conv(
         place, x, channels, kernel, stride=stride, pad=kernel // 2, groups=groups, bias=False
     )
@@ -39,7 +39,7 @@ def _convolve(
 def _inverted_residual(
     builder: StepBuilder, place: str, x: Value, expansion: int, channels: int, stride: int
 ) -> Value:
-    """Widens by 1x1, filters each channel by 3x3, narrows by 1x1; adds its input where shapes agree."""
+    """Appends 1x1 expansion, 3x3 depthwise filters and 1x1 projection; adds its input if the shapes agree."""
     narrow, wide = x.shape[1], x.shape[1] * expansion
     y = x if expansion == 1 else _convolve(builder, f"{place}.expand", x, wide, 1)
     y = _convolve(builder, f"{place}.depthwise", y, wide, 3, stride=stride, groups=wide)

@@ -6,7 +6,7 @@ from autotune.workloads.autodiff import Value
 from autotune.workloads.builder import StepBuilder
 from autotune.workloads.models.base import ModelInfo
 
-# Channels of each Fire module, fire2 to fire9: squeezed, and of each expanding convolution.
+# Channels of each Fire module, fire2 to fire9: of the squeeze, and of each of the two expanding convolutions.
 _FIRES = (
     (16, 64),
     (16, 64),
@@ -41,7 +41,7 @@ def fire(builder: StepBuilder, place: str, x: Value, squeeze: int, expand: int) 
 def _squeezenet(
     builder: StepBuilder, classes: int, *, channels: int, kernel: int, pooled: tuple[int, int]
 ) -> Value:
-    """Appends a variant: its first convolution, and the Fire modules that a pooling follows."""
+    """Appends a variant, given its first convolution and the Fire modules that are followed by pooling."""
     x = builder.conv("conv1", builder.input, channels, kernel, stride=2, relu=True)
     x = builder.max_pool("pool1", x, 3, stride=2, ceil=True)
     for number, (squeeze, expand) in enumerate(_FIRES, start=2):

@@ -1,4 +1,4 @@
-"""Activations that are kernels of their own."""
+"""Activations that are separate kernels."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from autotune.workloads.operators.base import Operator, Role, Signature, TensorS
 
 @dataclass(frozen=True)
 class Relu(Operator):
-    """ReLU, or ReLU that stops at 6, where neither a bias nor a batch norm comes before it; float32.
+    """ReLU or ReLU6 without a bias or a batch norm before it; float32.
 
     forward: ``x[size] -> y[size]``; data_grad: ``y, dy -> dx``, which is ``dy`` where ``y > 0`` (and ``y < 6``),
-    else 0.
+    otherwise 0.
 
     Attributes:
-        size: Elements.
+        size: Number of elements.
         six: Whether it stops at 6.
 
     Raises:
-        UsageError: On construction, when ``size`` is below 1.
+        UsageError: On construction, if ``size`` is below 1.
     """
 
     name: ClassVar[str] = "relu"
@@ -33,7 +33,7 @@ class Relu(Operator):
         return ("forward", "data_grad")
 
     def label(self) -> str:
-        """Returns such as ``size1024`` or ``size1024_six``."""
+        """Returns a text such as ``size1024`` or ``size1024_six``."""
         return f"size{self.size}{'_six' if self.six else ''}"
 
     def streamed(self, role: Role) -> int | None:

@@ -1,4 +1,4 @@
-"""What every operator offers: roles, operand shapes, cost and a canonical text."""
+"""The base class of operators: roles, operand shapes, cost and a canonical text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DType = Literal["float32", "int32"]
 Pair = tuple[int, int]
 
 ROLES: tuple[Role, ...] = get_args(Role)
-BYTES_PER_ELEMENT = 4  # float32 and int32 alike
-LARGEST_TENSOR = 2**31 - 1  # elements: generated kernels index with int32
+BYTES_PER_ELEMENT = 4  # For both float32 and int32.
+LARGEST_TENSOR = 2**31 - 1  # Number of elements, because generated kernels index with int32.
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Signature:
-    """Operands of one role, in the order in which a kernel takes them: inputs, then outputs."""
+    """Operands of one role, in the order of a kernel's parameters: inputs, then outputs."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -61,8 +61,8 @@ class Operator(ABC):
     width). Sizes are at least 1, except the fields that ``may_be_zero``.
 
     Raises:
-        UsageError: On construction, when a field has the wrong type or an impossible value, or
-            when a tensor would have more than ``LARGEST_TENSOR`` elements.
+        UsageError: On construction, if a field has the wrong type or an impossible value, or if a tensor would have
+            more than ``LARGEST_TENSOR`` elements.
     """
 
     name: ClassVar[str]
@@ -99,13 +99,13 @@ class Operator(ABC):
         """Returns the floating point operations of ``role``, one of ``roles()``."""
 
     def _check_shapes(self) -> None:  # noqa: B027 - most operators have nothing to add
-        """Raises UsageError when the fields do not fit each other."""
+        """Raises UsageError if the fields do not fit each other."""
 
     def streamed(self, role: Role) -> int | None:
-        """Returns the operand that may come straight from the kernel that makes it; None without one.
+        """Returns the index of the operand that may come straight from its producer; None if there is none.
 
-        The kernel reads it element by element, each for one element of every output, so that it can run as the
-        epilogue of another kernel and save a pass over memory.
+        The kernel reads it element by element, each for one element of every output. So the kernel can run as the
+        epilogue of another kernel, which saves a pass over memory.
         """
         return None
 
@@ -128,9 +128,9 @@ class Operator(ABC):
         return self._signature(role).outputs
 
     def flops(self, role: Role) -> int:
-        """Returns floating point operations, 2 for each multiply-add; comparisons count as 1.
+        """Returns the floating-point operations: 2 for each multiply-add; comparisons count as 1.
 
-        Taps that fall into the padding are counted, as is usual for convolutions.
+        Taps in the padding are counted, as is usual for convolutions.
 
         Raises:
             UsageError: This operator has no such role.
@@ -149,7 +149,7 @@ class Operator(ABC):
     def spec(self) -> str:
         """Returns the canonical text, such as ``matmul:m=8,n=10,k=84``.
 
-        Fields with a default are left out when they have it. ``operator_from_spec`` reads it back.
+        Fields that have their default are left out. ``operator_from_spec`` reads the text back.
         """
         parts = [
             f"{field.name}={_value_text(getattr(self, field.name))}"
@@ -196,7 +196,7 @@ class Operator(ABC):
 
 @cache
 def field_types(operator: type[Operator]) -> Mapping[str, object]:
-    """Returns the fields of an operator class: name -> ``int``, ``bool`` or ``tuple[int, int]``."""
+    """Returns the fields of an operator class with their types: ``int``, ``bool`` or ``tuple[int, int]``."""
     hints = get_type_hints(operator)
     return {field.name: hints[field.name] for field in fields(operator)}
 

@@ -40,7 +40,7 @@ class Conv2d(Operator):
         channels_last: Layout of the operands.
 
     Raises:
-        UsageError: On construction, when the shapes are impossible.
+        UsageError: On construction, if the shapes are impossible.
     """
 
     name: ClassVar[str] = "conv2d"
@@ -69,11 +69,11 @@ class Conv2d(Operator):
         return (self.w + 2 * self.pad[1] - self._extent(1)) // self.stride[1] + 1
 
     def roles(self) -> tuple[Role, ...]:
-        """Returns all but ``update``."""
+        """Returns all roles except ``update``."""
         return ("forward", "data_grad", "weight_grad")
 
     def label(self) -> str:
-        """Returns such as ``n8c64h56w56k64r3s3_s1p1``; ``d`` and ``g`` follow when not 1."""
+        """Returns a text such as ``n8c64h56w56k64r3s3_s1p1``; ``d`` and ``g`` follow if they are not 1."""
         shapes = f"n{self.n}c{self.c}h{self.h}w{self.w}k{self.k}r{self.r}s{self.s}"
         text = f"{shapes}_s{pair_text(self.stride)}p{pair_text(self.pad)}"
         if self.dilation != (1, 1):
@@ -82,7 +82,7 @@ class Conv2d(Operator):
         return text + ("_nhwc" if self.channels_last else "")
 
     def _extent(self, axis: int) -> int:
-        """Returns the pixels that the dilated kernel spans."""
+        """Returns the number of pixels that the dilated kernel spans."""
         return ((self.r, self.s)[axis] - 1) * self.dilation[axis] + 1
 
     def _check_shapes(self) -> None:

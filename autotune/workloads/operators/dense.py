@@ -10,7 +10,7 @@ from autotune.workloads.operators.base import Operator, Role, Signature, TensorS
 
 @dataclass(frozen=True)
 class Matmul(Operator):
-    """Fully connected layer without bias, weight as PyTorch stores it, float32.
+    """Fully connected layer without bias, float32. The weight is stored as in PyTorch.
 
     forward: ``x[m,k], weight[n,k] -> y[m,n]``; data_grad: ``dy[m,n], weight[n,k] -> dx[m,k]``;
     weight_grad: ``x[m,k], dy[m,n] -> dweight[n,k]``.
@@ -21,7 +21,7 @@ class Matmul(Operator):
         k: Input features.
 
     Raises:
-        UsageError: On construction, when a size is below 1.
+        UsageError: On construction, if a size is below 1.
     """
 
     name: ClassVar[str] = "matmul"
@@ -31,11 +31,11 @@ class Matmul(Operator):
     k: int
 
     def roles(self) -> tuple[Role, ...]:
-        """Returns all but ``update``."""
+        """Returns all roles except ``update``."""
         return ("forward", "data_grad", "weight_grad")
 
     def label(self) -> str:
-        """Returns such as ``m8n120k400``."""
+        """Returns a text such as ``m8n120k400``."""
         return f"m{self.m}n{self.n}k{self.k}"
 
     def _signature(self, role: Role) -> Signature:

@@ -13,9 +13,9 @@ from autotune.workloads.operators.base import Operator, Role, Signature, TensorS
 class Bias(Operator):
     """Adds a bias to each channel, followed by ReLU if ``relu``; float32.
 
-    forward: ``x[n,c,s], bias[c] -> y``; data_grad, only with ReLU: ``y, dy -> dx = dy * (y > 0)``
-    (without ReLU the gradient passes as it is); weight_grad: ``dy -> dbias[c]``, where ``dy`` is
-    the gradient before the ReLU, the data_grad's output.
+    forward: ``x[n,c,s], bias[c] -> y``; data_grad, only with ReLU: ``y, dy -> dx = dy * (y > 0)`` (without ReLU,
+    the gradient passes unchanged); weight_grad: ``dy -> dbias[c]``, where ``dy`` is the gradient before the ReLU,
+    the output of data_grad.
 
     Attributes:
         n: Batch.
@@ -25,7 +25,7 @@ class Bias(Operator):
         channels_last: Layout of the wide operands: [n,s,c].
 
     Raises:
-        UsageError: On construction, when a size is below 1.
+        UsageError: On construction, if a size is below 1.
     """
 
     name: ClassVar[str] = "bias"
@@ -43,12 +43,12 @@ class Bias(Operator):
         return ("forward", "weight_grad")
 
     def label(self) -> str:
-        """Returns such as ``n8c64s3136_relu``."""
+        """Returns a text such as ``n8c64s3136_relu``."""
         layout = "_nhwc" if self.channels_last else ""
         return f"n{self.n}c{self.c}s{self.s}{'_relu' if self.relu else ''}{layout}"
 
     def streamed(self, role: Role) -> int | None:
-        """Returns ``x`` or ``dy``, but for the weight gradient's reduction."""
+        """Returns ``x`` or ``dy``, except for the weight gradient, which is a reduction."""
         return {"forward": 0, "data_grad": 1}.get(role)
 
     def _signature(self, role: Role) -> Signature:
@@ -83,7 +83,7 @@ class Concat(Operator):
         channels_last: Layout of the operands: [n,s,c].
 
     Raises:
-        UsageError: On construction, when a size is below 1, or there is a fourth tensor but no third.
+        UsageError: On construction, if a size is below 1, or there is a fourth tensor but no third.
     """
 
     name: ClassVar[str] = "concat"
@@ -107,7 +107,7 @@ class Concat(Operator):
         return ("forward", "data_grad")
 
     def label(self) -> str:
-        """Returns such as ``n8a64b64s3025``."""
+        """Returns a text such as ``n8a64b64s3025``."""
         parts = "".join(f"{letter}{c}" for letter, c in zip("abcd", self.parts, strict=False))
         return f"n{self.n}{parts}s{self.s}{'_nhwc' if self.channels_last else ''}"
 
@@ -139,14 +139,14 @@ class Concat(Operator):
 class Add(Operator):
     """Sums two tensors: a residual connection, or two gradients of a tensor that is used twice; float32.
 
-    forward and data_grad alike: ``a[size], b[size] -> y[size]``. A residual connection needs no gradient kernel
-    of its own: both operands get the gradient of ``y``.
+    forward and data_grad: ``a[size], b[size] -> y[size]``. A residual connection needs no gradient kernel, because
+    both operands get the gradient of ``y``.
 
     Attributes:
-        size: Elements.
+        size: Number of elements.
 
     Raises:
-        UsageError: On construction, when ``size`` is below 1.
+        UsageError: On construction, if ``size`` is below 1.
     """
 
     name: ClassVar[str] = "add"
@@ -158,7 +158,7 @@ class Add(Operator):
         return ("forward", "data_grad")
 
     def label(self) -> str:
-        """Returns such as ``size1024``."""
+        """Returns a text such as ``size1024``."""
         return f"size{self.size}"
 
     def streamed(self, role: Role) -> int | None:
@@ -175,15 +175,15 @@ class Add(Operator):
 
 @dataclass(frozen=True)
 class Dropout(Operator):
-    """Multiplies by a mask that the caller made: 0 or ``1 / (1 - p)``; float32.
+    """Multiplies by a mask from the caller with values 0 or ``1 / (1 - p)``; float32.
 
     forward: ``x[size], mask[size] -> y[size]``; data_grad: ``dy, mask -> dx``.
 
     Attributes:
-        size: Elements.
+        size: Number of elements.
 
     Raises:
-        UsageError: On construction, when ``size`` is below 1.
+        UsageError: On construction, if ``size`` is below 1.
     """
 
     name: ClassVar[str] = "dropout"
@@ -195,7 +195,7 @@ class Dropout(Operator):
         return ("forward", "data_grad")
 
     def label(self) -> str:
-        """Returns such as ``size1024``."""
+        """Returns a text such as ``size1024``."""
         return f"size{self.size}"
 
     def streamed(self, role: Role) -> int | None:

@@ -1,4 +1,4 @@
-"""A kernel: an operator in one of its roles, with what follows it in the same pass; the unit that is tuned."""
+"""A kernel: an operator in one of its roles, with an epilogue in the same pass. It is the unit that is tuned."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from autotune.workloads.operators.dense import Matmul
 
 @dataclass(frozen=True)
 class Kernel:
-    """One operator in one role, and its epilogue. The signature is ``inputs`` and then ``outputs``.
+    """One operator in one role, and its epilogue. The signature is ``inputs``, then ``outputs``.
 
-    An epilogue is a chain of element-wise kernels, each of which takes the result before it as its streamed
-    operand: a convolution's forward with the bias and ReLU, or its weight gradient with the parameter's update.
-    The results in between are never written to memory.
+    An epilogue is a chain of element-wise kernels. Each takes the previous result as its streamed operand: for
+    example a convolution's forward pass with bias and ReLU, or its weight gradient with the parameter's update.
+    Intermediate results are never written to memory.
 
     Attributes:
         operator: The operator with its shapes.
-        role: What the kernel computes of it.
-        epilogue: Kernels without an epilogue of their own, in order.
+        role: The role that the kernel computes.
+        epilogue: Kernels, themselves without an epilogue, in order.
 
     Raises:
-        UsageError: On construction, when the operator has no such role, or the epilogue does not fit.
+        UsageError: On construction, if the operator does not have the role, or the epilogue does not fit.
     """
 
     operator: Operator
@@ -55,7 +55,11 @@ class Kernel:
             result = follower.outputs
 
     def _check_channels(self, follower: Kernel) -> None:
-        """What a follower reads by channel must find the channels where the result has them."""
+        """Checks that operands with one value per channel match the result's channels.
+
+        Raises:
+            UsageError: They do not match.
+        """
         (result,) = self.operator.outputs(self.role)
         channels = getattr(follower.operator, "c", 0)
         if (channels,) not in [
@@ -74,13 +78,13 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """A C identifier, unique to operator, shapes and role, and the same in every run."""
+        """A C identifier, unique to operator, shapes and role. It is the same in every run."""
         own = f"{self.operator.name}_{self.role}_{self.operator.label()}"
         return "__".join([own, *(follower.name for follower in self.epilogue)])
 
     @property
     def spec(self) -> str:
-        """The canonical text; with ``role`` it rebuilds the kernel: ``conv2d:...+bias.forward:...``."""
+        """The canonical text. Together with ``role``, it rebuilds the kernel: ``conv2d:...+bias.forward:...``."""
         followers = (f.spec.replace(":", f".{f.role}:", 1) for f in self.epilogue)
         return "+".join([self.operator.spec(), *followers])
 
@@ -91,14 +95,14 @@ class Kernel:
 
     @property
     def streamed(self) -> int | None:
-        """The input that may come straight from another kernel; None without one."""
+        """The input that may come straight from another kernel; None if there is none."""
         return None if self.epilogue else self.operator.streamed(self.role)
 
     @cached_property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Operands that are read: the main kernel's, then those that each follower adds.
 
-        Operands of a follower that are as large as the result have the result's shape.
+        A follower's operands that are as large as the result have the result's shape.
         """
         specs = list(self.operator.inputs(self.role))
         for number, follower in enumerate(self.epilogue, start=1):
@@ -109,12 +113,12 @@ class Kernel:
 
     @property
     def added_inputs(self) -> tuple[TensorSpec, ...]:
-        """What a follower reads beside its streamed operand."""
+        """Operands that a follower reads besides its streamed operand."""
         return tuple(spec for at, spec in enumerate(self.inputs) if at != self.streamed)
 
     @cached_property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Operands that are written whole."""
+        """Operands that are written completely."""
         last = self.epilogue[-1] if self.epilogue else None
         if last is None:
             return self.operator.outputs(self.role)
@@ -126,7 +130,7 @@ class Kernel:
 
     @property
     def replaces(self) -> tuple[int, ...]:
-        """Of an update, the input that each output takes the place of: its own first ones; empty without one."""
+        """For an update, the index of the input that each output replaces (its own first ones); otherwise empty."""
         last = self.epilogue[-1] if self.epilogue else self
         if last.role != "update":
             return ()
@@ -137,12 +141,12 @@ class Kernel:
 
     @property
     def flops(self) -> int:
-        """Floating point operations, 2 for each multiply-add."""
+        """Floating-point operations, 2 for each multiply-add."""
         return self.operator.flops(self.role) + sum(follower.flops for follower in self.epilogue)
 
     @property
     def bytes(self) -> int:
-        """Bytes of all inputs and outputs."""
+        """Size of all inputs and outputs in bytes."""
         return sum(spec.bytes for spec in (*self.inputs, *self.outputs))
 
     @property

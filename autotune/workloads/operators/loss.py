@@ -17,11 +17,11 @@ class CrossEntropy(Operator):
 
     Attributes:
         n: Batch.
-        classes: Classes; labels are in ``0 .. classes - 1``.
-        of: Samples that the mean is over, where these are part of a larger batch; 0 for ``n``.
+        classes: Number of classes; labels are in ``0 .. classes - 1``.
+        of: Number of samples of the mean, if these are part of a larger batch; 0 for ``n``.
 
     Raises:
-        UsageError: On construction, when a size is below 1.
+        UsageError: On construction, if a size is below 1.
     """
 
     name: ClassVar[str] = "cross_entropy"
@@ -33,7 +33,7 @@ class CrossEntropy(Operator):
 
     @property
     def samples(self) -> int:
-        """Samples that the mean is over."""
+        """Number of samples that the mean is over."""
         return self.of or self.n
 
     def roles(self) -> tuple[Role, ...]:
@@ -41,7 +41,7 @@ class CrossEntropy(Operator):
         return ("forward", "data_grad")
 
     def label(self) -> str:
-        """Returns such as ``n8classes10``."""
+        """Returns a text such as ``n8classes10``."""
         return f"n{self.n}classes{self.classes}{f'of{self.of}' if self.of else ''}"
 
     def _signature(self, role: Role) -> Signature:
@@ -51,5 +51,5 @@ class CrossEntropy(Operator):
         return Signature(inputs, (output,))
 
     def _flops(self, role: Role) -> int:
-        # maximum, subtraction, exponential and sum; the gradient also divides
+        # Maximum, subtraction, exponential and sum; the gradient also has a division.
         return self.n * self.classes * (4 if role == "forward" else 5)

@@ -22,7 +22,7 @@ class BatchStats(Operator):
         channels_last: Layout of ``x``: [n,s,c].
 
     Raises:
-        UsageError: On construction, when a size is below 1, or there is one value a channel only.
+        UsageError: On construction, if a size is below 1, or there is only one value per channel.
     """
 
     name: ClassVar[str] = "batch_stats"
@@ -37,7 +37,7 @@ class BatchStats(Operator):
         return ("forward",)
 
     def label(self) -> str:
-        """Returns such as ``n8c32s12544``."""
+        """Returns a text such as ``n8c32s12544``."""
         return f"n{self.n}c{self.c}s{self.s}{'_nhwc' if self.channels_last else ''}"
 
     def _check_shapes(self) -> None:
@@ -59,29 +59,29 @@ class BatchStats(Operator):
 
 @dataclass(frozen=True)
 class BatchNorm(Operator):
-    """Batch normalisation by the batch's own statistics, then ReLU or ReLU6 if asked for; float32.
+    """Batch normalisation by the batch's own statistics, then optionally ReLU or ReLU6; float32.
 
-    With ``xhat = (x - mean) / sqrt(variance + epsilon)`` and ``dz`` the gradient before the activation, which is
-    ``dy`` where ``y > 0`` (and ``y < 6``), else 0 (Ioffe and Szegedy, ICML 2015):
+    With ``xhat = (x - mean) / sqrt(variance + epsilon)``, and ``dz`` the gradient before the activation, which is
+    ``dy`` where ``y > 0`` (and ``y < 6``), otherwise 0 (Ioffe and Szegedy, ICML 2015):
 
     - forward: ``x[n,c,s], mean[c], variance[c], gamma[c], beta[c] -> y = act(gamma * xhat + beta)``;
     - weight_grad: ``x, mean, variance, [y,] dy -> dgamma[c] = sum(dz * xhat), dbeta[c] = sum(dz)``;
     - data_grad: ``x, mean, variance, gamma, dgamma, dbeta, [y,] dy ->
       dx = gamma / sqrt(variance + epsilon) * (dz - dbeta / (n s) - xhat * dgamma / (n s))``.
 
-    ``y`` is an operand of the gradients only where there is an activation.
+    ``y`` is an operand of the gradients only if there is an activation.
 
     Attributes:
         n: Batch.
         c: Channels.
         s: Pixels, height times width.
-        epsilon_millionths: What is added to the variance, times a million.
+        epsilon_millionths: Value that is added to the variance, times a million.
         relu: Whether a ReLU follows.
-        relu6: Whether a ReLU that stops at 6 follows.
+        relu6: Whether a ReLU6 follows.
         channels_last: Layout of the wide operands: [n,s,c].
 
     Raises:
-        UsageError: On construction, when a size is below 1, or both activations are asked for.
+        UsageError: On construction, if a size is below 1, or both activations are set.
     """
 
     name: ClassVar[str] = "batch_norm"
@@ -96,7 +96,7 @@ class BatchNorm(Operator):
 
     @property
     def epsilon(self) -> float:
-        """What is added to the variance."""
+        """Value that is added to the variance."""
         return self.epsilon_millionths * 1e-6
 
     @property
@@ -109,7 +109,7 @@ class BatchNorm(Operator):
         return ("forward", "data_grad", "weight_grad")
 
     def label(self) -> str:
-        """Returns such as ``n8c32s12544e10_relu6``."""
+        """Returns a text such as ``n8c32s12544e10_relu6``."""
         activation = "_relu" if self.relu else "_relu6" if self.relu6 else ""
         layout = "_nhwc" if self.channels_last else ""
         return f"n{self.n}c{self.c}s{self.s}e{self.epsilon_millionths}{activation}{layout}"
@@ -145,18 +145,18 @@ class BatchNorm(Operator):
 
 @dataclass(frozen=True)
 class RunningStats(Operator):
-    """Running averages of a batch normalisation's statistics, float32; the variance becomes unbiased.
+    """Running averages of a batch normalisation's statistics, with unbiased variance; float32.
 
     update: ``running_mean[c], running_variance[c], mean[c], variance[c], momentum[1] -> new_mean, new_variance``,
-    where ``new = (1 - momentum) * running + momentum * batch`` and the batch's variance is multiplied by
+    where ``new = (1 - momentum) * running + momentum * batch``. The batch's variance is multiplied by
     ``samples / (samples - 1)``, as in PyTorch.
 
     Attributes:
         c: Channels.
-        samples: Values a channel in a batch, batch times pixels.
+        samples: Values per channel in a batch: batch times pixels.
 
     Raises:
-        UsageError: On construction, when a size is below 1, or there is one sample only.
+        UsageError: On construction, if a size is below 1, or there is only one sample.
     """
 
     name: ClassVar[str] = "running_stats"
@@ -169,7 +169,7 @@ class RunningStats(Operator):
         return ("update",)
 
     def label(self) -> str:
-        """Returns such as ``c32m100352``."""
+        """Returns a text such as ``c32m100352``."""
         return f"c{self.c}m{self.samples}"
 
     def _check_shapes(self) -> None:

@@ -10,7 +10,7 @@ from autotune.workloads.operators.base import Operator, Role, Signature, TensorS
 
 @dataclass(frozen=True)
 class _Update(Operator):
-    """What replaces a tensor of so many elements by its value after the step."""
+    """Base class of operators that replace a tensor of ``size`` elements by its value after the step."""
 
     size: int
 
@@ -19,7 +19,7 @@ class _Update(Operator):
         return ("update",)
 
     def label(self) -> str:
-        """Returns such as ``size1024``."""
+        """Returns a text such as ``size1024``."""
         return f"size{self.size}"
 
 
@@ -31,10 +31,10 @@ class Sgd(_Update):
     ``new_weight = weight - learning_rate * grad``.
 
     Attributes:
-        size: Elements.
+        size: Number of elements.
 
     Raises:
-        UsageError: On construction, when ``size`` is below 1.
+        UsageError: On construction, if ``size`` is below 1.
     """
 
     name: ClassVar[str] = "sgd"
@@ -55,17 +55,17 @@ class Sgd(_Update):
 
 @dataclass(frozen=True)
 class Momentum(_Update):
-    """SGD with momentum on one parameter, as in PyTorch: no dampening, not Nesterov's; float32.
+    """SGD with momentum on one parameter, as in PyTorch: without dampening, and not Nesterov's; float32.
 
     update: ``weight[size], velocity[size], grad[size], learning_rate[1], momentum[1] -> new_weight, new_velocity``,
     where ``new_velocity = momentum * velocity + grad`` and
     ``new_weight = weight - learning_rate * new_velocity``.
 
     Attributes:
-        size: Elements.
+        size: Number of elements.
 
     Raises:
-        UsageError: On construction, when ``size`` is below 1.
+        UsageError: On construction, if ``size`` is below 1.
     """
 
     name: ClassVar[str] = "momentum"
@@ -99,13 +99,13 @@ class Adam(_Update):
     - ``new_weight = weight - learning_rate / (1 - beta1_power) * new_first /
       (sqrt(new_second / (1 - beta2_power)) + epsilon)``.
 
-    The powers are those of the step itself, 1 in the first: ``RunningPower`` has updated them.
+    The powers belong to the current step (exponent 1 in the first step): ``RunningPower`` has updated them.
 
     Attributes:
-        size: Elements.
+        size: Number of elements.
 
     Raises:
-        UsageError: On construction, when ``size`` is below 1.
+        UsageError: On construction, if ``size`` is below 1.
     """
 
     name: ClassVar[str] = "adam"
@@ -122,21 +122,21 @@ class Adam(_Update):
         )
 
     def _flops(self, role: Role) -> int:
-        # 3 and 4 for the moments, 6 for the step; the bias corrections are computed once
+        # 3 and 4 for the moments, 6 for the step; the bias corrections are computed once.
         return 13 * self.size
 
 
 @dataclass(frozen=True)
 class RunningPower(_Update):
-    """Counts steps as a power: ``base`` to the number of steps, which Adam's bias correction needs; float32.
+    """``base`` to the power of the number of steps, which Adam's bias correction needs; float32.
 
     update: ``power[size], base[size] -> new_power[size]``, where ``new_power = power * base``.
 
     Attributes:
-        size: Elements.
+        size: Number of elements.
 
     Raises:
-        UsageError: On construction, when ``size`` is below 1.
+        UsageError: On construction, if ``size`` is below 1.
     """
 
     name: ClassVar[str] = "running_power"

@@ -35,12 +35,12 @@ class MaxPool2d(Operator):
         s: Window width.
         stride: Steps (vertical, horizontal).
         pad: Padding on each side (vertical, horizontal), at most half the window.
-        ceil: Round the output size up, as PyTorch's ``ceil_mode``: the last window may run past
-            the padded input, but it starts inside the input or the left padding.
+        ceil: Round the output size up, as PyTorch's ``ceil_mode``. The last window may extend past the padded
+            input, but it starts inside the input or the left padding.
         channels_last: Layout of the operands.
 
     Raises:
-        UsageError: On construction, when the shapes are impossible.
+        UsageError: On construction, if the shapes are impossible.
     """
 
     name: ClassVar[str] = "max_pool2d"
@@ -71,7 +71,7 @@ class MaxPool2d(Operator):
         return ("forward", "data_grad")
 
     def label(self) -> str:
-        """Returns such as ``n8c64h111w111r3s3_s2p0_ceil``."""
+        """Returns a text such as ``n8c64h111w111r3s3_s2p0_ceil``."""
         shapes = f"n{self.n}c{self.c}h{self.h}w{self.w}r{self.r}s{self.s}"
         window = f"s{pair_text(self.stride)}p{pair_text(self.pad)}"
         ceil, layout = "_ceil" if self.ceil else "", "_nhwc" if self.channels_last else ""
@@ -102,7 +102,7 @@ class MaxPool2d(Operator):
 
 @dataclass(frozen=True)
 class AvgPool2d(Operator):
-    """Average pooling, float32; padding counts as zeros, as PyTorch's ``count_include_pad``.
+    """Average pooling, float32. Padding counts as zeros, as with PyTorch's ``count_include_pad``.
 
     forward: ``x[n,c,h,w] -> y[n,c,oh,ow]``; data_grad: ``dy -> dx``, summing where windows overlap.
 
@@ -118,7 +118,7 @@ class AvgPool2d(Operator):
         channels_last: Layout of the operands.
 
     Raises:
-        UsageError: On construction, when the shapes are impossible.
+        UsageError: On construction, if the shapes are impossible.
     """
 
     name: ClassVar[str] = "avg_pool2d"
@@ -148,7 +148,7 @@ class AvgPool2d(Operator):
         return ("forward", "data_grad")
 
     def label(self) -> str:
-        """Returns such as ``n8c64h14w14r2s2_s2p0``."""
+        """Returns a text such as ``n8c64h14w14r2s2_s2p0``."""
         shapes = f"n{self.n}c{self.c}h{self.h}w{self.w}r{self.r}s{self.s}"
         layout = "_nhwc" if self.channels_last else ""
         return f"{shapes}_s{pair_text(self.stride)}p{pair_text(self.pad)}{layout}"
@@ -164,7 +164,7 @@ class AvgPool2d(Operator):
         return Signature((TensorSpec("dy", y),), (TensorSpec("dx", x),))
 
     def _flops(self, role: Role) -> int:
-        # r * s - 1 additions and a division for each mean; backward: a division, then additions
+        # r * s - 1 additions and a division for each mean; backward: a division, then additions.
         return self.n * self.c * self.oh * self.ow * self.r * self.s
 
 
@@ -181,7 +181,7 @@ class GlobalAvgPool(Operator):
         channels_last: Layout of the operands.
 
     Raises:
-        UsageError: On construction, when a size is below 1.
+        UsageError: On construction, if a size is below 1.
     """
 
     name: ClassVar[str] = "global_avg_pool"
@@ -196,7 +196,7 @@ class GlobalAvgPool(Operator):
         return ("forward", "data_grad")
 
     def label(self) -> str:
-        """Returns such as ``n8c10s169``."""
+        """Returns a text such as ``n8c10s169``."""
         return f"n{self.n}c{self.c}s{self.s}{'_nhwc' if self.channels_last else ''}"
 
     def _signature(self, role: Role) -> Signature:
@@ -206,7 +206,7 @@ class GlobalAvgPool(Operator):
         return Signature((TensorSpec("dy", narrow),), (TensorSpec("dx", wide),))
 
     def _flops(self, role: Role) -> int:
-        # forward: s - 1 additions and a division for each mean; backward: one division each
+        # Forward: s - 1 additions and a division for each mean; backward: one division each.
         return self.n * self.c * (self.s if role == "forward" else 1)
 
 

@@ -1,4 +1,4 @@
-"""The operators by name, and how their canonical text is read back."""
+"""The operators by name, and the parser of their canonical text."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ _PAIR = re.compile(r"(-?[0-9]{1,10})(?:x(-?[0-9]{1,10}))?")
 
 
 def operator_from_spec(text: str) -> Operator:
-    """Rebuilds an operator from the text that ``Operator.spec`` gives.
+    """Rebuilds an operator from the text of ``Operator.spec``.
 
     Args:
-        text: Such as ``conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1``. Keys may come in
-            any order and blanks around them are ignored; a pair is ``2`` or ``2x1``, a yes or no
-            ``1`` or ``0``.
+        text: Such as ``conv2d:n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1``. Keys may be in any order, and
+            blanks around them are ignored. A pair is ``2`` or ``2x1``; a flag is ``1`` or ``0``.
 
     Returns:
         The operator.

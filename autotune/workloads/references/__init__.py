@@ -1,4 +1,4 @@
-"""Ground truth of every kernel in float64, the inputs to check it with, and the comparison."""
+"""Float64 references of every kernel, the inputs to check it with, and the comparison."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""How far a result is from its reference."""
+"""The error of a result against its reference."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from autotune.errors import UsageError
 
 _BLOCK = 1 << 16
-SMALL = 1e-3  # values below this share of the largest are compared with that share instead
+SMALL = 1e-3  # Values below this share of the largest one are compared with this share instead.
 
 
 def max_relative_error(out: NDArray[Any], ref: NDArray[Any]) -> float:
-    """Returns the largest ``|out - ref| / max(|ref|, 1e-3 * max|ref|)``, without a unit.
+    """Returns the largest ``|out - ref| / max(|ref|, 1e-3 * max|ref|)``, which has no unit.
 
     Args:
         out: A kernel's result.
-        ref: The reference, with the same number of elements; an integer array is compared exactly.
+        ref: The reference, with the same number of elements. An integer array is compared exactly.
 
     Returns:
         The error, at least 0. Infinity if ``out`` or ``ref`` has NaN or infinity, if integers
@@ -36,7 +36,7 @@ def max_relative_error(out: NDArray[Any], ref: NDArray[Any]) -> float:
     out, ref = out.ravel(), ref.ravel()
     if np.issubdtype(ref.dtype, np.integer):
         return 0.0 if np.array_equal(out, ref) else math.inf
-    # Block by block: what a block needs stays in a cache, where whole temporaries would go through memory.
+    # Block by block: a block's data stay in a cache, whereas whole temporaries would go through memory.
     blocks = [slice(at, at + _BLOCK) for at in range(0, ref.size, _BLOCK)]
     largest = max((float(np.abs(ref[block]).max()) for block in blocks), default=0.0)
     if largest == 0.0:
@@ -46,7 +46,7 @@ def max_relative_error(out: NDArray[Any], ref: NDArray[Any]) -> float:
 
 
 def _worst(out: NDArray[Any], ref: NDArray[Any], floor: float) -> float:
-    """The largest error of a block; infinity where it is no number."""
+    """Returns the largest error of a block; infinity if it is not a number."""
     expected = ref.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.abs(out.astype(np.float64) - expected)

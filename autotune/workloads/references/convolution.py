@@ -1,4 +1,4 @@
-"""Float64 references of convolution and matmul: columns and BLAS, one image at a time."""
+"""Float64 references of convolution and matmul, by im2col and BLAS, one image at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 def conv2d(operator: Conv2d, role: Role, inputs: list[Array]) -> list[Array]:
-    """Computes one role of a convolution; extra memory is that of one image's columns."""
+    """Computes one role of a convolution. Its extra memory is that of one image's columns."""
     groups = operator.groups
     taps = operator.c // groups * operator.r * operator.s
     pixels = operator.oh * operator.ow

@@ -1,4 +1,4 @@
-"""What each kernel must compute, in float64 with numpy."""
+"""Computes the result of each kernel in float64 with numpy."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def reference(kernel: Kernel, inputs: Sequence[Array]) -> list[Array]:
     """Computes a kernel in float64.
 
     Args:
-        kernel: What to compute.
-        inputs: One array for each of ``kernel.inputs``, of any number type; only the number of
-            elements must agree with the operand, since kernels take contiguous buffers.
+        kernel: The kernel to compute.
+        inputs: One array for each of ``kernel.inputs``, of any number type. Only the number of elements must agree
+            with the operand, since kernels take contiguous buffers.
 
     Returns:
         One array for each of ``kernel.outputs``, in its shape: float64, or int32 for an index.
@@ -82,7 +82,7 @@ def reference(kernel: Kernel, inputs: Sequence[Array]) -> list[Array]:
 
 
 def _alone(kernel: Kernel, inputs: list[Array]) -> list[Array]:
-    """Computes a kernel without an epilogue; operands that are stored otherwise are reordered."""
+    """Computes a kernel without an epilogue. Operands in another layout are reordered."""
     read, written = operand_layouts(kernel)
     plain = Kernel(channels_first(kernel.operator), kernel.role)
     first = [a if how is None else how.restore(a) for how, a in zip(read, inputs, strict=True)]

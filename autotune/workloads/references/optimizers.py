@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 def update(operator: Sgd | Momentum | Adam | RunningPower, inputs: list[Array]) -> list[Array]:
-    """Computes what one update replaces, in the order of the operator's outputs."""
+    """Computes the new values of one update, in the order of the operator's outputs."""
     match operator:
         case Sgd():
             weight, gradient, learning_rate = inputs

@@ -29,7 +29,7 @@ def max_pool2d_forward(operator: MaxPool2d, x: Array) -> tuple[Array, Index]:
 
 
 def max_pool2d_data_grad(operator: MaxPool2d, dy: Array, index: Index) -> Array:
-    """Returns ``dx``: each ``dy`` added where its window's maximum was."""
+    """Returns ``dx``: each ``dy`` is added at the position of its window's maximum."""
     padded = np.zeros((operator.n, operator.c, *_padded_size(operator)))
     for tap, window in _taps(operator):
         padded[window] += np.where(index == tap, dy, 0.0)
@@ -37,7 +37,7 @@ def max_pool2d_data_grad(operator: MaxPool2d, dy: Array, index: Index) -> Array:
 
 
 def avg_pool2d(operator: AvgPool2d, role: Role, array: Array) -> Array:
-    """Returns the means of ``x``, or ``dx``: each ``dy`` shared out over its window."""
+    """Returns the means of ``x``, or ``dx``: each ``dy`` is distributed over its window."""
     padded = np.zeros((operator.n, operator.c, *_padded_size(operator)))
     share = 1.0 / (operator.r * operator.s)
     if role == "forward":
@@ -59,7 +59,7 @@ def global_avg_pool(operator: GlobalAvgPool, role: Role, inputs: list[Array]) ->
 
 
 def _padded_size(operator: Pool) -> tuple[int, int]:
-    """Returns height and width that hold the input, its padding and every window."""
+    """Returns height and width that contain the input, its padding and every window."""
     rows = (operator.oh - 1) * operator.stride[0] + operator.r
     cols = (operator.ow - 1) * operator.stride[1] + operator.s
     (top, left), h, w = operator.pad, operator.h, operator.w

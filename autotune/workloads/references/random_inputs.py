@@ -1,4 +1,4 @@
-"""Inputs with which a kernel is measured and checked."""
+"""Inputs to measure and check a kernel with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from autotune.workloads.references.described_inputs import described_inputs
 from autotune.workloads.references.pooling import max_pool2d_forward
 
 RATES = {
-    "learning_rate": -0.01,  # negative: where weight and step cancelled, float32 would have no digits left
+    "learning_rate": -0.01,  # Negative: if weight and step cancelled, float32 would lose digits.
     "momentum": 0.9,
     "beta1": 0.9,
     "beta2": 0.999,
@@ -40,13 +40,12 @@ DROPOUT_PROBABILITY = 0.5
 
 
 def random_inputs(kernel: Kernel, seed: int) -> list[NDArray[Any]]:
-    """Makes inputs for a kernel; the same kernel and seed give the same arrays.
+    """Makes inputs for a kernel. The same kernel and seed give the same arrays.
 
-    Float operands are uniform in [-0.25, 1.25], drawn in float64 and rounded, so that all 24 bits
-    of the mantissa are in use and a kernel that computes in lower precision is found out. The range
-    is biased to the positive so that long float32 sums are well conditioned: their relative error
-    stays near that of one rounding instead of growing where terms cancel. It has negatives so that
-    ReLU and max pooling have something to decide.
+    Float operands are uniform in [-0.25, 1.25]. They are drawn in float64 and rounded, so that all 24 bits of the
+    mantissa are used, and computing in lower precision is detected. The range is mostly positive so that long
+    float32 sums are well conditioned: their relative error stays near that of one rounding, instead of growing
+    where terms cancel. It has negative values so that ReLU and max pooling are tested.
 
     Labels are random classes; the pool index is the one of a random ``x``; dropout masks are 0 or
     ``1 / (1 - p)`` with ``p = 0.5``; an optimiser's rates are ``RATES`` and its second moments are not

@@ -95,6 +95,7 @@ def _addmm(lowering: Lowering, operation: Operation) -> Value:
 @lowers("convolution.default")
 def _convolution(lowering: Lowering, operation: Operation) -> Value:
     arguments = operation.arguments
+    _check_axes(lowering, operation)
     x, weight = (_flat(lowering, arguments[key]) for key in ("input", "weight"))
     shape = _with_rows(operation.shape)
     if arguments["transposed"]:
@@ -140,6 +141,11 @@ def _convolution_backward(lowering: Lowering, operation: Operation) -> tuple[Val
     )
 
 
+def _check_axes(lowering: Lowering, operation: Operation) -> None:
+    if len(operation.arguments["stride"]) > 2:
+        raise lowering.refused(operation, "has three axes of pixels", "one or two are supported")
+
+
 def _with_rows(shape: Shape) -> Shape:
     return shape if len(shape) == 4 else (*shape[:2], 1, shape[2])
 
@@ -152,8 +158,6 @@ def _flat(lowering: Lowering, argument: Any) -> Value:
 
 def _conv(lowering: Lowering, operation: Operation, x: Shape, y: Shape, weight: Shape) -> Conv2d:
     arguments = operation.arguments
-    if len(weight) != 4 or len(arguments["stride"]) > 2:
-        raise lowering.refused(operation, "has three axes of pixels", "one or two are supported")
 
     def pair(key: str, alone: int) -> Pair:
         given = arguments[key]
@@ -196,3 +200,23 @@ def _weight_grad(lowering: Lowering, conv: Conv2d, x: Value, dy: Value, shape: S
     operands = (lowering.images(x), lowering.images(dy))
     (name,) = lowering.call(conv, "weight_grad", operands, stored)
     return whole(name, shape, order)
+
+
+@lowers("_trilinear.default")
+def _trilinear(lowering: Lowering, operation: Operation) -> Value:
+    """A product of three tensors, each with axes of size 1 added, summed over some axes."""
+    arguments = operation.arguments
+    operands = []
+    rank = 0
+    for number_ in (1, 2, 3):
+        value, added = lowering.value(arguments[f"i{number_}"]), arguments[f"expand{number_}"]
+        rank = len(value.shape) + len(added)
+        sizes = iter(value.shape)
+        shape = tuple(1 if axis in added else next(sizes) for axis in range(rank))
+        operands.append(in_shape(lowering, value, shape))
+    whole_shape = tuple(max(one.shape[axis] for one in operands) for axis in range(rank))
+    products = pointwise(
+        lowering, whole_shape, "float32",
+        lambda a, b, c: apply("mul", apply("mul", a, b), c), *operands,
+    )  # fmt: skip
+    return lowering.reduce("sum", products, list(arguments["sumdim"]))

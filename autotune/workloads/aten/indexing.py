@@ -203,3 +203,28 @@ def _index_select(lowering: Lowering, operation: Operation) -> Value:
         return lowering.element(value, (*indices[:axis], place, *indices[axis + 1 :]))
 
     return Lazy(operation.shape, value.dtype, at)
+
+
+@lowers("replication_pad1d_backward.default", "replication_pad2d_backward.default")
+@lowers("reflection_pad1d_backward.default", "reflection_pad2d_backward.default")
+def _pad_backward(lowering: Lowering, operation: Operation) -> Value:
+    """Each element gathers what was padded with it: each place of the result along the padded axes is looked at."""
+    dy = lowering.somehow_stored(lowering.value(operation.arguments["grad_output"]))
+    margins, rank = operation.arguments["padding"], len(dy.shape)
+    padded = [rank - 1 - at // 2 for at in range(0, len(margins), 2)]
+    own = [Axis(at) for at in range(rank)]
+    places: list[Term] = list(own)
+    hits = []
+    for number_, axis in enumerate(padded):
+        tap = Axis(rank + number_)
+        place = apply("add", tap, integer(-margins[2 * number_]))
+        size = operation.shape[axis]
+        if "reflection" in operation.operator:
+            place = apply("abs", place)
+            mirrored = apply("sub", integer(2 * (size - 1)), place)
+            place = apply("min", place, mirrored)
+        hits.append(apply("eq", clamped(place, size), own[axis]))
+        places[axis] = tap
+    body = apply("select", all_of(*hits), lowering.element(dy, tuple(places)), number(0.0))
+    taps = tuple(dy.shape[axis] for axis in padded)
+    return lowering.window("sum", operation.shape, taps, body, "float32")

@@ -38,7 +38,7 @@ from autotune.workloads.expressions import (
     replaced,
     walk,
 )
-from autotune.workloads.graph import Initial, Kind, StepGraph
+from autotune.workloads.graph import SOURCE_KINDS, Initial, Kind, StepGraph
 from autotune.workloads.operators import Expression, Operator, Role
 from autotune.workloads.optimizer import Optimizer
 from autotune.workloads.updates import write_updates
@@ -387,7 +387,7 @@ class Lowering:
             self._place = path.rpartition(".")[0] or path
             self._update_buffer(path, self._values[ref])
         write_updates(self._step, optimizer, gradients)
-        return self._step.graph(loss.tensor)
+        return _of_what_is_read(self._step.graph(loss.tensor))
 
     def _update_buffer(self, path: str, value: Value) -> None:
         """Writes a buffer's new value; its old one is the first operand, whose place the result takes."""
@@ -404,6 +404,13 @@ class Lowering:
         self._step.run(
             self._place, Expression.of(kernel), "update", tuple(r.tensor for r in order), (updated,)
         )
+
+
+def _of_what_is_read(graph: StepGraph) -> StepGraph:
+    """The step without the sources that no kernel reads."""
+    read = {name for node in graph.nodes for name in node.inputs}
+    kept = tuple(t for t in graph.tensors if t.kind not in SOURCE_KINDS or t.name in read)
+    return replace(graph, tensors=kept)
 
 
 def filter_order(rank: int) -> tuple[int, ...]:

@@ -56,7 +56,10 @@ def as_type(term: Term, dtype: Dtype) -> Term:
         return term
     if wanted == "bool":
         return apply("ne", term, number(0.0) if term.type == "float" else integer(0))
-    return apply(wanted, term)
+    converted = apply(wanted, term)
+    if (term.type, wanted) == ("float", "int"):  # So that sums with it stay within 32 bits.
+        return apply("min", apply("max", converted, integer(-(2**30))), integer(2**30))
+    return converted
 
 
 def _constant(value: float | int | bool) -> Term:
@@ -268,6 +271,29 @@ for _name, (_function, _swapped) in {
     "eq": ("eq", False), "ne": ("ne", False),
 }.items():  # fmt: skip
     lowers(f"{_name}.Scalar", f"{_name}.Tensor")(_comparison(_function, swapped=_swapped))
+
+
+@lowers("isnan.default", "isinf.default")
+def _unusual(lowering: Lowering, operation: Operation) -> Value:
+    def body(x: Term) -> Term:
+        x = as_type(x, "float32")
+        if "isnan" in operation.operator:
+            return apply("ne", x, x)
+        return apply("eq", apply("abs", x), number(math.inf))
+
+    return pointwise(
+        lowering, operation.shape, "bool", body, next(iter(operation.arguments.values()))
+    )
+
+
+@lowers("hardshrink_backward.default", "softshrink_backward.default")
+def _shrink_backward(lowering: Lowering, operation: Operation) -> Value:
+    limit = number(float(operation.arguments["lambd"]))
+
+    def body(dy: Term, x: Term) -> Term:
+        return apply("select", apply("le", apply("abs", x), limit), number(0.0), dy)
+
+    return pointwise(lowering, operation.shape, "float32", body, *_two(operation))
 
 
 @lowers("logical_not.default", "bitwise_not.default")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from numpy.typing import NDArray
+
 Dtype = Literal["float32", "int32", "bool"]
 """Element types. PyTorch's int64 becomes int32."""
 
@@ -80,6 +82,7 @@ class Program:
 
     Attributes:
         sources: What comes from outside.
+        constants: Values of the tensors that forward makes of numbers, by name; frozen sources.
         operations: In order of execution.
         loss: The loss, one element.
         gradients: The gradient of each trained parameter, by the parameter's path.
@@ -87,6 +90,7 @@ class Program:
     """
 
     sources: tuple[Source, ...]
+    constants: Mapping[str, NDArray[Any]]
     operations: tuple[Operation, ...]
     loss: Ref
     gradients: Mapping[str, Ref]

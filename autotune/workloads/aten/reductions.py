@@ -11,7 +11,7 @@ from autotune.workloads.aten.program import Operation
 from autotune.workloads.aten.registry import lowers
 from autotune.workloads.aten.shapes import in_shape
 from autotune.workloads.aten.values import Lazy, Strided, Value, is_stored
-from autotune.workloads.expressions import Term, apply, integer, number
+from autotune.workloads.expressions import Axis, Term, apply, integer, number
 from autotune.workloads.operators import Bias
 
 
@@ -188,3 +188,41 @@ def _softmax(lowering: Lowering, operation: Operation) -> Value:
         return apply("sub", apply("sub", x, m), apply("log", s))
 
     return pointwise(lowering, value.shape, "float32", body, value, largest, total)
+
+
+@lowers("linalg_vector_norm.default")
+def _norm(lowering: Lowering, operation: Operation) -> Value:
+    value, order = _first(lowering, operation), float(operation.arguments["ord"])
+    axes, keep = axes_of(operation, len(value.shape)), _keep(operation)
+    sizes = pointwise(lowering, value.shape, "float32", lambda x: apply("abs", x), value)
+    if math.isinf(order):
+        return lowering.reduce("max" if order > 0 else "min", sizes, axes, keep=keep)
+    if order == 2:
+        squares = pointwise(lowering, value.shape, "float32", lambda x: apply("mul", x, x), value)
+        total = lowering.reduce("sum", squares, axes, keep=keep)
+        return pointwise(lowering, total.shape, "float32", lambda x: apply("sqrt", x), total)
+    if order == 1:
+        return lowering.reduce("sum", sizes, axes, keep=keep)
+    if order <= 0:
+        raise lowering.refused(operation, f"has the order {order}", "use a positive order")
+    powers = pointwise(
+        lowering, value.shape, "float32", lambda x: apply("pow", x, number(order)), sizes
+    )
+    total = lowering.reduce("sum", powers, axes, keep=keep)
+    return pointwise(
+        lowering, total.shape, "float32", lambda x: apply("pow", x, number(1 / order)), total
+    )
+
+
+@lowers("cumsum.default")
+def _cumsum(lowering: Lowering, operation: Operation) -> Value:
+    """Each element as a sum of its own, which suits short axes."""
+    dtype = dtype_of(operation)
+    value = converted(lowering, _first(lowering, operation), dtype)
+    rank = len(value.shape)
+    axis = operation.arguments["dim"] % max(1, rank)
+    own, tap = [Axis(at) for at in range(rank)], Axis(rank)
+    element = lowering.element(value, (*own[:axis], tap, *own[axis + 1 :]))
+    zero: Term = number(0.0) if dtype == "float32" else integer(0)
+    body = apply("select", apply("le", tap, own[axis]), element, zero)
+    return lowering.window("sum", value.shape, (value.shape[axis],), body, dtype)

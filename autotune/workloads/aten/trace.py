@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,29 +13,17 @@ from autotune.workloads.capture.factory import import_torch
 from autotune.workloads.capture.messages import quiet, untraceable, written_line
 from autotune.workloads.capture.user_step import WantedStep
 
-_KEPT = (
-    "native_batch_norm_backward.default",
-    "upsample_bilinear2d.vec",
-    "upsample_bilinear2d_backward.default",
-    "upsample_nearest2d.vec",
-    "upsample_nearest2d_backward.default",
-    "avg_pool2d.default",
-    "avg_pool2d_backward.default",
-    "_adaptive_avg_pool2d.default",
-    "_adaptive_avg_pool2d_backward.default",
-)
-"""Operators that are not taken apart, since as a whole they have a better form."""
-
 _DTYPES = {"float32": "float32", "int64": "int32", "int32": "int32", "bool": "bool"}
 
 
-def trace_step(name: str, step: WantedStep) -> Program:
+def trace_step(name: str, step: WantedStep, lowered: Collection[str]) -> Program:
     """Traces a step without computing anything: every tensor is a fake one.
 
     Args:
         name: The model's name, for messages.
         step: The step, its module in the mode in which it trains. Parameters that do not require a gradient, or
             that the loss does not depend on, are frozen.
+        lowered: The ATen operators that can be lowered; others are taken apart where PyTorch can do that.
 
     Returns:
         The step without the update.
@@ -72,9 +61,12 @@ def trace_step(name: str, step: WantedStep) -> Program:
         gradients = [next(found) if wanted else None for wanted in asked.values()]
         return (value, *gradients, *state.values())
 
+    decompositions = _decompositions(torch, lowered)
     try:
         with quiet(), _noted_modules(torch, module):
-            graph = _traced(torch, whole, flat, [asked.get(path, False) for path in names])
+            graph = _traced(
+                torch, whole, flat, [asked.get(path, False) for path in names], decompositions
+            )
     except _NothingTrainsError:
         raise UsageError(
             f"{name}: the loss depends on no parameter that trains",
@@ -93,7 +85,11 @@ class _NothingTrainsError(Exception):
 
 
 def _traced(
-    torch: Any, step: Callable[..., Any], flat: Sequence[Any], trains: Sequence[bool]
+    torch: Any,
+    step: Callable[..., Any],
+    flat: Sequence[Any],
+    trains: Sequence[bool],
+    decompositions: Mapping[Any, Any],
 ) -> Any:
     """The graph of a step: first as PyTorch runs it, then without mutations and in core operators."""
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -118,7 +114,7 @@ def _traced(
         with torch.no_grad():
             second = make_fx(
                 torch.func.functionalize(torch.fx.Interpreter(first).run, remove="mutations"),
-                decomposition_table=_decompositions(torch),
+                decomposition_table=decompositions,
                 tracing_mode="fake",
             )(*[tensor.detach() for tensor in given])
     return second.graph
@@ -164,12 +160,20 @@ def _batch_norm(torch: Any) -> Callable[..., Any]:
     return untracked
 
 
-def _decompositions(torch: Any) -> dict[Any, Any]:
-    table = dict(torch._decomp.core_aten_decompositions())
-    for kept in _KEPT:
-        operator, _, overload = kept.partition(".")
-        table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)
-    return table
+def _decompositions(torch: Any, lowered: Collection[str]) -> dict[Any, Any]:
+    """How PyTorch takes apart the operators that are not lowered as they are."""
+    others = {
+        operator: taken_apart
+        for operator, taken_apart in torch._decomp.decomposition_table.items()
+        # PyTorch's reference implementations lead to operators of another kind.
+        if not inspect.unwrap(taken_apart).__module__.startswith("torch._refs")
+    }
+    every = others | dict(torch._decomp.core_aten_decompositions())
+    return {
+        operator: taken_apart
+        for operator, taken_apart in every.items()
+        if isinstance(operator, torch._ops.OpOverload) and str(operator) not in lowered
+    }
 
 
 @contextmanager
@@ -223,18 +227,12 @@ class _Reader:
     def program(self) -> Program:
         (output,) = (node for node in self._graph.nodes if node.op == "output")
         value, *rest = output.args[0]
-        # Counters of batches are no part of a step.
-        floats = [tensor.is_floating_point() for tensor in self._buffers.values()]
-        kept = len(self._parameters)
-        rest[kept:] = [
-            node if known else None for node, known in zip(rest[kept:], floats, strict=True)
-        ]
-        output.args = ((value, *rest),)
-        self._graph.eliminate_dead_code()
+        rest = self._without_counters(output, value, rest)
         gradients = dict(zip(self._parameters, rest, strict=False))
         after = dict(zip(self._buffers, rest[len(self._parameters) :], strict=True))
         sources = [node for node in self._graph.nodes if node.op == "placeholder"]
         operations = tuple(self._operations())
+        constants = self._constants()
         changed = {
             path: self._ref(node)
             for path, node in after.items()
@@ -244,8 +242,10 @@ class _Reader:
             sources=tuple(
                 self._source(node, path, gradients.get(path) is not None)
                 for node, path in zip(sources, self._names, strict=True)
-                if path not in self._buffers or self._buffers[path].is_floating_point()
-            ),
+                if node.users or path not in self._buffers
+            )
+            + tuple(source for source, _ in constants.values()),
+            constants={name: array for name, (_, array) in constants.items()},
             operations=operations,
             loss=self._ref(value),
             gradients={
@@ -254,6 +254,39 @@ class _Reader:
             buffers=changed,
         )
 
+    def _without_counters(self, output: Any, value: Any, rest: list[Any]) -> list[Any]:
+        """Drops buffers of integers that nothing but their own update reads, such as counts of batches."""
+        kept = len(self._parameters)
+        floats = [tensor.is_floating_point() for tensor in self._buffers.values()]
+        without = [
+            *rest[:kept],
+            *(node if known else None for node, known in zip(rest[kept:], floats, strict=True)),
+        ]
+        output.args = ((value, *without),)
+        self._graph.eliminate_dead_code()
+        sources = [node for node in self._graph.nodes if node.op == "placeholder"]
+        for node, path in zip(sources, self._names, strict=True):
+            if path in self._buffers and node.users:
+                before = rest[kept + list(self._buffers).index(path)]
+                if before not in without and not _unchanged(before):
+                    raise UsageError(
+                        f"{self._name}: the buffer {path} counts steps, and forward reads it",
+                        hint="make it float32",
+                    )
+        return without
+
+    def _constants(self) -> dict[str, tuple[Source, Any]]:
+        """Tensors that forward makes of numbers, by name."""
+        found = {}
+        for node in self._graph.nodes:
+            if node.op == "get_attr":
+                tensor = getattr(self._graph.owning_module, node.target)
+                dtype = self._dtype("a tensor of numbers in forward", tensor)
+                array = tensor.detach().numpy().astype("float32" if dtype == "float32" else "int32")
+                source = Source(node.name, "frozen", node.name, tuple(tensor.shape), dtype)
+                found[node.name] = source, array
+        return found
+
     def _source(self, node: Any, path: str, trained: bool) -> Source:
         tensor = node.meta["val"]
         kind: Any = "trained" if trained else "frozen"
@@ -261,24 +294,21 @@ class _Reader:
             kind = "buffer"
         elif path not in self._parameters:
             kind = "input" if path in self._inputs else "label"
-        return Source(node.name, kind, path, tuple(tensor.shape), self._dtype(path, tensor))
+        return Source(
+            node.name, kind, path, tuple(tensor.shape), self._dtype(f"the tensor {path}", tensor)
+        )
 
     def _dtype(self, what: str, tensor: Any) -> Any:
         found = str(tensor.dtype).removeprefix("torch.")
         if found not in _DTYPES:
             raise UsageError(
-                f"{self._name}: {what} is {found}",
+                f"{self._name}: {what} makes {found}",
                 hint="a step is computed in float32: leave the conversion out, or call model.float()",
             )
         return _DTYPES[found]
 
     def _operations(self) -> Iterator[Operation]:
         for node in self._graph.nodes:
-            if node.op == "get_attr":
-                raise UsageError(
-                    f"{self._name}: forward makes a tensor of its own: {node.target}",
-                    hint="register it with register_buffer",
-                )
             if node.op != "call_function":
                 continue
             if getattr(node.target, "__name__", "") == "getitem":
@@ -300,17 +330,18 @@ class _Reader:
             arguments[declared.name] = self._plain(value)
         results = node.meta["val"]
         tensors = results if isinstance(results, tuple | list) else (results,)
-        custom = node.meta.get("custom") or {}
+        module = (node.meta.get("custom") or {}).get("module", "")
+        written = written_line(node)
+        what = f"{node.target} in {module or 'the step'}"
+        what = f"{written} ({what})" if written else what
         return Operation(
             name=node.name,
             operator=str(node.target),
             arguments=arguments,
             shapes=tuple(tuple(int(n) for n in getattr(one, "shape", ())) for one in tensors),
-            dtypes=tuple(
-                "" if one is None else self._dtype(str(node.target), one) for one in tensors
-            ),
-            module=custom.get("module", ""),
-            written=written_line(node),
+            dtypes=tuple("" if one is None else self._dtype(what, one) for one in tensors),
+            module=module,
+            written=written,
             readers=len(node.users),
         )
 

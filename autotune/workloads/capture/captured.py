@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.workloads.aten import Program, lower_step, trace_step
+from autotune.workloads.aten import Program, lower_step, operators, trace_step
 from autotune.workloads.builder import DEFAULT_OPTIMIZER, StepBuilder
 from autotune.workloads.capture.factory import import_torch, load_module
 from autotune.workloads.capture.gradients import check_gradients, check_hooks
@@ -126,18 +126,16 @@ def capture_module(
         check_parameters(name, module)
         check_hooks(name, module)
     wanted = wanted_step(name, given, batch, input_shape, train)
+    values = _values(module)
     graph = _layered(name, wanted, batch, optimizer)
     if graph is None:
+        program = _program(name, wanted, batch)
+        values |= program.constants
         graph = lower_step(
-            name,
-            batch,
-            _program(name, wanted, batch),
-            optimizer,
-            wanted.classes,
-            channels_last=channels_last,
+            name, batch, program, optimizer, wanted.classes, channels_last=channels_last
         )
     kept = {tensor.name for tensor in graph.sources}
-    return Captured(graph, {path: own for path, own in _values(module).items() if path in kept})
+    return Captured(graph, {path: own for path, own in values.items() if path in kept})
 
 
 def _layered(name: str, wanted: WantedStep, batch: int, optimizer: Optimizer) -> StepGraph | None:
@@ -171,16 +169,16 @@ def _program(name: str, wanted: WantedStep, batch: int) -> Program:
         id(wanted.loss) if wanted.own_loss else None,
     )
     if key not in known:
-        known[key] = trace_step(name, wanted)
+        known[key] = trace_step(name, wanted, operators())
     return known[key]
 
 
 def _values(module: Any) -> dict[str, NDArray[Any]]:
     """Present parameters and buffers by their name in the ``state_dict``."""
     return {
-        path: tensor.detach().numpy().copy()
+        path: tensor.detach().numpy().astype("float32" if tensor.is_floating_point() else "int32")
         for path, tensor in (*module.named_parameters(), *module.named_buffers())
-        if str(tensor.dtype) == "torch.float32" and tensor.device.type == "cpu"
+        if tensor.device.type == "cpu"
     }
 
 
